@@ -1,0 +1,51 @@
+# `make demo`, `make test`, `make bench` and `make docs-test` need Python 3.10 or newer and nothing else:
+# each makes .venv, installs the package there with the extras that it needs, and runs.
+
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null \
+	&& echo $$python && break; done)
+VENV := .venv
+RUN := $(VENV)/bin/python
+PYTEST_ARGS ?= -n 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test docs-test lint bench docs clean
+
+help:  ## what can be made
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | \
+	while IFS='|' read -r target text; do printf '%-16s %s\n' "$$target" "$$text"; done
+
+demo: $(VENV)/stamp-demo  ## fit a differential equation to measured data by its exact gradient
+	@$(RUN) -m octants demo lynx-hare $(DEMO_ARGS)
+
+test: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run all tests
+	@$(RUN) -m pytest $(PYTEST_ARGS) $(TESTS)
+
+docs-test: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run the code of the README and of docs/
+	@$(RUN) -m pytest tests/test_docs.py
+
+lint: $(VENV)/stamp-test  ## ruff and mypy
+	@$(VENV)/bin/ruff check
+	@$(VENV)/bin/mypy
+
+bench: $(VENV)/stamp-bench  ## compare speed with Quadrants
+	@$(RUN) bench/run.py $(BENCH_ARGS)
+
+docs: $(VENV)/stamp-base  ## write docs/api.md anew from the docstrings
+	@$(RUN) -m octants.tools.reference docs/api.md
+
+clean:  ## remove the virtual environment and what tools left behind
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# The package is installed in place, so that only a change of what it requires installs it again.
+$(VENV)/stamp-base:
+	@test -n "$(PYTHON)" || { echo "Python 3.10 or newer is needed; set PYTHON=..." >&2; exit 1; }
+	@echo "making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu install python3-venv" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/stamp-%: $(VENV)/stamp-base pyproject.toml
+	@echo "installing octants[$*] and what it needs"
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@

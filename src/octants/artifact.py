@@ -1,0 +1,100 @@
+"""What code generation hands to the runtime: frozen, picklable, and all that a launch needs.
+
+A kernel gets one parameter block: an array of 8-byte slots. `ParameterLayout` says what each slot
+holds; code generation reads slots by their position, and a launch fills them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from octants.diagnostics.span import Span
+from octants.ir.core import Array, Companion, Module, Space
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One 8-byte slot of the parameter block.
+
+    kind:
+      - "system": `name` is "messages" (address of the launch's message buffer), "seed" (u64) or
+        "launch" (u64, the number of the forward launch, which random draws depend on);
+      - "pointer": the address of the first element of `array`'s `companion`;
+      - "shape": the extent of axis `index` of an ndarray (i64);
+      - "scalar": the value of component `index` of an argument, in the low bytes of the slot.
+    """
+
+    kind: str
+    name: str = ""
+    array: int = -1
+    companion: Companion = Companion.PRIMAL
+    index: int = 0
+
+
+SYSTEM = ("messages", "seed", "launch")
+
+
+@dataclass(frozen=True)
+class ParameterLayout:
+    """The slots of a kernel's parameter block, in order; arrays are positions in Module.arrays."""
+
+    slots: tuple[Slot, ...]
+
+    def position(self, slot: Slot) -> int:
+        return self.slots.index(slot)
+
+
+def layout_parameters(arrays: list[Array]) -> ParameterLayout:
+    """The parameter block of a kernel over ``arrays``."""
+    slots = [Slot("system", name) for name in SYSTEM]
+    for number, array in enumerate(arrays):
+        if array.space is Space.NDARRAY:
+            slots += [Slot("shape", array=number, index=axis) for axis in range(array.rank)]
+        for companion in array.layouts:
+            if array.space is Space.ARGUMENT and companion is Companion.PRIMAL:
+                count = _product(array.element_shape)
+                slots += [Slot("scalar", array=number, index=k) for k in range(count)]
+            else:
+                slots.append(Slot("pointer", array=number, companion=companion))
+    return ParameterLayout(tuple(slots))
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    result = 1
+    for extent in shape:
+        result *= extent
+    return result
+
+
+@dataclass(frozen=True)
+class MessageFormat:
+    """How the host renders one kind of message: a print or a failed assertion of the kernel.
+
+    `parts` are literal strings and, for values, tuples (format spec,); `dtypes` are the names of
+    the values' types in order. `kind` is "print", or the error class of an assertion.
+    """
+
+    kind: str
+    parts: tuple[str | tuple[str], ...]
+    dtypes: tuple[str, ...]
+    location: Span | None = None
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A compiled kernel: exactly what the offline cache stores."""
+
+    name: str
+    target: str
+    code: bytes
+    entry: str
+    parameters: ParameterLayout
+    messages: tuple[MessageFormat, ...] = ()
+    assembly: str = ""
+    metadata: tuple[tuple[str, Any], ...] = ()
+
+
+def parameters_of(module: Module) -> ParameterLayout:
+    """The parameter block of a module."""
+    return layout_parameters(module.arrays)

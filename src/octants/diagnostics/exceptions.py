@@ -1,0 +1,56 @@
+"""The exceptions that a user may catch. `diagnostics.errors` has one class per mistake."""
+
+from __future__ import annotations
+
+from octants.diagnostics.render import Diagnostic, render
+
+
+class OctantsError(Exception):
+    """The base of all errors; `diagnostic` holds the parts of the message where there are any."""
+
+    def __init__(self, problem: Diagnostic | str) -> None:
+        self.diagnostic = problem if isinstance(problem, Diagnostic) else None
+        super().__init__(problem if isinstance(problem, str) else render(problem))
+
+
+class OctantsCompilationError(OctantsError):
+    """The source of a kernel cannot be compiled."""
+
+
+class OctantsSyntaxError(OctantsCompilationError, SyntaxError):
+    """Python that is not in the language."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class OctantsNameError(OctantsCompilationError, NameError):
+    """A name that is not defined."""
+
+
+class OctantsTypeError(OctantsCompilationError, TypeError):
+    """A value of a type that does not fit."""
+
+
+class OctantsIndexError(OctantsCompilationError, IndexError):
+    """A compile-time index out of range, or a wrong number of indices."""
+
+
+class OctantsRuntimeError(OctantsError, RuntimeError):
+    """Something went wrong outside compilation."""
+
+
+class OctantsRuntimeTypeError(OctantsRuntimeError, TypeError):
+    """An argument of a launch has a wrong type."""
+
+
+class OctantsAssertionError(OctantsRuntimeError, AssertionError):
+    """An assertion or a bounds check of a kernel failed, or a tape overflowed."""
+
+
+class OctantsMemoryError(OctantsRuntimeError, MemoryError):
+    """Memory was refused."""
+
+
+class InternalError(Exception):
+    """A bug in Octants. It keeps its traceback; please report it."""

@@ -1,0 +1,245 @@
+"""Runs a module in plain Python: the living definition of every operation.
+
+Slow and simple on purpose. Parallel loops run in order; a backend may run them in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from octants.ir import ops, semantics
+from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Value
+from octants.ir.philox import draw
+from octants.types.scalars import convert
+
+Storage = dict[tuple[Array, Companion], "np.ndarray[Any, Any]"]
+
+
+class AssertionFailed(Exception):
+    """An `assert` operation whose condition did not hold."""
+
+
+class Interpreter:
+    """The state of one launch: the arrays, the tape of the current work item, what was printed."""
+
+    def __init__(self, storage: Storage, seed: int = 0, launch: int = 0) -> None:
+        self.storage = storage
+        self.seed = seed
+        self.launch = launch
+        self.printed: list[str] = []
+        self.tape: dict[tuple[int, Record, int], list[Any]] = {}
+        self.tape_bytes = 0
+
+    def run(self, module: Module) -> None:
+        if module.body is not None:
+            self.block(module.body, {})
+        for task in module.tasks:
+            if task.domain is None:
+                self.item(task.body, {})
+                continue
+            environment: dict[Value, Any] = {}
+            self.block(task.domain, environment)
+            lower, upper, *uniforms = (environment[value] for value in task.domain.yielded)
+            for index in range(lower, upper):
+                self.item(task.body, dict(zip(task.body.args, [index, *uniforms], strict=True)))
+
+    def item(self, body: Block, environment: dict[Value, Any]) -> None:
+        """One work item, with a tape of its own."""
+        self.tape = {}
+        self.block(body, environment)
+
+    def block(self, block: Block, environment: dict[Value, Any]) -> list[Any]:
+        for op in block.ops:
+            HANDLERS[type(op)](self, op, environment)
+        return [environment[value] for value in block.yielded]
+
+
+def _constant(_: Interpreter, op: ops.Constant, env: dict[Value, Any]) -> None:
+    env[op.result] = op.value
+
+
+def _unary(_: Interpreter, op: ops.Unary, env: dict[Value, Any]) -> None:
+    env[op.result] = semantics.evaluate(op.fn, op.x.type, env[op.x])
+
+
+def _binary(_: Interpreter, op: ops.Binary | ops.Compare, env: dict[Value, Any]) -> None:
+    env[op.result] = semantics.evaluate(op.fn, op.lhs.type, env[op.lhs], env[op.rhs])
+
+
+def _select(_: Interpreter, op: ops.Select, env: dict[Value, Any]) -> None:
+    env[op.result] = env[op.on_true] if env[op.condition] else env[op.on_false]
+
+
+def _cast(_: Interpreter, op: ops.Cast, env: dict[Value, Any]) -> None:
+    env[op.result] = convert(env[op.x], op.result.type)
+
+
+def _bitcast(_: Interpreter, op: ops.Bitcast, env: dict[Value, Any]) -> None:
+    env[op.result] = semantics.bitcast(env[op.x], op.x.type, op.result.type)
+
+
+def _random(self: Interpreter, op: ops.Random, env: dict[Value, Any]) -> None:
+    position = (op.task, env[op.item], env[op.draw])
+    env[op.result] = draw(op.result.type, self.seed, self.launch, *position)
+
+
+def _for(self: Interpreter, op: ops.For, env: dict[Value, Any]) -> None:
+    carried = [env[value] for value in op.inits]
+    for counter in range(env[op.lower], env[op.upper]):
+        env.update(zip(op.body.args, [counter, *carried], strict=True))
+        carried = self.block(op.body, env)
+    env.update(zip(op.results, carried, strict=True))
+
+
+def _while(self: Interpreter, op: ops.While, env: dict[Value, Any]) -> None:
+    carried = [env[value] for value in op.inits]
+    while True:
+        env.update(zip(op.condition.args, carried, strict=True))
+        if not self.block(op.condition, env)[0]:
+            break
+        env.update(zip(op.body.args, carried, strict=True))
+        carried = self.block(op.body, env)
+    env.update(zip(op.results, carried, strict=True))
+
+
+def _if(self: Interpreter, op: ops.If, env: dict[Value, Any]) -> None:
+    values = self.block(op.then if env[op.condition] else op.orelse, env)
+    env.update(zip(op.results, values, strict=True))
+
+
+def _parallel_for(self: Interpreter, op: ops.ParallelFor, env: dict[Value, Any]) -> None:
+    for index in range(env[op.lower], env[op.upper]):
+        self.item(op.body, {**env, op.body.args[0]: index})
+
+
+def _element(
+    self: Interpreter, op: Any, env: dict[Value, Any]
+) -> tuple[np.ndarray[Any, Any], tuple[int, ...]]:
+    """The array and the position that an access means; an index out of range is an error."""
+    data = self.storage[op.array, op.companion]
+    position = tuple(env[index] for index in op.indices)
+    for index, extent in zip(position, data.shape, strict=True):
+        if not 0 <= index < extent:
+            raise IndexError(f"{op.array.name}{list(position)} of shape {data.shape}")
+    return data, position
+
+
+def _load(self: Interpreter, op: ops.Load, env: dict[Value, Any]) -> None:
+    data, position = _element(self, op, env)
+    env[op.result] = data[position].item()
+
+
+def _store(self: Interpreter, op: ops.Store, env: dict[Value, Any]) -> None:
+    data, position = _element(self, op, env)
+    data[position] = env[op.value]
+
+
+def _atomic(self: Interpreter, op: ops.Atomic, env: dict[Value, Any]) -> None:
+    data, position = _element(self, op, env)
+    before, value = data[position].item(), env[op.value]
+    after = value
+    if op.fn != "exchange":
+        after = semantics.evaluate(op.fn, op.array.dtype, before, value)
+    data[position] = after
+    env[op.result] = before
+
+
+def _compare_exchange(self: Interpreter, op: ops.CompareExchange, env: dict[Value, Any]) -> None:
+    data, position = _element(self, op, env)
+    env[op.result] = data[position].item()
+    if env[op.result] == env[op.expected]:
+        data[position] = env[op.value]
+
+
+def _shape(self: Interpreter, op: ops.Shape, env: dict[Value, Any]) -> None:
+    env[op.result] = int(self.storage[op.array, Companion.PRIMAL].shape[op.axis])
+
+
+def _print(self: Interpreter, op: ops.Print, env: dict[Value, Any]) -> None:
+    values = iter([env[value] for value in op.values])
+    pieces = [p if isinstance(p, str) else format(next(values), p[0]) for p in op.parts]
+    self.printed.append("".join(pieces))
+
+
+def _assert(_: Interpreter, op: ops.Assert, env: dict[Value, Any]) -> None:
+    if not env[op.condition]:
+        raise AssertionFailed(op.message.format(*(env[value] for value in op.values)))
+
+
+def _record_push(self: Interpreter, op: ops.RecordPush, env: dict[Value, Any]) -> None:
+    self.tape[env[op.base], op.record, env[op.index]] = [env[value] for value in op.values]
+    self.tape_bytes = max(self.tape_bytes, env[op.base] + (env[op.index] + 1) * _stride(op.record))
+
+
+def _record_pop(self: Interpreter, op: ops.RecordPop, env: dict[Value, Any]) -> None:
+    env.update(zip(op.results, self.tape[env[op.base], op.record, env[op.index]], strict=True))
+
+
+def _record_end(_: Interpreter, op: ops.RecordEnd, env: dict[Value, Any]) -> None:
+    env[op.result] = env[op.base] + env[op.count] * _stride(op.record)
+
+
+def _stride(record: Record) -> int:
+    return record.offsets()[1]
+
+
+def _yield(_: Interpreter, op: ops.Yield, env: dict[Value, Any]) -> None:
+    """Its operands are read by the operation that holds the block."""
+
+
+HANDLERS: dict[type[Operation], Callable[..., None]] = {
+    ops.Constant: _constant,
+    ops.Unary: _unary,
+    ops.Binary: _binary,
+    ops.Compare: _binary,
+    ops.Select: _select,
+    ops.Cast: _cast,
+    ops.Bitcast: _bitcast,
+    ops.Random: _random,
+    ops.For: _for,
+    ops.While: _while,
+    ops.If: _if,
+    ops.ParallelFor: _parallel_for,
+    ops.Load: _load,
+    ops.Store: _store,
+    ops.Atomic: _atomic,
+    ops.CompareExchange: _compare_exchange,
+    ops.Shape: _shape,
+    ops.Print: _print,
+    ops.Assert: _assert,
+    ops.RecordPush: _record_push,
+    ops.RecordPop: _record_pop,
+    ops.RecordEnd: _record_end,
+    ops.Yield: _yield,
+}
+
+
+def run(
+    module: Module,
+    arrays: Mapping[Any, np.ndarray[Any, Any]],
+    seed: int = 0,
+    launch: int = 0,
+) -> Interpreter:
+    """Run a module on numpy arrays, in place; returns the interpreter (what was printed, tape).
+
+    ``arrays`` maps an array's name, or (name, `Companion`), to its data, whose shape is that of the
+    array followed by that of its element; a scalar argument is an array of shape (). Temporaries
+    and return values that are not given are made, as zeros; they end up in ``Interpreter.storage``.
+    """
+    by_name = {array.name: array for array in module.arrays}
+    storage: Storage = {}
+    for key, data in arrays.items():
+        name, companion = (key, Companion.PRIMAL) if isinstance(key, str) else key
+        storage[by_name[name], companion] = data
+    for array in module.arrays:
+        if array.space in (Space.TEMPORARY, Space.RETURN, Space.ARGUMENT):
+            for companion in array.layouts:
+                if (array, companion) not in storage:
+                    shape = (0,) * array.rank + array.element_shape
+                    storage[array, companion] = np.zeros(shape, array.dtype.numpy)
+    interpreter = Interpreter(storage, seed, launch)
+    interpreter.run(module)
+    return interpreter

@@ -1,0 +1,217 @@
+"""Builds operations at the end of a block, folding constants and identities on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from octants.diagnostics.span import Span
+from octants.ir import ops, semantics
+from octants.ir.core import Array, Block, Companion, Operation, Value
+from octants.types.scalars import DType, convert, i32, i64, u1
+
+PRIMAL = Companion.PRIMAL
+
+
+class Builder:
+    """Appends to `block`; `location` is given to what is built."""
+
+    def __init__(self, block: Block | None = None) -> None:
+        self.block = block if block is not None else Block()
+        self.location: Span | None = None
+        self._constants: dict[Value, Any] = {}
+
+    # -- places ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def into(self, block: Block) -> Iterator[Block]:
+        """Build into another block for a while."""
+        outer, self.block = self.block, block
+        try:
+            yield block
+        finally:
+            self.block = outer
+
+    def append(self, op: Operation) -> Operation:
+        """Append an operation as it is."""
+        if op.location is None:
+            op.location = self.location
+        self.block.ops.append(op)
+        return op
+
+    def constant_of(self, value: Value) -> Any:
+        """The Python number of a constant that this builder built, or None."""
+        return self._constants.get(value)
+
+    def note_constant(self, op: ops.Constant) -> None:
+        """Let folding know a constant that was appended by other means."""
+        self._constants[op.result] = op.value
+
+    # -- arithmetic -----------------------------------------------------------------------------
+
+    def constant(self, value: Any, dtype: DType) -> Value:
+        result = Value(dtype)
+        self.append(ops.Constant(convert(value, dtype), results=[result]))
+        self._constants[result] = convert(value, dtype)
+        return result
+
+    def unary(self, fn: str, x: Value) -> Value:
+        folded = self._fold(fn, x.type, [x])
+        if folded is not None:
+            return folded
+        return self.append(ops.Unary(fn, x, results=[Value(x.type)])).result
+
+    def binary(self, fn: str, lhs: Value, rhs: Value) -> Value:
+        folded = self._fold(fn, lhs.type, [lhs, rhs])
+        if folded is None:
+            folded = self._identity(fn, lhs, rhs)
+        if folded is not None:
+            return folded
+        return self.append(ops.Binary(fn, lhs, rhs, results=[Value(lhs.type)])).result
+
+    def compare(self, fn: str, lhs: Value, rhs: Value) -> Value:
+        folded = self._fold(fn, u1, [lhs, rhs])
+        if folded is not None:
+            return folded
+        return self.append(ops.Compare(fn, lhs, rhs, results=[Value(u1)])).result
+
+    def select(self, condition: Value, on_true: Value, on_false: Value) -> Value:
+        known = self._constants.get(condition)
+        if known is not None:
+            return on_true if known else on_false
+        if on_true is on_false:
+            return on_true
+        op = ops.Select(condition, on_true, on_false, results=[Value(on_true.type)])
+        return self.append(op).result
+
+    def cast(self, x: Value, dtype: DType) -> Value:
+        if x.type is dtype:
+            return x
+        known = self._constants.get(x)
+        if known is not None:
+            return self.constant(known, dtype)
+        return self.append(ops.Cast(x, results=[Value(dtype)])).result
+
+    def bitcast(self, x: Value, dtype: DType) -> Value:
+        if x.type is dtype:
+            return x
+        return self.append(ops.Bitcast(x, results=[Value(dtype)])).result
+
+    def random(self, dtype: DType, task: int, item: Value, draw: Value) -> Value:
+        return self.append(ops.Random(task, item, draw, results=[Value(dtype)])).result
+
+    def _fold(self, fn: str, dtype: DType, operands: list[Value]) -> Value | None:
+        if fn not in semantics.EXACT:
+            return None
+        known = [self._constants.get(value) for value in operands]
+        if any(value is None for value in known):
+            return None
+        return self.constant(semantics.evaluate(fn, operands[0].type, *known), dtype)
+
+    def _identity(self, fn: str, lhs: Value, rhs: Value) -> Value | None:
+        """x + 0, x - 0, x * 1, x / 1 and their mirror images, where no bit changes."""
+        left, right = self._constants.get(lhs), self._constants.get(rhs)
+        is_float = lhs.type.is_float
+        if right is not None:
+            if fn in ("mul", "div", "floordiv", "truncdiv") and right == 1:
+                return lhs if not (is_float and fn in ("floordiv", "truncdiv")) else None
+            if fn in ("add", "sub", "or", "xor", "shl", "shr", "ushr") and right == 0:
+                return lhs if not is_float or fn == "sub" else None
+            if fn == "mul" and right == 0 and not is_float:
+                return rhs
+            if fn == "and" and lhs.type is u1:
+                return lhs if right else rhs
+            if fn == "or" and lhs.type is u1:
+                return rhs if right else lhs
+        if left is not None and fn in ("add", "mul", "and", "or", "xor") and right is None:
+            return self._identity(fn, rhs, lhs)
+        return None
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def load(
+        self, array: Array, indices: Sequence[Value], companion: Companion = PRIMAL
+    ) -> Value:
+        op = ops.Load(array, companion, list(indices), results=[Value(array.dtype)])
+        return self.append(op).result
+
+    def store(
+        self, array: Array, indices: Sequence[Value], value: Value, companion: Companion = PRIMAL
+    ) -> None:
+        self.append(ops.Store(array, companion, value, list(indices)))
+
+    def atomic(
+        self,
+        fn: str,
+        array: Array,
+        indices: Sequence[Value],
+        value: Value,
+        companion: Companion = PRIMAL,
+    ) -> Value:
+        old = Value(array.dtype)
+        self.append(ops.Atomic(fn, array, companion, value, list(indices), results=[old]))
+        return old
+
+    def compare_exchange(
+        self, array: Array, indices: Sequence[Value], expected: Value, value: Value
+    ) -> Value:
+        old = Value(array.dtype)
+        op = ops.CompareExchange(array, PRIMAL, expected, value, list(indices), results=[old])
+        return self.append(op).result
+
+    def shape(self, array: Array, axis: int) -> Value:
+        """The extent of an axis, i32; a constant where the layout knows it."""
+        layout = array.layouts.get(PRIMAL)
+        if layout is not None:
+            return self.constant(layout.shape[axis], i32)
+        return self.append(ops.Shape(array, axis, results=[Value(i32)])).result
+
+    def print_(self, parts: tuple[str | tuple[str], ...], values: Sequence[Value]) -> None:
+        self.append(ops.Print(parts, list(values)))
+
+    def assert_(
+        self, kind: str, message: str, condition: Value, values: Sequence[Value] = ()
+    ) -> None:
+        if self._constants.get(condition) is not True:
+            self.append(ops.Assert(kind, message, condition, list(values)))
+
+    # -- control --------------------------------------------------------------------------------
+    # Each builds the regions from blocks that the caller has filled, without their Yield or with it.
+
+    def yield_(self, values: Sequence[Value] = ()) -> None:
+        self.append(ops.Yield(list(values)))
+
+    def for_(self, lower: Value, upper: Value, inits: Sequence[Value], body: Block) -> ops.For:
+        op = ops.For(lower, upper, list(inits), body, results=_fresh(inits))
+        self.append(op)
+        return op
+
+    def while_(self, inits: Sequence[Value], condition: Block, body: Block) -> ops.While:
+        op = ops.While(list(inits), condition, body, results=_fresh(inits))
+        self.append(op)
+        return op
+
+    def if_(self, condition: Value, then: Block, orelse: Block) -> ops.If:
+        op = ops.If(condition, then, orelse, results=_fresh(then.yielded))
+        self.append(op)
+        return op
+
+    def parallel_for(
+        self, lower: Value, upper: Value, body: Block, options: dict[str, Any]
+    ) -> ops.ParallelFor:
+        op = ops.ParallelFor(options, lower, upper, body)
+        self.append(op)
+        return op
+
+    # -- conveniences ---------------------------------------------------------------------------
+
+    def index(self, value: int) -> Value:
+        return self.constant(value, i32)
+
+    def offset(self, value: int) -> Value:
+        return self.constant(value, i64)
+
+
+def _fresh(values: Sequence[Value]) -> list[Value]:
+    return [Value(value.type, value.name) for value in values]

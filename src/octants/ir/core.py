@@ -1,0 +1,266 @@
+"""Values, blocks, operations and modules: structured SSA.
+
+A `Module` is one kernel. As the frontend builds it, its `body` is one block in which serial
+operations and `ParallelFor` stand side by side; after `passes.outline_tasks` it is a list of
+`Task`s. Every block ends in a `Yield`. A value is defined once, by an operation or as an argument
+of a block, before its uses; a region sees the values of the blocks around it.
+
+Text form of an operation: ``%r: f32 = name<attributes>(operands) { regions }``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from octants.diagnostics.span import Span
+from octants.types.companions import Companion as Companion
+from octants.types.layouts import Layout
+from octants.types.scalars import DType
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_: Any) -> Any:
+        """Do nothing: only type checkers want to know that `operation` makes dataclasses."""
+        return lambda decorator: decorator
+
+
+class Space(enum.Enum):
+    """Where an array lives."""
+
+    FIELD = "field"  # a field: its shape is part of its layout
+    NDARRAY = "ndarray"  # row-major, its shape is known at launch
+    ARGUMENT = "argument"  # scalars passed by value: read-only
+    TEMPORARY = "temporary"  # launch-temporary: values that cross tasks
+    RETURN = "return"  # what the kernel returns
+
+
+@dataclass(eq=False, slots=True)
+class Array:
+    """An array that a kernel names.
+
+    `rank` counts its indices without those of the element; `element_shape` is () for a scalar, (n,)
+    for a vector and (n, m) for a matrix. An access gives rank + len(element_shape) indices.
+    `layouts` has an entry for each companion that exists; the value is None where the layout is the
+    plain one (row-major, elements together).
+    """
+
+    name: str
+    dtype: DType
+    rank: int
+    space: Space
+    element_shape: tuple[int, ...] = ()
+    layouts: dict[Companion, Layout | None] = field(default_factory=dict)
+
+    def has(self, companion: Companion) -> bool:
+        return companion in self.layouts
+
+
+@dataclass(eq=False, slots=True)
+class Record:
+    """What a loop writes down at the start of each iteration: one slot per needed carried value."""
+
+    name: str
+    slots: list[DType]
+    location: Span | None = None
+
+    def offsets(self) -> tuple[list[int], int]:
+        """Byte offset of each slot and the bytes of one iteration; slots are naturally aligned."""
+        offsets, position = [], 0
+        for dtype in self.slots:
+            position = -(-position // dtype.size) * dtype.size
+            offsets.append(position)
+            position += dtype.size
+        widest = max((dtype.size for dtype in self.slots), default=1)
+        return offsets, -(-position // widest) * widest
+
+
+class Value:
+    """An SSA value. `name` is a hint for the printer."""
+
+    __slots__ = ("name", "type")
+
+    def __init__(self, type: DType, name: str = "") -> None:
+        self.type = type
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"%{self.name or hex(id(self))[-4:]}: {self.type}"
+
+
+@dataclass(eq=False, slots=True)
+class Block:
+    """Arguments and operations; the last operation is a `Yield`."""
+
+    args: list[Value] = field(default_factory=list)
+    ops: list[Operation] = field(default_factory=list)
+
+    @property
+    def yielded(self) -> list[Value]:
+        """The operands of the block's `Yield`."""
+        terminator: Any = self.ops[-1]
+        values: list[Value] = terminator.values
+        return values
+
+    def walk(self) -> Iterator[Operation]:
+        """Every operation, those of nested regions after the one that holds them."""
+        for op in self.ops:
+            yield op
+            for region in op.regions:
+                yield from region.walk()
+
+
+def operand() -> Any:
+    """A field that holds one value."""
+    return field(metadata={"role": "operand"})
+
+
+def operands() -> Any:
+    """A field that holds a list of values; at most one per operation, after the single ones."""
+    return field(metadata={"role": "operands"})
+
+
+def attribute(default: Any = ...) -> Any:
+    """A field that is known at compile time."""
+    if default is ...:
+        return field(metadata={"role": "attribute"})
+    return field(metadata={"role": "attribute"}, default=default)
+
+
+def region() -> Any:
+    """A field that holds a block."""
+    return field(metadata={"role": "region"})
+
+
+@dataclass(eq=False, slots=True)
+class Operation:
+    """The base of all operations; `results` are the values that it defines."""
+
+    NAME: ClassVar[str] = ""
+    OPERANDS: ClassVar[tuple[str, ...]] = ()
+    VARIADIC: ClassVar[str | None] = None
+    ATTRIBUTES: ClassVar[tuple[str, ...]] = ()
+    REGIONS: ClassVar[tuple[str, ...]] = ()
+
+    results: list[Value] = field(default_factory=list, kw_only=True)
+    location: Span | None = field(default=None, kw_only=True)
+
+    @property
+    def result(self) -> Value:
+        """The only result."""
+        (value,) = self.results
+        return value
+
+    @property
+    def operands(self) -> list[Value]:
+        """All operands, the variadic ones last."""
+        values: list[Value] = [getattr(self, name) for name in self.OPERANDS]
+        if self.VARIADIC is not None:
+            values.extend(getattr(self, self.VARIADIC))
+        return values
+
+    @property
+    def attributes(self) -> list[Any]:
+        return [getattr(self, name) for name in self.ATTRIBUTES]
+
+    @property
+    def regions(self) -> list[Block]:
+        return [getattr(self, name) for name in self.REGIONS]
+
+    def verify(self) -> None:
+        """Raise `InvalidIR` if the operation is not well formed by itself."""
+
+
+class InvalidIR(Exception):
+    """An operation or a module that is not well formed: a bug in the compiler, never the user's."""
+
+
+OPERATIONS: dict[str, type[Operation]] = {}
+
+_Op = TypeVar("_Op", bound=Operation)
+
+
+@dataclass_transform(field_specifiers=(attribute, operand, operands, region, field))
+def operation(name: str) -> Callable[[type[_Op]], type[_Op]]:
+    """Make a class an operation called ``name`` in the text form."""
+
+    def register(declared: type[_Op]) -> type[_Op]:
+        cls = dataclass(eq=False, slots=True)(declared)
+        by_role: dict[str, list[str]] = {}
+        for entry in cls.__dataclass_fields__.values():
+            by_role.setdefault(entry.metadata.get("role", ""), []).append(entry.name)
+        cls.NAME = name
+        cls.OPERANDS = tuple(by_role.get("operand", ()))
+        cls.VARIADIC = next(iter(by_role.get("operands", ())), None)
+        cls.ATTRIBUTES = tuple(by_role.get("attribute", ()))
+        cls.REGIONS = tuple(by_role.get("region", ()))
+        OPERATIONS[name] = cls
+        return cls
+
+    return register
+
+
+def rebuild(
+    op: Operation,
+    operands: list[Value],
+    regions: list[Block] | None = None,
+    results: list[Value] | None = None,
+) -> Operation:
+    """A copy of ``op`` with other operands and regions, and fresh results unless given."""
+    single = len(op.OPERANDS)
+    fields: dict[str, Any] = dict(zip(op.OPERANDS, operands[:single], strict=True))
+    if op.VARIADIC is not None:
+        fields[op.VARIADIC] = operands[single:]
+    fields.update((name, getattr(op, name)) for name in op.ATTRIBUTES)
+    fields.update(zip(op.REGIONS, op.regions if regions is None else regions, strict=True))
+    if results is None:
+        results = [Value(value.type, value.name) for value in op.results]
+    return type(op)(**fields, results=results, location=op.location)
+
+
+@dataclass(eq=False, slots=True)
+class Task:
+    """A unit of launching: a parallel loop, or a serial stretch (`domain` is None).
+
+    The domain block of a parallel task runs once per launch and yields lower, upper and then the
+    values that are the same for all work items; the arguments of the body are the index of the
+    work item and those values. The body of a serial task has no arguments.
+    """
+
+    name: str
+    body: Block
+    domain: Block | None = None
+    location: Span | None = None
+    options: dict[str, Any] = field(default_factory=dict)  # from loop_config
+
+    @property
+    def is_parallel(self) -> bool:
+        return self.domain is not None
+
+
+@dataclass(eq=False, slots=True)
+class Module:
+    """A kernel: the arrays that it names, and its code as one body or as tasks."""
+
+    name: str
+    arrays: list[Array] = field(default_factory=list)
+    body: Block | None = None
+    tasks: list[Task] = field(default_factory=list)
+    location: Span | None = None
+
+    def blocks(self) -> Iterator[Block]:
+        """The outermost blocks: the body, or the domains and bodies of the tasks in order."""
+        if self.body is not None:
+            yield self.body
+        for task in self.tasks:
+            if task.domain is not None:
+                yield task.domain
+            yield task.body
+
+    def walk(self) -> Iterator[Operation]:
+        for block in self.blocks():
+            yield from block.walk()

@@ -1,0 +1,49 @@
+"""All operations. Importing this package registers them with the parser."""
+
+from octants.ir.ops.arithmetic import (
+    Binary,
+    Bitcast,
+    Cast,
+    Compare,
+    Constant,
+    Random,
+    Select,
+    Unary,
+)
+from octants.ir.ops.control import For, If, ParallelFor, While, Yield
+from octants.ir.ops.memory import (
+    Assert,
+    Atomic,
+    CompareExchange,
+    Load,
+    Print,
+    Shape,
+    Store,
+)
+from octants.ir.ops.tape import RecordEnd, RecordPop, RecordPush
+
+__all__ = [
+    "Assert",
+    "Atomic",
+    "Binary",
+    "Bitcast",
+    "Cast",
+    "Compare",
+    "CompareExchange",
+    "Constant",
+    "For",
+    "If",
+    "Load",
+    "ParallelFor",
+    "Print",
+    "Random",
+    "RecordEnd",
+    "RecordPop",
+    "RecordPush",
+    "Select",
+    "Shape",
+    "Store",
+    "Unary",
+    "While",
+    "Yield",
+]

@@ -1,0 +1,146 @@
+"""Operations on scalars: pure, and the same on every backend. `ir.semantics` defines them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.ir.core import InvalidIR, Operation, Value, attribute, operand, operation
+
+FLOAT_FUNCTIONS = frozenset(
+    "sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2"
+    " log10 log1p cbrt erf".split()
+)
+ROUNDINGS = frozenset(("floor", "ceil", "round", "trunc"))
+BIT_COUNTS = frozenset(("popcount", "clz"))
+UNARY = FLOAT_FUNCTIONS | ROUNDINGS | BIT_COUNTS | {"neg", "abs", "sign", "not"}
+
+FLOAT_ONLY = frozenset(("div", "atan2"))
+BITWISE = frozenset(("and", "or", "xor"))
+SHIFTS = frozenset(("shl", "shr", "ushr"))
+ARITHMETIC = frozenset(
+    ("add", "sub", "mul", "floordiv", "mod", "truncdiv", "truncmod", "pow", "min", "max")
+)
+BINARY = FLOAT_ONLY | BITWISE | SHIFTS | ARITHMETIC
+COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
+
+
+@operation("constant")
+class Constant(Operation):
+    """``%0: f32 = constant<0.5>()``"""
+
+    value: Any = attribute()
+
+    def verify(self) -> None:
+        if self.result.type.is_bool != isinstance(self.value, bool):
+            raise InvalidIR(f"constant {self.value!r} of type {self.result.type}")
+
+
+@operation("unary")
+class Unary(Operation):
+    """``%1: f32 = unary<sin>(%0)``; the result has the type of the operand.
+
+    `round` goes to the even neighbour at a tie; `sign(0)` is 0; `not` is bitwise, and logical on u1.
+    """
+
+    fn: str = attribute()
+    x: Value = operand()
+
+    def verify(self) -> None:
+        _require(self.fn in UNARY, f"no unary function {self.fn}")
+        _require(self.result.type is self.x.type, f"unary {self.fn} changes the type")
+        if self.fn in FLOAT_FUNCTIONS:
+            _require(self.x.type.is_float, f"{self.fn} of {self.x.type}")
+
+
+@operation("binary")
+class Binary(Operation):
+    """``%2: f32 = binary<add>(%0, %1)``; operands and result have one type.
+
+    `floordiv` and `mod` are Python's, `truncdiv` and `truncmod` C's. An integer divided by zero
+    gives 0 and leaves the dividend as the remainder; INT_MIN // -1 wraps. `shr` keeps the sign,
+    `ushr` does not; shift counts are taken modulo the width. `min` and `max` ignore a NaN. An
+    integer power with a negative exponent is the power in exact arithmetic, truncated towards zero.
+    """
+
+    fn: str = attribute()
+    lhs: Value = operand()
+    rhs: Value = operand()
+
+    def verify(self) -> None:
+        dtype = self.lhs.type
+        _require(self.fn in BINARY, f"no binary function {self.fn}")
+        _require(dtype is self.rhs.type, f"{self.fn} of {dtype} and {self.rhs.type}")
+        _require(dtype is self.result.type, f"{self.fn} of {dtype} gives {self.result.type}")
+        if self.fn in FLOAT_ONLY:
+            _require(dtype.is_float, f"{self.fn} of {dtype}")
+        if self.fn in SHIFTS:
+            _require(dtype.is_integer, f"{self.fn} of {dtype}")
+        if self.fn in BITWISE:
+            _require(not dtype.is_float, f"{self.fn} of {dtype}")
+        if self.fn in ARITHMETIC:
+            _require(not dtype.is_bool, f"{self.fn} of u1")
+
+
+@operation("compare")
+class Compare(Operation):
+    """``%2: u1 = compare<lt>(%0, %1)``; a NaN is unequal to everything."""
+
+    fn: str = attribute()
+    lhs: Value = operand()
+    rhs: Value = operand()
+
+    def verify(self) -> None:
+        _require(self.fn in COMPARE, f"no comparison {self.fn}")
+        _require(self.lhs.type is self.rhs.type, f"{self.lhs.type} against {self.rhs.type}")
+        _require(self.result.type.is_bool, "a comparison gives u1")
+
+
+@operation("select")
+class Select(Operation):
+    """``%3: f32 = select(%c, %0, %1)``: both sides are evaluated, one is taken."""
+
+    condition: Value = operand()
+    on_true: Value = operand()
+    on_false: Value = operand()
+
+    def verify(self) -> None:
+        _require(self.condition.type.is_bool, "select on a value that is not u1")
+        _require(self.on_true.type is self.on_false.type is self.result.type, "select mixes types")
+
+
+@operation("cast")
+class Cast(Operation):
+    """``%1: i32 = cast(%0)``, as `types.scalars.convert`: integers wrap, floats saturate.
+
+    To u1: whether the operand is not zero.
+    """
+
+    x: Value = operand()
+
+
+@operation("bitcast")
+class Bitcast(Operation):
+    """``%1: i32 = bitcast(%0)``: the same bits, read as another type of the same width."""
+
+    x: Value = operand()
+
+    def verify(self) -> None:
+        _require(self.x.type.bits == self.result.type.bits, "bitcast changes the width")
+
+
+@operation("random")
+class Random(Operation):
+    """``%1: f32 = random<2>(%item, %draw)``: a uniform draw, a pure function of its position.
+
+    The position is (seed, launch, task, work item: i32 or i64, draw: i32); a float is in [0, 1), an
+    integer covers its range.
+    """
+
+    task: int = attribute()
+    item: Value = operand()
+    draw: Value = operand()
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise InvalidIR(message)

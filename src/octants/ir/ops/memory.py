@@ -1,0 +1,132 @@
+"""Accesses to arrays, and what a task says to the host."""
+
+from __future__ import annotations
+
+from octants.ir.core import (
+    Array,
+    Companion,
+    InvalidIR,
+    Operation,
+    Space,
+    Value,
+    attribute,
+    operand,
+    operands,
+    operation,
+)
+
+ATOMIC = frozenset(("add", "sub", "mul", "min", "max", "and", "or", "xor", "exchange"))
+
+
+@operation("load")
+class Load(Operation):
+    """``%1: f32 = load<@x, primal>(%i, %j)``; indices are i32 or i64, those of the element last."""
+
+    array: Array = attribute()
+    companion: Companion = attribute()
+    indices: list[Value] = operands()
+
+    def verify(self) -> None:
+        _check_access(self.array, self.companion, self.indices)
+        if self.result.type is not self.array.dtype:
+            raise InvalidIR(f"load of {self.result.type} from {self.array.name}")
+
+
+@operation("store")
+class Store(Operation):
+    """``store<@x, primal>(%value, %i, %j)``"""
+
+    array: Array = attribute()
+    companion: Companion = attribute()
+    value: Value = operand()
+    indices: list[Value] = operands()
+
+    def verify(self) -> None:
+        _check_access(self.array, self.companion, self.indices)
+        _check_value(self.array, self.value)
+
+
+@operation("atomic")
+class Atomic(Operation):
+    """``%old: f32 = atomic<add, @x, primal>(%value, %i)``; the result is the value before."""
+
+    fn: str = attribute()
+    array: Array = attribute()
+    companion: Companion = attribute()
+    value: Value = operand()
+    indices: list[Value] = operands()
+
+    def verify(self) -> None:
+        _check_access(self.array, self.companion, self.indices)
+        _check_value(self.array, self.value)
+        if self.fn not in ATOMIC:
+            raise InvalidIR(f"no atomic {self.fn}")
+
+
+@operation("compare_exchange")
+class CompareExchange(Operation):
+    """``%old: i32 = compare_exchange<@x, primal>(%expected, %value, %i)``; gives the value before."""
+
+    array: Array = attribute()
+    companion: Companion = attribute()
+    expected: Value = operand()
+    value: Value = operand()
+    indices: list[Value] = operands()
+
+    def verify(self) -> None:
+        _check_access(self.array, self.companion, self.indices)
+        _check_value(self.array, self.value)
+
+
+@operation("shape")
+class Shape(Operation):
+    """``%0: i32 = shape<@x, 0>()``: the extent of an axis (of the array, not of its element)."""
+
+    array: Array = attribute()
+    axis: int = attribute()
+
+    def verify(self) -> None:
+        if not 0 <= self.axis < self.array.rank:
+            raise InvalidIR(f"shape: {self.array.name} has no axis {self.axis}")
+
+
+@operation("print")
+class Print(Operation):
+    """``print<('x =', '{}', ':.3f')>(%x)``: one message.
+
+    `parts` are literal strings and, where a value stands, tuples (format spec,); values are used in
+    order. The host formats and writes the line.
+    """
+
+    parts: tuple[str | tuple[str], ...] = attribute()
+    values: list[Value] = operands()
+
+
+@operation("assert")
+class Assert(Operation):
+    """``assert<'assertion', 'x is {}'>(%condition, %x)``: stops the work item if not true.
+
+    `kind` names the error class of the host ('assertion', 'bounds'); the message is a format string
+    for the values. The first failing work item is the one reported; the launch then ends early.
+    """
+
+    kind: str = attribute()
+    message: str = attribute()
+    condition: Value = operand()
+    values: list[Value] = operands()
+
+
+def _check_access(array: Array, companion: Companion, indices: list[Value]) -> None:
+    if not array.has(companion):
+        raise InvalidIR(f"{array.name} has no {companion.value}")
+    if len(indices) != array.rank + len(array.element_shape):
+        raise InvalidIR(f"{len(indices)} indices for {array.name} of rank {array.rank}")
+    if any(index.type.name not in ("i32", "i64") for index in indices):
+        raise InvalidIR(f"indices of {array.name} are i32 or i64: {indices}")
+
+
+def _check_value(array: Array, value: Value) -> None:
+    if value.type is not array.dtype:
+        raise InvalidIR(f"store of {value.type} into {array.name} of {array.dtype}")
+    if array.space is Space.ARGUMENT:
+        raise InvalidIR(f"store into the argument {array.name}")

@@ -1,0 +1,111 @@
+"""The text form of a module. `ir.parser` reads it back; the two agree exactly.
+
+::
+
+    kernel @scale
+    array @x: f32, 1, ndarray, () [primal]
+    parallel @scale_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = shape<@x, 0>()
+      yield(%0, %1)
+    } { (%2: i32):
+      %3: f32 = load<@x, primal>(%2)
+      ...
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Value
+from octants.types.layouts import Layout, Term
+
+
+class Printer:
+    """Names values in the order in which they appear."""
+
+    def __init__(self) -> None:
+        self._names: dict[Value, str] = {}
+        self._records: dict[Record, str] = {}
+        self._lines: list[str] = []
+
+    def module(self, module: Module) -> str:
+        self._lines = [f"kernel @{module.name}"]
+        self._lines.extend(_array(array) for array in module.arrays)
+        body_start = len(self._lines)
+        if module.body is not None:
+            self._lines.append("body {" + self._block(module.body, 1))
+        for task in module.tasks:
+            head = f"{'parallel' if task.is_parallel else 'serial'} @{task.name} "
+            if task.options:
+                head += f"{task.options!r} "
+            if task.domain is not None:
+                self._lines.append(head + "{" + self._block(task.domain, 1))
+                head = self._lines.pop() + " "
+            self._lines.append(head + "{" + self._block(task.body, 1))
+        records = [f"record #{name}: {_types(r.slots)}" for r, name in self._records.items()]
+        self._lines[body_start:body_start] = records
+        return "\n".join(self._lines) + "\n"
+
+    def _block(self, block: Block, depth: int) -> str:
+        """Print a block after an opening brace; returns the closing line, not yet emitted."""
+        arguments = ", ".join(f"{self.value(arg)}: {arg.type}" for arg in block.args)
+        head = f" ({arguments}):" if block.args else ""
+        lines = [head]
+        for op in block.ops:
+            lines.append("  " * depth + self.operation(op, depth))
+        lines.append("  " * (depth - 1) + "}")
+        return "\n".join(lines)
+
+    def operation(self, op: Operation, depth: int = 1) -> str:
+        results = ", ".join(f"{self.value(value)}: {value.type}" for value in op.results)
+        text = f"{results} = {op.NAME}" if results else op.NAME
+        if op.ATTRIBUTES:
+            text += "<" + ", ".join(self._attribute(item) for item in op.attributes) + ">"
+        text += "(" + ", ".join(self.value(value) for value in op.operands) + ")"
+        for region in op.regions:
+            text += " {" + self._block(region, depth + 1)
+        return text
+
+    def value(self, value: Value) -> str:
+        if value not in self._names:
+            self._names[value] = f"%{len(self._names)}"
+        return self._names[value]
+
+    def _attribute(self, item: Any) -> str:
+        if isinstance(item, Array):
+            return f"@{item.name}"
+        if isinstance(item, Companion):
+            return item.value
+        if isinstance(item, Record):
+            name = self._records.setdefault(item, f"{item.name}{len(self._records)}")
+            return f"#{name}"
+        if isinstance(item, str) and item.isidentifier():
+            return item
+        return repr(item)
+
+
+def _array(array: Array) -> str:
+    companions = ", ".join(
+        companion.value + ("" if layout is None else " " + _layout(layout))
+        for companion, layout in array.layouts.items()
+    )
+    head = f"array @{array.name}: {array.dtype}, {array.rank}, {array.space.value}"
+    return f"{head}, {array.element_shape} [{companions}]"
+
+
+def _layout(layout: Layout) -> str:
+    return f"{layout.shape} {tuple(map(_term, layout.terms))} {layout.element_strides}"
+
+
+def _term(term: Term) -> tuple[int, int, int, int]:
+    return term.axis, term.divisor, term.modulus, term.stride
+
+
+def _types(slots: list[Any]) -> str:
+    return ", ".join(str(dtype) for dtype in slots)
+
+
+def to_text(module: Module) -> str:
+    """The text form of a module."""
+    return Printer().module(module)

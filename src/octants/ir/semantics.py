@@ -1,0 +1,171 @@
+"""What every scalar operation means, on Python numbers: the definition that backends are held to.
+
+Integers are Python ints in the range of their type, floats are Python floats that the type can hold
+exactly, u1 is bool. Results are converted to the type by `types.scalars.convert`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from octants.types.scalars import DType, Kind, convert, integer_range, u1
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+}
+
+
+def evaluate(fn: str, dtype: DType, *operands: Any) -> Any:
+    """The value of a unary or binary function, or comparison, of operands of type ``dtype``."""
+    if fn in COMPARISONS:
+        return bool(COMPARISONS[fn](*operands))
+    if dtype.is_float:
+        return convert(_float(fn, dtype, operands), dtype)
+    if dtype.is_bool:
+        return bool(INTEGER[fn](u1, *operands)) if fn != "not" else not operands[0]
+    return convert(INTEGER[fn](dtype, *operands), dtype)
+
+
+def _float(fn: str, dtype: DType, operands: tuple[Any, ...]) -> float:
+    with np.errstate(all="ignore"):
+        return float(FLOAT[fn](*(dtype.numpy.type(x) for x in operands)))
+
+
+def _float_floordiv(a: Any, b: Any) -> Any:
+    return np.floor(a / b)
+
+
+def _float_mod(a: Any, b: Any) -> Any:
+    return a - np.floor(a / b) * b
+
+
+def _erf(x: Any) -> Any:
+    return type(x)(math.erf(x))
+
+
+FLOAT: dict[str, Callable[..., Any]] = {
+    "neg": lambda x: -x,
+    "abs": np.abs,
+    "sign": lambda x: x if x == 0 or x != x else np.copysign(type(x)(1), x),
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.rint,
+    "trunc": np.trunc,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: type(x)(1) / np.sqrt(x),
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "cbrt": np.cbrt,
+    "erf": _erf,
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "floordiv": _float_floordiv,
+    "mod": _float_mod,
+    "truncdiv": lambda a, b: np.trunc(a / b),
+    "truncmod": np.fmod,
+    "pow": np.power,
+    "atan2": np.arctan2,
+    "min": np.fmin,
+    "max": np.fmax,
+}
+
+
+def _truncdiv(a: int, b: int) -> int:
+    if b == 0:
+        return 0
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _power(a: int, b: int) -> int:
+    if b >= 0:
+        return pow(a, b, 1 << 64) if a >= 0 else _signed_power(a, b)
+    if a in (1, -1):
+        return a if b % 2 else 1
+    return 0
+
+
+def _signed_power(a: int, b: int) -> int:
+    magnitude = pow(-a, b, 1 << 64)
+    return -magnitude if b % 2 else magnitude
+
+
+def _clz(dtype: DType, a: int) -> int:
+    return dtype.bits - (a & ((1 << dtype.bits) - 1)).bit_length()
+
+
+INTEGER: dict[str, Callable[..., Any]] = {
+    "neg": lambda t, a: -a,
+    "abs": lambda t, a: abs(a),
+    "sign": lambda t, a: (a > 0) - (a < 0),
+    "floor": lambda t, a: a,
+    "ceil": lambda t, a: a,
+    "round": lambda t, a: a,
+    "trunc": lambda t, a: a,
+    "not": lambda t, a: ~a,
+    "popcount": lambda t, a: bin(a & ((1 << t.bits) - 1)).count("1"),
+    "clz": _clz,
+    "add": lambda t, a, b: a + b,
+    "sub": lambda t, a, b: a - b,
+    "mul": lambda t, a, b: a * b,
+    "floordiv": lambda t, a, b: a // b if b else 0,
+    "mod": lambda t, a, b: a % b if b else a,
+    "truncdiv": lambda t, a, b: _truncdiv(a, b),
+    "truncmod": lambda t, a, b: a - _truncdiv(a, b) * b if b else a,
+    "pow": lambda t, a, b: _power(a, b),
+    "min": lambda t, a, b: min(a, b),
+    "max": lambda t, a, b: max(a, b),
+    "and": lambda t, a, b: a & b,
+    "or": lambda t, a, b: a | b,
+    "xor": lambda t, a, b: a ^ b,
+    "shl": lambda t, a, b: a << (b & (t.bits - 1)),
+    "shr": lambda t, a, b: a >> (b & (t.bits - 1)),
+    "ushr": lambda t, a, b: (a & ((1 << t.bits) - 1)) >> (b & (t.bits - 1)),
+}
+
+EXACT = (frozenset(INTEGER) | frozenset(COMPARISONS) | {"div", "sqrt"}) - {"pow"}
+"""Functions whose result is the same on every machine, and which may be folded."""
+
+
+def bitcast(value: Any, source: DType, target: DType) -> Any:
+    """The bits of ``value`` read as another type."""
+    return convert(np.array(value, source.numpy).view(target.numpy)[()].item(), target)
+
+
+def identity_of(fn: str, dtype: DType) -> Any:
+    """The neutral element of an atomic reduction."""
+    if fn in ("add", "sub", "or", "xor"):
+        return convert(0, dtype)
+    if fn == "mul":
+        return convert(1, dtype)
+    if dtype.kind is Kind.FLOAT:
+        return math.inf if fn == "min" else -math.inf
+    low, high = (0, 1) if dtype.is_bool else integer_range(dtype)
+    return {"min": high, "max": low, "and": -1 if dtype.is_signed else high}[fn]

@@ -1,0 +1,63 @@
+"""Checks that a module is well formed: types, dominance, terminators, declared arrays."""
+
+from __future__ import annotations
+
+from octants.ir.core import Block, InvalidIR, Module, Operation, Value
+from octants.ir.ops import Yield
+from octants.ir.printer import Printer
+
+
+def verify(module: Module) -> None:
+    """Raise `InvalidIR` with the offending operation's text if the module is not well formed."""
+    arrays = set(module.arrays)
+    for block in module.blocks():
+        _verify_block(block, set(), arrays)
+    for task in module.tasks:
+        _verify_task_arguments(task.domain, task.body)
+
+
+def _verify_task_arguments(domain: Block | None, body: Block) -> None:
+    given = [] if domain is None else domain.yielded[1:]
+    wanted = [value.type for value in given]
+    if [arg.type for arg in body.args] != wanted:
+        raise InvalidIR(f"task: the body takes {body.args}, the domain gives {wanted}")
+
+
+def _verify_block(block: Block, visible: set[Value], arrays: set[object]) -> None:
+    """Check a block; ``visible`` is restored on return."""
+    defined: list[Value] = []
+
+    def define(value: Value) -> None:
+        if value in visible:
+            raise InvalidIR(f"{value} is defined twice")
+        visible.add(value)
+        defined.append(value)
+
+    for arg in block.args:
+        define(arg)
+    if not block.ops or not isinstance(block.ops[-1], Yield):
+        raise InvalidIR("a block does not end in a yield")
+    for position, op in enumerate(block.ops):
+        try:
+            _verify_operation(op, position == len(block.ops) - 1, visible, arrays)
+        except InvalidIR as error:
+            raise InvalidIR(f"{error}\nin: {Printer().operation(op)}") from None
+        for region in op.regions:
+            _verify_block(region, visible, arrays)
+        for value in op.results:
+            define(value)
+    visible.difference_update(defined)
+
+
+def _verify_operation(
+    op: Operation, is_last: bool, visible: set[Value], arrays: set[object]
+) -> None:
+    if isinstance(op, Yield) and not is_last:
+        raise InvalidIR("a yield in the middle of a block")
+    for value in op.operands:
+        if value not in visible:
+            raise InvalidIR(f"{value} is used before it is defined")
+    array = getattr(op, "array", None)
+    if array is not None and array not in arrays:
+        raise InvalidIR(f"array {array.name} is not declared")
+    op.verify()

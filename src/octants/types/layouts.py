@@ -1,0 +1,32 @@
+"""Where the elements of an array stand in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One summand of an address: ``(index[axis] // divisor % modulus) * stride`` bytes.
+
+    A modulus of 0 means that nothing is cut off.
+    """
+
+    axis: int
+    divisor: int
+    modulus: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The byte offset of an element of a field, relative to its first one.
+
+    `shape` has one extent per index, without those of the element; `element_strides` has one
+    stride in bytes per index of the element. The address of the first element is a launch
+    parameter, so that fields with equal layouts share their kernels.
+    """
+
+    shape: tuple[int, ...]
+    terms: tuple[Term, ...]
+    element_strides: tuple[int, ...] = ()

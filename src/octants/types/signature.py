@@ -1,0 +1,98 @@
+"""What a kernel is specialised for, and where the arrays of a built kernel come from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from octants.types.companions import Companion
+from octants.types.layouts import Layout
+from octants.types.scalars import DType
+
+
+class FieldHandle(ABC):
+    """What the frontend needs to know of a field. One handle is one `Array` of the kernel.
+
+    A field of vectors or matrices is one handle; a struct field is a mapping of handles that the
+    frontend sees as a struct.
+    """
+
+    dtype: DType
+    shape: tuple[int, ...]
+    element_shape: tuple[int, ...]
+
+    @abstractmethod
+    def layouts(self) -> Mapping[Companion, Layout]:
+        """The layout of every companion that exists; allocates the field if it is not yet."""
+
+    @abstractmethod
+    def address(self, companion: Companion) -> int:
+        """The address of the first element, a launch parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType:
+    """An argument or return value passed by value: a scalar, or a vector or matrix of one dtype."""
+
+    dtype: DType
+    element_shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NdarrayType:
+    """An array argument: row-major, `rank` axes of elements of `element_shape`."""
+
+    dtype: DType
+    rank: int
+    element_shape: tuple[int, ...] = ()
+    companions: tuple[Companion, ...] = (Companion.PRIMAL,)
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateValue:
+    """An argument known at compile time: any Python value, compared by identity or equality."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class StructArgument:
+    """A struct of arguments (a dataclass of arrays and scalars): members by name."""
+
+    members: tuple[tuple[str, ArgumentType], ...]
+    python_type: Any = None
+
+
+ArgumentType = ScalarType | NdarrayType | TemplateValue | StructArgument
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSource:
+    """The array is a field, found in a closure, a global, an attribute or a template argument."""
+
+    field: FieldHandle
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentSource:
+    """The array is argument `position`; `path` names the members to follow in a struct."""
+
+    position: int
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TemporarySource:
+    """The array is launch-temporary: zero at the start of each launch."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnSource:
+    """The array holds return value number `position`."""
+
+    position: int = 0
+
+
+ArraySource = FieldSource | ArgumentSource | TemporarySource | ReturnSource

@@ -1,0 +1,135 @@
+"""The import table: a lower layer never imports a higher one, and nobody imports in circles."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import octants
+
+ROOT = Path(octants.__file__).parent
+
+# Bottom first. Units of one layer may import each other, without a cycle.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("diagnostics", "options", "target", "version"),
+    ("types",),
+    ("artifact", "ir", "lang"),
+    ("analysis", "cache", "frontend", "interpreter", "runtime"),
+    ("autodiff", "codegen", "data", "passes"),
+    ("pipeline",),
+    ("driver",),
+    ("ad",),
+    ("api",),
+    ("__init__",),
+    ("demos", "fuzz", "tools"),
+    ("__main__",),
+)
+STRANGERS = ("frontend", "passes", "autodiff", "codegen", "runtime")  # never import each other
+RANK = {unit: rank for rank, layer in enumerate(LAYERS) for unit in layer}
+
+
+def module_name(path: Path) -> str:
+    parts = ("octants", *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+def unit_of(module: str) -> str:
+    """The top-level part of the package that a module belongs to."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def imports_of(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """The modules of Octants that a syntax tree imports, with the lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "octants":
+                    yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            source = node.module or ""
+            if source.split(".")[0] == "octants":
+                for alias in node.names:
+                    name = f"{source}.{alias.name}"
+                    yield (name if name in MODULES else source), node.lineno
+
+
+TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+EDGES = {
+    name: [edge for edge in imports_of(tree) if edge[0] != name] for name, tree in TREES.items()
+}
+
+
+def test_every_unit_has_a_layer() -> None:
+    assert {unit_of(name) for name in MODULES} <= set(RANK)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_down(module: str) -> None:
+    importer = unit_of(module)
+    for imported, line in EDGES[module]:
+        unit = unit_of(imported)
+        where = f"{MODULES[module]}:{line}: {module} imports {imported}"
+        assert RANK[unit] <= RANK[importer], f"{where}, of a higher layer"
+        if importer in STRANGERS and unit in STRANGERS:
+            assert unit == importer, f"{where}: these two never import each other"
+
+
+def test_units_do_not_import_in_circles() -> None:
+    graph: dict[str, set[str]] = {}
+    for module, edges in EDGES.items():
+        unit = unit_of(module)
+        graph.setdefault(unit, set()).update(unit_of(name) for name, _ in edges)
+    assert not find_cycle({unit: targets - {unit} for unit, targets in graph.items()})
+
+
+def test_modules_do_not_import_in_circles() -> None:
+    assert not find_cycle({module: {name for name, _ in edges} for module, edges in EDGES.items()})
+
+
+def find_cycle(graph: dict[str, set[str]]) -> list[str]:
+    """Some cycle of the graph as a list of nodes, or nothing."""
+    done: set[str] = set()
+
+    def visit(node: str, path: list[str]) -> list[str]:
+        if node in path:
+            return path[path.index(node) :]
+        if node in done:
+            return []
+        for target in sorted(graph.get(node, ())):
+            cycle = visit(target, [*path, node])
+            if cycle:
+                return cycle
+        done.add(node)
+        return []
+
+    return next((cycle for node in sorted(graph) if (cycle := visit(node, []))), [])
+
+
+def test_a_cycle_is_found() -> None:
+    assert find_cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]
+    assert not find_cycle({"a": {"b", "c"}, "b": {"c"}})
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_import_of_octants_inside_a_function(module: str) -> None:
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            assert not list(imports_of(node)), f"{MODULES[module]}:{node.lineno}"
+
+
+def test_importing_octants_imports_no_optional_package() -> None:
+    code = "import sys, octants; print(*{name.partition('.')[0] for name in sys.modules})"
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    optional = {"hypothesis", "jax", "matplotlib", "pytest", "quadrants", "rich", "scipy", "torch"}
+    assert not optional & set(output.split())
