@@ -46,6 +46,9 @@ $(VENV)/stamp-base:
 	@touch $@
 
 $(VENV)/stamp-%: $(VENV)/stamp-base pyproject.toml
-	@echo "installing octants[$*] and what it needs"
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@printf 'installing octants[$*] and what it needs '
+	@$(RUN) -m pip install --disable-pip-version-check --editable '.[$*]' \
+		>$(VENV)/install.log 2>&1 & installer=$$!; \
+	while kill -0 $$installer 2>/dev/null; do printf .; sleep 1; done; echo; \
+	wait $$installer || { cat $(VENV)/install.log >&2; exit 1; }
 	@touch $@

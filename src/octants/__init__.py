@@ -1,0 +1,148 @@
+"""Octants: parallel numerical kernels in Python, with gradients that are right.
+
+``import octants as qd``; `init` first, then fields and ndarrays, and functions of the language
+decorated with `kernel`.
+"""
+
+from __future__ import annotations
+
+from octants import ad as ad
+from octants import types as types
+from octants._compat import QuadrantsAssertionError as QuadrantsAssertionError
+from octants._compat import QuadrantsCompilationError as QuadrantsCompilationError
+from octants._compat import QuadrantsIndexError as QuadrantsIndexError
+from octants._compat import QuadrantsNameError as QuadrantsNameError
+from octants._compat import QuadrantsRuntimeError as QuadrantsRuntimeError
+from octants._compat import QuadrantsRuntimeTypeError as QuadrantsRuntimeTypeError
+from octants._compat import QuadrantsSyntaxError as QuadrantsSyntaxError
+from octants._compat import QuadrantsTypeError as QuadrantsTypeError
+from octants._compat import perf_dispatch as perf_dispatch
+from octants.api import *  # noqa: F403
+from octants.data.axes import axes as axes
+from octants.data.axes import i as i
+from octants.data.axes import ij as ij
+from octants.data.axes import ijk as ijk
+from octants.data.axes import ijkl as ijkl
+from octants.data.axes import ijl as ijl
+from octants.data.axes import ik as ik
+from octants.data.axes import ikl as ikl
+from octants.data.axes import il as il
+from octants.data.axes import j as j
+from octants.data.axes import jk as jk
+from octants.data.axes import jkl as jkl
+from octants.data.axes import jl as jl
+from octants.data.axes import k as k
+from octants.data.axes import kl as kl
+from octants.data.axes import l as l
+from octants.data.field import Field as Field
+from octants.data.field import MatrixField as MatrixField
+from octants.data.field import ScalarField as ScalarField
+from octants.data.host_array import Tensor as Tensor
+from octants.data.make_fields import field as field
+from octants.data.ndarray import MatrixNdarray as MatrixNdarray
+from octants.data.ndarray import Ndarray as Ndarray
+from octants.data.ndarray import ScalarNdarray as ScalarNdarray
+from octants.data.ndarray import VectorNdarray as VectorNdarray
+from octants.data.ndarray import ndarray as ndarray
+from octants.data.roots import FieldsBuilder as FieldsBuilder
+from octants.data.roots import root as root
+from octants.data.struct_field import StructField as StructField
+from octants.data.tensor import Backend as Backend
+from octants.data.tensor import MatrixTensor as MatrixTensor
+from octants.data.tensor import VectorTensor as VectorTensor
+from octants.data.tensor import tensor as tensor
+from octants.data.tree import SNode as SNode
+from octants.diagnostics.exceptions import InternalError as InternalError
+from octants.diagnostics.exceptions import OctantsAssertionError as OctantsAssertionError
+from octants.diagnostics.exceptions import OctantsCompilationError as OctantsCompilationError
+from octants.diagnostics.exceptions import OctantsError as OctantsError
+from octants.diagnostics.exceptions import OctantsHostIndexError as OctantsHostIndexError
+from octants.diagnostics.exceptions import OctantsIndexError as OctantsIndexError
+from octants.diagnostics.exceptions import OctantsMemoryError as OctantsMemoryError
+from octants.diagnostics.exceptions import OctantsNameError as OctantsNameError
+from octants.diagnostics.exceptions import OctantsRuntimeError as OctantsRuntimeError
+from octants.diagnostics.exceptions import OctantsRuntimeTypeError as OctantsRuntimeTypeError
+from octants.diagnostics.exceptions import OctantsSyntaxError as OctantsSyntaxError
+from octants.diagnostics.exceptions import OctantsTypeError as OctantsTypeError
+from octants.diagnostics.exceptions import OctantsValueError as OctantsValueError
+from octants.diagnostics.exceptions import OctantsWarning as OctantsWarning
+from octants.lang import math as math
+from octants.lang.distributions import frexp as frexp
+from octants.lang.distributions import randn as randn
+from octants.lang.functions import abs as abs  # noqa: A004
+from octants.lang.functions import acos as acos
+from octants.lang.functions import acosh as acosh
+from octants.lang.functions import asin as asin
+from octants.lang.functions import asinh as asinh
+from octants.lang.functions import atan as atan
+from octants.lang.functions import atan2 as atan2
+from octants.lang.functions import atanh as atanh
+from octants.lang.functions import bit_cast as bit_cast
+from octants.lang.functions import bit_shr as bit_shr
+from octants.lang.functions import cast as cast
+from octants.lang.functions import cbrt as cbrt
+from octants.lang.functions import ceil as ceil
+from octants.lang.functions import clz as clz
+from octants.lang.functions import cos as cos
+from octants.lang.functions import cosh as cosh
+from octants.lang.functions import erf as erf
+from octants.lang.functions import exp as exp
+from octants.lang.functions import exp2 as exp2
+from octants.lang.functions import expm1 as expm1
+from octants.lang.functions import ffs as ffs
+from octants.lang.functions import floor as floor
+from octants.lang.functions import isinf as isinf
+from octants.lang.functions import isnan as isnan
+from octants.lang.functions import log as log
+from octants.lang.functions import log1p as log1p
+from octants.lang.functions import log2 as log2
+from octants.lang.functions import log10 as log10
+from octants.lang.functions import max as max  # noqa: A004
+from octants.lang.functions import min as min  # noqa: A004
+from octants.lang.functions import one as one
+from octants.lang.functions import popcnt as popcnt
+from octants.lang.functions import pow as pow  # noqa: A004
+from octants.lang.functions import raw_div as raw_div
+from octants.lang.functions import raw_mod as raw_mod
+from octants.lang.functions import round as round  # noqa: A004
+from octants.lang.functions import rsqrt as rsqrt
+from octants.lang.functions import select as select
+from octants.lang.functions import sign as sign
+from octants.lang.functions import sin as sin
+from octants.lang.functions import sinh as sinh
+from octants.lang.functions import sqrt as sqrt
+from octants.lang.functions import stop_grad as stop_grad
+from octants.lang.functions import tan as tan
+from octants.lang.functions import tanh as tanh
+from octants.lang.functions import trunc as trunc
+from octants.lang.functions import zero as zero
+from octants.lang.linear_algebra import eig as eig
+from octants.lang.linear_algebra import make_spd as make_spd
+from octants.lang.linear_algebra import outer as outer
+from octants.lang.linear_algebra import polar_decompose as polar_decompose
+from octants.lang.linear_algebra import solve as solve
+from octants.lang.linear_algebra import svd as svd
+from octants.lang.linear_algebra import sym_eig as sym_eig
+from octants.lang.memory import assume_in_range as assume_in_range
+from octants.lang.memory import atomic_add as atomic_add
+from octants.lang.memory import atomic_and as atomic_and
+from octants.lang.memory import atomic_cas as atomic_cas
+from octants.lang.memory import atomic_exchange as atomic_exchange
+from octants.lang.memory import atomic_max as atomic_max
+from octants.lang.memory import atomic_min as atomic_min
+from octants.lang.memory import atomic_mul as atomic_mul
+from octants.lang.memory import atomic_or as atomic_or
+from octants.lang.memory import atomic_sub as atomic_sub
+from octants.lang.memory import atomic_xor as atomic_xor
+from octants.lang.memory import random as random
+from octants.lang.memory import rescale_index as rescale_index
+from octants.lang.memory import volatile_load as volatile_load
+from octants.lang.syntax import *  # noqa: F403
+from octants.types.annotations import Template as Template
+from octants.types.enums import Layout as Layout
+from octants.types.matrix_values import Matrix as Matrix
+from octants.types.matrix_values import Vector as Vector
+from octants.types.primitive_types import *  # noqa: F403
+from octants.types.structs import Struct as Struct
+from octants.types.structs import dataclass as dataclass
+from octants.version import __version__ as __version__

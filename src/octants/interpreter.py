@@ -159,9 +159,13 @@ def _shape(self: Interpreter, op: ops.Shape, env: dict[Value, Any]) -> None:
 
 
 def _print(self: Interpreter, op: ops.Print, env: dict[Value, Any]) -> None:
-    values = iter([env[value] for value in op.values])
-    pieces = [p if isinstance(p, str) else format(next(values), p[0]) for p in op.parts]
+    values = iter(op.values)
+    pieces = [p if isinstance(p, str) else _format(next(values), env, p[0]) for p in op.parts]
     self.printed.append("".join(pieces))
+
+
+def _format(value: Value, env: dict[Value, Any], specification: str) -> str:
+    return semantics.format_number(env[value], value.type, specification)
 
 
 def _assert(_: Interpreter, op: ops.Assert, env: dict[Value, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import platform
 from dataclasses import dataclass
 
 
@@ -18,3 +20,40 @@ class Target:
     features: str = ""
     has_f64: bool = True
     has_i64: bool = True
+
+
+class Arch(enum.Enum):
+    """What kernels can run on; `python` is the interpreter."""
+
+    x64 = "x64"
+    arm64 = "arm64"
+    cuda = "cuda"
+    vulkan = "vulkan"
+    metal = "metal"
+    amdgpu = "amdgpu"
+    python = "python"
+
+
+class Extension(enum.Enum):
+    """What an arch may be able to do."""
+
+    sparse = "sparse"
+    quant = "quant"
+    mesh = "mesh"
+    quant_basic = "quant_basic"
+    data64 = "data64"  # f64 and i64
+    adstack = "adstack"  # gradients through loops with any trip count
+    bls = "bls"  # block-local storage
+    assertion = "assertion"  # asserts and bounds checks in kernels
+    extfunc = "extfunc"
+
+
+HOST = Arch.arm64 if platform.machine().lower() in ("arm64", "aarch64") else Arch.x64
+GPUS = (Arch.cuda, Arch.metal, Arch.vulkan, Arch.amdgpu)
+"""In the order in which ``arch=gpu`` tries them."""
+
+BUILT = frozenset((HOST, Arch.python))
+"""What this version has code generation for."""
+
+_EVERYWHERE = frozenset((Extension.data64, Extension.adstack, Extension.assertion))
+EXTENSIONS: dict[Arch, frozenset[Extension]] = dict.fromkeys(BUILT, _EVERYWHERE)

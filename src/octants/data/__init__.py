@@ -1,0 +1,18 @@
+"""Fields and ndarrays: the memory that kernels and the host share.
+
+`roots`, `tree` and `placement` describe trees of fields and lay them out, `allocation` and `memory`
+hold them; `host_array` is what the host does with arrays of either kind. Every host access passes
+`events`; every array lives in the runtime of `current`.
+"""
+
+from __future__ import annotations
+
+from octants.data.make_fields import make_field
+from octants.data.ndarray import make_ndarray
+from octants.data.struct_field import make_struct_field
+from octants.data.tensor import make_tensor
+from octants.types.factories import FACTORIES
+
+FACTORIES.update(
+    field=make_field, ndarray=make_ndarray, tensor=make_tensor, struct_field=make_struct_field
+)

@@ -1,7 +1,8 @@
 """The mistakes that users make, one frozen class each, with a stable code.
 
 Texts are templates over the fields of the class. Codes: OCT1xx syntax, names and control flow,
-OCT2xx values, types, shapes and functions of the library, OCT3xx derivatives, OCT4xx launches.
+OCT2xx values, types, shapes and functions of the library, OCT3xx derivatives, OCT4xx launches,
+OCT5xx fields and ndarrays on the host.
 """
 
 from __future__ import annotations
@@ -49,10 +50,566 @@ class UserError:
         return template.format(**{name: getattr(self, name) for name in names})
 
 
-__all__ = [
-    "OctantsIndexError",
-    "OctantsNameError",
-    "OctantsSyntaxError",
-    "OctantsTypeError",
-    "UserError",
-]
+# -- syntax ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UnsupportedSyntax(UserError):
+    """Python that is not in the language."""
+
+    construct: str
+    way_out: str
+    code = "OCT101"
+    exception = OctantsSyntaxError
+    title = "{construct} cannot be used in a kernel"
+    label = "not in the language"
+    remedy = "{way_out}"
+
+
+@dataclass(frozen=True)
+class NoSource(UserError):
+    """A kernel's source cannot be read."""
+
+    name: str
+    code = "OCT102"
+    title = "the source of `{name}` cannot be found"
+    notes = ("a kernel is compiled from its source text, which is read from its file",)
+    remedy = (
+        "define it with `def` in a file or a notebook cell; for code made by exec(), put the text"
+        " into `linecache.cache` under the file name that it was compiled with"
+    )
+
+
+@dataclass(frozen=True)
+class StarParameter(UserError):
+    """A parameter ``*args`` or ``**kwargs``."""
+
+    name: str
+    code = "OCT103"
+    exception = OctantsSyntaxError
+    title = "`{name}` takes a variable number of arguments"
+    label = "not in the language"
+    remedy = "name each parameter, or pass a tuple as a template() argument"
+
+
+@dataclass(frozen=True)
+class LoopElse(UserError):
+    """``for ... else`` or ``while ... else``."""
+
+    keyword: str
+    code = "OCT104"
+    exception = OctantsSyntaxError
+    title = "`{keyword}` with an `else` cannot be used in a kernel"
+    label = "the `else` of this loop"
+    remedy = "set a variable before `break` and test it with `if` after the loop"
+
+
+@dataclass(frozen=True)
+class BreakInParallel(UserError):
+    """``break`` out of a parallel loop."""
+
+    code = "OCT105"
+    exception = OctantsSyntaxError
+    title = "`break` cannot end a parallel loop"
+    label = "its iterations run at the same time, in no order"
+    remedy = "put `qd.loop_config(serialize=True)` before the loop to run it in order"
+
+
+@dataclass(frozen=True)
+class ReturnInParallel(UserError):
+    """``return`` out of a parallel loop."""
+
+    code = "OCT106"
+    exception = OctantsSyntaxError
+    title = "`return` cannot leave a parallel loop"
+    label = "its iterations run at the same time, in no order"
+    remedy = (
+        "use `continue` to end this iteration only, or put `qd.loop_config(serialize=True)` before"
+        " the loop to run it in order"
+    )
+
+
+@dataclass(frozen=True)
+class WrongLoopConfig(UserError):
+    """An option of ``loop_config`` that is unknown or has a wrong value."""
+
+    problem: str
+    code = "OCT108"
+    exception = OctantsSyntaxError
+    title = "loop_config: {problem}"
+    remedy = (
+        "its options are serialize=True, parallelize=<threads>, block_dim=<threads>, name=<str>,"
+        " bit_vectorize=<bool>"
+    )
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UndefinedName(UserError):
+    """A name that nobody defined."""
+
+    name: str
+    suggestion: str = ""
+    code = "OCT110"
+    exception = OctantsNameError
+    title = "`{name}` is not defined"
+    label = "no such name"
+    remedy = "{suggestion}"
+
+
+@dataclass(frozen=True)
+class UsedBeforeAssignment(UserError):
+    """A local variable that has no value yet."""
+
+    name: str
+    code = "OCT111"
+    exception = OctantsNameError
+    title = "`{name}` is used before it is assigned"
+    label = "it has no value here"
+    remedy = "assign `{name}` on every way that leads here"
+
+
+@dataclass(frozen=True)
+class AssignedInBranch(UserError):
+    """A variable that only one branch of an ``if`` assigned."""
+
+    name: str
+    code = "OCT112"
+    exception = OctantsNameError
+    title = "`{name}` may have no value here"
+    label = "used here"
+    remedy = "assign `{name}` before the `if`, or in both of its branches"
+
+
+@dataclass(frozen=True)
+class BranchTypes(UserError):
+    """A variable that the branches of an ``if`` gave values of different sorts."""
+
+    name: str
+    code = "OCT117"
+    exception = OctantsTypeError
+    title = "`{name}` is of another sort in each branch of an `if`"
+    label = "used here"
+    remedy = "use two names, or make both a scalar, or vectors or matrices of one shape"
+
+
+@dataclass(frozen=True)
+class AssignedInLoop(UserError):
+    """A variable that was first assigned inside of a loop and is used after it."""
+
+    name: str
+    code = "OCT113"
+    exception = OctantsNameError
+    title = "`{name}` has no value outside of the loop that assigns it"
+    label = "used here"
+    notes = ("the loop may have no iterations",)
+    remedy = "assign `{name}` before the loop"
+
+
+@dataclass(frozen=True)
+class LoopIndexAfterLoop(UserError):
+    """A loop's index that is used after the loop."""
+
+    name: str
+    code = "OCT114"
+    exception = OctantsNameError
+    title = "the loop index `{name}` does not exist after its loop"
+    label = "used here"
+    remedy = "copy it to a variable that was assigned before the loop"
+
+
+@dataclass(frozen=True)
+class UnknownAttribute(UserError):
+    """An attribute that an object does not have."""
+
+    owner: str
+    name: str
+    suggestion: str = ""
+    code = "OCT115"
+    exception = OctantsNameError
+    title = "{owner} has no attribute `{name}`"
+    label = "no such attribute"
+    remedy = "{suggestion}"
+
+
+@dataclass(frozen=True)
+class NotAssignable(UserError):
+    """The target of an assignment is not a variable or a place in an array."""
+
+    what: str
+    code = "OCT116"
+    exception = OctantsTypeError
+    title = "{what} cannot be assigned to in a kernel"
+    label = "not a local variable or an element of a field or array"
+    remedy = "Python values are constants of a kernel; keep what changes in a field"
+
+
+# -- compile time ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NotCompileTime(UserError):
+    """A run-time value where one is needed at compile time."""
+
+    what: str
+    code = "OCT120"
+    exception = OctantsTypeError
+    title = "{what} must be known when the kernel is compiled"
+    label = "known only when the kernel runs"
+    remedy = "use Python values: literals, closures, globals, template() arguments"
+
+
+@dataclass(frozen=True)
+class StaticAssertion(UserError):
+    """A static_assert that does not hold."""
+
+    message: str
+    code = "OCT121"
+    title = "static assertion failed{message}"
+    label = "this is false"
+
+
+@dataclass(frozen=True)
+class CompileTimeFailure(UserError):
+    """Python code raised an exception while the kernel was compiled."""
+
+    exception_name: str
+    message: str
+    code = "OCT122"
+    exception = OctantsTypeError
+    title = "{exception_name} at compile time: {message}"
+    label = "evaluated while the kernel is compiled"
+
+
+@dataclass(frozen=True)
+class CompileTimeVariable(UserError):
+    """A variable holds a compile-time object and changes under run-time control flow."""
+
+    name: str
+    holds: str
+    code = "OCT123"
+    exception = OctantsTypeError
+    title = "`{name}` holds {holds}, which cannot depend on what happens at run time"
+    label = "changed under a run-time condition or in a loop"
+    remedy = "use `static(...)` for the condition or the loop, or a number in place of the object"
+
+
+@dataclass(frozen=True)
+class EndlessRecursion(UserError):
+    """Functions call each other too deeply."""
+
+    name: str
+    depth: int
+    code = "OCT124"
+    title = "`{name}` calls itself without end"
+    label = "{depth} calls deep"
+    notes = ("functions are inlined, and so a recursion must end while the kernel is compiled",)
+    remedy = "end it by `if static(...)` on a template() argument, or write a loop"
+
+
+@dataclass(frozen=True)
+class NumberTooLarge(UserError):
+    """An integer that no type can hold."""
+
+    number: str
+    code = "OCT125"
+    exception = OctantsTypeError
+    title = "the integer {number} does not fit in 64 bits"
+    label = "too large"
+    remedy = "use a float"
+
+
+# -- types -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TypeChange(UserError):
+    """A variable is given a value of another sort than it has."""
+
+    name: str
+    before: str
+    after: str
+    code = "OCT130"
+    exception = OctantsTypeError
+    title = "`{name}` is {before} and cannot become {after}"
+    label = "{after} is assigned here"
+    notes = ("the type of a variable is fixed by its first assignment",)
+    remedy = "use another name"
+
+
+@dataclass(frozen=True)
+class ShapeMismatch(UserError):
+    """A value of one shape is stored to a place of another."""
+
+    what: str
+    wanted: str
+    given: str
+    code = "OCT131"
+    exception = OctantsTypeError
+    title = "{what} holds {wanted}, not {given}"
+    label = "{given} is stored here"
+
+
+@dataclass(frozen=True)
+class NotAValue(UserError):
+    """Something that is no number, vector, matrix or struct where a value is needed."""
+
+    what: str
+    code = "OCT132"
+    exception = OctantsTypeError
+    title = "{what} is not a value that a kernel can compute with"
+    label = "a number, vector, matrix or struct is needed"
+    remedy = "{way_out}"
+    way_out: str = ""
+
+
+@dataclass(frozen=True)
+class IdentityOfRunTimeValue(UserError):
+    """``is`` between run-time values."""
+
+    code = "OCT133"
+    exception = OctantsTypeError
+    title = "`is` compares objects, and numbers at run time are none"
+    label = "known only when the kernel runs"
+    remedy = "use `==`"
+
+
+@dataclass(frozen=True)
+class NoMembership(UserError):
+    """``in`` with something that is not a compile-time collection."""
+
+    code = "OCT134"
+    exception = OctantsTypeError
+    title = "`in` needs a tuple, list, set or dict that is known at compile time"
+    label = "not a compile-time collection"
+    remedy = "compare with `==` in a loop"
+
+
+@dataclass(frozen=True)
+class WrongLoopBound(UserError):
+    """A bound of a loop that is not an integer."""
+
+    what: str
+    code = "OCT135"
+    exception = OctantsTypeError
+    title = "the bounds of a loop are integers, not {what}"
+    label = "this is {what}"
+    remedy = "convert it: `qd.i32(...)`"
+
+
+@dataclass(frozen=True)
+class NotIterable(UserError):
+    """A loop over something that has no elements."""
+
+    what: str
+    code = "OCT136"
+    exception = OctantsTypeError
+    title = "a loop cannot run over {what}"
+    label = "not iterable"
+    remedy = "loop over range(...), ndrange(...), a field, an array, or a static(...) sequence"
+
+
+@dataclass(frozen=True)
+class WrongLoopTargets(UserError):
+    """The number of a loop's indices does not match what it runs over."""
+
+    given: int
+    wanted: int
+    code = "OCT137"
+    exception = OctantsIndexError
+    title = "the loop has {given} target(s), and what it runs over has {wanted} index(es)"
+    label = "one name per index"
+    remedy = "or use `for I in qd.grouped(...)` for all indices as one vector"
+
+
+@dataclass(frozen=True)
+class WrongUnpacking(UserError):
+    """An assignment to several targets from a value of another length."""
+
+    targets: int
+    what: str
+    code = "OCT138"
+    exception = OctantsTypeError
+    title = "{what} cannot be assigned to {targets} targets"
+    label = "this is {what}"
+
+
+@dataclass(frozen=True)
+class SidesDiffer(UserError):
+    """A conditional expression whose sides are of different sorts."""
+
+    first: str
+    second: str
+    code = "OCT139"
+    exception = OctantsTypeError
+    title = "one side of the conditional expression is {first}, the other one is {second}"
+    label = "both must be scalars, or vectors or matrices of one shape"
+
+
+# -- indices ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WrongIndexCount(UserError):
+    """Too many or too few indices."""
+
+    what: str
+    wanted: str
+    given: int
+    code = "OCT140"
+    exception = OctantsIndexError
+    title = "{what} takes {wanted}, not {given}"
+    label = "{given} given"
+    remedy = "{way_out}"
+    way_out: str = ""
+
+
+@dataclass(frozen=True)
+class IndexOutOfRange(UserError):
+    """A compile-time index outside of its range."""
+
+    what: str
+    index: int
+    axis: int
+    extent: int
+    code = "OCT141"
+    exception = OctantsIndexError
+    title = "index {index} is out of range for axis {axis} of {what}"
+    label = "the extent of this axis is {extent}"
+
+
+@dataclass(frozen=True)
+class WrongIndex(UserError):
+    """An index that is not an integer."""
+
+    what: str
+    code = "OCT142"
+    exception = OctantsTypeError
+    title = "an index is an integer, not {what}"
+    label = "this is {what}"
+    remedy = "convert it: `qd.i32(...)`"
+
+
+@dataclass(frozen=True)
+class NotIndexable(UserError):
+    """A subscript of something that has no elements."""
+
+    what: str
+    code = "OCT143"
+    exception = OctantsTypeError
+    title = "{what} cannot be indexed"
+    label = "it has no elements"
+
+
+@dataclass(frozen=True)
+class RunTimeIndex(UserError):
+    """A run-time index into a Python sequence."""
+
+    what: str
+    code = "OCT144"
+    exception = OctantsTypeError
+    title = "{what} cannot be indexed by a value that is known only at run time"
+    label = "a Python object that exists at compile time only"
+    remedy = "make it a `qd.Vector([...])`, or index it in a loop over static(range(...))"
+
+
+@dataclass(frozen=True)
+class MissingCompanion(UserError):
+    """``x.grad`` of something without a gradient."""
+
+    array: str
+    name: str
+    code = "OCT145"
+    exception = OctantsNameError
+    title = "`{array}` has no `.{name}`"
+    label = "it was made without"
+    remedy = "make it with needs_{name}=True"
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NotCallable(UserError):
+    """A call of something that is no function."""
+
+    what: str
+    code = "OCT150"
+    exception = OctantsTypeError
+    title = "{what} is not a function"
+    label = "called here"
+
+
+@dataclass(frozen=True)
+class PythonFunction(UserError):
+    """A call of a plain Python function with run-time values."""
+
+    name: str
+    code = "OCT151"
+    exception = OctantsTypeError
+    title = "`{name}` is a Python function and cannot be called with run-time values"
+    label = "called here"
+    remedy = "{way_out}"
+    way_out: str = "decorate it with `@qd.func`"
+
+
+@dataclass(frozen=True)
+class KernelInKernel(UserError):
+    """A kernel calls a kernel."""
+
+    name: str
+    code = "OCT152"
+    title = "a kernel cannot call the kernel `{name}`"
+    label = "called here"
+    remedy = "make the called one a `@qd.func`"
+
+
+@dataclass(frozen=True)
+class WrongArguments(UserError):
+    """A call that does not fit the parameters."""
+
+    name: str
+    problem: str
+    code = "OCT153"
+    exception = OctantsTypeError
+    title = "`{name}()` {problem}"
+    label = "called here"
+
+
+@dataclass(frozen=True)
+class MissingReturn(UserError):
+    """A function returns a value on some of its ways only."""
+
+    name: str
+    code = "OCT154"
+    exception = OctantsSyntaxError
+    title = "`{name}` may end without returning a value"
+    label = "some ways through it return a value, and others do not"
+    remedy = "add a `return` at its end"
+
+
+@dataclass(frozen=True)
+class WrongReturn(UserError):
+    """Returned values that do not fit the annotation, or each other."""
+
+    problem: str
+    way_out: str = ""
+    code = "OCT155"
+    exception = OctantsTypeError
+    title = "{problem}"
+    label = "returned here"
+    remedy = "{way_out}"
+
+
+@dataclass(frozen=True)
+class WrongFormat(UserError):
+    """A format of ``print`` or of a message that does not fit."""
+
+    problem: str
+    code = "OCT156"
+    exception = OctantsTypeError
+    title = "{problem}"
+    label = "formatted here"
+    remedy = "formats are those of Python: `{{:.3f}}`, `{{:5d}}`"

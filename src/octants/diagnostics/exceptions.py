@@ -44,12 +44,28 @@ class OctantsRuntimeTypeError(OctantsRuntimeError, TypeError):
     """An argument of a launch has a wrong type."""
 
 
+class OctantsValueError(OctantsRuntimeError, ValueError):
+    """A value on the host that does not fit: a shape, an extent, a number out of range."""
+
+
+class OctantsArgumentError(OctantsRuntimeTypeError, OctantsValueError):
+    """An argument of a launch that does not fit: its type, its shape, its dtype."""
+
+
+class OctantsHostIndexError(OctantsRuntimeError, OctantsIndexError):
+    """An index out of range on the host, or a wrong number of indices."""
+
+
 class OctantsAssertionError(OctantsRuntimeError, AssertionError):
     """An assertion or a bounds check of a kernel failed, or a tape overflowed."""
 
 
 class OctantsMemoryError(OctantsRuntimeError, MemoryError):
     """Memory was refused."""
+
+
+class OctantsWarning(UserWarning):
+    """Something that works, and probably does not do what is meant."""
 
 
 class InternalError(Exception):

@@ -1,0 +1,8 @@
+"""From Python functions to modules. `build` is the entry point."""
+
+from __future__ import annotations
+
+from octants.frontend.build import Built, build
+from octants.frontend.names import Read
+
+__all__ = ["Built", "Read", "build"]

@@ -9,8 +9,9 @@ is arithmetic, matrices, builtins):
 - ``arithmetic.cast(context, value, dtype)`` for numbers, scalars, vectors and matrices;
   ``arithmetic.truth(context, value)`` gives the u1 of a condition.
 - ``matrices.attribute(context, node, value, name)`` for ``v.x``, ``m.n`` and the like, and
-  ``matrices.method(context, node, value, name, args, kwargs)``; both give NOT_FOUND for no such name.
-- ``builtins.BUILTINS[function](context, node, args, kwargs)``; the keys are the functions of
+  ``matrices.method(context, node, value, name, args, kwargs)``; both give NOT_FOUND where there is
+  no such name.
+- ``builtins.handler_of(function)(context, node, args, kwargs)`` for the functions of
   `octants.lang`, types among them, and Python's own (``abs``, ``min``, ``float``). Arguments are
   loaded values, or numbers. For a function in ``builtins.TAKES_PLACE`` the first argument is a
   `Place` instead: use `Context.load`, `Context.store`, `Context.atomic` on it.
@@ -19,34 +20,76 @@ is arithmetic, matrices, builtins):
 from __future__ import annotations
 
 import ast
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn, Protocol
 
-from octants.diagnostics.errors import UserError
+from octants.diagnostics.errors import NumberTooLarge, UserError
+from octants.diagnostics.exceptions import InternalError
 from octants.diagnostics.render import Label
 from octants.diagnostics.span import Span
-from octants.frontend.values import (
-    ElementReference,
-    MatrixValue,
-    is_number,
-)
+from octants.frontend.arrays import Arrays
+from octants.frontend.scope import Region, Scopes
+from octants.frontend.values import Variable, is_number
 from octants.ir.builder import Builder
-from octants.ir.core import Value
-from octants.types.scalars import DType, i32, u1
+from octants.ir.core import Array, Block, Value
+from octants.types.scalars import DType, i32, i64, integer_range, u1, u64
 
 NOT_FOUND = object()
 """What a lookup of the library gives where there is no such name."""
 
+Evaluators = Mapping[type[ast.AST], Callable[..., Any]]
+
+
+class Memory(Protocol):
+    """What a context does with places: the functions of `frontend.places`, which build on it."""
+
+    def value(self, context: Any, x: Any, /) -> Any:
+        """A run-time value for anything that has one."""
+
+    def load(self, context: Any, place: Any, /) -> Any:
+        """The value that a place holds."""
+
+    def store(self, context: Any, place: Any, new: Any, node: ast.AST | None, /) -> None:
+        """Store into a place."""
+
+    def atomic(self, context: Any, fn: str, place: Any, new: Any, node: ast.AST | None, /) -> Any:
+        """Change a place atomically; the value before."""
+
 
 class Context:
-    """The state of one build. `builder.location` is always the span of the current line."""
+    """The state of one build. `builder.location` is always the span of the current expression."""
 
     def __init__(
-        self, default_int: DType, default_float: DType, debug: bool = False
+        self,
+        default_int: DType,
+        default_float: DType,
+        memory: Memory,
+        debug: bool = False,
+        expressions: Evaluators | None = None,
+        statements: Evaluators | None = None,
+        build: Callable[..., bool] | None = None,
     ) -> None:
         self.builder = Builder()
         self.default_int = default_int
         self.default_float = default_float
+        self.memory = memory
         self.debug = debug
+        self.scopes = Scopes()
+        self.arrays = Arrays(self.builder)
+        self.body: Block = self.builder.block
+        self.task = 0  # the ordinal number of the parallel loop or serial stretch
+        self.item: Value | None = None  # the work item; None in serial code, which has one
+        self._conditions = 0  # how many conditions that are known, but not static, are around
+        self.draw = Variable("$draw", 0, ("$draw",), i32)
+        self.scopes.hidden.append(self.draw)
+        self.returns: Any = None
+        self.stopped: set[Array] = set()  # loads from these have no derivative from now on
+        self.reads: list[Any] = []
+        self.parameters: dict[Any, list[Any]] = {}
+        self._expressions = expressions or {}
+        self._statements = statements or {}
+        self._build = build
 
     # -- errors ---------------------------------------------------------------------------------
 
@@ -62,34 +105,150 @@ class Context:
 
     def span(self, node: ast.AST | None = None) -> Span | None:
         """Where ``node`` stands in the user's file; the current place without one."""
-        raise NotImplementedError
+        if node is None:
+            return self.builder.location
+        return self.scopes.frame.source.span(node)
+
+    # -- syntax ---------------------------------------------------------------------------------
+
+    def evaluate(self, node: ast.expr) -> Any:
+        """The value of an expression; places are loaded."""
+        return self.load(self.evaluate_place(node))
+
+    def evaluate_place(self, node: ast.expr) -> Any:
+        """The value of an expression, or the place in an array or a variable that it names."""
+        return self._dispatch(self._expressions, node)
+
+    def execute(self, statement: ast.stmt) -> bool:
+        """Build a statement; gives whether what follows it can be reached."""
+        completes: bool = self._dispatch(self._statements, statement)
+        return completes
+
+    def build(self, statements: list[ast.stmt]) -> bool:
+        """Build statements one after the other; gives whether their end can be reached."""
+        assert self._build is not None
+        return self._build(self, statements)
+
+    @contextmanager
+    def at(self, node: ast.AST) -> Iterator[None]:
+        """Let what is built come from ``node``."""
+        outer = self.builder.location
+        self.builder.location = self.scopes.frame.source.span(node)
+        try:
+            yield
+        finally:
+            self.builder.location = outer
+
+    def _dispatch(self, table: Evaluators, node: ast.AST) -> Any:
+        handler = table.get(type(node)) or table.get(type(node).__base__ or ast.AST)
+        if handler is None:
+            raise InternalError(f"no handler for {type(node).__name__}")
+        builder = self.builder
+        outer, builder.location = builder.location, self.scopes.frames[-1].source.span(node)
+        try:
+            return handler(self, node)
+        finally:
+            builder.location = outer
 
     # -- values ---------------------------------------------------------------------------------
 
     def constant(self, number: Any, dtype: DType | None = None) -> Value:
         """A number as a run-time value: of ``dtype``, or of the default type of its sort."""
+        number = number.item() if hasattr(number, "item") else number
         return self.builder.constant(number, dtype or self.type_of_number(number))
 
     def type_of_number(self, number: Any) -> DType:
-        """The type that a compile-time number takes where nothing else decides."""
-        raise NotImplementedError
+        """The type that a compile-time number takes where nothing else decides.
+
+        An integer that the default type cannot hold is an i64, or a u64.
+        """
+        number = number.item() if hasattr(number, "item") else number
+        if isinstance(number, bool):
+            return u1
+        if isinstance(number, float):
+            return self.default_float
+        for dtype in (self.default_int, i64, u64):
+            low, high = integer_range(dtype)
+            if low <= number <= high:
+                return dtype
+        return self.fail(NumberTooLarge(str(number)))
 
     def value(self, x: Any) -> Any:
-        """A run-time value for anything that has one: numbers, sequences of numbers, references."""
-        raise NotImplementedError
+        """A run-time value for anything that has one: numbers, sequences of numbers, places.
+
+        Anything else is given back as it is.
+        """
+        return self.memory.value(self, x)
 
     def load(self, place: Any) -> Any:
         """The value that a place holds now; anything that is not a place is given back."""
-        raise NotImplementedError
+        return self.memory.load(self, place)
 
     def store(self, place: Any, value: Any, node: ast.AST | None = None) -> None:
         """Store into a place, converted to its type; a scalar fills a vector or matrix."""
-        raise NotImplementedError
+        self.memory.store(self, place, value, node)
 
     def atomic(self, fn: str, place: Any, value: Any, node: ast.AST | None = None) -> Any:
         """``fn`` of `ops.memory.ATOMIC` on a place, component by component; gives the old value."""
-        raise NotImplementedError
+        return self.memory.atomic(self, fn, place, value, node)
 
     def random(self, dtype: DType) -> Value:
         """The next uniform draw of the work item."""
-        raise NotImplementedError
+        draw = self.number_of(self.draw)
+        item = self.item if self.item is not None else self.builder.index(0)
+        result = self.builder.random(dtype, self.task, item, draw)
+        self.scopes.assign(self.draw, self.builder.binary("add", draw, self.builder.index(1)))
+        return result
+
+    def number_of(self, variable: Variable) -> Value:
+        """What a hidden variable holds, as a run-time value."""
+        if is_number(variable.value):
+            return self.builder.constant(variable.value, variable.dtype or u1)
+        value: Value = variable.value
+        return value
+
+    def known(self, value: Any) -> Any:
+        """A run-time value as the number that it is known to be; anything else as it is."""
+        number = self.builder.constant_of(value) if isinstance(value, Value) else None
+        return value if number is None else number
+
+    # -- regions --------------------------------------------------------------------------------
+
+    @contextmanager
+    def region(self, region: Region | None = None) -> Iterator[Region]:
+        """Build into a block of its own, or go on with one; variables are as before afterwards."""
+        region = region if region is not None else Region(Block())
+        with self.scopes.recorded(region), self.builder.into(region.block):
+            yield region
+
+    @contextmanager
+    def work_item(self, index: Value) -> Iterator[None]:
+        """Build the body of a parallel loop."""
+        outer = self.item, self.task
+        self.item, self.task = index, self.task + 1
+        try:
+            yield
+        finally:
+            self.item, self.task = outer
+
+    def end_parallel(self) -> None:
+        """Number the serial stretch after a parallel loop."""
+        self.task += 2
+        self.scopes.assign(self.draw, 0)
+
+    @property
+    def is_top_level(self) -> bool:
+        """Whether a loop built here would be parallel.
+
+        Nothing is around it but calls of functions and conditions in `static`.
+        """
+        return self.builder.block is self.body and not self._conditions
+
+    @contextmanager
+    def serial(self) -> Iterator[None]:
+        """Build one side of an ``if`` whose condition turned out to be known: loops are serial."""
+        self._conditions += 1
+        try:
+            yield
+        finally:
+            self._conditions -= 1

@@ -12,8 +12,11 @@ Values are never changed in place: an assignment to ``v[k]`` makes a new `Matrix
 
 from __future__ import annotations
 
+import types
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from octants.ir.core import Array, Companion, Value
 from octants.types.scalars import DType
@@ -37,7 +40,7 @@ class MatrixValue:
 
 @dataclass(frozen=True, slots=True)
 class StructValue:
-    """Named members, each a value of any sort; `python_type` is the struct's type, if it has one."""
+    """Named members, each a value of any sort; `python_type` is the struct's type, if any."""
 
     members: dict[str, Any]
     python_type: Any = None
@@ -73,38 +76,152 @@ class ElementReference:
 
 @dataclass(eq=False, slots=True)
 class Variable:
-    """A local variable of the function that is being built; `value` changes as it is assigned.
+    """A local variable of a function that is being built; its type is that of its value.
 
-    `parameter` variables of kernels are read-only scalars until they are assigned to.
+    `key` names it across repeated builds of a loop. `in_memory` is set where the variable lives in
+    launch-temporary memory: the value then has an `ArrayReference` for each scalar or matrix.
     """
 
     name: str
     value: Any
-    is_loop_index: bool = False
-    cell: Any = None  # an ArrayReference where the variable lives in launch-temporary memory
-    location: Any = None
+    key: tuple[Any, ...] = ()
+    dtype: DType | None = None  # that of a hidden variable which holds a number
+    in_memory: bool = False
+    is_loose: bool = False  # the next assignment may give it another type
+
+
+@dataclass(frozen=True, slots=True)
+class Components:
+    """Some components of a vector or matrix: an index tuple for each, and the shape of all."""
+
+    shape: tuple[int, ...]
+    indices: tuple[tuple[int | Value, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class VariableReference:
-    """A local variable as the target of a store, or components of the vector that it holds."""
+    """A local variable as the target of a store, or a part of what it holds.
+
+    `path` leads to the part: names of members, `Components`.
+    """
 
     variable: Variable
-    path: tuple[Any, ...] = field(default=())
+    path: tuple[str | Components, ...] = field(default=())
 
 
-Place = ElementReference | VariableReference | ArrayReference
+@dataclass(frozen=True, slots=True)
+class ShapeReference:
+    """``x.shape``: an extent is made where it is asked for."""
+
+    array: Array
+
+
+Place = ElementReference | VariableReference
+
+
+@dataclass(frozen=True, slots=True)
+class RangeDomain:
+    """``range(start, stop, step)`` of which something is known at run time only."""
+
+    start: Any
+    stop: Any
+    step: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ProductDomain:
+    """``ndrange(...)``: a pair of bounds, numbers or scalars, for each index."""
+
+    bounds: tuple[tuple[Any, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedDomain:
+    """``grouped(...)``: the indices of a `ProductDomain` or an array as one vector."""
+
+    inner: Any
+
+
+@dataclass(frozen=True, slots=True)
+class StaticValue:
+    """What ``static(...)`` gives to the loop or condition around it."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class FormattedString:
+    """An f-string: literal strings and (format spec, value) pairs."""
+
+    parts: tuple[Any, ...]
+
+
+RUN_TIME = (Value, MatrixValue, StructValue, ArrayReference, ElementReference, VariableReference)
 
 
 def is_run_time(value: Any) -> bool:
     """Whether a value is known at run time only, in whole or in part."""
     if isinstance(value, (tuple, list)):
         return any(is_run_time(item) for item in value)
-    return isinstance(value, (Value, MatrixValue, StructValue, ArrayReference, ElementReference))
+    return isinstance(value, RUN_TIME)
 
 
 def is_number(value: Any) -> bool:
     """Whether a value is a compile-time number (bools and numpy scalars among them)."""
-    return isinstance(value, (bool, int, float)) or (
-        hasattr(value, "dtype") and hasattr(value, "item") and getattr(value, "shape", None) == ()
-    )
+    return isinstance(value, (bool, int, float, np.number, np.bool_))
+
+
+def plain(value: Any) -> Any:
+    """A numpy scalar as a Python number; anything else as it is."""
+    return value.item() if isinstance(value, (np.number, np.bool_)) else value
+
+
+def describe(value: Any) -> str:
+    """What a value is, for messages: "an f32", "a vector of 3 f32", "the function `f`"."""
+    if isinstance(value, Value):
+        return f"{_article(value.type.name)} {value.type}"
+    if isinstance(value, MatrixValue):
+        return _describe_shape(value.shape, value.dtype)
+    if isinstance(value, ElementReference):
+        if value.shape:
+            return _describe_shape(value.shape, value.array.dtype)
+        return f"{_article(value.array.dtype.name)} {value.array.dtype}"
+    if isinstance(value, ArrayReference):
+        return f"the array `{value.array.name}`"
+    if isinstance(value, StructValue):
+        name = getattr(value.python_type, "name", "")
+        return f"the struct `{name}`" if name else "a struct"
+    if isinstance(value, FormattedString):
+        return "a string"
+    return _describe_python(value)
+
+
+def _describe_shape(shape: tuple[int, ...], dtype: DType) -> str:
+    if len(shape) == 1:
+        return f"a vector of {shape[0]} {dtype}"
+    return f"a {shape[0]}x{shape[1]} matrix of {dtype}"
+
+
+def _describe_python(value: Any) -> str:
+    if value is None:
+        return "None"
+    if isinstance(value, (bool, int, float)):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return "a string"
+    if isinstance(value, (tuple, list)):
+        return f"a {type(value).__name__} of {len(value)}"
+    if isinstance(value, (RangeDomain, ProductDomain, GroupedDomain, range)):
+        return "a range"
+    if isinstance(value, types.ModuleType):
+        return f"the module `{value.__name__}`"
+    if isinstance(value, type):
+        return f"the type `{value.__name__}`"
+    if callable(value) and hasattr(value, "__name__"):
+        return f"the function `{value.__name__}`"
+    name = type(value).__name__
+    return f"{_article(name)} `{name}` object"
+
+
+def _article(noun: str) -> str:
+    return "an" if noun[:1] in "aeioAEIO" or noun in ("f16", "f32", "f64") else "a"

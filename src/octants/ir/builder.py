@@ -22,7 +22,7 @@ class Builder:
         self.location: Span | None = None
         self._constants: dict[Value, Any] = {}
 
-    # -- places ---------------------------------------------------------------------------------
+    # -- places ------------------------------------------------------------------------------------
 
     @contextmanager
     def into(self, block: Block) -> Iterator[Block]:
@@ -48,7 +48,7 @@ class Builder:
         """Let folding know a constant that was appended by other means."""
         self._constants[op.result] = op.value
 
-    # -- arithmetic -----------------------------------------------------------------------------
+    # -- arithmetic --------------------------------------------------------------------------------
 
     def constant(self, value: Any, dtype: DType) -> Value:
         result = Value(dtype)
@@ -128,11 +128,9 @@ class Builder:
             return self._identity(fn, rhs, lhs)
         return None
 
-    # -- memory ---------------------------------------------------------------------------------
+    # -- memory ------------------------------------------------------------------------------------
 
-    def load(
-        self, array: Array, indices: Sequence[Value], companion: Companion = PRIMAL
-    ) -> Value:
+    def load(self, array: Array, indices: Sequence[Value], companion: Companion = PRIMAL) -> Value:
         op = ops.Load(array, companion, list(indices), results=[Value(array.dtype)])
         return self.append(op).result
 
@@ -176,8 +174,8 @@ class Builder:
         if self._constants.get(condition) is not True:
             self.append(ops.Assert(kind, message, condition, list(values)))
 
-    # -- control --------------------------------------------------------------------------------
-    # Each builds the regions from blocks that the caller has filled, without their Yield or with it.
+    # -- control -----------------------------------------------------------------------------------
+    # The regions are blocks that the caller has filled, their yields included.
 
     def yield_(self, values: Sequence[Value] = ()) -> None:
         self.append(ops.Yield(list(values)))
@@ -204,7 +202,7 @@ class Builder:
         self.append(op)
         return op
 
-    # -- conveniences ---------------------------------------------------------------------------
+    # -- conveniences ------------------------------------------------------------------------------
 
     def index(self, value: int) -> Value:
         return self.constant(value, i32)

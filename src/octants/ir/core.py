@@ -226,9 +226,8 @@ def rebuild(
 class Task:
     """A unit of launching: a parallel loop, or a serial stretch (`domain` is None).
 
-    The domain block of a parallel task runs once per launch and yields lower, upper and then the
-    values that are the same for all work items; the arguments of the body are the index of the
-    work item and those values. The body of a serial task has no arguments.
+    The domain block of a parallel task runs once per launch and yields (lower, upper); the argument
+    of the body is the index of the work item. The body of a serial task has no arguments.
     """
 
     name: str

@@ -51,7 +51,7 @@ class Parser:
         self._arrays: dict[str, Array] = {}
         self._records: dict[str, Record] = {}
 
-    # -- tokens ---------------------------------------------------------------------------------
+    # -- tokens ------------------------------------------------------------------------------------
 
     def _peek(self) -> str:
         return self._tokens[self._position] if self._position < len(self._tokens) else ""
@@ -72,7 +72,7 @@ class Parser:
             near = " ".join(self._tokens[max(0, self._position - 6) : self._position + 3])
             raise ParseError(f"expected {expected!r} near: {near}")
 
-    # -- modules --------------------------------------------------------------------------------
+    # -- modules -----------------------------------------------------------------------------------
 
     def module(self) -> Module:
         self._expect("kernel")
@@ -148,7 +148,7 @@ class Parser:
             block.ops.append(self._operation())
         return block
 
-    # -- operations -----------------------------------------------------------------------------
+    # -- operations --------------------------------------------------------------------------------
 
     def _define(self) -> Value:
         name = self._next()
@@ -213,7 +213,7 @@ class Parser:
             self._take(",")
         return values
 
-    # -- Python literals ------------------------------------------------------------------------
+    # -- Python literals ---------------------------------------------------------------------------
 
     def _literal(self) -> Any:
         token = self._next()

@@ -10,8 +10,9 @@ import numpy as np
 
 from octants.types.scalars import DType, Kind, integer_range
 
-_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_WEYL = (0x9E3779B9, 0xBB67AE85)
+ROUNDS = 10
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+WEYL = (0x9E3779B9, 0xBB67AE85)
 _MASK = 0xFFFFFFFF
 
 
@@ -19,15 +20,15 @@ def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[in
     """Ten rounds of Philox4x32; all words are 32 bits."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
-    for _ in range(10):
-        first, second = _MULTIPLIERS[0] * c0, _MULTIPLIERS[1] * c2
+    for _ in range(ROUNDS):
+        first, second = MULTIPLIERS[0] * c0, MULTIPLIERS[1] * c2
         c0, c1, c2, c3 = (
             (second >> 32) ^ c1 ^ k0,
             second & _MASK,
             (first >> 32) ^ c3 ^ k1,
             first & _MASK,
         )
-        k0, k1 = (k0 + _WEYL[0]) & _MASK, (k1 + _WEYL[1]) & _MASK
+        k0, k1 = (k0 + WEYL[0]) & _MASK, (k1 + WEYL[1]) & _MASK
     return c0, c1, c2, c3
 
 

@@ -93,8 +93,8 @@ FLOAT: dict[str, Callable[..., Any]] = {
     "truncmod": np.fmod,
     "pow": np.power,
     "atan2": np.arctan2,
-    "min": np.fmin,
-    "max": np.fmax,
+    "min": lambda a, b: b if b < a or a != a else a,
+    "max": lambda a, b: b if b > a or a != a else a,
 }
 
 
@@ -130,7 +130,7 @@ INTEGER: dict[str, Callable[..., Any]] = {
     "round": lambda t, a: a,
     "trunc": lambda t, a: a,
     "not": lambda t, a: ~a,
-    "popcount": lambda t, a: bin(a & ((1 << t.bits) - 1)).count("1"),
+    "popcount": lambda t, a: (a & ((1 << t.bits) - 1)).bit_count(),
     "clz": _clz,
     "add": lambda t, a, b: a + b,
     "sub": lambda t, a, b: a - b,
@@ -157,6 +157,16 @@ EXACT = (frozenset(INTEGER) | frozenset(COMPARISONS) | {"div", "sqrt"}) - {"pow"
 def bitcast(value: Any, source: DType, target: DType) -> Any:
     """The bits of ``value`` read as another type."""
     return convert(np.array(value, source.numpy).view(target.numpy)[()].item(), target)
+
+
+def format_number(value: Any, dtype: DType, specification: str) -> str:
+    """How a kernel prints a number: as Python formats it.
+
+    Without a specification a float gets as many digits as tell it from others of its type.
+    """
+    if specification or not dtype.is_float or dtype.bits == 64:
+        return format(value, specification)
+    return str(dtype.numpy.type(value))
 
 
 def identity_of(fn: str, dtype: DType) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.ir.core import Block, InvalidIR, Module, Operation, Value
+from octants.ir.core import Array, Block, InvalidIR, Module, Operation, Value
 from octants.ir.ops import Yield
 from octants.ir.printer import Printer
 
@@ -17,13 +17,13 @@ def verify(module: Module) -> None:
 
 
 def _verify_task_arguments(domain: Block | None, body: Block) -> None:
-    given = [] if domain is None else domain.yielded[1:]
-    wanted = [value.type for value in given]
-    if [arg.type for arg in body.args] != wanted:
-        raise InvalidIR(f"task: the body takes {body.args}, the domain gives {wanted}")
+    bounds = [] if domain is None else [value.type for value in domain.yielded]
+    arguments = [arg.type for arg in body.args]
+    if len(bounds) not in (0, 2) or bounds[:1] != arguments or len(set(bounds)) > 1:
+        raise InvalidIR(f"task: the domain yields {bounds}, the body takes {arguments}")
 
 
-def _verify_block(block: Block, visible: set[Value], arrays: set[object]) -> None:
+def _verify_block(block: Block, visible: set[Value], arrays: set[Array]) -> None:
     """Check a block; ``visible`` is restored on return."""
     defined: list[Value] = []
 
@@ -50,7 +50,7 @@ def _verify_block(block: Block, visible: set[Value], arrays: set[object]) -> Non
 
 
 def _verify_operation(
-    op: Operation, is_last: bool, visible: set[Value], arrays: set[object]
+    op: Operation, is_last: bool, visible: set[Value], arrays: set[Array]
 ) -> None:
     if isinstance(op, Yield) and not is_last:
         raise InvalidIR("a yield in the middle of a block")

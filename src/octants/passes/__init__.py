@@ -1,0 +1,1 @@
+"""Transformations of a module, one verb per file; `pipeline` orders them."""

@@ -1,0 +1,41 @@
+"""The types of the language: what users reach as ``qd.types``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.types import enums as enums
+from octants.types import primitive_types as primitive_types
+from octants.types.annotations import NdarrayAnnotation, Template
+from octants.types.defaults import resolve
+from octants.types.matrix_types import MatrixType as MatrixType
+from octants.types.matrix_types import VectorType as VectorType
+from octants.types.matrix_types import matrix as matrix
+from octants.types.matrix_types import vector as vector
+from octants.types.primitive_types import *  # noqa: F403
+from octants.types.structs import StructType as StructType
+from octants.types.structs import struct as struct
+
+template = Template
+ndarray = NdarrayAnnotation
+NDArray = NdarrayAnnotation
+
+
+def is_integral(dtype: Any) -> bool:
+    """Whether this is a type of integers; ``u1`` is one."""
+    return not resolve(dtype).is_float
+
+
+def is_real(dtype: Any) -> bool:
+    """Whether this is a type of floats."""
+    return resolve(dtype).is_float
+
+
+def is_signed(dtype: Any) -> bool:
+    """Whether this is a type of signed numbers."""
+    return resolve(dtype).is_signed
+
+
+def is_tensor(dtype: Any) -> bool:
+    """Whether this is a type of vectors or matrices."""
+    return isinstance(dtype, MatrixType)

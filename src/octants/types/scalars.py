@@ -120,6 +120,10 @@ def convert(value: Any, dtype: DType) -> Any:
     if dtype.kind is Kind.FLOAT:
         if dtype.bits == 64:
             return float(value)
+        if (
+            isinstance(value, int) and -(1 << 63) <= value < 1 << 64
+        ):  # rounded once, not by way of f64
+            value = np.int64(value) if value < 1 << 63 else np.uint64(value)
         with np.errstate(over="ignore"):
             return float(dtype.numpy.type(value))
     if dtype.kind is Kind.BOOL:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,17 @@ class FieldHandle(ABC):
     dtype: DType
     shape: tuple[int, ...]
     element_shape: tuple[int, ...]
+    name: str = ""
+    offset: tuple[int, ...] = ()
+    """The index of the first element, one number per axis; () stands for zeros. A kernel takes it
+    off an index before anything else, and adds it to the indices of a loop over the field."""
+    companion: Companion = Companion.PRIMAL
+    """What the handle is of its `primal`: for ``x.grad``, a handle itself, the adjoint of ``x``."""
+
+    @property
+    def primal(self) -> FieldHandle:
+        """The field whose companion this is; itself if it is none."""
+        return self
 
     @abstractmethod
     def layouts(self) -> Mapping[Companion, Layout]:
@@ -30,6 +42,14 @@ class FieldHandle(ABC):
     @abstractmethod
     def address(self, companion: Companion) -> int:
         """The address of the first element, a launch parameter."""
+
+
+class StructHandle(ABC):
+    """A field of structs: a handle for each member, by its name. It has no memory of its own."""
+
+    members: Mapping[str, FieldHandle | StructHandle]
+    shape: tuple[int, ...]
+    python_type: Any  # the `structs.StructType` of an element
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +83,25 @@ class StructArgument:
 
     members: tuple[tuple[str, ArgumentType], ...]
     python_type: Any = None
+
+
+_NUMBER_OF_TYPE: dict[NdarrayType, int] = {}
+
+
+class NdarrayHandle(ABC):
+    """What a launch needs to know of an ndarray of ours; `argument_type` never changes."""
+
+    shape: tuple[int, ...]
+    argument_type: NdarrayType
+
+    @functools.cached_property
+    def argument_key(self) -> int:
+        """A number that stands for `argument_type`: quicker to hash."""
+        return _NUMBER_OF_TYPE.setdefault(self.argument_type, len(_NUMBER_OF_TYPE))
+
+    @abstractmethod
+    def address(self, companion: Companion) -> int:
+        """The address of the first element; an error where the array is of an earlier `init`."""
 
 
 ArgumentType = ScalarType | NdarrayType | TemplateValue | StructArgument

@@ -1,5 +1,7 @@
 """All operations. Importing this package registers them with the parser."""
 
+from __future__ import annotations
+
 from octants.ir.ops.arithmetic import (
     Binary,
     Bitcast,

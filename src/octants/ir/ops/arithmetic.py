@@ -39,7 +39,7 @@ class Constant(Operation):
 class Unary(Operation):
     """``%1: f32 = unary<sin>(%0)``; the result has the type of the operand.
 
-    `round` goes to the even neighbour at a tie; `sign(0)` is 0; `not` is bitwise, and logical on u1.
+    `round` goes to the even neighbour at a tie; `sign(0)` is 0; `not` is bitwise, logical on u1.
     """
 
     fn: str = attribute()
@@ -58,7 +58,8 @@ class Binary(Operation):
 
     `floordiv` and `mod` are Python's, `truncdiv` and `truncmod` C's. An integer divided by zero
     gives 0 and leaves the dividend as the remainder; INT_MIN // -1 wraps. `shr` keeps the sign,
-    `ushr` does not; shift counts are taken modulo the width. `min` and `max` ignore a NaN. An
+    `ushr` does not; shift counts are taken modulo the width. `min` and `max` ignore a NaN, and
+    give the first operand of two equal ones (of -0.0 and 0.0). An
     integer power with a negative exponent is the power in exact arithmetic, truncated towards zero.
     """
 

@@ -65,7 +65,7 @@ class Atomic(Operation):
 
 @operation("compare_exchange")
 class CompareExchange(Operation):
-    """``%old: i32 = compare_exchange<@x, primal>(%expected, %value, %i)``; gives the value before."""
+    """``%old: i32 = compare_exchange<@x, primal>(%expected, %value, %i)``: the value before."""
 
     array: Array = attribute()
     companion: Companion = attribute()

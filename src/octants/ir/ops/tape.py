@@ -7,12 +7,21 @@ that remain, and so nothing here names a number of bytes.
 
 from __future__ import annotations
 
-from octants.ir.core import InvalidIR, Operation, Record, Value, attribute, operand, operands, operation
+from octants.ir.core import (
+    InvalidIR,
+    Operation,
+    Record,
+    Value,
+    attribute,
+    operand,
+    operands,
+    operation,
+)
 
 
 @operation("record_push")
 class RecordPush(Operation):
-    """``record_push<#r>(%base, %k, %a, %b)`` writes iteration k of the record that starts at base."""
+    """``record_push<#r>(%base, %k, %a, %b)`` writes iteration k of the record at base."""
 
     record: Record = attribute()
     base: Value = operand()
@@ -39,7 +48,7 @@ class RecordPop(Operation):
 
 @operation("record_end")
 class RecordEnd(Operation):
-    """``%end: i64 = record_end<#r>(%base, %count)``: where the stack is free after count iterations."""
+    """``%end: i64 = record_end<#r>(%base, %count)``: where the stack is free after them."""
 
     record: Record = attribute()
     base: Value = operand()

@@ -1,0 +1,51 @@
+"""What compiled code and the runtime know of each other's memory: offsets in bytes.
+
+A kernel's entry is ``void entry(ptr parameters, ptr context)``. The parameter block is laid out by
+`artifact.ParameterLayout`. The context is the launch's own; compiled code reads these words of it:
+
+    parallel_for  void (ptr context, ptr task, ptr parameters, i64 lower, i64 upper, i64 grain)
+                  runs `task` over [lower, upper) on all threads, at least `grain` items at a time
+    grow          ptr (ptr context, ptr worker, i64 bytes): the worker's tape, now with room for so
+                  many bytes, or null if memory is refused
+    guard         void (ptr context), called before work that may take long: lets Ctrl-C stop it
+    worker        ptr: the worker of the calling thread
+    interrupted   i32: not zero when the launch shall end; polled by loops
+
+A task is ``void task(ptr parameters, ptr context, ptr worker, i64 begin, i64 end)``. A worker has
+the address of its tape and the bytes that the tape can hold; no two threads share one at a time.
+"""
+
+from __future__ import annotations
+
+CONTEXT_PARALLEL_FOR = 0
+CONTEXT_GROW = 8
+CONTEXT_GUARD = 16
+CONTEXT_WORKER = 24
+CONTEXT_INTERRUPTED = 32
+CONTEXT_PRIVATE = 40  # from here on it is the runtime's
+
+WORKER_TAPE = 0
+WORKER_CAPACITY = 8
+WORKER_SIZE = 16
+
+# The message buffer: a header, then what was printed. A printed message is a word with its id in
+# the low and its task in the high half, a word with the work item, and a word for each value:
+# integers extended to 64 bits, floats as f64. Messages are written to `cursor` and up, which counts
+# words and runs on when the buffer is full; `end` is the least cursor at which one did not fit.
+# The first failure is kept apart: that of the lowest work item of the first task that has one.
+MESSAGES_CURSOR = 0
+MESSAGES_END = 8
+MESSAGES_CAPACITY = 16
+MESSAGES_COUNT = 24
+MESSAGES_FAILED = 32  # i32: 1 once something failed; the launch ends after the task
+MESSAGES_LOCK = 36  # i32, held while a failure is written
+MESSAGES_FAILURE_ID = 40  # i32
+MESSAGES_FAILURE_TASK = 44  # i32
+MESSAGES_FAILURE_ITEM = 48
+MESSAGES_FAILURE_VALUES = 56
+MAXIMUM_FAILURE_VALUES = 72
+MESSAGES_HEADER = 640
+
+LIBRARY_PREFIX = "octants_libm_"
+"""Compiled code calls the C library's ``sin`` as ``octants_libm_sin``: a name that LLVM does not
+know, so that a call is never folded to other bits than it gives when it runs."""

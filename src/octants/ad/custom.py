@@ -1,0 +1,83 @@
+"""Functions with a gradient of their own, or none: what the tape sees of them is one call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from octants import driver
+from octants.ad.entries import CustomEntry
+from octants.ad.tape import Tape
+from octants.diagnostics.tape_errors import NoGradientGiven, NotReplaced
+
+
+def no_grad(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a function or a kernel whose launches have no part in the gradient.
+
+    A tape does not record its launches and forward mode runs them without tangents: adjoints pass
+    by as if it had not been called.
+    """
+
+    @functools.wraps(function)
+    def unrecorded(*args: Any, **named: Any) -> Any:
+        recorder = driver.state.recorder
+        if recorder is None:
+            return function(*args, **named)
+        recorder.paused += 1
+        try:
+            return function(*args, **named)
+        finally:
+            recorder.paused -= 1
+
+    unrecorded.grad = _nothing  # type: ignore[attr-defined]
+    return unrecorded
+
+
+def _nothing(*args: Any, **named: Any) -> None:
+    """The gradient of what has none."""
+
+
+class ReplacedFunction:
+    """A function whose gradient is another function, given by `grad_for`."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.grad: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        tape = driver.state.recorder
+        if not isinstance(tape, Tape) or tape.paused:
+            return self.function(*args, **named)
+        if self.grad is None:
+            raise NoGradientGiven(self.function.__name__).at(None)
+        with tape.custom_call() as touched:
+            result = self.function(*args, **named)
+        gradient = functools.partial(self.grad, *args, **named)
+        tape.append(CustomEntry(gradient, [tape.need(memory) for memory in touched.values()]))
+        return result
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        return self if owner is None else functools.partial(self, owner)
+
+
+def grad_replaced(function: Callable[..., Any]) -> ReplacedFunction:
+    """Decorate a function of the host whose gradient `grad_for` gives.
+
+    A tape records a call of it as one, not the launches in it; its reverse is a call of the
+    gradient with the same arguments, on the memory as the call left it.
+    """
+    return ReplacedFunction(function)
+
+
+def grad_for(primal: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate the gradient of a `grad_replaced` function: it takes the same arguments."""
+
+    def register(gradient: Callable[..., Any]) -> Callable[..., Any]:
+        if not isinstance(primal, ReplacedFunction):
+            raise NotReplaced(getattr(primal, "__name__", str(primal))).at(None)
+        primal.grad = gradient
+        return gradient
+
+    return register

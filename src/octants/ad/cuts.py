@@ -1,0 +1,81 @@
+"""Warns where a gradient silently ends: at an array without one, between two recorded launches."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from octants.diagnostics.exceptions import OctantsWarning
+from octants.diagnostics.stack import levels_to_the_user
+from octants.ir.core import Companion, Space
+from octants.ir.ops import Load
+from octants.launch.memory import Memory
+from octants.launch.specialisation import Specialisation, written_arrays
+
+PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The float arrays of a kernel, by position: read and written, with a gradient and without."""
+
+    reads_active: frozenset[int]
+    reads_plain: frozenset[int]
+    writes_active: frozenset[int]
+    writes_plain: frozenset[int]
+
+
+class Cuts:
+    """The arrays without gradients that hold values which depend on arrays with gradients."""
+
+    def __init__(self) -> None:
+        self._holds: dict[Any, str] = {}
+
+    def see(self, specialisation: Specialisation, memories: Mapping[int, Memory]) -> None:
+        """Look at a launch: warn if it reads such an array and writes one with a gradient."""
+        flow = _flow(specialisation)
+        reads = [memories[k] for k in sorted(flow.reads_plain) if memories[k].key in self._holds]
+        if flow.writes_active:
+            for memory in reads:
+                self._warn(memory, specialisation)
+        if flow.reads_active or reads:
+            for position in flow.writes_plain:
+                self._holds.setdefault(memories[position].key, memories[position].name)
+
+    def forget(self, memory: Memory) -> None:
+        """The host has written all of an array."""
+        self._holds.pop(memory.key, None)
+
+    def _warn(self, memory: Memory, specialisation: Specialisation) -> None:
+        warnings.warn(
+            f"the gradient ends at `{self._holds[memory.key]}`, which has none: a launch on the"
+            f" tape wrote it, and kernel `{specialisation.signature.kernel}` reads it; make it with"
+            " `needs_grad=True`, or write it under `qd.ad.no_grad` if that is meant",
+            OctantsWarning,
+            stacklevel=levels_to_the_user(),
+        )
+
+
+def _flow(specialisation: Specialisation) -> Flow:
+    if "flow" not in specialisation.programs:
+        module = specialisation.module
+        read = {op.array: None for op in module.walk() if isinstance(op, Load)}
+        written = dict.fromkeys(written_arrays(module))
+        found: list[frozenset[int]] = []
+        for arrays in (read, written):
+            for active in (True, False):
+                found.append(
+                    frozenset(
+                        position
+                        for position, array in enumerate(module.arrays)
+                        if array in arrays
+                        and array.dtype.is_float
+                        and array.space in (Space.FIELD, Space.NDARRAY)
+                        and array.has(ADJOINT) == active
+                    )
+                )
+        specialisation.programs["flow"] = Flow(*found)
+    flow: Flow = specialisation.programs["flow"]
+    return flow

@@ -1,0 +1,269 @@
+"""What a user calls on the host: `init`, `reset`, `sync`, and the decorators."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any, TypeVar
+
+from octants import driver, options
+from octants.data import current
+from octants.diagnostics.launch_errors import MissingBackend
+from octants.launch.kernel import Kernel
+from octants.options import LOG_LEVELS, Options
+from octants.target import BUILT, EXTENSIONS, GPUS, HOST, Arch, Extension
+from octants.types import defaults, scalars
+from octants.types.scalars import DType
+
+__all__ = [
+    "CRITICAL",
+    "DEBUG",
+    "ERROR",
+    "INFO",
+    "TRACE",
+    "WARN",
+    "Arch",
+    "Extension",
+    "amdgpu",
+    "arm64",
+    "cfg",
+    "cpu",
+    "cuda",
+    "data_oriented",
+    "extension",
+    "func",
+    "gpu",
+    "init",
+    "is_extension_enabled",
+    "is_logging_effective",
+    "kernel",
+    "metal",
+    "pure",
+    "pyfunc",
+    "python",
+    "real_func",
+    "reset",
+    "set_logging_level",
+    "sync",
+    "vulkan",
+    "x64",
+    "x86_64",
+]
+
+logger = logging.getLogger("octants")
+
+TRACE, DEBUG, INFO, WARN, ERROR, CRITICAL = LOG_LEVELS
+_SEVERITY = dict(zip(LOG_LEVELS, (5, 10, 20, 30, 40, 50), strict=True))
+
+x64, arm64, cuda, vulkan, metal, amdgpu, python = Arch
+cpu = HOST
+x86_64 = x64
+gpu = list(GPUS)
+extension = Extension
+
+
+# -- the runtime ----------------------------------------------------------------------------------
+
+
+def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **given: Any) -> None:
+    """Start, or start again: arrays that were made before can no longer be used, kernels can.
+
+    `arch` is `cpu` or a GPU; `gpu` takes the best that there is, and the CPU with a message if
+    there is none. `default_fp` and `default_ip` are the types of float and integer literals and of
+    ``float`` and ``int``. Among the options are `debug` (asserts, bounds checks, the verifier),
+    `check_out_of_bound`, `fast_math`, `random_seed`, `cpu_max_num_threads`, `offline_cache`,
+    `offline_cache_file_path`, `log_level`, `print_ir`, `print_kernel_llvm_ir`, `print_kernel_asm`;
+    `octants.options.Options` has them all. An option that is not given is taken from the variable
+    ``OCTANTS_<NAME>`` or ``QD_<NAME>`` of the environment. Options of Quadrants that steer its
+    compiler are accepted and ignored.
+
+    Raises:
+        OctantsRuntimeError: for an unknown option or value, or an arch that is not available.
+    """
+    for name, value in (("default_fp", default_fp), ("default_ip", default_ip)):
+        if value is not None:
+            given[name] = defaults.resolve(value).name
+    if arch is not None:
+        given["arch"] = _arch_name(arch)
+    chosen = options.make_options(given)
+    chosen = options.replace(chosen, arch=_available(chosen).name)
+    reset()
+    defaults.set_defaults(_dtype(chosen.default_ip), _dtype(chosen.default_fp))
+    set_logging_level(chosen.log_level)
+    current.start(driver.state.start(chosen))
+    options.install(chosen)
+    logger.info("Octants on %s", chosen.arch)
+
+
+def reset() -> None:
+    """End all arrays; the next thing to call is `init`. Kernels stay usable."""
+    driver.state.stop()
+    current.stop()
+    if options.is_initialised():
+        options.install(None)
+
+
+def sync() -> None:
+    """Wait until all launches are done; raises what went wrong in them."""
+    options.current()
+    if driver.state.device is not None:
+        driver.state.device.synchronize()
+
+
+def _arch_name(arch: Any) -> str:
+    """The option ``arch`` from what `init` was given: an arch, its name, or a list of them."""
+    if isinstance(arch, (list, tuple)):
+        return ",".join(_arch_name(each) for each in arch)
+    return arch.name if isinstance(arch, Arch) else str(arch)
+
+
+def _available(chosen: Options) -> Arch:
+    """The first arch of the wanted ones that can run here."""
+    wanted = [arch for name in chosen.arch.split(",") for arch in _arches(name.strip())]
+    for arch in wanted:
+        if arch in BUILT:
+            return arch
+    names = ", ".join(arch.name for arch in wanted)
+    if len(wanted) > 1 if chosen.enable_fallback is None else chosen.enable_fallback:
+        if chosen.log_level not in ("error", "critical"):
+            print(f"[Octants] {names} not available, using {HOST.name}", file=sys.stderr)
+        return HOST
+    raise MissingBackend(names, "this version has no code generation for it").at(None)
+
+
+def _arches(name: str) -> Sequence[Arch]:
+    if name in ("cpu", "x86_64"):
+        return (HOST,)
+    if name == "gpu":
+        return GPUS
+    if name not in Arch.__members__:
+        known = ", ".join(("cpu", "gpu", *Arch.__members__))
+        raise MissingBackend(name, f"there is no such arch; these are: {known}").at(None)
+    return (Arch[name],)
+
+
+def _dtype(name: str) -> DType:
+    return scalars.by_name(name)
+
+
+class Configuration:
+    """``qd.cfg``: the options in force, as attributes."""
+
+    @property
+    def arch(self) -> Arch:
+        return Arch[options.current().arch]
+
+    @property
+    def default_fp(self) -> DType:
+        return _dtype(options.current().default_fp)
+
+    @property
+    def default_ip(self) -> DType:
+        return _dtype(options.current().default_ip)
+
+    @property
+    def default_up(self) -> DType:
+        """The unsigned type of the width of `default_ip`."""
+        return _dtype("u" + options.current().default_ip[1:])
+
+    def __getattr__(self, name: str) -> Any:
+        if name in options.FIELDS:
+            return getattr(options.current(), name)
+        if name in options.ACCEPTED_AND_IGNORED:
+            return None
+        raise AttributeError(f"there is no option `{name}`")
+
+
+cfg = Configuration()
+
+
+def is_extension_enabled(ext: Extension) -> bool:
+    """Whether the current arch can do something."""
+    return ext in EXTENSIONS[cfg.arch]
+
+
+def set_logging_level(level: str) -> None:
+    """Show messages from ``level`` on: trace, debug, info, warn, error or critical."""
+    options.make_options({"log_level": level}, {})
+    logger.setLevel(_SEVERITY[level])
+
+
+def is_logging_effective(level: str) -> bool:
+    """Whether messages of a level are shown."""
+    return logger.isEnabledFor(_SEVERITY[level])
+
+
+# -- decorators -----------------------------------------------------------------------------------
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def kernel(function: Any = None, **steering: Any) -> Any:
+    """Make a function of the language a kernel: a call compiles and launches it.
+
+    Its top-level loops run in parallel. Parameters are annotated: scalar, vector, matrix and struct
+    types are passed by value, ``types.ndarray()`` in place, ``template()`` at compile time. In a
+    class, the first parameter is the object. ``kernel.grad(...)`` runs the reverse on the adjoints
+    that are there. The keywords `pure`, `fastcache`, `graph` and `checkpoints` steer another
+    compiler and are ignored.
+    """
+    _check_keywords("kernel", steering, ("pure", "fastcache", "graph", "checkpoints"))
+    frame = inspect.currentframe()
+    around = frame.f_back if frame is not None else None
+
+    def decorate(given: Any) -> Kernel:
+        if isinstance(given, Kernel):
+            return given
+        if not isinstance(given, FunctionType):
+            raise TypeError(f"`@qd.kernel` decorates functions, not {given!r}")
+        return Kernel(given, lambda: {} if around is None else around.f_locals)
+
+    return decorate if function is None else decorate(function)
+
+
+def func(function: Any = None, **steering: Any) -> Any:
+    """Make a function callable in kernels, where it is inlined; on the host it runs as Python.
+
+    The keywords `is_real_function` and `requires_top_level` steer another compiler and are ignored.
+    """
+    _check_keywords("func", steering, ("is_real_function", "requires_top_level"))
+    return _mark if function is None else _mark(function)
+
+
+def _mark(function: _Function) -> _Function:
+    """Let the frontend know a function; a method of it leads back to the function too."""
+    function.octants_function = function  # type: ignore[attr-defined]
+    return function
+
+
+def real_func(function: _Function) -> _Function:
+    """The same as `func`: the compiler decides what it inlines."""
+    return _mark(function)
+
+
+def pyfunc(function: _Function) -> _Function:
+    """Make a function callable in kernels and on the host."""
+    return _mark(function)
+
+
+def pure(function: _Function) -> _Function:
+    """Accepted and ignored: a promise that a kernel reads no globals but constants."""
+    return function
+
+
+def data_oriented(cls: Any = None, **steering: Any) -> Any:
+    """Decorate a class with kernels as methods; ``self`` is a template in them.
+
+    The keywords `stable_members` and `template_primitives` steer another compiler and are ignored.
+    """
+    _check_keywords("data_oriented", steering, ("stable_members", "template_primitives"))
+    return (lambda given: given) if cls is None else cls
+
+
+def _check_keywords(decorator: str, given: dict[str, Any], known: Sequence[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise TypeError(f"`@qd.{decorator}` has no keyword `{name}`; it has {', '.join(known)}")

@@ -1,0 +1,88 @@
+"""Which values need an adjoint or a tangent: those on a path from an input to an output.
+
+Values are nodes; an edge leads from an operand to a result whose derivative by it is not zero.
+"Varied" is what the sources reach, "useful" what reaches the sinks, "active" both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from octants.autodiff.rules import rules_of
+from octants.ir import ops
+from octants.ir.core import Array, Block, Operation, Value
+
+Edges = dict[Value, list[Value]]
+
+
+class Flow:
+    """The edges of a block, in both directions."""
+
+    def __init__(self, block: Block) -> None:
+        self.forward: Edges = {}
+        self.backward: Edges = {}
+        self.operations = list(block.walk())
+        for op in self.operations:
+            for source, target in _edges(op):
+                if source.type.is_float:
+                    self.forward.setdefault(source, []).append(target)
+                    self.backward.setdefault(target, []).append(source)
+
+    def varied(self, is_active: Callable[[Array], bool]) -> set[Value]:
+        """What depends on the contents of the arrays that ``is_active`` accepts."""
+        sources = [
+            op.results[0]
+            for op in self.operations
+            if isinstance(op, (ops.Load, ops.Atomic))
+            and is_active(op.array)
+            and op.results[0].type.is_float
+        ]
+        return _reach(sources, self.forward)
+
+    def useful(self, is_active: Callable[[Array], bool]) -> set[Value]:
+        """What the contents of those arrays after the run depend on."""
+        sinks = [
+            op.value
+            for op in self.operations
+            if isinstance(op, (ops.Store, ops.Atomic)) and is_active(op.array)
+        ]
+        return _reach(sinks, self.backward)
+
+    def guarded(self) -> set[Value]:
+        """What reaches a choice between two values, and so may get a zero adjoint from it."""
+        chosen = [
+            value
+            for op in self.operations
+            if isinstance(op, ops.Select)
+            or (isinstance(op, ops.Binary) and op.fn in ("min", "max"))
+            for value in op.operands
+            if value.type.is_float
+        ]
+        return _reach(chosen, self.backward)
+
+
+def _reach(start: Iterable[Value], edges: Edges) -> set[Value]:
+    reached = set(start)
+    work = list(reached)
+    while work:
+        for value in edges.get(work.pop(), ()):
+            if value not in reached:
+                reached.add(value)
+                work.append(value)
+    return reached
+
+
+def _edges(op: Operation) -> Iterable[tuple[Value, Value]]:
+    if isinstance(op, (ops.For, ops.While)):
+        args = op.body.args[len(op.body.args) - len(op.inits) :]
+        for init, arg, yielded, result in zip(
+            op.inits, args, op.body.yielded, op.results, strict=True
+        ):
+            yield from ((init, arg), (yielded, arg), (init, result), (yielded, result))
+    elif isinstance(op, ops.If):
+        for block in (op.then, op.orelse):
+            yield from zip(block.yielded, op.results, strict=True)
+    else:
+        for operand, rule in zip(op.operands, rules_of(op), strict=True):
+            if rule is not None:
+                yield operand, op.results[0]

@@ -1,0 +1,54 @@
+"""What the autodiff says when a kernel has no derivative that it knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from octants.diagnostics.exceptions import OctantsCompilationError
+from octants.diagnostics.render import Diagnostic, Label
+from octants.diagnostics.span import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Hazard:
+    """A value that the reverse run needs, and the write after which memory no longer holds it."""
+
+    array: str
+    read: Span | None
+    write: Span | None
+    kind: str = "load"  # or "atomic": what an atomic returned; "extremum": what atomic_min/max left
+
+
+_TITLES = {
+    "load": "the gradient needs a value of `{}` that the kernel overwrites",
+    "atomic": "the gradient needs the value that an atomic on `{}` returned",
+    "extremum": "the gradient of an atomic minimum or maximum needs `{}` as it left it",
+}
+
+
+def overwritten(kernel: str, hazards: list[Hazard]) -> OctantsCompilationError:
+    """The error of a bare ``kernel.grad()`` whose loads cannot be read again."""
+    first = hazards[0]
+    labels = []
+    if first.read is not None:
+        labels.append(Label(first.read, "needed here"))
+    if first.write is not None:
+        labels.append(Label(first.write, "overwritten here"))
+    notes = []
+    if len(hazards) > 1:
+        notes.append(
+            f"{len(hazards) - 1} more values of kernel `{kernel}` are in the same situation"
+        )
+    remedy = "run the kernel under `ad.Tape`, which restores what was overwritten"
+    if first.kind != "load":
+        remedy = "store the value into an array of its own and differentiate from there"
+    title = _TITLES[first.kind].format(first.array)
+    return OctantsCompilationError(Diagnostic("OCT301", title, tuple(labels), tuple(notes), remedy))
+
+
+def no_rule(what: str, location: Span | None, remedy: str) -> OctantsCompilationError:
+    """The error of an operation that has no derivative rule."""
+    labels = () if location is None else (Label(location, "here"),)
+    return OctantsCompilationError(
+        Diagnostic("OCT302", f"{what} has no derivative rule yet", labels, (), remedy)
+    )

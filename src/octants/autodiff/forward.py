@@ -1,0 +1,262 @@
+"""Forward mode: a kernel becomes one that computes tangents beside the values.
+
+Before::
+
+    kernel @k
+    array @x: f32, 0, field, () [primal, tangent]
+    array @y: f32, 0, field, () [primal, tangent]
+    serial @k_0 {
+      %0: f32 = load<@x, primal>()
+      %1: f32 = unary<sin>(%0)
+      store<@y, primal>(%1)
+      yield()
+    }
+
+After::
+
+    kernel @k_forward
+    array @x: f32, 0, field, () [primal, tangent]
+    array @y: f32, 0, field, () [primal, tangent]
+    serial @k_0 {
+      %0: f32 = load<@x, primal>()
+      %1: f32 = load<@x, tangent>()
+      %2: f32 = unary<sin>(%0)
+      %3: f32 = unary<cos>(%0)
+      %4: f32 = binary<mul>(%1, %3)
+      store<@y, primal>(%2)
+      store<@y, tangent>(%4)
+      yield()
+    }
+
+A value that depends on no array with a tangent has none; what is stored then has tangent zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from octants.autodiff.activity import Flow
+from octants.autodiff.errors import no_rule
+from octants.autodiff.rules import SCALAR, Point, adjoint_type, rules_of
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value, rebuild
+from octants.ir.rewriter import copy_arrays, copy_block
+from octants.simplify import simplify
+
+PRIMAL, TANGENT = Companion.PRIMAL, Companion.TANGENT
+
+
+def forward(module: Module) -> Module:
+    """The kernel with tangents; its arrays stand parallel to the primal's.
+
+    Raises:
+        OctantsCompilationError: an operation has no derivative rule.
+    """
+    arrays = copy_arrays(module)
+    for array in arrays.values():
+        if array.space is Space.TEMPORARY and array.dtype.is_float:
+            array.layouts[TANGENT] = None
+    result = Module(f"{module.name}_forward", list(arrays.values()), location=module.location)
+    for task in module.tasks:
+        body = _Forward(arrays, task).run()
+        domain = None if task.domain is None else copy_block(task.domain, {})
+        for op in domain.walk() if domain is not None else ():
+            if hasattr(op, "array"):
+                op.array = arrays[op.array]
+        result.tasks.append(Task(task.name, body, domain, task.location, task.options))
+    simplify(result)
+    return result
+
+
+class _Forward:
+    """Emits the body of a task again; `tangents` holds those of primal values that have one."""
+
+    def __init__(self, arrays: dict[Array, Array], task: Task) -> None:
+        self.arrays = arrays
+        self.task = task
+        self.builder = Builder()
+        self.values: dict[Value, Value] = {}
+        self.tangents: dict[Value, Value] = {}
+        self.varied = Flow(task.body).varied(self._has_tangent)
+        self.used = {value for op in task.body.walk() for value in op.operands}
+
+    def _has_tangent(self, array: Array) -> bool:
+        return self.arrays[array].has(TANGENT)
+
+    def run(self) -> Block:
+        return self._block(self.task.body, [])
+
+    def tangent(self, primal: Value) -> Value:
+        known = self.tangents.get(primal)
+        if known is None:
+            return self.builder.constant(0.0, adjoint_type(primal.type))
+        return known
+
+    def _mapped(self, values: list[Value]) -> list[Value]:
+        return [self.values[value] for value in values]
+
+    def _block(
+        self, block: Block, varied_args: list[Value], yields: list[Value] | None = None
+    ) -> Block:
+        """A block again; its last arguments are the tangents of some of the primal ones.
+
+        It yields what the primal block does, and then the tangents of ``yields``.
+        """
+        args = [Value(arg.type, arg.name) for arg in block.args]
+        self.values.update(zip(block.args, args, strict=True))
+        extra = [Value(adjoint_type(arg.type)) for arg in varied_args]
+        self.tangents.update(zip(varied_args, extra, strict=True))
+        new = Block(args + extra)
+        with self.builder.into(new):
+            for op in block.ops[:-1]:
+                self._emit(op)
+            tangents = [self.tangent(value) for value in yields or ()]
+            self.builder.yield_(self._mapped(block.yielded) + tangents)
+        return new
+
+    def _emit(self, op: Operation) -> None:
+        self.builder.location = op.location
+        if isinstance(op, SCALAR):
+            self._scalar(op)
+        else:
+            _HANDLERS[type(op)](self, op)
+
+    def _copy(self, op: Operation) -> None:
+        new = rebuild(op, self._mapped(op.operands))
+        if hasattr(new, "array"):
+            new.array = self.arrays[new.array]
+        self.builder.append(new)
+        self.values.update(zip(op.results, new.results, strict=True))
+
+    def _scalar(self, op: Operation) -> None:
+        if isinstance(op, ops.Constant):  # through the builder, which folds what follows
+            self.values[op.result] = self.builder.constant(op.value, op.result.type)
+            return
+        self._copy(op)
+        result = op.results[0]
+        if result not in self.varied:
+            return
+        point = Point(self.builder, self._mapped(op.operands), self.values[result])
+        for operand, rule in zip(op.operands, rules_of(op), strict=True):
+            if rule is not None and operand in self.tangents:
+                moved = self.builder.cast(self.tangents[operand], point.type)
+                share = rule(point, moved)
+                before = self.tangents.get(result)
+                self.tangents[result] = share if before is None else point.add(before, share)
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    def _load(self, op: ops.Load) -> None:
+        self._copy(op)
+        if self._has_tangent(op.array):
+            self.tangents[op.result] = self._load_tangent(op)
+
+    def _load_tangent(self, op: Any) -> Value:
+        array = self.arrays[op.array]
+        loaded = self.builder.load(array, self._mapped(op.indices), TANGENT)
+        return self.builder.cast(loaded, adjoint_type(array.dtype))
+
+    def _store(self, op: ops.Store) -> None:
+        self._copy(op)
+        if self._has_tangent(op.array):
+            self._store_tangent(op, self.tangent(op.value))
+
+    def _store_tangent(self, op: Any, tangent: Value) -> None:
+        array = self.arrays[op.array]
+        moved = self.builder.cast(tangent, array.dtype)
+        self.builder.store(array, self._mapped(op.indices), moved, TANGENT)
+
+    def _atomic(self, op: ops.Atomic) -> None:
+        if not self._has_tangent(op.array):
+            self._copy(op)
+            return
+        exclusive = not self.task.is_parallel
+        if not exclusive and (op.result in self.used or op.fn not in ("add", "sub")):
+            remedy = "in forward mode, use it in serial code, or store and reduce in two loops"
+            raise no_rule(f"atomic_{op.fn} in a parallel loop", op.location, remedy)
+        before = self._load_tangent(op) if exclusive else None
+        self._copy(op)
+        if before is None:
+            self._add_tangent(op)
+        else:
+            self.tangents[op.result] = before
+            self._store_tangent(op, self._after_atomic(op, before))
+
+    def _add_tangent(self, op: ops.Atomic) -> None:
+        array = self.arrays[op.array]
+        moved = self.builder.cast(self.tangent(op.value), array.dtype)
+        self.builder.atomic(op.fn, array, self._mapped(op.indices), moved, TANGENT)
+
+    def _after_atomic(self, op: ops.Atomic, before: Value) -> Value:
+        """The tangent of a place after an atomic that nobody runs at the same time."""
+        moved, kind = self.tangent(op.value), before.type
+        old, value = self.values[op.result], self.values[op.value]
+        if op.fn in ("add", "sub"):
+            return self.builder.binary(op.fn, before, moved)
+        if op.fn == "mul":
+            first = self.builder.binary("mul", before, self.builder.cast(value, kind))
+            second = self.builder.binary("mul", self.builder.cast(old, kind), moved)
+            return self.builder.binary("add", first, second)
+        if op.fn == "exchange":
+            return moved
+        stays = self.builder.compare("le" if op.fn == "min" else "ge", old, value)
+        return self.builder.select(stays, before, moved)
+
+    def _compare_exchange(self, op: ops.CompareExchange) -> None:
+        if self._has_tangent(op.array):
+            remedy = "keep the data-dependent exchange out of the differentiated kernel"
+            raise no_rule(f"compare-and-swap on `{op.array.name}`", op.location, remedy)
+        self._copy(op)
+
+    # -- control -----------------------------------------------------------------------------------
+
+    def _loop(self, op: ops.For | ops.While) -> None:
+        first = len(op.body.args) - len(op.inits)
+        carried = op.body.args[first:]
+        varied = [
+            k
+            for k, (arg, result) in enumerate(zip(carried, op.results, strict=True))
+            if arg in self.varied or result in self.varied
+        ]
+        inits = self._mapped(op.inits) + [self.tangent(op.inits[k]) for k in varied]
+        condition = None
+        if isinstance(op, ops.While):
+            condition = self._block(op.condition, [op.condition.args[k] for k in varied])
+        ends = [op.body.yielded[k] for k in varied]
+        body = self._block(op.body, [carried[k] for k in varied], ends)
+        if condition is not None:
+            results = self.builder.while_(inits, condition, body).results
+        else:
+            lower, upper = self._mapped(op.operands[:2])
+            results = self.builder.for_(lower, upper, inits, body).results
+        self._bind_results(op, results, varied)
+
+    def _if(self, op: ops.If) -> None:
+        varied = [k for k, result in enumerate(op.results) if result in self.varied]
+        then, orelse = (
+            self._block(block, [], [block.yielded[k] for k in varied])
+            for block in (op.then, op.orelse)
+        )
+        new = self.builder.if_(self.values[op.condition], then, orelse)
+        self._bind_results(op, new.results, varied)
+
+    def _bind_results(self, op: Operation, results: list[Value], varied: list[int]) -> None:
+        count = len(op.results)
+        self.values.update(zip(op.results, results[:count], strict=True))
+        for k, tangent in zip(varied, results[count:], strict=True):
+            self.tangents[op.results[k]] = tangent
+
+
+_HANDLERS: dict[type[Operation], Callable[[_Forward, Any], None]] = {
+    ops.Load: _Forward._load,
+    ops.Store: _Forward._store,
+    ops.Atomic: _Forward._atomic,
+    ops.CompareExchange: _Forward._compare_exchange,
+    ops.Print: _Forward._copy,
+    ops.Assert: _Forward._copy,
+    ops.For: _Forward._loop,
+    ops.While: _Forward._loop,
+    ops.If: _Forward._if,
+}

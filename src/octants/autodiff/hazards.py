@@ -1,0 +1,148 @@
+"""Which loads cannot simply be read again in the reverse run, because the kernel writes there.
+
+A bare reverse run sees the memory that the forward run left ("after"). A load of an array that its
+own task or a later one writes would read another value: a hazard. Under a tape such a task is
+reversed on the memory from before it ("before"): its first sweep runs the stores again and logs
+what the loads read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.core import Array, Block, Companion, Operation, Task, Value
+from octants.ir.rewriter import copy_block, copy_operation
+from octants.types.scalars import i64
+
+WRITES = (ops.Store, ops.Atomic, ops.CompareExchange)
+
+
+def writers(task: Task) -> dict[Array, list[Operation]]:
+    """The operations of a task that write primal arrays, by array."""
+    found: dict[Array, list[Operation]] = {}
+    for op in task.body.walk():
+        if isinstance(op, WRITES) and op.companion is Companion.PRIMAL:
+            found.setdefault(op.array, []).append(op)
+    return found
+
+
+@dataclass(eq=False, slots=True)
+class Log:
+    """A task whose hazardous reads have positions in a log.
+
+    `body` is a copy of the task's body that threads the next position through its control flow;
+    `positions` gives the one of each such read, `end` how many there were.
+    """
+
+    body: Block
+    positions: dict[Operation, Value] = field(default_factory=dict)
+    end: Value | None = None
+    is_parallel: bool = False
+
+
+def thread_log(body: Block, arrays: frozenset[Array]) -> Log:
+    """Give a position to every read of ``arrays`` in a copy of a task's body."""
+    threader = _Threader(arrays)
+    new = copy_block(body, {})
+    log = Log(new, threader.positions)
+    builder = Builder()
+    start = builder.constant(0, i64)
+    log.end = threader.block(new, start)
+    new.ops[:0] = builder.block.ops
+    return log
+
+
+class _Threader:
+    """Adds the next position of the log to the carried values of what encloses a logged read."""
+
+    def __init__(self, arrays: frozenset[Array]) -> None:
+        self.arrays = arrays
+        self.positions: dict[Operation, Value] = {}
+
+    def _is_logged(self, op: Operation) -> bool:
+        if not isinstance(op, (ops.Load, ops.Atomic, ops.CompareExchange)):
+            return False
+        return op.array in self.arrays and op.companion is Companion.PRIMAL
+
+    def _holds(self, *blocks: Block) -> bool:
+        return any(self._is_logged(op) for block in blocks for op in block.walk())
+
+    def block(self, block: Block, position: Value) -> Value:
+        """Thread a block in place; the position after it."""
+        builder = Builder(Block())
+        for op in block.ops:
+            if isinstance(op, ops.While) and self._holds(op.condition):
+                op = self._rotate(builder, op)
+                position = self._read_condition(builder, position)
+            if op.REGIONS and self._holds(*op.regions):
+                position = self._control(op, position)
+                builder.block.ops.append(op)
+            elif self._is_logged(op):
+                builder.block.ops.append(op)
+                self.positions[op] = position
+                position = builder.binary("add", position, builder.constant(1, i64))
+            else:
+                builder.block.ops.append(op)
+        block.ops[:] = builder.block.ops
+        return position
+
+    def _rotate(self, builder: Builder, op: ops.While) -> ops.While:
+        """Evaluate the condition before the loop and at the end of each iteration instead."""
+        go = _inline(builder, op.condition, op.inits)
+        args = [Value(arg.type, arg.name) for arg in (*op.condition.args, go)]
+        condition = Block(args, [ops.Yield([args[-1]])])
+        last = op.body.ops.pop()
+        with builder.into(op.body):
+            again = _inline(builder, op.condition, last.operands)
+            builder.yield_([*last.operands, again])
+        op.body.args.append(Value(go.type))
+        results = [*op.results, Value(go.type)]
+        return ops.While([*op.inits, go], condition, op.body, results=results, location=op.location)
+
+    def _read_condition(self, builder: Builder, position: Value) -> Value:
+        """Give positions to the reads that `_rotate` put before the loop."""
+        pending = builder.block.ops
+        start = next(
+            (k for k, op in enumerate(pending) if self._is_unplaced(op)),
+            len(pending),
+        )
+        tail = Block([], [*pending[start:], ops.Yield([])])
+        del pending[start:]
+        position = self.block(tail, position)
+        pending.extend(tail.ops[:-1])
+        return position
+
+    def _is_unplaced(self, op: Operation) -> bool:
+        if self._is_logged(op):
+            return op not in self.positions
+        return any(self._is_unplaced(inner) for region in op.regions for inner in region.ops)
+
+    def _control(self, op: Operation, position: Value) -> Value:
+        """Carry the position through an operation with regions; the position after it."""
+        result = Value(i64)
+        if isinstance(op, ops.If):
+            for region in op.regions:
+                _yield_too(region, self.block(region, position))
+        elif isinstance(op, (ops.For, ops.While)):
+            op.inits = [*op.inits, position]
+            for region in op.regions:
+                region.args.append(Value(i64))
+            _yield_too(op.body, self.block(op.body, op.body.args[-1]))
+        op.results = [*op.results, result]
+        return result
+
+
+def _inline(builder: Builder, block: Block, args: list[Value]) -> Value:
+    """Copy a condition's operations to where the builder is; the value that it yields."""
+    values = dict(zip(block.args, args, strict=True))
+    for op in block.ops[:-1]:
+        builder.append(copy_operation(op, values))
+    return values.get(block.yielded[0], block.yielded[0])
+
+
+def _yield_too(block: Block, value: Value) -> None:
+    terminator = block.ops[-1]
+    assert isinstance(terminator, ops.Yield)
+    terminator.values = [*terminator.values, value]

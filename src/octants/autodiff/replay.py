@@ -1,0 +1,318 @@
+"""Emits the primal computation again: as it was, or with records of its loops.
+
+A replay has no primal side effects, except the first sweep of a task that is reversed on the memory
+from before it: that one runs the stores, and logs what hazardous loads read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from octants.autodiff.hazards import Log
+from octants.autodiff.rules import SCALAR
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.core import Array, Block, Companion, Operation, Record, Value, rebuild
+from octants.types.scalars import DType, by_name, convert, i64, u64
+
+Flag = Callable[[Operation, Operation, str], None]
+"""Told of each read of primal memory: the new operation, the primal one, what is read."""
+
+
+class EntryBuilder(Builder):
+    """Builds each constant once, at the start of the whole body, where everything sees it."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__(block)
+        self.entry: list[Operation] = []
+        self._known: dict[tuple[DType, str], Value] = {}
+
+    def constant(self, value: Any, dtype: DType) -> Value:
+        key = (dtype, repr(convert(value, dtype)))
+        if key not in self._known:
+            with self.into(Block([], self.entry)):
+                self._known[key] = super().constant(value, dtype)
+        return self._known[key]
+
+
+class Replayer:
+    """Emits copies of primal operations; `values` maps primal values to those of the reverse run.
+
+    Its keys are also (operation, what): the base, count and end of the record of a loop.
+    """
+
+    def __init__(
+        self,
+        builder: EntryBuilder,
+        arrays: dict[Array, Array],
+        flag: Flag,
+        log: Log | None = None,
+    ) -> None:
+        self.builder = builder
+        self.arrays = arrays
+        self.flag = flag
+        self.log = log
+        self.log_record = Record("log", [u64])
+        self.values: dict[Hashable, Value] = {}
+        self.journal: list[Hashable] = []
+        self.stack = builder.constant(0, i64)  # where the tape's stack is free
+        self.records: dict[Operation, Record] = {}
+        self.stores_run: frozenset[Array] = frozenset()  # arrays written by the first sweep
+
+    def bind(self, key: Hashable, value: Value) -> None:
+        self.values[key] = value
+        self.journal.append(key)
+
+    def value(self, primal: Value) -> Value:
+        return self.values[primal]
+
+    def _mapped(self, values: list[Value]) -> list[Value]:
+        return [self.values[value] for value in values]
+
+    def is_recorded(self, op: Operation) -> bool:
+        """Whether a loop or an if will be reversed, and so must be recorded."""
+        raise NotImplementedError
+
+    # -- blocks ------------------------------------------------------------------------------------
+
+    def plain(self, block: Block) -> None:
+        """Emit the operations of a block as they are."""
+        for op in block.ops[:-1]:
+            self._emit(op, recorded=False)
+
+    def recorded(self, block: Block) -> None:
+        """Emit the operations of a block so that it can be reversed."""
+        for op in block.ops[:-1]:
+            self._emit(op, recorded=True)
+
+    def _emit(self, op: Operation, recorded: bool) -> None:
+        self.builder.location = op.location
+        if isinstance(op, SCALAR):
+            self._scalar(op)
+        elif recorded and op.REGIONS and self.is_recorded(op):
+            _RECORDED[type(op)](self, op)
+        else:
+            _PLAIN[type(op)](self, op)
+
+    @contextmanager
+    def _into(self, block: Block, args: list[Value]) -> Iterator[None]:
+        """Build into a block, whose arguments stand for primal ones."""
+        for arg, primal in zip(block.args, args, strict=False):
+            self.bind(primal, arg)
+        with self.builder.into(block):
+            yield
+
+    # -- scalars and memory ------------------------------------------------------------------------
+
+    def _scalar(self, op: Operation) -> None:
+        if isinstance(op, ops.Constant):
+            self.bind(op.result, self.builder.constant(op.value, op.result.type))
+            return
+        new = rebuild(op, self._mapped(op.operands))
+        if isinstance(new, ops.Shape):
+            new.array = self.arrays[new.array]
+        self.bind(op.results[0], self.builder.append(new).result)
+
+    def _load(self, op: ops.Load) -> None:
+        if self.log is not None and op in self.log.positions:
+            self._logged(op, op.result, op.array)
+            return
+        self.bind(op.result, self._read(op, "load"))
+
+    def _read(self, op: Any, kind: str) -> Value:
+        """Load where a primal access went, noting that the value is needed."""
+        indices = self._mapped(op.indices)
+        result = self.builder.load(self.arrays[op.array], indices, op.companion)
+        self.flag(self.builder.block.ops[-1], op, kind)
+        return result
+
+    def _logged(self, op: Any, result: Value, array: Array) -> None:
+        """A hazardous read: the first sweep reads and logs, replays take it from the log."""
+        assert self.log is not None
+        builder, bits = self.builder, _bits_type(array.dtype)
+        position = self.values[self.log.positions[op]]
+        base = builder.constant(0, i64)
+        if array in self.stores_run:
+            new = rebuild(op, self._mapped(op.operands))
+            new.array = self.arrays[array]  # type: ignore[attr-defined]
+            value = builder.append(new).result
+            self.bind(result, value)
+            word = builder.cast(builder.bitcast(value, bits) if bits else value, u64)
+            builder.append(ops.RecordPush(self.log_record, base, position, [word]))
+            return
+        pop = ops.RecordPop(self.log_record, base, position, results=[Value(u64)])
+        word = builder.append(pop).result
+        if self.log.is_parallel and not isinstance(op, ops.Load):
+            self.flag(pop, op, "atomic")
+        value = builder.cast(word, bits or array.dtype)
+        self.bind(result, builder.bitcast(value, array.dtype) if bits else value)
+
+    def _store(self, op: ops.Store) -> None:
+        if op.array in self.stores_run and op.companion is Companion.PRIMAL:
+            value, *indices = self._mapped(op.operands)
+            self.builder.store(self.arrays[op.array], indices, value)
+
+    def _atomic(self, op: ops.Atomic | ops.CompareExchange) -> None:
+        """An atomic is not run again; only what the first sweep must run, and log, is."""
+        if self.log is not None and op in self.log.positions:
+            self._logged(op, op.result, op.array)
+        else:
+            self.bind(op.result, self._read(op, "atomic"))
+
+    def _nothing(self, op: Operation) -> None:
+        """Prints and assertions of the forward run are not repeated."""
+
+    # -- control, as it was ------------------------------------------------------------------------
+
+    def _plain_for(self, op: ops.For) -> None:
+        lower, upper, *inits = self._mapped(op.operands)
+        body = Block([Value(arg.type, arg.name) for arg in op.body.args])
+        with self._into(body, op.body.args):
+            self.plain(op.body)
+            self.builder.yield_(self._mapped(op.body.yielded))
+        new = self.builder.for_(lower, upper, inits, body)
+        self._bind_all(op.results, new.results)
+
+    def _plain_while(self, op: ops.While) -> None:
+        inits = self._mapped(op.inits)
+        condition = self._condition(op, [])
+        body = Block([Value(arg.type, arg.name) for arg in op.body.args])
+        with self._into(body, op.body.args):
+            self.plain(op.body)
+            self.builder.yield_(self._mapped(op.body.yielded))
+        new = self.builder.while_(inits, condition, body)
+        self._bind_all(op.results, new.results)
+
+    def _condition(self, op: ops.While, extra: list[Value]) -> Block:
+        block = Block([*(Value(arg.type, arg.name) for arg in op.condition.args), *extra])
+        with self._into(block, op.condition.args):
+            self.plain(op.condition)
+            self.builder.yield_(self._mapped(op.condition.yielded))
+        return block
+
+    def _plain_if(self, op: ops.If) -> None:
+        blocks = []
+        for branch in (op.then, op.orelse):
+            block = Block()
+            with self.builder.into(block):
+                self.plain(branch)
+                self.builder.yield_(self._mapped(branch.yielded))
+            blocks.append(block)
+        new = self.builder.if_(self.values[op.condition], *blocks)
+        self._bind_all(op.results, new.results)
+
+    def _bind_all(self, primal: list[Value], new: list[Value]) -> None:
+        for key, value in zip(primal, new, strict=False):
+            self.bind(key, value)
+
+    # -- control, recorded -------------------------------------------------------------------------
+
+    def _recorded_for(self, op: ops.For) -> None:
+        builder = self.builder
+        lower, upper, *inits = self._mapped(op.operands)
+        body = Block([Value(arg.type, arg.name) for arg in op.body.args])
+        record, base = self._new_record(op, op.body.args[1:]), self.stack
+        with self._into(body, op.body.args):
+            iteration = builder.cast(builder.binary("sub", body.args[0], lower), i64)
+            builder.append(ops.RecordPush(record, base, iteration, body.args[1:]))
+            self.plain(op.body)
+            builder.yield_(self._mapped(op.body.yielded))
+        new = builder.for_(lower, upper, inits, body)
+        self._bind_all(op.results, new.results)
+        last = builder.binary("max", lower, upper)
+        count = builder.cast(builder.binary("sub", last, lower), i64)
+        self._end_record(op, record, base, count)
+
+    def _recorded_while(self, op: ops.While) -> None:
+        builder = self.builder
+        inits = [*self._mapped(op.inits), builder.constant(0, i64)]
+        condition = self._condition(op, [Value(i64)])
+        body = Block([*(Value(arg.type, arg.name) for arg in op.body.args), Value(i64)])
+        record, base = self._new_record(op, op.body.args), self.stack
+        with self._into(body, op.body.args):
+            *carried, count = body.args
+            builder.append(ops.RecordPush(record, base, count, carried))
+            self.plain(op.body)
+            one_more = builder.binary("add", count, builder.constant(1, i64))
+            builder.yield_([*self._mapped(op.body.yielded), one_more])
+        new = builder.while_(inits, condition, body)
+        self._bind_all(op.results, new.results)
+        self._end_record(op, record, base, new.results[-1])
+
+    def _new_record(self, op: Operation, carried: list[Value]) -> Record:
+        record = Record("r", [value.type for value in carried], op.location)
+        self.records[op] = record
+        return record
+
+    def _end_record(self, op: Operation, record: Record, base: Value, count: Value) -> None:
+        end = ops.RecordEnd(record, base, count, results=[Value(i64)])
+        self.stack = self.builder.append(end).result
+        self.bind((op, "base"), base)
+        self.bind((op, "count"), count)
+        self.bind((op, "end"), self.stack)
+
+    def _recorded_if(self, op: ops.If) -> None:
+        """Both branches hand out all that they define, so that nothing need be computed twice."""
+        start = self.stack
+        then, orelse = [self._branch(block, start) for block in (op.then, op.orelse)]
+        exports = {**then.exports, **orelse.exports}
+        for branch in (then, orelse):
+            given = [
+                branch.exports.get(key) or self.builder.constant(0, value.type)
+                for key, value in exports.items()
+            ]
+            with self.builder.into(branch.block):
+                self.builder.yield_([*branch.results, *given, branch.end])
+        new = self.builder.if_(self.values[op.condition], then.block, orelse.block)
+        keys: list[Hashable] = [*op.results, *exports]
+        for key, value in zip(keys, new.results[:-1], strict=True):
+            self.bind(key, value)
+        self.stack = new.results[-1]
+
+    def _branch(self, primal: Block, start: Value) -> _Branch:
+        """Emit one side of an if that is recorded, without its yield."""
+        block, mark = Block(), len(self.journal)
+        self.stack = start
+        with self.builder.into(block):
+            self.recorded(primal)
+        own = {value for op in block.ops for value in op.results}
+        bound = [key for key in self.journal[mark:] if self.values[key] in own]
+        exports = {key: self.values[key] for key in bound}
+        return _Branch(block, self._mapped(primal.yielded), exports, self.stack)
+
+
+@dataclass(eq=False, slots=True)
+class _Branch:
+    """A recorded side of an if: its results, what else it defines, where the stack ends."""
+
+    block: Block
+    results: list[Value]
+    exports: dict[Hashable, Value]
+    end: Value
+
+
+def _bits_type(dtype: DType) -> DType | None:
+    """The unsigned type that holds the bits of a float; None for others."""
+    return by_name(f"u{dtype.bits}") if dtype.is_float else None
+
+
+_PLAIN: dict[type[Operation], Callable[[Replayer, Any], None]] = {
+    ops.Load: Replayer._load,
+    ops.Store: Replayer._store,
+    ops.Atomic: Replayer._atomic,
+    ops.CompareExchange: Replayer._atomic,
+    ops.Print: Replayer._nothing,
+    ops.Assert: Replayer._nothing,
+    ops.For: Replayer._plain_for,
+    ops.While: Replayer._plain_while,
+    ops.If: Replayer._plain_if,
+}
+
+_RECORDED: dict[type[Operation], Callable[[Replayer, Any], None]] = {
+    ops.For: Replayer._recorded_for,
+    ops.While: Replayer._recorded_while,
+    ops.If: Replayer._recorded_if,
+}

@@ -1,0 +1,309 @@
+"""Reverse mode: a kernel becomes the kernel that propagates adjoints, task by task, last first.
+
+Before::
+
+    kernel @k
+    array @x: f32, 1, ndarray, () [primal, adjoint]
+    array @y: f32, 0, ndarray, () [primal, adjoint]
+    parallel @k_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = shape<@x, 0>()
+      yield(%0, %1)
+    } { (%2: i32):
+      %3: f32 = load<@x, primal>(%2)
+      %4: f32 = unary<sin>(%3)
+      %5: f32 = atomic<add, @y, primal>(%4)
+      yield()
+    }
+
+After::
+
+    kernel @k_reverse
+    array @x: f32, 1, ndarray, () [primal, adjoint]
+    array @y: f32, 0, ndarray, () [primal, adjoint]
+    parallel @k_0_reverse {
+      %0: i32 = constant<0>()
+      %1: i32 = shape<@x, 0>()
+      yield(%0, %1)
+    } { (%2: i32):
+      %3: f32 = load<@x, primal>(%2)
+      %4: f32 = load<@y, adjoint>()
+      %5: f32 = unary<cos>(%3)
+      %6: f32 = binary<mul>(%4, %5)
+      %7: f32 = atomic<add, @x, adjoint>(%6, %2)
+      yield()
+    }
+
+The algorithm is section "Reverse mode" of docs/architecture.md. Launch-temporary values are
+computed again by the first tasks of the reverse kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from octants.analysis.places import Places
+from octants.autodiff.backward import Backward
+from octants.autodiff.errors import Hazard
+from octants.autodiff.hazards import WRITES, Log, thread_log, writers
+from octants.autodiff.replay import EntryBuilder
+from octants.ir import ops
+from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
+from octants.ir.rewriter import copy_arrays, copy_block
+from octants.simplify import simplify
+from octants.simplify.prune import prune
+from octants.types.scalars import i64
+
+PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
+
+
+@dataclass(eq=False, slots=True)
+class Reversed:
+    """A reverse kernel and the memory that it must run on.
+
+    `module.arrays` stands parallel to the primal's. `needed` are the primal's arrays whose contents
+    it reads. `state` says which contents: those "after" the forward run of the kernel, or those
+    "before" it; in the second case the run writes again what it must read while it changes, and
+    arrays that the forward run changes and this one does not are read as they were after it. If
+    `hazards` is not empty, the reverse kernel is wrong.
+    """
+
+    module: Module
+    needed: list[Array]
+    state: str
+    hazards: list[Hazard] = field(default_factory=list)
+
+
+def reverse(
+    module: Module,
+    *,
+    saved: bool = False,
+    part: bool = False,
+    argument_gradients: bool = False,
+) -> Reversed:
+    """The reverse of a kernel whose tasks have been outlined and simplified.
+
+    With ``saved`` the kernel, of one task, is reversed on the memory from before it, whatever it
+    overwrites. With ``part`` it is one of the parts of `ir.rewriter.split_tasks`, whose temporaries
+    still hold what the forward run put there. With ``argument_gradients`` float scalar arguments
+    have adjoints too.
+
+    Raises:
+        OctantsCompilationError: an operation has no derivative rule.
+    """
+    return _Reverser(module, saved, part, argument_gradients).run()
+
+
+def differentiate(module: Module, *, part: bool = False) -> Reversed:
+    """The reverse of a kernel in the best state that its overwriting allows.
+
+    The one for the memory after the forward run if it has no hazards; else, for a kernel of one
+    task, the one for the memory from before. Hazards that remain are for the caller to see to: of a
+    kernel of several tasks, by launching its tasks as parts under a tape.
+    """
+    after = reverse(module, part=part)
+    if not after.hazards or len(module.tasks) != 1:
+        return after
+    before = reverse(module, saved=True, part=part)
+    return after if before.hazards else before
+
+
+class _Reverser:
+    def __init__(self, module: Module, saved: bool, part: bool, argument_gradients: bool) -> None:
+        self.module = module
+        self.saved = saved
+        self.part = part
+        self.arrays = copy_arrays(module)
+        self.primal_of = {new: old for old, new in self.arrays.items()}
+        for array in self.arrays.values():
+            if _gets_adjoint(array, argument_gradients):
+                array.layouts[ADJOINT] = None
+        self.reverse_module = Module(
+            f"{module.name}_reverse", list(self.arrays.values()), location=module.location
+        )
+        self.writers = [writers(task) for task in module.tasks]
+        self.places: dict[int, Places] = {}
+        self.flagged: dict[Operation, tuple[int, Operation, str]] = {}
+
+    def run(self) -> Reversed:
+        tasks = self.reverse_module.tasks
+        for number in reversed(range(len(self.module.tasks))):
+            tasks.append(self._reverse_task(number))
+        prune(self.reverse_module)
+        if not (self.part or self.saved) and self._reads_temporaries():
+            tasks[:0] = self._recompute_temporaries()
+            prune(self.reverse_module)
+        hazards, needed = self._survey()
+        simplify(self.reverse_module)
+        state = "before" if self.saved else "after"
+        return Reversed(self.reverse_module, needed, state, hazards)
+
+    # -- tasks -------------------------------------------------------------------------------------
+
+    def _reverse_task(self, number: int) -> Task:
+        task = self.module.tasks[number]
+        primal, log = task.body, None
+        if self.saved:
+            overwritten = frozenset(self.writers[number]) & _read_arrays(task)
+            log = thread_log(task.body, overwritten)
+            log.is_parallel = task.is_parallel
+            primal = log.body
+        body = Block([Value(arg.type, arg.name) for arg in primal.args])
+        builder = EntryBuilder(body)
+
+        def flag(read: Operation, origin: Operation, kind: str) -> None:
+            self.flagged[read] = number, origin, kind
+
+        backward = Backward(builder, self.arrays, flag, primal, log)
+        for arg, new in zip(primal.args, body.args, strict=True):
+            backward.bind(arg, new)
+        if log is not None:
+            _first_sweep(backward, log, overwritten)
+        backward.recorded(primal)
+        backward.reverse(primal)
+        builder.yield_()
+        body.ops[:0] = builder.entry
+        domain = None if task.domain is None else self._copy_primal(task.domain, number)
+        return Task(f"{task.name}_reverse", body, domain, task.location, task.options)
+
+    def _copy_primal(self, block: Block, number: int, keep: bool = False) -> Block:
+        """A copy of a primal block over the new arrays, without effects, its loads flagged.
+
+        With ``keep``, the writes to launch-temporary arrays stay.
+        """
+        new = copy_block(block, {})
+        self._strip(new, block, number, keep)
+        return new
+
+    def _strip(self, new: Block, primal: Block, number: int, keep: bool) -> None:
+        stripped: list[Operation] = []
+        for op, origin in zip(new.ops, primal.ops, strict=True):
+            if isinstance(op, (ops.Print, ops.Assert)):
+                continue
+            if isinstance(op, WRITES) and not (keep and op.array.space is Space.TEMPORARY):
+                if op.results:
+                    op = ops.Load(op.array, PRIMAL, op.indices, results=op.results)
+                    self.flagged[op] = number, origin, "atomic"
+                else:
+                    continue
+            elif isinstance(op, ops.Load):
+                self.flagged[op] = number, origin, "load"
+            if hasattr(op, "array"):
+                op.array = self.arrays[op.array]
+            for region, primal_region in zip(op.regions, origin.regions, strict=True):
+                self._strip(region, primal_region, number, keep)
+            stripped.append(op)
+        new.ops = stripped
+
+    def _recompute_temporaries(self) -> list[Task]:
+        """The tasks that compute launch-temporary values, with no other effects."""
+        tasks = []
+        for number, task in enumerate(self.module.tasks):
+            if any(array.space is Space.TEMPORARY for array in self.writers[number]):
+                body = self._copy_primal(task.body, number, keep=True)
+                domain = None if task.domain is None else self._copy_primal(task.domain, number)
+                name = f"{task.name}_again"
+                tasks.append(Task(name, body, domain, task.location, task.options))
+        return tasks
+
+    def _reads_temporaries(self) -> bool:
+        return any(
+            isinstance(op, ops.Load)
+            and op.array.space is Space.TEMPORARY
+            and op.companion is PRIMAL
+            for op in self.reverse_module.walk()
+        )
+
+    # -- what the reverse kernel reads -------------------------------------------------------------
+
+    def _survey(self) -> tuple[list[Hazard], list[Array]]:
+        """The hazards among the primal reads that are left, and the arrays that are read."""
+        hazards: list[Hazard] = []
+        needed: dict[Array, None] = {}
+        again = {id(task.body) for task in self.reverse_module.tasks if _is_again(task)}
+        for task in self.reverse_module.tasks:
+            for block in (task.domain, task.body):
+                for op in block.walk() if block is not None else ():
+                    if op in self.flagged:
+                        self._consider(op, id(task.body) in again, hazards, needed)
+        return hazards, list(needed)
+
+    def _consider(
+        self, op: Operation, again: bool, hazards: list[Hazard], needed: dict[Array, None]
+    ) -> None:
+        number, origin, kind = self.flagged[op]
+        array: Array = origin.array  # type: ignore[attr-defined]
+        if self._is_kept(array):
+            needed[array] = None
+        if again and array.space is Space.TEMPORARY and kind == "load":
+            return
+        writes = self._later_writes(array, number, origin, kind)
+        if kind == "atomic" or writes:
+            write = writes[0].location if writes else None
+            hazards.append(Hazard(array.name, origin.location, write, kind))
+
+    def _is_kept(self, array: Array) -> bool:
+        """Whether the contents of the array outlive the forward launch."""
+        memory = array.space in (Space.FIELD, Space.NDARRAY)
+        return memory or (self.part and array.space is Space.TEMPORARY)
+
+    def _touching(self, number: int, origin: Operation, writes: list[Operation]) -> list[Operation]:
+        """The writes of a task that may touch what one of its loads read, after it did."""
+        if not isinstance(origin, ops.Load) or not writes:
+            return []
+        if number not in self.places:
+            self.places[number] = Places(self.module.tasks[number])
+        places = self.places[number]
+        if origin not in places.order:  # in the domain, which runs before everything else
+            return writes
+        return [op for op in writes if places.may_touch_later(origin, op)]  # type: ignore[arg-type]
+
+    def _later_writes(
+        self, array: Array, number: int, origin: Operation, kind: str
+    ) -> list[Operation]:
+        """The writes after which memory does not hold what ``origin`` read (or left)."""
+        own = self.writers[number].get(array, [])
+        later = [op for task in self.writers[number + 1 :] for op in task.get(array, ())]
+        if kind == "load":
+            return later if self.saved else self._touching(number, origin, own) + later
+        if kind == "extremum":
+            if self.saved and array in _read_arrays(self.module.tasks[number]):
+                return own  # run again item by item, it never holds what all of them left
+            fn = origin.attributes[0]
+            own = [op for op in own if not (isinstance(op, ops.Atomic) and op.fn == fn)]
+        return own + later
+
+
+def _first_sweep(backward: Backward, log: Log, overwritten: frozenset[Array]) -> None:
+    """Run the task forward, with its stores, logging what hazardous loads read."""
+    assert log.end is not None
+    builder = backward.builder
+    backward.stores_run = overwritten
+    backward.plain(log.body)
+    backward.stores_run = frozenset()
+    end = ops.RecordEnd(
+        backward.log_record, builder.constant(0, i64), backward.value(log.end), results=[Value(i64)]
+    )
+    backward.stack = builder.append(end).result
+
+
+def _gets_adjoint(array: Array, argument_gradients: bool) -> bool:
+    if not array.dtype.is_float:
+        return False
+    if array.space is Space.ARGUMENT:
+        return argument_gradients
+    return array.space in (Space.TEMPORARY, Space.RETURN)
+
+
+def _read_arrays(task: Task) -> frozenset[Array]:
+    """The arrays from which the task reads, itself or by the value that an atomic returns."""
+    used = {value for op in task.body.walk() for value in op.operands}
+    return frozenset(
+        op.array
+        for op in task.body.walk()
+        if isinstance(op, (ops.Load, ops.Atomic, ops.CompareExchange)) and op.result in used
+    )
+
+
+def _is_again(task: Task) -> bool:
+    return task.name.endswith("_again")

@@ -1,0 +1,63 @@
+"""Which accesses can never touch the same memory, said to LLVM by scopes.
+
+Two fields of different types lie apart; two of one type may be one field under two names (a
+component of a vector field, the gradient of another). Ndarrays come from outside and may overlap
+each other and fields. Temporaries, return values, and tapes belong to the launch alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from octants.ir.core import Array, Companion, Space
+
+_MAXIMUM = 64  # arrays; the lists grow with the square
+
+Place = tuple[Array, Companion]
+
+
+class Scopes:
+    """Gives each place, and the tape, the metadata that its loads and stores carry."""
+
+    def __init__(self, metadata: Callable[[str], str], arrays: list[Array]) -> None:
+        self._metadata = metadata
+        self._places: list[Place] = [
+            (array, companion) for array in arrays for companion in array.layouts
+        ]
+        self._suffixes: dict[Place | None, str] = {}
+        self._scopes: dict[Place | None, str] = {}
+
+    def suffix(self, place: Place | None) -> str:
+        """What stands behind an access to a place; None means the tape."""
+        if len(self._places) > _MAXIMUM:
+            return ""
+        if not self._scopes:
+            self._make_scopes()
+        if place not in self._suffixes:
+            self._suffixes[place] = self._make_suffix(place)
+        return self._suffixes[place]
+
+    def _make_scopes(self) -> None:
+        domain = self._metadata("distinct !{{}}")
+        for place in (None, *self._places):
+            self._scopes[place] = self._metadata(f"distinct !{{{{}}, {domain}}}")
+
+    def _make_suffix(self, place: Place | None) -> str:
+        apart = [other for other in self._scopes if other is not place and are_apart(place, other)]
+        scope = self._metadata(f"!{{{self._scopes[place]}}}")
+        if not apart:
+            return f", !alias.scope {scope}"
+        others = self._metadata("!{" + ", ".join(self._scopes[other] for other in apart) + "}")
+        return f", !alias.scope {scope}, !noalias {others}"
+
+
+def are_apart(first: Place | None, second: Place | None) -> bool:
+    """Whether two places never overlap; a place is an array's companion, or None for the tape."""
+    if first is None or second is None:
+        return first is not second
+    if first[0] is second[0]:
+        return first[1] is not second[1]
+    spaces = {first[0].space, second[0].space}
+    if not spaces <= {Space.FIELD, Space.NDARRAY}:
+        return True
+    return spaces == {Space.FIELD} and first[0].dtype is not second[0].dtype

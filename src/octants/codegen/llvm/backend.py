@@ -1,0 +1,112 @@
+"""LLVM itself, through llvmlite: from text to optimised modules, assembly and object code."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from octants.diagnostics.exceptions import InternalError
+from octants.target import Target
+
+# What every CPU of an architecture has. LLVM takes a CPU that it does not know for one without
+# them, and then aborts the process.
+_BASE = {
+    "x86_64": "+64bit,+cmov,+cx8,+fxsr,+mmx,+sse,+sse2,+x87",
+    "aarch64": "+fp-armv8,+neon",
+    "arm64": "+fp-armv8,+neon",
+}
+
+_NOTE = "octants_has_set_options"
+
+
+def host_target() -> Target:
+    """The CPU of this machine; a plain one where LLVM does not know it."""
+    _initialise()
+    try:
+        features = llvm.get_host_cpu_features().flatten()
+    except RuntimeError:
+        features = ""
+    triple = llvm.get_process_triple()
+    return Target("cpu", triple, llvm.get_host_cpu_name() or "generic", features)
+
+
+@functools.cache
+def _initialise() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    _set_options()
+
+
+@functools.cache
+def _initialise_all() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    _set_options()
+
+
+def _set_options() -> None:
+    """Let loops with a float sum be vectorised around it: the terms in lanes, the sum in order.
+
+    Without this LLVM vectorises such loops on some CPUs only, though no bit of a result changes.
+    It ends the process on an option that it does not know, or is given twice: so the versions
+    that have it are named, and that it was given is noted where no reload loses it.
+    """
+    if llvm.llvm_version_info[0] in (20, 21, 22) and not hasattr(llvm, _NOTE):
+        setattr(llvm, _NOTE, True)
+        llvm.set_option("octants", "--force-ordered-reductions=true")
+
+
+def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
+    """The module of a text after LLVM's passes, and the machine to emit it with.
+
+    A module is emitted once: emitting it a second time can abort the process.
+    """
+    machine = _machine(target, level)
+    module = parse(text, target, machine)
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = options.loop_interleaving = level >= 2
+    options.loop_unrolling = level >= 2
+    options.slp_vectorization = level >= 3  # its time grows with the square of a block
+    builder = llvm.create_pass_builder(machine, options)
+    passes = builder.getModulePassManager()
+    passes.run(module, builder)
+    _dispose(passes)
+    return module, machine
+
+
+def _dispose(passes: Any) -> None:
+    """Free a pass manager. llvmlite does not: a base class hides the method that would."""
+    llvm.newpassmanagers.NewPassManager._dispose(passes)
+    passes.detach()
+
+
+def parse(text: str, target: Target, machine: Any) -> Any:
+    """The verified module of a text, in a context of its own."""
+    head = f'target triple = "{target.triple}"\ntarget datalayout = "{machine.target_data}"\n'
+    try:
+        module = llvm.parse_assembly(head + text, context=llvm.create_context())
+        module.verify()
+    except RuntimeError as error:
+        with tempfile.NamedTemporaryFile("w", suffix=".ll", delete=False) as dump:
+            dump.write(head + text)
+        raise InternalError(f"LLVM refuses what is now in {dump.name}: {error}") from None
+    return module
+
+
+def _machine(target: Target, level: int) -> Any:
+    architecture = target.triple.split("-")[0]
+    if architecture == llvm.get_process_triple().split("-")[0]:
+        _initialise()
+    else:
+        _initialise_all()
+    chosen = llvm.Target.from_triple(target.triple)
+    return chosen.create_target_machine(
+        cpu=target.cpu,
+        features=",".join(part for part in (_BASE.get(architecture), target.features) if part),
+        opt=level,
+        reloc="pic",
+        codemodel="default",
+    )

@@ -1,0 +1,72 @@
+"""How long code takes, roughly, in additions: it decides how many work items are run at a time."""
+
+from __future__ import annotations
+
+from octants.ir import ops
+from octants.ir.core import Block, Module, Operation, Value
+
+_DIVISION, _LIBRARY, _ATOMIC, _RANDOM = 6, 30, 20, 40
+_DIVISIONS = ("div", "floordiv", "mod", "truncdiv", "truncmod")
+_CHEAP = ("neg", "abs", "sign", "floor", "ceil", "round", "trunc", "not", "popcount", "clz")
+_LONG = 256
+
+GRAIN = 16384
+"""What is worth waking a thread for."""
+
+UNKNOWN = 1 << 40
+"""The cost of a loop whose trips are known only when it runs: as much as one likes."""
+
+
+class Costs:
+    """Costs of the blocks of one module."""
+
+    def __init__(self, module: Module) -> None:
+        self._constants: dict[Value, int] = {
+            op.result: op.value for op in module.walk() if isinstance(op, ops.Constant)
+        }
+        self._blocks: dict[int, int] = {}
+
+    def of(self, block: Block) -> int:
+        """The cost of one run of a block, at most `UNKNOWN`."""
+        known = self._blocks.get(id(block))
+        if known is None:
+            known = min(UNKNOWN, sum(self._operation(op) for op in block.ops))
+            self._blocks[id(block)] = known
+        return known
+
+    def is_long_turn(self, body: Block) -> bool:
+        """Whether a loop looks for Ctrl-C in each turn.
+
+        Short bodies are left alone, because a poll would keep LLVM from vectorising them.
+        """
+        return self.of(body) > _LONG
+
+    def grain(self, body: Block) -> int:
+        """How many work items are worth a thread; where it is one, each of them may take long."""
+        return max(1, GRAIN // max(1, self.of(body)))
+
+    def _operation(self, op: Operation) -> int:
+        if isinstance(op, ops.For):
+            lower, upper = self._constants.get(op.lower), self._constants.get(op.upper)
+            if lower is None or upper is None:
+                return UNKNOWN
+            return 1 + max(0, upper - lower) * (1 + self.of(op.body))
+        if isinstance(op, ops.While):
+            return UNKNOWN
+        if isinstance(op, ops.If):
+            return 1 + (self.of(op.then) + self.of(op.orelse)) // 2
+        return _scalar(op)
+
+
+def _scalar(op: Operation) -> int:
+    if isinstance(op, ops.Unary):
+        return 1 if op.fn in _CHEAP else _LIBRARY
+    if isinstance(op, ops.Binary):
+        if op.fn in _DIVISIONS:
+            return _DIVISION
+        return _LIBRARY if op.fn in ("pow", "atan2") else 1
+    if isinstance(op, (ops.Atomic, ops.CompareExchange)):
+        return _ATOMIC
+    if isinstance(op, ops.Random):
+        return _RANDOM
+    return 0 if isinstance(op, (ops.Constant, ops.Yield)) else 1

@@ -1,0 +1,201 @@
+"""The text of one LLVM function while it is written, and what stands for each value.
+
+One work item is one run of the code. What a value looks like in LLVM is known to `type`, `bind`,
+`use` and `literal` here and to nobody else, so that work items can become lanes of vectors.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from octants.abi import WORKER_CAPACITY, WORKER_TAPE
+from octants.artifact import Slot
+from octants.codegen.llvm import text as names
+from octants.codegen.llvm.module import KernelText
+from octants.ir.core import Array, Block, Companion, Operation, Value
+from octants.types.scalars import DType
+
+Handler = Callable[["FunctionText", Any], None]
+Table = dict[type[Operation], Handler]
+
+
+class Machine(ABC):
+    """What differs between the machines that LLVM generates code for."""
+
+    has_half = True
+    """Whether LLVM converts between `half` and `float` by instructions."""
+
+    @abstractmethod
+    def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
+        """A mathematical function that is no instruction, of operands of an LLVM type."""
+
+    @abstractmethod
+    def poll(self, f: FunctionText) -> None:
+        """Leave the work item if the launch shall end; called in each turn of long loops."""
+
+    @abstractmethod
+    def grow(self, f: FunctionText, nbytes: str) -> str:
+        """Make the worker's tape hold ``nbytes`` (i64); gives its address, or null."""
+
+
+@dataclass(slots=True)
+class Phi:
+    """A phi whose incoming values are not all known yet."""
+
+    name: str
+    type: str
+    line: int
+    incoming: list[tuple[str, str]]
+
+
+class FunctionText:
+    """Lines of code, the current block's label, and names.
+
+    ``item`` is the number of the work item, as an operand of type ``item_type``; what ends a work
+    item early branches to the block ``exit``.
+    """
+
+    def __init__(self, kernel: KernelText, machine: Machine, table: Table, task: int) -> None:
+        self.kernel = kernel
+        self.text = kernel.text
+        self.machine = machine
+        self.table = table
+        self.task = task
+        self.item, self.item_type = "0", "i64"
+        self.exit = "return"
+        self.lines: list[str] = []
+        self.entry: list[str] = []  # done once, before everything else
+        self.label = "entry"
+        self.reserved: set[Operation] = set()  # pushes for which there is room already
+        self.collected: dict[Operation, tuple[str, str]] = {}  # see `atomics.collect`
+        self._names: dict[Value, str] = {}
+        self._once: dict[Any, str] = {}
+        self._count = 0
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def type(self, dtype: DType) -> str:
+        """The LLVM type of a value in a register."""
+        return names.REGISTER[dtype]
+
+    def bind(self, value: Value, operand: str) -> None:
+        """Say what stands for a value."""
+        self._names[value] = operand
+
+    def use(self, value: Value) -> str:
+        """What stands for a value."""
+        return self._names[value]
+
+    def has(self, value: Value) -> bool:
+        """Whether the value is defined by now."""
+        return value in self._names
+
+    def literal(self, value: Any, dtype: DType) -> str:
+        return names.literal(value, dtype)
+
+    # -- code -----------------------------------------------------------------------------------
+
+    def emit(self, instruction: str) -> None:
+        """Append an instruction without a result."""
+        self.lines.append(f"  {instruction}")
+
+    def assign(self, instruction: str) -> str:
+        """Append an instruction; gives its result."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self.lines.append(f"  {name} = {instruction}")
+        return name
+
+    def fresh_label(self, hint: str) -> str:
+        self._count += 1
+        return f"{hint}{self._count}"
+
+    def start(self, label: str) -> None:
+        """Begin a block; the one before must have ended."""
+        self.label = label
+        self.lines.append(f"{label}:")
+
+    def branch(self, label: str) -> None:
+        self.lines.append(f"  br label %{label}")
+
+    def branch_if(self, condition: str, then: str, otherwise: str, *, likely: bool = False) -> None:
+        """Branch on an i1; ``likely`` says that the first way is nearly always taken."""
+        weights = f", !prof {self.text.likely}" if likely else ""
+        self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}{weights}")
+
+    def open_phi(self, type: str) -> Phi:
+        """A phi at this place, to be completed by `close_phi`."""
+        self._count += 1
+        self.lines.append("")
+        return Phi(f"%v{self._count}", type, len(self.lines) - 1, [])
+
+    def close_phi(self, phi: Phi) -> None:
+        incoming = ", ".join(f"[ {value}, %{label} ]" for value, label in phi.incoming)
+        self.lines[phi.line] = f"  {phi.name} = phi {phi.type} {incoming}"
+
+    def once(self, key: Any, instruction: str) -> str:
+        """The result of an instruction of the entry block, which is there once for each key."""
+        known = self._once.get(key)
+        if known is None:
+            self._count += 1
+            known = self._once[key] = f"%e{self._count}"
+            self.entry.append(f"  {known} = {instruction}")
+        return known
+
+    def block(self, block: Block) -> list[str]:
+        """The operations of a block; gives what stands for the values that it yields."""
+        table = self.table
+        for op in block.ops:
+            table[type(op)](self, op)
+        return [self._names[value] for value in block.yielded]
+
+    # -- what a launch gives --------------------------------------------------------------------
+
+    def parameter(self, offset: int, type: str, key: str = "") -> str:
+        """What the parameter block holds at an offset: it never changes during a launch."""
+        address = self.once(("slot", offset), f"getelementptr i8, ptr %parameters, i64 {offset}")
+        load = f"load {type}, ptr {address}, align 8, !invariant.load {self.text.empty}"
+        return self.once(("parameter", offset, type), load + key)
+
+    def system(self, name: str, type: str) -> str:
+        """A slot of the system: messages, seed, launch."""
+        return self.parameter(self.kernel.offset(Slot("system", name)), type)
+
+    def pointer(self, array: Array, companion: Companion) -> str:
+        """The address of an array's first element."""
+        return self.parameter(self.kernel.pointer_offset(array, companion), "ptr")
+
+    def extent(self, array: Array, axis: int) -> str:
+        """The extent of an axis of an ndarray, i64."""
+        return self.parameter(self.kernel.shape_offset(array, axis), "i64")
+
+    def context(self, offset: int) -> str:
+        """The address of a word of the launch's context."""
+        return self.once(("context", offset), f"getelementptr i8, ptr %context, i64 {offset}")
+
+    # -- the tape of the worker, in registers as far as possible --------------------------------
+
+    def tape(self) -> tuple[str, str]:
+        """The variables that hold the address of the worker's tape and its capacity."""
+        tape = self.once("tape", "alloca ptr, align 8")
+        capacity = self.once("capacity", "alloca i64, align 8")
+        if "tape ready" not in self._once:
+            self._once["tape ready"] = ""
+            self.entry += self.reload_tape(tape, capacity)
+        return tape, capacity
+
+    def reload_tape(self, tape: str, capacity: str) -> list[str]:
+        """Lines that fetch both from the worker."""
+        self._count += 4
+        first, second, third, fourth = (f"%t{self._count - k}" for k in range(4))
+        return [
+            f"  {first} = getelementptr i8, ptr %worker, i64 {WORKER_TAPE}",
+            f"  {second} = load ptr, ptr {first}, align 8",
+            f"  store ptr {second}, ptr {tape}, align 8",
+            f"  {third} = getelementptr i8, ptr %worker, i64 {WORKER_CAPACITY}",
+            f"  {fourth} = load i64, ptr {third}, align 8",
+            f"  store i64 {fourth}, ptr {capacity}, align 8",
+        ]

@@ -1,0 +1,198 @@
+"""Prints and failed assertions: words in the launch's message buffer, laid out by `abi`."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+from dataclasses import replace
+
+from octants import abi
+from octants.artifact import MessageFormat
+from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.module import ModuleText
+from octants.diagnostics.span import Span
+from octants.ir import ops
+from octants.ir.core import Value
+from octants.types.scalars import i64
+
+HelperMaker = Callable[[ModuleText, str], str]
+
+
+def print_(f: FunctionText, op: ops.Print) -> None:
+    """Hand the values to the host, which formats the line."""
+    dtypes = tuple(value.type.name for value in op.values)
+    message = f.kernel.add_message(MessageFormat("print", op.parts, dtypes, op.location))
+    _call(f, "@octants.print", _print_helper, message, [_word(f, value) for value in op.values])
+
+
+def assert_(f: FunctionText, op: ops.Assert) -> None:
+    """Go on if the condition holds, else fail."""
+    holds, fails = f.fresh_label("holds"), f.fresh_label("fails")
+    f.branch_if(f.use(op.condition), holds, fails, likely=True)
+    f.start(fails)
+    fail(
+        f,
+        MessageFormat(
+            op.kind,
+            _parts(op.message),
+            tuple(value.type.name for value in op.values),
+            op.location,
+        ),
+        [_word(f, value) for value in op.values],
+    )
+    f.start(holds)
+
+
+def fail(f: FunctionText, message: MessageFormat, words: list[str]) -> None:
+    """Record a failure and end the work item; the current block ends."""
+    message, words = _shortened(message), words[: abi.MAXIMUM_FAILURE_VALUES]
+    _call(f, "@octants.fail", _fail_helper, f.kernel.add_message(message), words)
+    f.branch(f.exit)
+
+
+def _shortened(message: MessageFormat) -> MessageFormat:
+    """A message of no more values than a failure has room for."""
+    room = abi.MAXIMUM_FAILURE_VALUES
+    if len(message.dtypes) <= room:
+        return message
+    parts: list[str | tuple[str]] = []
+    values = 0
+    for part in message.parts:
+        values += isinstance(part, tuple)
+        parts.append(part if values <= room or isinstance(part, str) else "...")
+    return replace(message, parts=tuple(parts), dtypes=message.dtypes[:room])
+
+
+def memory_message(location: Span | None) -> MessageFormat:
+    """What a launch says that got no memory for the record of a loop."""
+    parts = ("one work item has come to need ", ("",), " bytes")
+    return MessageFormat("memory", parts, (i64.name,), location)
+
+
+def _parts(message: str) -> tuple[str | tuple[str], ...]:
+    """The literal texts and format specifications of a format string."""
+    parts: list[str | tuple[str]] = []
+    for text, name, specification, _ in string.Formatter().parse(message):
+        if text:
+            parts.append(text)
+        if name is not None:
+            parts.append((specification or "",))
+    return tuple(parts)
+
+
+def _word(f: FunctionText, value: Value) -> str:
+    """A value in 64 bits."""
+    operand, dtype = f.use(value), value.type
+    register = f.type(dtype)
+    if dtype.is_float:
+        double = operand if dtype.bits == 64 else f.assign(f"fpext {register} {operand} to double")
+        return f.assign(f"bitcast double {double} to i64")
+    if dtype.bits == 64:
+        return operand
+    return f.assign(f"{'sext' if dtype.is_signed else 'zext'} {register} {operand} to i64")
+
+
+def _call(f: FunctionText, name: str, make: HelperMaker, message: int, words: list[str]) -> None:
+    helper = f.text.helper(name, make)
+    count = len(words)
+    values = f.once(("words", count), f"alloca [{max(1, count)} x i64], align 8")
+    for position, word in enumerate(words):
+        place = f.assign(f"getelementptr i64, ptr {values}, i64 {position}")
+        f.emit(f"store i64 {word}, ptr {place}, align 8")
+    item = f.item
+    if f.item_type != "i64":
+        item = f.assign(f"sext {f.item_type} {item} to i64")
+    buffer = f.system("messages", "ptr")
+    f.emit(
+        f"call void {helper}(ptr {buffer}, i32 {message}, i32 {f.task}, i64 {item},"
+        f" ptr {values}, i64 {count})"
+    )
+
+
+_ARGUMENTS = (
+    "ptr %buffer, i32 %message, i32 %task, i64 %item, ptr nocapture readonly %values, i64 %count"
+)
+
+_COPY = """\
+  %empty = icmp eq i64 %count, 0
+  br i1 %empty, label %copied, label %copy
+copy:
+  %k = phi i64 [ 0, %{before} ], [ %following, %copy ]
+  %from = getelementptr i64, ptr %values, i64 %k
+  %word = load i64, ptr %from, align 8
+  %to = getelementptr i64, ptr %target, i64 %k
+  store i64 %word, ptr %to, align 8
+  %following = add nuw i64 %k, 1
+  %more = icmp ult i64 %following, %count
+  br i1 %more, label %copy, label %copied
+copied:
+"""
+
+
+def _print_helper(_: ModuleText, name: str) -> str:
+    return f"""\
+define internal void {name}({_ARGUMENTS}) cold noinline nounwind {{
+entry:
+  %total = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_COUNT}
+  %ignored = atomicrmw add ptr %total, i64 1 monotonic
+  %size = add nuw i64 %count, 2
+  %cursor = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_CURSOR}
+  %start = atomicrmw add ptr %cursor, i64 %size monotonic
+  %stop = add i64 %start, %size
+  %capacityplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_CAPACITY}
+  %capacity = load i64, ptr %capacityplace, align 8
+  %fits = icmp ule i64 %stop, %capacity
+  br i1 %fits, label %write, label %full
+full:
+  %endplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_END}
+  %ignoredtoo = atomicrmw umin ptr %endplace, i64 %start monotonic
+  ret void
+write:
+  %words = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_HEADER}
+  %head = getelementptr i64, ptr %words, i64 %start
+  %low = zext i32 %message to i64
+  %wide = zext i32 %task to i64
+  %high = shl i64 %wide, 32
+  %kind = or i64 %high, %low
+  store i64 %kind, ptr %head, align 8
+  %second = getelementptr i64, ptr %head, i64 1
+  store i64 %item, ptr %second, align 8
+  %target = getelementptr i64, ptr %head, i64 2
+{_COPY.replace("{before}", "write")}  ret void
+}}
+"""
+
+
+def _fail_helper(_: ModuleText, name: str) -> str:
+    return f"""\
+define internal void {name}({_ARGUMENTS}) cold noinline nounwind {{
+entry:
+  %lock = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_LOCK}
+  br label %spin
+spin:
+  %pair = cmpxchg ptr %lock, i32 0, i32 1 acquire monotonic
+  %held = extractvalue {{ i32, i1 }} %pair, 1
+  br i1 %held, label %check, label %spin
+check:
+  %failed = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_FAILED}
+  %known = load atomic i32, ptr %failed monotonic, align 4
+  %itemplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_FAILURE_ITEM}
+  %other = load i64, ptr %itemplace, align 8
+  %isfirst = icmp eq i32 %known, 0
+  %islower = icmp slt i64 %item, %other
+  %counts = or i1 %isfirst, %islower
+  br i1 %counts, label %write, label %unlock
+write:
+  %messageplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_FAILURE_ID}
+  store i32 %message, ptr %messageplace, align 4
+  %taskplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_FAILURE_TASK}
+  store i32 %task, ptr %taskplace, align 4
+  store i64 %item, ptr %itemplace, align 8
+  %target = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_FAILURE_VALUES}
+{_COPY.replace("{before}", "write")}  store atomic i32 1, ptr %failed release, align 4
+  br label %unlock
+unlock:
+  store atomic i32 0, ptr %lock release, align 4
+  ret void
+}}
+"""

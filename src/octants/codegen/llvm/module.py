@@ -1,0 +1,93 @@
+"""The text of an LLVM module while it is written: functions, declarations, helpers, metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
+from octants.codegen.llvm.alias import Scopes
+from octants.codegen.llvm.cost import Costs
+from octants.ir.core import Array, Companion, Module
+
+
+class ModuleText:
+    """What kernels that are compiled together share. `finish` gives the whole text."""
+
+    def __init__(self) -> None:
+        self.symbols: list[str] = []  # what the runtime must supply, in order of first use
+        self._functions: list[str] = []
+        self._declarations: dict[str, str] = {}
+        self._helpers: set[str] = set()
+        self._metadata: list[str] = ["!{}", '!{!"branch_weights", i32 1048576, i32 1}']
+        self.empty, self.likely = "!0", "!1"
+
+    def add_function(self, text: str) -> None:
+        self._functions.append(text)
+
+    def declare(self, name: str, result: str, arguments: str, attributes: str = "") -> str:
+        """Declare a function or an intrinsic, once; gives its name."""
+        if name not in self._declarations:
+            self._declarations[name] = f"declare {result} {name}({arguments}) {attributes}"
+        return name
+
+    def declare_symbol(self, symbol: str, result: str, arguments: str, attributes: str) -> str:
+        """Declare a function that the runtime supplies; gives its name."""
+        name = f"@{symbol}"
+        if name not in self._declarations:
+            self.symbols.append(symbol)
+        return self.declare(name, result, arguments, attributes)
+
+    def helper(self, name: str, make: Callable[[ModuleText, str], str]) -> str:
+        """Define a function of our own, once; gives its name."""
+        if name not in self._helpers:
+            self._helpers.add(name)
+            self._functions.append(make(self, name))
+        return name
+
+    def metadata(self, node: str) -> str:
+        """Add a metadata node, in which ``{}`` stands for the node itself; gives its reference."""
+        reference = f"!{len(self._metadata)}"
+        self._metadata.append(node.replace("{}", reference))
+        return reference
+
+    def finish(self) -> str:
+        nodes = [f"!{number} = {node}" for number, node in enumerate(self._metadata)]
+        return "\n".join([*self._functions, *self._declarations.values(), *nodes]) + "\n"
+
+
+class KernelText:
+    """What the functions of one kernel share: its arrays, its parameter block, its messages."""
+
+    def __init__(self, text: ModuleText, module: Module) -> None:
+        self.text = text
+        self.module = module
+        self.parameters: ParameterLayout = parameters_of(module)
+        self.messages: list[MessageFormat] = []
+        self.costs = Costs(module)
+        self.scopes = Scopes(text.metadata, module.arrays)
+        self._positions = {slot: number for number, slot in enumerate(self.parameters.slots)}
+        self._numbers = {array: number for number, array in enumerate(module.arrays)}
+
+    def offset(self, slot: Slot) -> int:
+        """The byte in the parameter block where a slot stands."""
+        return 8 * self._positions[slot]
+
+    def pointer_offset(self, array: Array, companion: Companion) -> int:
+        return self.offset(Slot("pointer", array=self._numbers[array], companion=companion))
+
+    def shape_offset(self, array: Array, axis: int) -> int:
+        return self.offset(Slot("shape", array=self._numbers[array], index=axis))
+
+    def scalar_offset(self, array: Array) -> int:
+        """The byte of an argument's first component; the others follow, 8 bytes each."""
+        return self.offset(Slot("scalar", array=self._numbers[array], index=0))
+
+    @property
+    def size(self) -> int:
+        """The bytes of the slots."""
+        return 8 * len(self.parameters.slots)
+
+    def add_message(self, message: MessageFormat) -> int:
+        """Gives the id of the message."""
+        self.messages.append(message)
+        return len(self.messages) - 1

@@ -1,0 +1,95 @@
+"""The axes of fields: ``i``, ``ij``, ..., and ``axes(0, 2)``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.data.errors import WrongAxes, WrongExtents, WrongOption, describe
+
+LETTERS = "ijklmnopqrst"
+
+
+class Axis:
+    """An axis of index space, by its number from 0; fields put their axes in this order."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Axis) and self.number == other.number
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __repr__(self) -> str:
+        return LETTERS[self.number]
+
+
+Axes = tuple[Axis, ...]
+
+
+def axes(*numbers: int) -> Axes:
+    """The axes with these numbers, for the first argument of `dense`."""
+    for number in numbers:
+        if not is_integer(number) or not 0 <= number < len(LETTERS):
+            raise WrongAxes(f"there is no axis {describe(number)}: they are numbered 0 to 11").at(
+                None
+            )
+    return tuple(Axis(int(number)) for number in numbers)
+
+
+def check_axes(given: Any) -> Axes:
+    """The axes of a block, from an axis or a sequence of them."""
+    found = (given,) if isinstance(given, Axis) else given
+    if not isinstance(found, (tuple, list)) or not all(isinstance(axis, Axis) for axis in found):
+        raise WrongAxes(f"{describe(given)} is not an axis of a field, nor several").at(None)
+    if len(set(found)) != len(found):
+        raise WrongAxes(f"the axes {list(found)} of a block must differ").at(None)
+    return tuple(found)
+
+
+def check_dimensions(what: str, found: Axes, dimensions: Any) -> tuple[int, ...]:
+    """One extent for each axis; a single integer stands for all of them."""
+    if is_integer(dimensions):
+        dimensions = (dimensions,) * len(found)
+    extents = check_shape(what, dimensions)
+    if len(extents) != len(found):
+        raise WrongAxes(f"{what}: {len(found)} axes, but {len(extents)} extents are given").at(None)
+    return extents
+
+
+def check_shape(what: str, shape: Any, least: int = 1) -> tuple[int, ...]:
+    """A shape as a tuple of integers; a single integer is a shape of one axis."""
+    extents = (shape,) if is_integer(shape) else shape
+    if not isinstance(extents, (tuple, list)) or not all(map(is_integer, extents)):
+        raise WrongExtents(what, describe(shape), least).at(None)
+    if any(extent < least for extent in extents):
+        raise WrongExtents(what, describe(shape), least).at(None)
+    return tuple(int(extent) for extent in extents)
+
+
+def check_offset(what: str, offset: Any, rank: int) -> tuple[int, ...] | None:
+    """An offset as a tuple of integers, one for each axis; None stands for none."""
+    if offset is None:
+        return None
+    numbers = (offset,) if is_integer(offset) else offset
+    if not isinstance(numbers, (tuple, list)) or not all(map(is_integer, numbers)):
+        raise WrongOption(what, "offset", f"is a tuple of integers, not {describe(offset)}").at(
+            None
+        )
+    if len(numbers) != rank:
+        raise WrongOption(what, "offset", f"has {len(numbers)} numbers for {rank} axes").at(None)
+    return tuple(int(number) for number in numbers)
+
+
+def is_integer(x: Any) -> bool:
+    """Whether this is an integer of Python or numpy, and no truth value."""
+    return hasattr(x, "__index__") and not isinstance(x, bool) and getattr(x, "ndim", 0) == 0
+
+
+i, j, k, l = (axes(number) for number in range(4))  # noqa: E741 - the names of the language
+ij, ik, il, jk, jl, kl = i + j, i + k, i + l, j + k, j + l, k + l
+ijk, ijl, ikl, jkl = ij + k, ij + l, ik + l, jk + l
+ijkl = ijk + l

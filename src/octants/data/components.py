@@ -1,0 +1,66 @@
+"""Single components of fields of vectors and matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from octants.data.axes import is_integer
+from octants.data.errors import WrongOption
+from octants.data.host_array import Array, Tensor
+from octants.types.scalars import DType
+
+
+class ComponentField:
+    """One component of a field of vectors or matrices: a part of it that can be placed alone."""
+
+    def __init__(self, field: Any, component: tuple[int, ...]) -> None:
+        self.field = field
+        self.component = component
+
+    def parts_to_place(self) -> list[Any]:
+        """What `tree.SNode.place` places."""
+        return [(self.field, self.component)]
+
+    @property
+    def grad(self) -> ComponentField | None:
+        """The same component of the gradient."""
+        gradient = self.field.grad
+        return None if gradient is None else ComponentField(gradient, self.component)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the field."""
+        shape: tuple[int, ...] = self.field.shape
+        return shape
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the component."""
+        dtype: DType = self.field.dtype
+        return dtype
+
+    def __getitem__(self, key: Any) -> Any:
+        element = self.field[key]
+        return element[self.component]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.field[key][self.component] = value
+
+    def to_numpy(self, dtype: Any = None) -> Array:
+        """The component of all elements as a numpy array of `shape`."""
+        values = Tensor.to_numpy(self.field, dtype)
+        index: Any = (Ellipsis, *self.component)
+        return np.ascontiguousarray(values[index])
+
+
+def check_component(field: Any, indices: tuple[int, ...]) -> tuple[int, ...]:
+    """The index of a component, which a vector may give as that of a column."""
+    shape = field.element_shape
+    given = indices[:1] if len(shape) == 1 and indices[1:] == (0,) else indices
+    fits = len(given) == len(shape) and all(map(is_integer, given))
+    if not fits or not all(0 <= k < extent for k, extent in zip(given, shape, strict=True)):
+        problem = f"of an element of shape {shape} cannot be {indices}"
+        raise WrongOption(field.describe(), "component", problem).at(None)
+    return tuple(int(k) for k in given)

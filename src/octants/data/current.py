@@ -1,0 +1,81 @@
+"""The runtime of the last `init`: where arrays get their memory, and which of them are alive."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from octants.diagnostics.launch_errors import NotInitialised
+from octants.runtime.device import Device
+
+
+class Mortal(Protocol):
+    """What ends with its runtime."""
+
+    def retire(self) -> None:
+        """Give up the memory; any later use is an error."""
+
+
+class Runtime:
+    """What lies between an `init` and the next one, or `reset`."""
+
+    _numbers = itertools.count(1)
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.generation = next(self._numbers)
+        self.lock = threading.RLock()  # held while trees change or get their memory
+        self._arrays: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def register(self, array: Mortal) -> None:
+        """Let an array end with this runtime."""
+        self._arrays.add(array)
+
+    def arrays(self) -> Iterator[Any]:
+        """The arrays that are alive, in no order."""
+        return iter(list(self._arrays))
+
+
+_runtime: Runtime | None = None
+
+
+def start(device: Device) -> Runtime:
+    """Begin a new runtime, for `init`; arrays of the one before can no longer be used."""
+    global _runtime
+    stop()
+    _runtime = Runtime(device)
+    return _runtime
+
+
+def stop() -> None:
+    """End the runtime, for `reset`: free its memory."""
+    global _runtime
+    ending, _runtime = _runtime, None
+    if ending is not None:
+        for array in ending.arrays():
+            array.retire()
+
+
+def runtime() -> Runtime:
+    """The current runtime; an error before `init`."""
+    if _runtime is None:
+        raise NotInitialised().at(None)
+    return _runtime
+
+
+def device() -> Device:
+    """The device of the current runtime; an error before `init`."""
+    return runtime().device
+
+
+def is_started() -> bool:
+    """Whether there is a runtime."""
+    return _runtime is not None
+
+
+def generation() -> int:
+    """A number that is another one after each `init`; 0 where there is no runtime."""
+    return 0 if _runtime is None else _runtime.generation

@@ -1,0 +1,83 @@
+"""``x[i]`` of an array of vectors or matrices: its elements, read and written in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from octants.data import events
+from octants.data.axes import is_integer
+from octants.data.errors import IndexOutOfRange, WrongIndex, WrongNumberOfIndices, describe
+from octants.data.values import convert_element
+from octants.types.matrix_values import Matrix, Vector
+
+
+class ElementMatrix(Matrix):
+    """A matrix that lies in an array: assignments to its elements are written there."""
+
+    __slots__ = ("_index", "_owner")
+
+    def __getitem__(self, index: Any) -> Any:
+        events.before_read(self._owner)
+        self._numbers(index)
+        part = super().__getitem__(index)
+        return part.__copy__() if isinstance(part, Matrix) else part
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        numbers = self._numbers(index)
+        what = self._owner.describe()
+        values = convert_element(what, value, self._owner.dtype, numbers.shape)
+        values = np.broadcast_to(values, numbers.shape)
+        for number, item in zip(numbers.ravel().tolist(), values.ravel(), strict=True):
+            component = np.unravel_index(number, self.shape)
+            self._owner.write(item, (*self._index, *map(int, component)))
+
+    def _numbers(self, index: Any) -> np.ndarray[Any, Any]:
+        """The positions of the components that an index selects, counted row by row."""
+        every = np.arange(self._array.size).reshape(self.shape)
+        try:
+            return np.asarray(every[index])
+        except IndexError:
+            raise self._wrong_index(index) from None
+
+    def _wrong_index(self, index: Any) -> Exception:
+        what = f"an element of {self._owner.describe()}"
+        given = index if isinstance(index, tuple) else (index,)
+        if len(given) > self._array.ndim:
+            return WrongNumberOfIndices(what, self._array.ndim, describe(index)).at(None)
+        for axis, (item, extent) in enumerate(zip(given, self.shape, strict=False)):
+            if is_integer(item) and not -extent <= item < extent:
+                return IndexOutOfRange(what, int(item), axis, 0, extent - 1).at(None)
+        return WrongIndex(what, describe(index)).at(None)
+
+    def fill(self, value: Any) -> None:
+        """Set all elements."""
+        self[...] = value
+
+    def __copy__(self) -> Matrix:
+        return Vector(self._array) if self._array.ndim == 1 else Matrix(self._array)
+
+    def __deepcopy__(self, memo: object) -> Matrix:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.__copy__().__reduce__()
+
+    __hash__ = object.__hash__
+
+
+class ElementVector(ElementMatrix, Vector):
+    """A vector that lies in an array: assignments to its elements are written there."""
+
+    __slots__ = ()
+
+
+def make_element(owner: Any, index: tuple[int, ...]) -> Matrix:
+    """The element of an array at an index."""
+    cls = ElementVector if len(owner.element_shape) == 1 else ElementMatrix
+    element = cls.__new__(cls)
+    element._set(owner.window().view(index), owner.dtype)
+    object.__setattr__(element, "_owner", owner)
+    object.__setattr__(element, "_index", index)
+    return element

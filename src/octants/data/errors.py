@@ -1,0 +1,425 @@
+"""The mistakes with fields, ndarrays and host access: OCT5xx."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.exceptions import (
+    OctantsHostIndexError,
+    OctantsMemoryError,
+    OctantsRuntimeError,
+    OctantsRuntimeTypeError,
+    OctantsValueError,
+)
+
+# -- making arrays ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WrongDtype(UserError):
+    """A dtype that is not one."""
+
+    what: str
+    problem: str
+    code = "OCT501"
+    exception = OctantsRuntimeTypeError
+    title = "{what}: {problem}"
+    remedy = "give a type such as `qd.f32`, `float`, or `qd.types.vector(3, qd.f32)`"
+
+
+@dataclass(frozen=True)
+class WrongExtents(UserError):
+    """A shape or the dimensions of a block that cannot be."""
+
+    what: str
+    given: str
+    least: int
+    code = "OCT502"
+    exception = OctantsValueError
+    title = "{what}: the shape cannot be {given}"
+    remedy = "a shape is an integer or a tuple of integers, each at least {least}"
+
+
+@dataclass(frozen=True)
+class WrongElementShape(UserError):
+    """A number of rows or columns that cannot be."""
+
+    what: str
+    given: str
+    code = "OCT503"
+    exception = OctantsValueError
+    title = "{what}: an element cannot have the shape {given}"
+    remedy = "the numbers of rows and columns are integers from 1"
+
+
+@dataclass(frozen=True)
+class NotDifferentiable(UserError):
+    """A gradient of a type that has none."""
+
+    what: str
+    dtype: str
+    companion: str
+    code = "OCT504"
+    exception = OctantsRuntimeError
+    title = "{what}: {dtype} has no {companion}; only f16, f32 and f64 have"
+    remedy = "leave out `needs_grad` and `needs_dual`, or use a floating-point type"
+
+
+@dataclass(frozen=True)
+class WrongOption(UserError):
+    """A keyword of `field` or `tensor` with a value that it cannot have."""
+
+    what: str
+    option: str
+    problem: str
+    advice: str = ""
+    code = "OCT505"
+    exception = OctantsValueError
+    title = "{what}: `{option}` {problem}"
+    remedy = "{advice}"
+
+
+@dataclass(frozen=True)
+class OutOfMemory(UserError):
+    """The device refused memory."""
+
+    what: str
+    size: str
+    code = "OCT506"
+    exception = OctantsMemoryError
+    title = "{what} needs {size} of memory, which the device refused"
+    remedy = "make it smaller, use a narrower type, or free other arrays"
+
+
+# -- placing fields --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NotPlaced(UserError):
+    """A field was used before it was placed."""
+
+    name: str
+    code = "OCT510"
+    exception = OctantsRuntimeError
+    title = "the {name} is used, but it was made without a shape and is not placed"
+    remedy = "give it a shape, or place it: `qd.root.dense(qd.i, n).place(x)`"
+
+
+@dataclass(frozen=True)
+class PlacedTwice(UserError):
+    """A field was placed a second time."""
+
+    name: str
+    code = "OCT511"
+    exception = OctantsRuntimeError
+    title = "the {name} is placed already"
+    remedy = "place each field once; a field that was made with a shape is placed by that"
+
+
+@dataclass(frozen=True)
+class CannotPlace(UserError):
+    """Something else than a field was to be placed."""
+
+    given: str
+    code = "OCT512"
+    exception = OctantsRuntimeTypeError
+    title = "place() was given {given}, which is not a field"
+    remedy = "give fields, their `.grad` or `.dual`, or lists of them"
+
+
+@dataclass(frozen=True)
+class WrongAxes(UserError):
+    """The axes of a block, or their number, cannot be."""
+
+    problem: str
+    code = "OCT513"
+    exception = OctantsValueError
+    title = "{problem}"
+    remedy = "axes are `qd.i`, `qd.ij`, ... or `qd.axes(0, 2)`, each once, with an extent for each"
+
+
+@dataclass(frozen=True)
+class TreeIsAllocated(UserError):
+    """A tree was changed after its memory was allocated."""
+
+    what: str
+    code = "OCT514"
+    exception = OctantsRuntimeError
+    title = "{what}: the memory of this tree is allocated already"
+    notes = ("a tree is allocated when one of its fields is first used",)
+    remedy = "place all its fields before that, or start again from `qd.root`: it is a new tree now"
+
+
+@dataclass(frozen=True)
+class NotFinalized(UserError):
+    """A field of a `FieldsBuilder` was used before `finalize`."""
+
+    name: str
+    code = "OCT515"
+    exception = OctantsRuntimeError
+    title = "the {name} is used, but its FieldsBuilder is not finalized"
+    remedy = "call `finalize()` on the builder first"
+
+
+@dataclass(frozen=True)
+class BuilderIsFinalized(UserError):
+    """A `FieldsBuilder` was used after `finalize`."""
+
+    code = "OCT509"
+    exception = OctantsRuntimeError
+    title = "this FieldsBuilder is finalized: nothing can be added to its tree"
+    remedy = "make another `qd.FieldsBuilder()`"
+
+
+@dataclass(frozen=True)
+class UnevenComponents(UserError):
+    """Components of vectors that were placed one by one have no common spacing."""
+
+    name: str
+    code = "OCT522"
+    exception = OctantsValueError
+    title = "the components of the {name} are not placed at equal distances"
+    remedy = (
+        "place all components in blocks of the same shape, in order; `layout=qd.Layout.SOA` does it"
+    )
+
+
+@dataclass(frozen=True)
+class MissingComponents(UserError):
+    """Only some components of a field of vectors are placed."""
+
+    name: str
+    placed: int
+    count: int
+    code = "OCT523"
+    exception = OctantsRuntimeError
+    title = "the {name} is used, but only {placed} of its {count} components are placed"
+    remedy = "place them all, or the field as a whole"
+
+
+@dataclass(frozen=True)
+class WrongCompanionShape(UserError):
+    """A gradient was placed with another shape than its field."""
+
+    name: str
+    shape: str
+    companion: str
+    companion_shape: str
+    code = "OCT516"
+    exception = OctantsValueError
+    title = "the {name} has {shape}, but its {companion} was placed with {companion_shape}"
+    remedy = "place both in blocks of the same shape and with the same offset"
+
+
+@dataclass(frozen=True)
+class CompanionWithoutField(UserError):
+    """A gradient was placed, but not what it is the gradient of."""
+
+    name: str
+    companion: str
+    code = "OCT517"
+    exception = OctantsRuntimeError
+    title = "the {companion} of the {name} is placed, but the field itself is not"
+    remedy = "place the field too: `block.place(x, x.grad)`"
+
+
+@dataclass(frozen=True)
+class MissingCompanion(UserError):
+    """A gradient or dual that does not exist was used."""
+
+    name: str
+    companion: str
+    keyword: str
+    attribute: str
+    code = "OCT518"
+    exception = OctantsRuntimeError
+    title = "the {name} has no {companion}"
+    remedy = (
+        "make it with `{keyword}=True`; for fields, `block.place(x, x.{attribute})` and"
+        " `qd.root.lazy_{attribute}()` before the first use do as well"
+    )
+
+
+@dataclass(frozen=True)
+class UnsupportedNode(UserError):
+    """A sparse or quantised kind of block."""
+
+    kind: str
+    code = "OCT519"
+    exception = OctantsRuntimeError
+    title = "blocks of kind `{kind}` are not supported"
+    remedy = "use `dense`"
+
+
+# -- the life of arrays ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UsedAfterReset(UserError):
+    """An array of an earlier `init` was used."""
+
+    what: str
+    code = "OCT520"
+    exception = OctantsRuntimeError
+    title = (
+        "the {what} was made before the last `qd.init()` or `qd.reset()`, which freed its memory"
+    )
+    remedy = "make it anew after `qd.init()`"
+
+
+@dataclass(frozen=True)
+class UsedAfterDestroy(UserError):
+    """A field of a destroyed tree was used."""
+
+    what: str
+    code = "OCT521"
+    exception = OctantsRuntimeError
+    title = "the {what} was used after its tree was destroyed"
+    remedy = "call `destroy()` when the fields of the tree are no longer needed"
+
+
+# -- access from the host --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WrongNumberOfIndices(UserError):
+    """Too many or too few indices."""
+
+    what: str
+    axes: int
+    given: str
+    code = "OCT530"
+    exception = OctantsHostIndexError
+    title = "{what} has {axes} axes, but its index is {given}"
+    remedy = "give one index per axis, None where there is no axis; `x.to_numpy()` can be sliced"
+
+
+@dataclass(frozen=True)
+class WrongIndex(UserError):
+    """An index that is not an integer."""
+
+    what: str
+    given: str
+    code = "OCT531"
+    exception = OctantsRuntimeTypeError
+    title = "{what}: an index is an integer, not {given}"
+    remedy = "`x.to_numpy()` can be sliced and indexed by arrays"
+
+
+@dataclass(frozen=True)
+class IndexOutOfRange(UserError):
+    """An index outside of the array."""
+
+    what: str
+    index: int
+    axis: int
+    first: int
+    last: int
+    code = "OCT532"
+    exception = OctantsHostIndexError
+    title = (
+        "{what}: index {index} is out of range on axis {axis}, which goes from {first} to {last}"
+    )
+
+
+@dataclass(frozen=True)
+class WrongValue(UserError):
+    """A value that an array cannot hold."""
+
+    what: str
+    given: str
+    wanted: str
+    advice: str = ""
+    code = "OCT533"
+    exception = OctantsRuntimeTypeError
+    title = "{what}: cannot store {given}; {wanted} is needed"
+    remedy = "{advice}"
+
+
+@dataclass(frozen=True)
+class ValueOutOfRange(UserError):
+    """An integer that its type cannot hold."""
+
+    what: str
+    value: int
+    dtype: str
+    low: int
+    high: int
+    code = "OCT534"
+    exception = OctantsValueError
+    title = "{what}: {value} is out of the range of {dtype}, {low} to {high}"
+
+
+@dataclass(frozen=True)
+class WrongArrayShape(UserError):
+    """An array of another shape was to be copied into ours."""
+
+    what: str
+    needed: str
+    given: str
+    code = "OCT535"
+    exception = OctantsValueError
+    title = "{what}: an array of shape {needed} is needed, not {given}"
+
+
+@dataclass(frozen=True)
+class WrongArray(UserError):
+    """Something that is not the array that is needed."""
+
+    what: str
+    given: str
+    needed: str
+    advice: str = ""
+    code = "OCT536"
+    exception = OctantsRuntimeTypeError
+    title = "{what} takes {needed}, not {given}"
+    remedy = "{advice}"
+
+
+@dataclass(frozen=True)
+class CannotShare(UserError):
+    """The memory of an array cannot be given away without a copy."""
+
+    what: str
+    problem: str
+    advice: str = "leave out `copy=False`"
+    code = "OCT537"
+    exception = OctantsValueError
+    title = "{what}: {problem}"
+    remedy = "{advice}"
+
+
+@dataclass(frozen=True)
+class CannotCopy(UserError):
+    """An array was to be pickled, or copied as a Python object."""
+
+    what: str
+    code = "OCT538"
+    exception = OctantsRuntimeTypeError
+    title = "{what} cannot be pickled, and `copy` does not copy it"
+    remedy = "use `to_numpy` and `from_numpy`, or `copy_from` another array"
+
+
+def describe(value: object) -> str:
+    """A value in the words of a message."""
+    if isinstance(value, enum.Enum):
+        return str(value)
+    if isinstance(value, (bool, int, float, complex, str, list, tuple, type, type(None))):
+        text = repr(value)
+        return text if len(text) <= 60 else f"{text[:57]}..."
+    kind = type(value)
+    module = kind.__module__.partition(".")[0]
+    owner = "" if module in ("builtins", "octants") else f"{module}."
+    return f"a {owner}{kind.__qualname__}"
+
+
+def format_bytes(count: int) -> str:
+    """A number of bytes for people: ``1.5 GiB``."""
+    size = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{count} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

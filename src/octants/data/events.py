@@ -1,0 +1,76 @@
+"""What others want to know of the host's reads and writes of arrays.
+
+Every write of the host to a field or ndarray passes `before_write`, and every read `before_read`.
+`ad.Tape` observes the writes: it saves what a write will overwrite, and remembers that the
+adjoints of what was written end there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class HostWrite:
+    """A write that is about to happen.
+
+    `array` is the array or companion that is written (see `stored.StoredArray`). `region` is the
+    index of what is written, () for all: leading indices from 0, those of the element last.
+    `source` is the array that the values are copied from, if they are one's.
+    """
+
+    array: Any
+    region: tuple[int, ...] = ()
+    source: Any = None
+
+
+_write_observers: list[Callable[[HostWrite], None]] = []
+_read_observers: list[Callable[[Any], None]] = []
+_end_observers: list[Callable[[], None]] = []
+
+
+def observe_writes(observer: Callable[[HostWrite], None]) -> None:
+    """Call ``observer`` before each write. If it raises, nothing is written."""
+    _write_observers.append(observer)
+
+
+def observe_reads(observer: Callable[[Any], None]) -> None:
+    """Call ``observer`` with the array before each read: a point of synchronisation."""
+    _read_observers.append(observer)
+
+
+def forget_observer(observer: Callable[[Any], None]) -> None:
+    """End an observation; nothing happens if there is none."""
+    for observers in (_write_observers, _read_observers):
+        if observer in observers:
+            observers.remove(observer)
+
+
+def observe_ends(observer: Callable[[], None]) -> None:
+    """Call ``observer`` when arrays have lost their memory within a runtime.
+
+    Whoever remembers addresses must forget them.
+    """
+    _end_observers.append(observer)
+
+
+def after_end() -> None:
+    """Announce that arrays have lost their memory."""
+    for observer in _end_observers:
+        observer()
+
+
+def before_write(array: Any, region: tuple[int, ...] = (), source: Any = None) -> None:
+    """Announce a write. The caller has checked all that can be wrong with it."""
+    if _write_observers:
+        write = HostWrite(array, region, source)
+        for observer in tuple(_write_observers):
+            observer(write)
+
+
+def before_read(array: Any) -> None:
+    """Announce a read."""
+    for observer in _read_observers:
+        observer(array)

@@ -1,0 +1,220 @@
+"""Fields: arrays that belong to the program, placed in trees of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from octants.data import current, exchange
+from octants.data.allocation import allocate
+from octants.data.components import ComponentField, check_component
+from octants.data.errors import MissingCompanion, NotPlaced, TreeIsAllocated
+from octants.data.host_array import Array, Tensor
+from octants.data.memory import Window
+from octants.data.tree import COMPANION_WORDS, PlaceNode, SNode
+from octants.types.companions import Companion
+from octants.types.layouts import Layout
+from octants.types.scalars import DType
+from octants.types.signature import FieldHandle
+
+PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGENT
+
+_COMPOSED = {
+    (ADJOINT, TANGENT): Companion.ADJOINT_TANGENT,
+    (TANGENT, ADJOINT): Companion.ADJOINT_TANGENT,
+}
+
+
+class Field(Tensor, FieldHandle):
+    """An array that is placed in a tree of blocks: made by `field`, ``Vector.field``, ...
+
+    Kernels use it as a global name, or as the argument of a ``template()`` parameter.
+    """
+
+    _kind = "field"
+
+    def __init__(
+        self,
+        dtype: DType,
+        element_shape: tuple[int, ...] = (),
+        name: str = "",
+        needed: tuple[Companion, ...] = (),
+        primal: Field | None = None,
+        companion: Companion = PRIMAL,
+    ) -> None:
+        super().__init__()
+        self.dtype = dtype
+        self.element_shape = element_shape
+        self.name = name
+        self.needed = needed
+        self.companion = companion
+        self.places: dict[tuple[int, ...] | None, PlaceNode] = {}
+        self._primal = primal  # None for a primal: a reference to itself would keep it alive
+        self._companions: dict[Companion, Field] = {}
+        self._layout: Layout | None = None
+        self._runtime = current.runtime()
+        self._runtime.register(self)
+
+    # -- companions -----------------------------------------------------------------------------
+
+    @property
+    def primal(self) -> Field:
+        """The field whose gradient or dual this is; itself if it is neither."""
+        return self if self._primal is None else self._primal
+
+    def companion_array(self, companion: Companion) -> Field | None:
+        """The companion, which may not be placed; None where the type has none."""
+        if companion is PRIMAL:
+            return self
+        if not self.dtype.is_float:
+            return None
+        if self.companion is not PRIMAL:
+            composed = _COMPOSED.get((self.companion, companion))
+            return None if composed is None else self.primal.companion_array(composed)
+        if companion not in self._companions:
+            made = type(self)(
+                self.dtype, self.element_shape, self.name, (), primal=self, companion=companion
+            )
+            self._companions[companion] = made
+        return self._companions[companion]
+
+    def has_grad(self) -> bool:
+        """Whether a gradient is placed, or will be."""
+        return self._has(ADJOINT)
+
+    def has_dual(self) -> bool:
+        """Whether a dual is placed, or will be."""
+        return self._has(TANGENT)
+
+    def _has(self, companion: Companion) -> bool:
+        found = self.companion_array(companion)
+        return found is not None and (companion in self.needed or bool(found.places))
+
+    # -- place ----------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The extent of each axis; an error if the field is not placed."""
+        return self._layout.shape if self._layout is not None else self._place().shape
+
+    @property
+    def snode(self) -> PlaceNode | None:
+        """The place of the field in its tree; None if it is not placed."""
+        return next(iter(self.places.values()), None)
+
+    def parent(self, n: int = 1) -> SNode | None:
+        """The block that the field is placed in; for larger n, the block that is in, and so on."""
+        return None if self.snode is None else self.snode.parent(n)
+
+    def note_placed(self, offset: tuple[int, ...] | None) -> None:
+        """Take notice of being placed; `tree.SNode.place` calls this."""
+        if offset is not None and any(offset):
+            self.offset = offset
+
+    def require_placeable(self) -> None:
+        """An error if it is too late to place this; `tree.SNode.place` calls this."""
+        self.require_alive()
+        if self.companion is not PRIMAL and self.primal._layout is not None:
+            raise TreeIsAllocated(f"placing the {self.describe()}").at(None)
+
+    def _place(self) -> PlaceNode:
+        if self.snode is not None:
+            return self.snode
+        if self.companion in self.primal.needed:
+            return self.primal._place()  # will be placed like that when the tree is allocated
+        self.require_alive()
+        raise self._missing().at(None)
+
+    def _missing(self) -> Any:
+        """The error for a field or companion that is used, but placed nowhere."""
+        if self.companion is PRIMAL:
+            return NotPlaced(self.describe())
+        words = COMPANION_WORDS[self.companion]
+        return MissingCompanion(self.primal.describe(), *words)
+
+    def describe(self) -> str:
+        """The field in the words of a message."""
+        if self.companion is PRIMAL:
+            return super().describe()
+        return f"{COMPANION_WORDS[self.companion][0]} of {self.primal.describe()}"
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def _open(self) -> Window:
+        tree = self._place().tree
+        with self._runtime.lock:
+            if self._opened is None:
+                allocate(tree, self.describe())
+        assert self._opened is not None
+        return self._opened
+
+    def settle(self, window: Window, layout: Layout) -> None:
+        """Take the memory that `allocate` gives."""
+        self._opened, self._layout = window, layout
+
+    def layouts(self) -> Mapping[Companion, Layout]:
+        """The layout of every companion that exists; allocates the field if it is not yet."""
+        self.window()
+        found = {PRIMAL: self, **(self._companions if self.companion is PRIMAL else {})}
+        placed = {kind: each for kind, each in found.items() if each.places}
+        for each in placed.values():
+            each.window()
+        return {kind: each._layout for kind, each in placed.items() if each._layout is not None}
+
+    def address(self, companion: Companion) -> int:
+        """The address of the first element of the field, or of a companion."""
+        found = self.companion_array(companion)
+        if found is None:
+            words = COMPANION_WORDS[companion]
+            raise MissingCompanion(self.describe(), *words).at(None)
+        return found.window().address
+
+    def __repr__(self) -> str:
+        if self._end is not None:
+            return f"<qd.{self.describe()}, no longer usable>"
+        return f"<qd.{self.describe()}, {self.shape if self.places else 'not placed'}>"
+
+
+class ScalarField(Field):
+    """A field of numbers."""
+
+
+class MatrixField(Field):
+    """A field of vectors or matrices."""
+
+    @property
+    def n(self) -> int:
+        """The number of rows, or of a vector's elements."""
+        return self.element_shape[0]
+
+    @property
+    def m(self) -> int:
+        """The number of columns; 1 for vectors."""
+        return self.element_shape[1] if len(self.element_shape) == 2 else 1
+
+    @property
+    def ndim(self) -> int:
+        """1 for vectors, 2 for matrices."""
+        return len(self.element_shape)
+
+    def get_scalar_field(self, *indices: int) -> ComponentField:
+        """One component of all elements, as an array of its own on the host; it can be placed."""
+        return ComponentField(self, check_component(self, indices))
+
+    def to_numpy(  # type: ignore[override]
+        self, keep_dims: bool = False, dtype: Any = None, *, copy: bool = True
+    ) -> Array:
+        """The elements as a numpy array of `shape` + `element_shape`; see `Tensor.to_numpy`.
+
+        A single column is left out, with `keep_dims` it is not, and vectors get one.
+        """
+        values = super().to_numpy(dtype, copy=copy)
+        if keep_dims:
+            return values[..., np.newaxis] if self.ndim == 1 else values
+        return values[..., 0] if self.ndim == 2 and self.m == 1 else values
+
+    def to_torch(self, device: Any = None, keep_dims: bool = False, *, copy: bool = True) -> Any:
+        """The elements as a torch tensor on ``device``; see `to_numpy`."""
+        return exchange.to_torch(self.to_numpy(keep_dims, copy=copy), device)

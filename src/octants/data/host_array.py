@@ -1,0 +1,306 @@
+"""What fields and ndarrays have in common: how the host reads and writes them."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from abc import abstractmethod
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+
+from octants.data import events, exchange
+from octants.data.elements import make_element
+from octants.data.errors import (
+    CannotCopy,
+    CannotShare,
+    IndexOutOfRange,
+    UsedAfterReset,
+    WrongArray,
+    WrongIndex,
+    WrongNumberOfIndices,
+    describe,
+)
+from octants.data.memory import Region, Window
+from octants.data.stored import StoredArray
+from octants.data.values import check_shape, convert_array, convert_element
+from octants.diagnostics.errors import UserError
+from octants.types.annotations import AnyTensor
+from octants.types.companions import Companion
+from octants.types.defaults import resolve
+from octants.types.scalars import DType
+
+Array = np.ndarray[Any, Any]
+
+_identities = itertools.count(1)
+
+
+class Tensor(StoredArray, AnyTensor):
+    """A field or an ndarray: an array that kernels and the host share.
+
+    `shape` counts elements, which are scalars, or vectors or matrices of `element_shape`. The host
+    reads and writes elements by ``x[i, j]`` (``x[None]`` where there are no axes) and components by
+    ``x[i][k]``; all at once by `to_numpy`, `from_numpy`, `fill` and `copy_from`. As the annotation
+    of a parameter it takes arrays of either kind.
+    """
+
+    dtype: DType
+    shape: tuple[int, ...]
+    element_shape: tuple[int, ...]
+    name: str = ""
+    offset: tuple[int, ...] = ()
+    layout: tuple[int, ...] | None = None
+    """The order of the axes in memory, where `tensor` was asked for another than row-major."""
+
+    _kind = "tensor"
+    _opened: Window | None = None
+    _end: Callable[[str], UserError] | None = None
+
+    def __init__(self) -> None:
+        self._identity = next(_identities)
+
+    # -- life -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _open(self) -> Window:
+        """The window on the elements; allocates them. Called once."""
+
+    def window(self) -> Window:
+        """The elements in memory; an error if they are there no longer."""
+        return self._opened or self._reopen()
+
+    def _reopen(self) -> Window:
+        self.require_alive()
+        self._opened = self._open()
+        return self._opened
+
+    @property
+    def is_allocated(self) -> bool:
+        """Whether the array has memory; before its first use it may have none."""
+        return self._opened is not None
+
+    def require_alive(self) -> None:
+        """An error if the array was made before the last `init`, or destroyed."""
+        if self._end is not None:
+            raise self._end(self.describe()).at(None)
+
+    def retire(self, reason: Callable[[str], UserError] = UsedAfterReset) -> None:
+        """Give up the memory; any later use is an error."""
+        self._opened = None
+        self._end = self._end or reason
+
+    def describe(self) -> str:
+        """The array in the words of a message."""
+        return f"{self._kind} `{self.name}`" if self.name else f"{self._kind} of {self.dtype}"
+
+    # -- companions -----------------------------------------------------------------------------
+
+    @property
+    def grad(self) -> Any:
+        """The array of the gradient; None if there is none."""
+        return self.companion_array(Companion.ADJOINT)
+
+    @property
+    def dual(self) -> Any:
+        """The array of the derivative of forward mode; None if there is none."""
+        return self.companion_array(Companion.TANGENT)
+
+    @abstractmethod
+    def has_grad(self) -> bool:
+        """Whether there is memory for a gradient."""
+
+    @abstractmethod
+    def has_dual(self) -> bool:
+        """Whether there is memory for a dual."""
+
+    # -- elements -------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        index = self._index(key)
+        events.before_read(self)
+        return make_element(self, index) if self.element_shape else self.window().item(index)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        index = self._index(key)
+        self.write(convert_element(self.describe(), value, self.dtype, self.element_shape), index)
+
+    def write(self, values: Any, region: Region = (), source: Any = None) -> None:
+        """Store converted values: every write of the host goes through here."""
+        window = self.window()
+        events.before_write(self, region, source)
+        window.write(values, region)
+        self.version += 1
+
+    def _index(self, key: Any) -> Region:
+        """The index of an element, counted from 0, of what stands in the brackets."""
+        window = self.window()
+        extents, rank = window.shape, window.rank
+        if type(key) is int and rank == 1 and not self.offset and 0 <= key < extents[0]:
+            return (key,)
+        given = () if key is None else key if isinstance(key, tuple) else _listed(key)
+        if len(given) != rank:
+            raise WrongNumberOfIndices(self.describe(), rank, describe(key)).at(None)
+        first = self.offset or (0,) * rank
+        return tuple(
+            self._position(axis, item, first[axis], extents[axis])
+            for axis, item in enumerate(given)
+        )
+
+    def _position(self, axis: int, item: Any, first: int, extent: int) -> int:
+        try:
+            number = operator.index(item)
+        except TypeError:
+            raise WrongIndex(self.describe(), describe(item)).at(None) from None
+        if not first <= number < first + extent:
+            last = first + extent - 1
+            raise IndexOutOfRange(self.describe(), number, axis, first, last).at(None)
+        return number - first
+
+    # -- whole arrays ---------------------------------------------------------------------------
+
+    def fill(self, val: Any) -> None:
+        """Set all elements to a number, a vector or a matrix."""
+        what = f"fill() of {self.describe()}"
+        self.write(convert_element(what, val, self.dtype, self.element_shape))
+
+    def to_numpy(self, dtype: Any = None, *, copy: bool = True) -> Array:
+        """The elements as a numpy array of `shape` + `element_shape`, row-major.
+
+        `dtype` converts them. With ``copy=False`` the array is the memory itself, with the strides
+        of the layout; after writing through it call `mark_written`.
+        """
+        window = self.window()
+        events.before_read(self)
+        return self._convert(window.read(), dtype) if copy else self._share(window, dtype)
+
+    def _convert(self, values: Array, dtype: Any) -> Array:
+        if dtype is None:
+            return values
+        try:
+            target = resolve(dtype)
+        except TypeError:
+            return values.astype(dtype)
+        return convert_array("to_numpy()", values, target)
+
+    def _share(self, window: Window, dtype: Any) -> Array:
+        view = window.view()
+        what = f"sharing {self.describe()}"
+        if view is None:
+            raise CannotShare(what, "an axis of it is split over several blocks").at(None)
+        if dtype is not None and resolve(dtype) is not self.dtype:
+            raise CannotShare(what, f"its elements are {self.dtype}, not {dtype}").at(None)
+        return view
+
+    def from_numpy(self, arr: Any) -> None:
+        """Copy a numpy array of `shape` + `element_shape` into this.
+
+        Elements are converted as by `cast`: floats become integers by truncation.
+        """
+        what = f"from_numpy() of {self.describe()}"
+        if not isinstance(arr, np.ndarray):
+            advice = "use `numpy.asarray(...)`, or `from_torch` for a tensor"
+            raise WrongArray(what, describe(arr), "a numpy array", advice).at(None)
+        self._copy_in(what, arr)
+
+    def _copy_in(self, what: str, values: Array, source: Any = None) -> None:
+        shape = self.window().shape
+        with_axis = (*shape, 1) if len(self.element_shape) == 1 else shape
+        without = shape[:-1] if self.element_shape[1:] == (1,) else shape
+        check_shape(what, values.shape, shape, with_axis, without)
+        self.write(convert_array(what, values, self.dtype).reshape(shape), source=source)
+
+    def copy_from(self, other: Any) -> None:
+        """Copy the elements of a field or an ndarray of the same shape."""
+        what = f"copy_from() of {self.describe()}"
+        if other is self:
+            return
+        if not isinstance(other, Tensor):
+            advice = "use `from_numpy` or `from_torch`"
+            raise WrongArray(what, describe(other), "a field or an ndarray", advice).at(None)
+        window = other.window()
+        events.before_read(other)
+        values = window.read()
+        check_shape(what, values.shape, self.window().shape)
+        self._copy_in(what, values, other)
+
+    def to_torch(self, device: Any = None, *, copy: bool = True) -> Any:
+        """The elements as a torch tensor on ``device``; see `to_numpy`."""
+        return exchange.to_torch(self.to_numpy(copy=copy), device)
+
+    def from_torch(self, arr: Any) -> None:
+        """Copy a torch tensor of `shape` + `element_shape`, from any device, into this."""
+        what = f"from_torch() of {self.describe()}"
+        self._copy_in(what, exchange.torch_to_numpy(what, arr))
+
+    def _shared(self) -> Array:
+        return Tensor.to_numpy(self, copy=False)
+
+    # -- protocols ------------------------------------------------------------------------------
+
+    def to_dlpack(self, versioned: bool = False) -> Any:
+        """A DLPack capsule of the memory itself; after writing through it call `mark_written`."""
+        return exchange.to_dlpack(self._shared(), versioned)
+
+    def from_dlpack(self, source: Any) -> None:
+        """Copy an array of another library, which offers ``__dlpack__``, into this."""
+        what = f"from_dlpack() of {self.describe()}"
+        self._copy_in(what, exchange.from_dlpack(what, source))
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._shared().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return exchange.CPU
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return Tensor.to_numpy(self, dtype, copy=copy is not False)
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        raise CannotCopy(self.describe()).at(None)
+
+    def __str__(self) -> str:
+        return str(self.to_numpy()) if self._opened is not None else repr(self)
+
+    # -- for the tape ---------------------------------------------------------------------------
+
+    @property
+    def identity(self) -> Hashable:
+        """A number that no other array has."""
+        return self._identity
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The addresses of the first byte, and past the last one; others' bytes may lie between."""
+        return self.window().extent
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the elements."""
+        return self.window().nbytes
+
+    def snapshot(self) -> Array:
+        """A copy of the elements."""
+        return self.window().read()
+
+    def read(self, region: Region = ()) -> Array:
+        """A copy of the elements at ``region``; no observer hears of it."""
+        return self.window().read(region)
+
+    def add(self, values: Any, region: Region = ()) -> None:
+        """Add to elements; no observer hears of it."""
+        window = self.window()
+        window.write(window.read(region) + values, region)
+
+    def restore(self, snapshot: Array) -> None:
+        """Write back what `snapshot` gave; no observer hears of it."""
+        self.window().write(snapshot)
+
+    def clear(self, region: Region = ()) -> None:
+        """Set elements to zero; no observer hears of it."""
+        self.window().write(0, region)
+
+
+def _listed(key: Any) -> tuple[Any, ...]:
+    """Several indices in a list or a vector, or one index."""
+    return tuple(key) if isinstance(key, list) or hasattr(key, "get_shape") else (key,)

@@ -1,0 +1,154 @@
+"""Makes fields: ``field(f32, (3, 4), needs_grad=True)`` and its relatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from octants.data import current
+from octants.data.axes import LETTERS, Axis, check_offset, check_shape
+from octants.data.dtypes import (
+    check_dtype,
+    check_element_shape,
+    needed_companions,
+    require_differentiable,
+)
+from octants.data.errors import WrongOption, describe
+from octants.data.field import Field, MatrixField, ScalarField
+from octants.data.roots import root
+from octants.data.tree import Mirror, SNode
+from octants.types.companions import Companion
+from octants.types.enums import Layout
+from octants.types.scalars import DType
+
+
+def field(
+    dtype: Any,
+    shape: Any = None,
+    order: str | None = None,
+    name: str = "",
+    offset: Any = None,
+    needs_grad: bool = False,
+    needs_dual: bool = False,
+) -> Any:
+    """A field of ``shape``, an integer or a tuple of integers; () for a single element.
+
+    `dtype` is a scalar type, or a vector, matrix or struct type. Without `shape` the field is to be
+    placed: ``root.dense(i, n).place(x)``. `order` names the axes from the outermost in memory to
+    the innermost (``"ji"`` is column-major), `offset` is the index of the first element, `name` is
+    for messages. `needs_grad` and `needs_dual` give it memory for ``x.grad`` and ``x.dual``; they
+    need a floating-point type. All elements are zero at first.
+
+    Raises `OctantsRuntimeTypeError` for a wrong dtype, `OctantsValueError` for a wrong shape.
+    """
+    if hasattr(dtype, "members"):
+        if order is not None:
+            advice = "build the blocks with `qd.root.dense(...)`"
+            raise WrongOption("field", "order", "is not for fields of structs", advice).at(None)
+        return dtype.field(
+            shape, name=name, offset=offset, needs_grad=needs_grad, needs_dual=needs_dual
+        )
+    options = {"order": order, "name": name, "offset": offset}
+    return make_field(dtype, shape, needs_grad=needs_grad, needs_dual=needs_dual, **options)
+
+
+def make_field(
+    dtype: Any,
+    shape: Any = None,
+    *,
+    element_shape: tuple[int, ...] | None = None,
+    order: str | None = None,
+    name: str = "",
+    offset: Any = None,
+    needs_grad: bool = False,
+    needs_dual: bool = False,
+    layout: Layout = Layout.AOS,
+    ndim: int | None = None,
+) -> Field:
+    """A field of scalars, vectors or matrices; see `field`.
+
+    `layout` says whether the components of an element stand together (AOS) or each in an array of
+    its own (SOA). With ``ndim=1`` a matrix of one column is a vector.
+    """
+    scalar, element_shape = check_dtype("field", dtype, element_shape)
+    element_shape = check_element_shape("field", element_shape, ndim)
+    check_layout("field", layout)
+    needed = needed_companions(needs_grad, needs_dual)
+    require_differentiable("field", scalar, needed)
+    if shape is None:
+        _require_no_shape_options(order, offset)
+        return _new_field(scalar, element_shape, name, needed)
+    extents = check_shape("field", shape)
+    axes = _check_order(order, len(extents))
+    origin = check_offset("field", offset, len(extents))
+    made = _new_field(scalar, element_shape, name, needed)
+    _place_in_own_blocks(made, extents, axes, origin, layout)
+    return made
+
+
+def _new_field(
+    dtype: DType, element_shape: tuple[int, ...], name: str, needed: tuple[Companion, ...]
+) -> Field:
+    cls = MatrixField if element_shape else ScalarField
+    return cls(dtype, element_shape, name, needed)
+
+
+def _place_in_own_blocks(
+    made: Field,
+    extents: tuple[int, ...],
+    axes: tuple[int, ...],
+    origin: tuple[int, ...] | None,
+    layout: Layout,
+) -> None:
+    with current.runtime().lock:
+        outermost = root.node
+        parts: list[Any] = [made]
+        if layout is Layout.SOA and made.element_shape:
+            parts = [(made, component) for component in np.ndindex(made.element_shape)]
+        for part in parts:
+            dense_blocks(outermost, extents, axes).place(part, offset=origin)
+        mirror = Mirror(outermost.tree)
+        for companion in made.needed:
+            for node in made.places.values():
+                mirror.place(node, made.companion_array(companion))
+
+
+def dense_blocks(outermost: SNode, extents: tuple[int, ...], axes: tuple[int, ...]) -> SNode:
+    """Blocks for a field of these extents, with the axes in this order from the outside."""
+    if axes == tuple(range(len(extents))):
+        every = tuple(map(Axis, axes))
+        return outermost.dense(every, extents) if axes else outermost
+    block = outermost
+    for axis in axes:
+        block = block.dense(Axis(axis), extents[axis])
+    return block
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+def _require_no_shape_options(order: Any, offset: Any) -> None:
+    for option, value in (("order", order), ("offset", offset)):
+        if value is not None:
+            advice = "give a shape too, or build the blocks with `qd.root.dense(...)`"
+            raise WrongOption("field", option, "needs a shape", advice).at(None)
+
+
+def _check_order(order: str | None, rank: int) -> tuple[int, ...]:
+    """The numbers of the axes from the outermost in memory to the innermost."""
+    letters = LETTERS[:rank]
+    if order is None:
+        return tuple(range(rank))
+    if sorted(str(order)) != sorted(letters):
+        problem = f"cannot be {describe(order)} for a shape of {rank} axes"
+        advice = f"it has each of the letters {', '.join(letters)} once"
+        raise WrongOption("field", "order", problem, advice).at(None)
+    return tuple(letters.index(letter) for letter in order)
+
+
+def check_layout(what: str, layout: Any) -> None:
+    """An error if a layout is none."""
+    if not isinstance(layout, Layout):
+        advice = "it is `qd.Layout.AOS` or `qd.Layout.SOA`"
+        raise WrongOption(what, "layout", f"cannot be {describe(layout)}", advice).at(None)

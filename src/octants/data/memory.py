@@ -1,0 +1,167 @@
+"""Blocks of a device's memory, and the host's window on the elements of an array in one.
+
+The host reaches memory only through `Window`, so that a device whose memory is not the host's needs
+another one and nothing else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from octants.data.errors import OutOfMemory, format_bytes
+from octants.runtime.device import Allocation, Device
+from octants.types.layouts import Layout
+from octants.types.scalars import DType
+
+Array = np.ndarray[Any, Any]
+Region = tuple[int, ...]
+
+
+class Storage:
+    """A block of zeroed memory. What numpy sees of it keeps it alive."""
+
+    __slots__ = ("address", "bytes", "nbytes")
+
+    def __init__(self, device: Device, nbytes: int, what: str) -> None:
+        allocation = _allocate(device, max(1, nbytes), what)
+        self.address = allocation.address
+        self.nbytes = nbytes
+        owner: Any = (ctypes.c_ubyte * max(1, nbytes)).from_address(allocation.address)
+        owner.allocation = allocation
+        self.bytes: Array = np.frombuffer(owner, np.uint8)
+
+
+def _allocate(device: Device, nbytes: int, what: str) -> Allocation:
+    try:
+        return device.allocate(nbytes)
+    except MemoryError:
+        gc.collect()  # a field and its gradient refer to each other
+    try:
+        return device.allocate(nbytes)
+    except MemoryError:
+        raise OutOfMemory(what, format_bytes(nbytes)).at(None) from None
+
+
+class Window:
+    """The elements of one array in a storage, as the host sees them.
+
+    An index or `Region` has the array's indices, from 0, and then those of the element. An axis
+    that is split over several blocks is several axes of `_parts`; `_splits` has, for each axis of
+    the array, the (divisor, extent) of each.
+    """
+
+    __slots__ = ("_parts", "_splits", "offset", "rank", "shape", "storage")
+
+    def __init__(
+        self,
+        storage: Storage,
+        offset: int,
+        layout: Layout,
+        dtype: DType,
+        element_shape: tuple[int, ...] = (),
+    ) -> None:
+        self.storage = storage
+        self.offset = offset
+        self.rank = len(layout.shape)
+        self.shape = (*layout.shape, *element_shape)
+        splits, strides = _split_axes(layout, dtype)
+        splits += [[(1, extent)] for extent in element_shape]
+        strides += layout.element_strides
+        self._splits = splits if any(len(split) != 1 for split in splits) else None
+        self._parts: Array = np.ndarray(
+            [extent for split in splits for _, extent in split],
+            dtype.numpy,
+            storage.bytes,
+            offset,
+            strides,
+        )
+
+    # -- whole arrays and regions ---------------------------------------------------------------
+
+    def read(self, region: Region = ()) -> Array:
+        """A copy of what lies at ``region``, row-major."""
+        shape = self.shape[len(region) :]
+        return np.array(self._parts[self._locate(region)], order="C").reshape(shape)
+
+    def write(self, values: Any, region: Region = ()) -> None:
+        """Store values that broadcast to what lies at ``region``."""
+        if self._splits is not None:
+            values = np.broadcast_to(values, self.shape[len(region) :])
+            parts = self._splits[len(region) :]
+            values = values.reshape([extent for split in parts for _, extent in split])
+        self._parts[self._locate(region)] = values
+
+    def item(self, index: Region) -> Any:
+        """One element as a Python number."""
+        return self._parts.item(self._locate(index))
+
+    def view(self, region: Region = ()) -> Array | None:
+        """The memory itself at ``region`` as a numpy array; None where an axis of it is split."""
+        if self._splits is not None and any(len(s) != 1 for s in self._splits[len(region) :]):
+            return None
+        index: Any = (*self._locate(region), Ellipsis)
+        view: Array = self._parts[index]
+        return view
+
+    def _locate(self, region: Region) -> Region:
+        if self._splits is None:
+            return region
+        return tuple(
+            index // divisor % extent
+            for index, split in zip(region, self._splits, strict=False)
+            for divisor, extent in split
+        )
+
+    # -- bytes ----------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> int:
+        """The address of the first element."""
+        address: int = self.storage.address + self.offset
+        return address
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The addresses of the first byte, and past the last one."""
+        if self._parts.size == 0:
+            return self.address, self.address
+        reach = [
+            (extent - 1) * stride
+            for extent, stride in zip(self._parts.shape, self._parts.strides, strict=True)
+        ]
+        before = sum(step for step in reach if step < 0)
+        after = sum(step for step in reach if step > 0)
+        return self.address + before, self.address + after + self._parts.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the elements."""
+        return self._parts.nbytes
+
+
+def _split_axes(layout: Layout, dtype: DType) -> tuple[list[list[tuple[int, int]]], list[int]]:
+    """The (divisor, extent) of the parts of each axis, outermost first; and their strides."""
+    splits: list[list[tuple[int, int]]] = []
+    strides: list[int] = []
+    for axis, extent in enumerate(layout.shape):
+        terms = [term for term in layout.terms if term.axis == axis]
+        terms.sort(key=lambda term: -term.divisor)
+        if not terms:  # an extent of 1 takes no part in the address
+            splits.append([(1, extent)])
+            strides.append(dtype.size)
+        else:
+            split = [(term.divisor, term.modulus or extent // term.divisor) for term in terms]
+            splits.append(split)
+            strides += [term.stride for term in terms]
+    return splits, strides
+
+
+def row_major(shape: Sequence[int], size: int) -> tuple[int, ...]:
+    """The strides of a row-major array of elements of ``size`` bytes."""
+    return tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))

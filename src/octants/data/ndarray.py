@@ -1,0 +1,179 @@
+"""Ndarrays: row-major arrays that are passed to kernels as arguments."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from octants.data import current
+from octants.data.axes import check_shape
+from octants.data.dtypes import (
+    check_dtype,
+    check_element_shape,
+    needed_companions,
+    require_differentiable,
+)
+from octants.data.errors import MissingCompanion
+from octants.data.host_array import Tensor
+from octants.data.memory import Storage, Window, row_major
+from octants.data.tree import COMPANION_WORDS
+from octants.types.companions import Companion
+from octants.types.layouts import Layout, Term
+from octants.types.scalars import DType
+from octants.types.signature import NdarrayHandle, NdarrayType
+
+
+class Ndarray(Tensor, NdarrayHandle):
+    """A row-major array of elements: made by `ndarray`, ``Vector.ndarray``, ``Matrix.ndarray``.
+
+    Kernels take it as the argument of a parameter that is annotated with ``types.ndarray()``.
+    """
+
+    _kind = "ndarray"
+
+    def __init__(
+        self,
+        dtype: DType,
+        shape: tuple[int, ...],
+        element_shape: tuple[int, ...] = (),
+        needed: tuple[Companion, ...] = (),
+        primal: Ndarray | None = None,
+        companion: Companion = Companion.PRIMAL,
+    ) -> None:
+        super().__init__()
+        self.dtype = dtype
+        self.shape = shape
+        self.element_shape = element_shape
+        self.companion = companion
+        self._primal = None if primal is None else weakref.ref(primal)
+        companions = (Companion.PRIMAL, *needed)
+        self.argument_type = NdarrayType(dtype, len(shape), element_shape, companions)
+        runtime = current.runtime()
+        self._opened = self._allocate(runtime)
+        self._companions: dict[Companion, Ndarray] = {
+            kind: type(self)(dtype, shape, element_shape, (), self, kind) for kind in needed
+        }
+        self._addresses = {Companion.PRIMAL: self._opened.address}
+        for kind, array in self._companions.items():
+            self._addresses[kind] = array._addresses[Companion.PRIMAL]
+        runtime.register(self)
+
+    def _allocate(self, runtime: current.Runtime) -> Window:
+        strides = row_major((*self.shape, *self.element_shape), self.dtype.size)
+        rank = len(self.shape)
+        terms = tuple(Term(axis, 1, 0, strides[axis]) for axis in range(rank))
+        layout = Layout(self.shape, terms, strides[rank:])
+        nbytes = strides[0] * (*self.shape, *self.element_shape)[0] if strides else self.dtype.size
+        storage = Storage(runtime.device, nbytes, f"{self.describe()} of shape {self.shape}")
+        return Window(storage, 0, layout, self.dtype, self.element_shape)
+
+    def _open(self) -> Window:
+        raise AssertionError("an ndarray that is alive is open")
+
+    def retire(self, *reason: Any) -> None:
+        """Give up the memory; any later use is an error."""
+        super().retire(*reason)
+        self._addresses.clear()
+
+    # -- companions -----------------------------------------------------------------------------
+
+    @property
+    def primal(self) -> Ndarray:
+        """The array whose gradient or dual this is, while it exists; itself if it is neither."""
+        primal = None if self._primal is None else self._primal()
+        return self if primal is None else primal
+
+    def companion_array(self, companion: Companion) -> Ndarray | None:
+        """The companion; None if it was not asked for."""
+        return self if companion is Companion.PRIMAL else self._companions.get(companion)
+
+    def has_grad(self) -> bool:
+        """Whether there is a gradient."""
+        return Companion.ADJOINT in self._companions
+
+    def has_dual(self) -> bool:
+        """Whether there is a dual."""
+        return Companion.TANGENT in self._companions
+
+    def address(self, companion: Companion) -> int:
+        """The address of the first element of the array, or of a companion."""
+        try:
+            return self._addresses[companion]
+        except KeyError:
+            self.require_alive()
+            raise MissingCompanion(self.describe(), *COMPANION_WORDS[companion]).at(None) from None
+
+    # -- elements -------------------------------------------------------------------------------
+
+    @property
+    def element_type(self) -> DType:
+        """The scalar type of the elements."""
+        return self.dtype
+
+    def describe(self) -> str:
+        """The array in the words of a message."""
+        if self.companion is Companion.PRIMAL:
+            return super().describe()
+        return f"{COMPANION_WORDS[self.companion][0]} of {super().describe()}"
+
+    def __repr__(self) -> str:
+        element = f", elements of {self.element_shape}" if self.element_shape else ""
+        return f"<qd.ndarray {self.dtype} {self.shape}{element}>"
+
+
+class ScalarNdarray(Ndarray):
+    """An ndarray of numbers."""
+
+
+class VectorNdarray(Ndarray):
+    """An ndarray of vectors."""
+
+    @property
+    def n(self) -> int:
+        """The number of elements of a vector."""
+        return self.element_shape[0]
+
+
+class MatrixNdarray(Ndarray):
+    """An ndarray of matrices."""
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return self.element_shape[0]
+
+    @property
+    def m(self) -> int:
+        """The number of columns."""
+        return self.element_shape[1]
+
+
+_CLASSES = (ScalarNdarray, VectorNdarray, MatrixNdarray)
+
+
+def ndarray(dtype: Any, shape: Any, needs_grad: bool = False, needs_dual: bool = False) -> Ndarray:
+    """A row-major array of ``shape``, an integer or a tuple of integers; extents may be 0.
+
+    `dtype` is a scalar type, or a vector or matrix type. `needs_grad` and `needs_dual` give it
+    arrays ``x.grad`` and ``x.dual``; they need a floating-point type. All elements are zero.
+
+    Raises `OctantsRuntimeTypeError` for a wrong dtype, `OctantsValueError` for a wrong shape.
+    """
+    return make_ndarray(dtype, shape, needs_grad=needs_grad, needs_dual=needs_dual)
+
+
+def make_ndarray(
+    dtype: Any,
+    shape: Any,
+    *,
+    element_shape: tuple[int, ...] | None = None,
+    needs_grad: bool = False,
+    needs_dual: bool = False,
+) -> Ndarray:
+    """An ndarray of scalars, vectors or matrices; see `ndarray`."""
+    scalar, element_shape = check_dtype("ndarray", dtype, element_shape)
+    element_shape = check_element_shape("ndarray", element_shape)
+    needed = needed_companions(needs_grad, needs_dual)
+    require_differentiable("ndarray", scalar, needed)
+    extents = check_shape("ndarray", shape, least=0)
+    return _CLASSES[len(element_shape)](scalar, extents, element_shape, needed)

@@ -1,0 +1,95 @@
+"""Where trees begin: `root`, and `FieldsBuilder` for a tree of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.data import current
+from octants.data.errors import BuilderIsFinalized
+from octants.data.tree import SNode, Tree
+
+
+class Root:
+    """The beginning of the current tree."""
+
+    @property
+    def node(self) -> SNode:
+        """The outermost block of the tree that is being described."""
+        global _tree
+        runtime = current.runtime()
+        with runtime.lock:
+            if _tree is None or _tree.is_allocated or _tree.runtime is not runtime:
+                _tree = Tree(runtime)
+            return _tree.root
+
+    def dense(self, indices: Any, dimensions: Any) -> SNode:
+        """A block of ``dimensions`` cells along the axes ``indices``; see `SNode.dense`."""
+        return self.node.dense(indices, dimensions)
+
+    def place(self, *fields: Any, offset: Any = None) -> SNode:
+        """Place 0-D fields; see `SNode.place`."""
+        return self.node.place(*fields, offset=offset)
+
+    def lazy_grad(self) -> None:
+        """Place gradients of all fields of floats that are placed and not yet used."""
+        self.node.lazy_grad()
+
+    def lazy_dual(self) -> None:
+        """Place duals of all fields of floats that are placed and not yet used."""
+        self.node.lazy_dual()
+
+    def pointer(self, *_: Any) -> SNode:
+        """Sparse blocks are not supported yet."""
+        return self.node.pointer()
+
+    def bitmasked(self, *_: Any) -> SNode:
+        """Sparse blocks are not supported yet."""
+        return self.node.bitmasked()
+
+    def dynamic(self, *_: Any) -> SNode:
+        """Growing blocks are not supported yet."""
+        return self.node.dynamic()
+
+    def quant_array(self, *_: Any) -> SNode:
+        """Quantised blocks are not supported yet."""
+        return self.node.quant_array()
+
+    def deactivate_all(self) -> None:
+        """Nothing: dense blocks are always active."""
+
+    def parent(self, _: int = 1) -> None:
+        """None: the root is in no block."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a field that is placed here: ()."""
+        return ()
+
+    def __repr__(self) -> str:
+        return "qd.root"
+
+
+_tree: Tree | None = None
+root = Root()
+
+
+class FieldsBuilder(Root):
+    """The beginning of a tree of its own, which can be destroyed before the others.
+
+    Its fields can be used after `finalize`.
+    """
+
+    def __init__(self) -> None:
+        self._own = Tree(current.runtime(), is_builder=True)
+
+    @property
+    def node(self) -> SNode:
+        """The outermost block of the tree."""
+        if self._own.is_finalized:
+            raise BuilderIsFinalized().at(None)
+        return self._own.root
+
+    def finalize(self, raise_warning: bool = True) -> Tree:  # noqa: ARG002
+        """Say that the tree is complete. ``finalize().destroy()`` frees it at last."""
+        self.node.tree.is_finalized = True
+        return self._own

@@ -1,0 +1,71 @@
+"""What a tape needs of an array in memory, whoever made it: ours, numpy's or torch's."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from octants.types.companions import Companion
+from octants.types.scalars import DType
+
+Array = np.ndarray[Any, Any]
+
+
+class StoredArray(ABC):
+    """The values of an array, or one of its companions: a gradient, a dual.
+
+    `companion` says what it is of its `primal`. `version` changes whenever the host writes the
+    array, and when `mark_written` is called.
+    """
+
+    companion: Companion = Companion.PRIMAL
+    version: int = 0
+    dtype: DType
+
+    @property
+    def primal(self) -> Any:
+        """The array whose companion this is; itself if it is none."""
+        return self
+
+    @property
+    def is_allocated(self) -> bool:
+        """Whether there is memory already; without it all elements are zero."""
+        return True
+
+    @abstractmethod
+    def companion_array(self, companion: Companion) -> Any:
+        """The companion, or the array itself for PRIMAL; None if there is none."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> Hashable:
+        """What is equal for two arrays exactly if they are the same memory."""
+
+    @property
+    @abstractmethod
+    def extent(self) -> tuple[int, int]:
+        """The addresses of the first byte, and past the last one; others' bytes may lie between."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """The bytes of the elements: what a snapshot takes."""
+
+    @abstractmethod
+    def snapshot(self) -> Array:
+        """A copy of the elements."""
+
+    @abstractmethod
+    def restore(self, snapshot: Array) -> None:
+        """Write back what `snapshot` gave, and nothing between the elements."""
+
+    @abstractmethod
+    def clear(self, region: tuple[int, ...] = ()) -> None:
+        """Set the elements at ``region`` to zero: all, or those with these first indices."""
+
+    def mark_written(self) -> None:
+        """Say that the elements were changed through a pointer, unseen."""
+        self.version += 1

@@ -1,0 +1,103 @@
+"""Tensors: fields or ndarrays, chosen by ``backend``."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABCMeta
+from typing import Any, ClassVar
+
+from octants.data.axes import LETTERS, check_shape, is_integer
+from octants.data.errors import WrongOption, describe
+from octants.data.host_array import Tensor
+from octants.data.make_fields import make_field
+from octants.data.ndarray import make_ndarray
+
+
+class Backend(enum.IntEnum):
+    """What kind of array `tensor` makes."""
+
+    FIELD = 0
+    NDARRAY = 1
+
+
+class _ByElementRank(ABCMeta):
+    """Lets `isinstance` tell tensors by the number of axes of their elements."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        rank = getattr(cls, "_element_rank", None)
+        return isinstance(instance, Tensor) and len(instance.element_shape) == rank
+
+
+class VectorTensor(metaclass=_ByElementRank):
+    """What every field and ndarray of vectors is an instance of."""
+
+    _element_rank: ClassVar[int] = 1
+
+
+class MatrixTensor(metaclass=_ByElementRank):
+    """What every field and ndarray of matrices is an instance of."""
+
+    _element_rank: ClassVar[int] = 2
+
+
+def tensor(
+    dtype: Any,
+    shape: Any,
+    *,
+    backend: Backend = Backend.NDARRAY,
+    layout: tuple[int, ...] | None = None,
+    needs_grad: bool = False,
+    needs_dual: bool = False,
+) -> Any:
+    """A field or an ndarray of ``shape``, by ``backend``; parameters ``x: qd.Tensor`` take both.
+
+    `layout` orders the axes in memory from the outermost to the innermost: (1, 0) is column-major.
+    An array in another order than row-major is a field whatever the backend. For the rest see
+    `field` and `ndarray`.
+    """
+    return make_tensor(
+        dtype, shape, backend=backend, layout=layout, needs_grad=needs_grad, needs_dual=needs_dual
+    )
+
+
+def make_tensor(
+    dtype: Any,
+    shape: Any,
+    *,
+    element_shape: tuple[int, ...] | None = None,
+    backend: Any = Backend.NDARRAY,
+    layout: Any = None,
+    **options: Any,
+) -> Any:
+    """A tensor of scalars, vectors or matrices; see `tensor`."""
+    _check_options(options)
+    if not isinstance(backend, Backend):
+        advice = "it is `qd.Backend.FIELD` or `qd.Backend.NDARRAY`"
+        raise WrongOption("tensor", "backend", f"cannot be {describe(backend)}", advice).at(None)
+    extents = check_shape("tensor", shape, least=1 if backend is Backend.FIELD else 0)
+    order = _check_permutation(layout, len(extents))
+    if backend is Backend.NDARRAY and order == tuple(range(len(extents))):
+        made: Tensor = make_ndarray(dtype, extents, element_shape=element_shape, **options)
+    else:
+        letters = "".join(LETTERS[axis] for axis in order)
+        made = make_field(dtype, extents, element_shape=element_shape, order=letters, **options)
+    made.layout = None if layout is None else order
+    return made
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    for name in options:
+        if name not in ("needs_grad", "needs_dual"):
+            advice = "use `layout=(1, 0)`" if name == "order" else ""
+            raise WrongOption("tensor", name, "is not an option of it", advice).at(None)
+
+
+def _check_permutation(layout: Any, rank: int) -> tuple[int, ...]:
+    if layout is None:
+        return tuple(range(rank))
+    fits = isinstance(layout, (tuple, list)) and all(map(is_integer, layout))
+    if not fits or sorted(layout) != list(range(rank)):
+        problem = f"cannot be {describe(layout)} for {rank} axes"
+        advice = f"it has each of the numbers 0 to {rank - 1} once"
+        raise WrongOption("tensor", "layout", problem, advice).at(None)
+    return tuple(int(axis) for axis in layout)

@@ -1,0 +1,318 @@
+"""Trees of blocks that fields are placed in: ``root.dense(i, n).place(x, x.grad)``.
+
+A tree is described first, and allocated as one piece of memory when one of its fields is first
+used; `root` is then the beginning of a new tree.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from octants.data import current, events
+from octants.data.axes import Axes, check_axes, check_dimensions, check_offset
+from octants.data.errors import (
+    CannotPlace,
+    NotFinalized,
+    PlacedTwice,
+    TreeIsAllocated,
+    UnsupportedNode,
+    UsedAfterDestroy,
+    UsedAfterReset,
+    describe,
+)
+from octants.types.companions import Companion
+from octants.types.enums import SNodeGradType
+from octants.types.scalars import DType
+
+_GRAD_TYPES = {
+    Companion.PRIMAL: SNodeGradType.PRIMAL,
+    Companion.ADJOINT: SNodeGradType.ADJOINT,
+    Companion.TANGENT: SNodeGradType.DUAL,
+    Companion.ADJOINT_TANGENT: SNodeGradType.DUAL,
+}
+
+COMPANION_WORDS = {
+    Companion.PRIMAL: ("field", "", ""),
+    Companion.ADJOINT: ("gradient", "needs_grad", "grad"),
+    Companion.TANGENT: ("dual", "needs_dual", "dual"),
+    Companion.ADJOINT_TANGENT: ("dual of the gradient", "needs_dual", "dual"),
+}
+"""What a companion is called, the option that asks for it, and its attribute."""
+
+
+class Placeable(Protocol):
+    """A field or a companion of one, as a tree sees it."""
+
+    dtype: DType
+    element_shape: tuple[int, ...]
+    companion: Companion
+    places: dict[tuple[int, ...] | None, PlaceNode]
+    """Its place; or a place for each component, by the index of the element."""
+
+    @property
+    def primal(self) -> Any: ...
+
+    def note_placed(self, offset: tuple[int, ...] | None) -> None:
+        """Take notice of being placed."""
+
+    def require_placeable(self) -> None:
+        """An error if it is too late to place this."""
+
+    def describe(self) -> str:
+        """The field in the words of a message."""
+
+
+Component = tuple[Placeable, tuple[int, ...] | None]
+"""What a place holds: a field and None, or one component of its elements."""
+
+
+class SNode:
+    """A block of a field tree: an array of cells, each of which holds the children of the block."""
+
+    def __init__(
+        self, tree: Tree, above: SNode | None, axes: Axes, extents: tuple[int, ...]
+    ) -> None:
+        self.tree = tree
+        self.above = above
+        ordered = sorted(zip(axes, extents, strict=True), key=lambda pair: pair[0].number)
+        self.axes: Axes = tuple(axis for axis, _ in ordered)
+        self.extents: tuple[int, ...] = tuple(extent for _, extent in ordered)
+        self.children: list[SNode] = []
+
+    # -- building -------------------------------------------------------------------------------
+
+    def dense(self, indices: Any, dimensions: Any) -> SNode:
+        """A block of ``dimensions`` cells along the axes ``indices`` in each cell of this one.
+
+        An axis may occur on several levels: ``dense(i, 4).dense(i, 8)`` is 32 elements.
+        """
+        axes = check_axes(indices)
+        extents = check_dimensions("a dense block", axes, dimensions)
+        self.tree.require_open("dense()")
+        node = SNode(self.tree, self, axes, extents)
+        self.children.append(node)
+        return node
+
+    def place(self, *fields: Any, offset: Any = None) -> SNode:
+        """Place fields in the cells of this block, or their ``grad`` and ``dual``; gives the block.
+
+        `offset` is the index of the first element, one integer per axis.
+        """
+        self.tree.require_open("place()")
+        components = list(_components(fields))
+        _check_unplaced(components)
+        origin = check_offset("place()", offset, len(self.all_axes()))
+        for field, component in components:
+            node = PlaceNode(self, field, component)
+            self.children.append(node)
+            field.places[component] = node
+            field.note_placed(origin)
+            self.tree.fields.append(field)
+        return self
+
+    def lazy_grad(self) -> None:
+        """Place gradients of all fields of floats in this block, in blocks like theirs."""
+        self._add_companions(Companion.ADJOINT, "lazy_grad()")
+
+    def lazy_dual(self) -> None:
+        """Place duals of all fields of floats in this block, in blocks like theirs."""
+        self._add_companions(Companion.TANGENT, "lazy_dual()")
+
+    def _add_companions(self, companion: Companion, what: str) -> None:
+        self.tree.require_open(what)
+        places = [node for node in self.walk() if isinstance(node, PlaceNode)]
+        mirror = Mirror(self.tree)
+        for node in places:
+            field = node.field
+            if field.companion is Companion.PRIMAL and field.dtype.is_float:
+                mirror.place(node, field.companion_array(companion))
+
+    def pointer(self, *_: Any) -> SNode:
+        """Sparse blocks are not supported yet."""
+        raise UnsupportedNode("pointer").at(None)
+
+    def bitmasked(self, *_: Any) -> SNode:
+        """Sparse blocks are not supported yet."""
+        raise UnsupportedNode("bitmasked").at(None)
+
+    def dynamic(self, *_: Any) -> SNode:
+        """Growing blocks are not supported yet."""
+        raise UnsupportedNode("dynamic").at(None)
+
+    def quant_array(self, *_: Any) -> SNode:
+        """Quantised blocks are not supported yet."""
+        raise UnsupportedNode("quant_array").at(None)
+
+    # -- asking ---------------------------------------------------------------------------------
+
+    def parent(self, n: int = 1) -> SNode | None:
+        """The block that this is in; for larger n, the block that is in, and so on."""
+        node: SNode | None = self
+        for _ in range(n):
+            node = None if node is None else node.above
+        return node
+
+    def path(self) -> list[SNode]:
+        """The blocks from the root to this one."""
+        above = [] if self.above is None else self.above.path()
+        return [*above, self]
+
+    def all_axes(self) -> Axes:
+        """The axes of a field that is placed here, in their order."""
+        found = {axis for node in self.path() for axis in node.axes}
+        return tuple(sorted(found, key=lambda axis: axis.number))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a field that is placed here."""
+        pairs = [pair for node in self.path() for pair in zip(node.axes, node.extents, strict=True)]
+        return tuple(
+            math.prod(extent for other, extent in pairs if other == axis)
+            for axis in self.all_axes()
+        )
+
+    def walk(self) -> Iterator[SNode]:
+        """This node and all below it, in order."""
+        yield self
+        for child in list(self.children):
+            yield from child.walk()
+
+    @property
+    def ptr(self) -> SNode:
+        """The node itself; programs for Quadrants ask its `ptr`."""
+        return self
+
+    def __repr__(self) -> str:
+        if self.above is None:
+            return "qd.root"
+        dimensions = ", ".join(f"{a}={n}" for a, n in zip(self.axes, self.extents, strict=True))
+        return f"{self.above} => dense [{dimensions}]"
+
+
+class PlaceNode(SNode):
+    """The place of a field, or of one component of its elements, in the cells of a block."""
+
+    def __init__(self, above: SNode, field: Placeable, component: tuple[int, ...] | None) -> None:
+        super().__init__(above.tree, above, (), ())
+        self._field = weakref.ref(field)
+        self.component = component
+        self.companion = field.companion
+        self.dtype = field.dtype
+        self.count = 1 if component is not None else math.prod(field.element_shape)
+
+    @property
+    def field(self) -> Any:
+        """The field that is placed; None if it is gone."""
+        return self._field()
+
+    def get_snode_grad_type(self) -> SNodeGradType:
+        """Whether this is the place of a field, of a gradient or of a dual."""
+        return _GRAD_TYPES[self.companion]
+
+    def has_adjoint(self) -> bool:
+        """Whether the field has a gradient."""
+        return bool(self.field.has_grad())
+
+    def has_dual(self) -> bool:
+        """Whether the field has a dual."""
+        return bool(self.field.has_dual())
+
+    def __repr__(self) -> str:
+        return f"{self.above} => place"
+
+
+class Mirror:
+    """Places companions in blocks like those of their fields."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._blocks: dict[SNode, SNode] = {tree.root: tree.root}
+
+    def place(self, node: PlaceNode, companion: Any) -> None:
+        """Place a companion, or the component of one, like the field at ``node``."""
+        if node.component not in companion.places and None not in companion.places:
+            above = node.above
+            assert above is not None
+            given = companion if node.component is None else (companion, node.component)
+            self._block(above).place(given, offset=node.field.offset or None)
+
+    def _block(self, block: SNode) -> SNode:
+        if block not in self._blocks:
+            assert block.above is not None
+            above = self._block(block.above)
+            self._blocks[block] = above.dense(block.axes, block.extents)
+        return self._blocks[block]
+
+
+class Tree:
+    """A tree of blocks: described, then allocated, and at last perhaps destroyed."""
+
+    def __init__(self, runtime: current.Runtime, is_builder: bool = False) -> None:
+        self.runtime = runtime
+        self.root = SNode(self, None, (), ())
+        self.fields: list[Any] = []  # keeps them alive until they have memory
+        self.is_allocated = False
+        self.is_finalized = not is_builder
+
+    def require_open(self, what: str) -> None:
+        """An error if nothing can be added any more."""
+        if self.runtime is not current.runtime():
+            raise UsedAfterReset(f"tree of this {what}").at(None)
+        if self.is_allocated:
+            raise TreeIsAllocated(what).at(None)
+
+    def require_final(self, name: str) -> None:
+        """An error if a builder has not been told that its tree is complete."""
+        if not self.is_finalized:
+            raise NotFinalized(name).at(None)
+
+    def finish(self) -> list[Any]:
+        """Close the tree, to be allocated; gives its fields, each once."""
+        self.add_needed_companions()
+        return list(dict.fromkeys(self.fields))
+
+    def add_needed_companions(self) -> None:
+        """Place gradients and duals that were asked for by ``needs_grad`` and placed by nobody."""
+        mirror = Mirror(self)
+        for node in self.root.walk():
+            if isinstance(node, PlaceNode) and node.companion is Companion.PRIMAL:
+                for companion in node.field.needed:
+                    mirror.place(node, node.field.companion_array(companion))
+
+    def destroy(self) -> None:
+        """Free the memory; any later use of the tree's fields is an error."""
+        for node in self.root.walk():
+            if isinstance(node, PlaceNode) and node.field is not None:
+                node.field.retire(UsedAfterDestroy)
+        self.is_allocated = True
+        events.after_end()
+
+
+# -- what can be placed ----------------------------------------------------------------------------
+
+
+def _components(given: Iterable[Any]) -> Iterator[Component]:
+    """The components that the arguments of `SNode.place` stand for."""
+    for item in given:
+        if isinstance(item, list):
+            yield from _components(item)
+        elif isinstance(item, tuple) and len(item) == 2 and hasattr(item[0], "places"):
+            yield item
+        elif hasattr(item, "places"):
+            yield item, None
+        elif hasattr(item, "parts_to_place"):
+            yield from _components(item.parts_to_place())
+        else:
+            raise CannotPlace(describe(item)).at(None)
+
+
+def _check_unplaced(components: list[Component]) -> None:
+    taken: dict[int, set[tuple[int, ...] | None]] = {}
+    for field, component in components:
+        field.require_placeable()
+        placed = taken.setdefault(id(field), set(field.places))
+        if component in placed or None in placed or (component is None and placed):
+            raise PlacedTwice(field.describe()).at(None)
+        placed.add(component)

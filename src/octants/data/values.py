@@ -1,0 +1,120 @@
+"""Values that come from the host, as the elements of an array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from octants.data.errors import (
+    ValueOutOfRange,
+    WrongArray,
+    WrongArrayShape,
+    WrongValue,
+    describe,
+)
+from octants.types import scalars
+from octants.types.matrix_values import Matrix
+from octants.types.scalars import DType
+
+Array = np.ndarray[Any, Any]
+
+
+_LARGEST = {
+    dtype: float(np.finfo(dtype.numpy).max) for dtype in (scalars.f16, scalars.f32, scalars.f64)
+}
+
+
+_AS_INTEGERS = "convert with `int(...)`"
+
+
+def convert_scalar(what: str, value: Any, dtype: DType) -> Any:
+    """A number that ``dtype`` can hold, unrounded; a float does not become an integer."""
+    kind = type(value)
+    if (kind is float or kind is int) and dtype.is_float and abs(value) <= _LARGEST[dtype]:
+        return value
+    if dtype.is_float:
+        if not hasattr(value, "__float__") or np.ndim(value) > 0 or np.iscomplexobj(value):
+            raise WrongValue(what, describe(value), f"a number for {dtype}").at(None)
+        return scalars.convert(float(value), dtype)
+    if isinstance(value, (bool, np.bool_)):
+        return dtype.numpy.type(value).item()
+    if not hasattr(value, "__index__") or np.ndim(value) > 0:
+        is_float = isinstance(value, (float, np.floating))
+        advice = _AS_INTEGERS if is_float else ""
+        raise WrongValue(what, describe(value), f"an integer for {dtype}", advice).at(None)
+    return _fit(what, value.__index__(), dtype)
+
+
+def _fit(what: str, number: int, dtype: DType) -> int | bool:
+    if dtype.is_bool:
+        return bool(number)
+    low, high = scalars.integer_range(dtype)
+    if not low <= number <= high:
+        raise ValueOutOfRange(what, number, dtype.name, low, high).at(None)
+    return number
+
+
+def convert_element(what: str, value: Any, dtype: DType, shape: tuple[int, ...]) -> Any:
+    """A number, or the components of a vector or matrix, for an element or a part of one.
+
+    A number stands for all components; a vector may be given as a matrix of one column.
+    """
+    if not isinstance(value, (list, tuple, Matrix)) and np.ndim(value) == 0:
+        return convert_scalar(what, value, dtype)
+    given = _components(what, value, shape)
+    if given.shape != shape:
+        if not shape or given.shape != (*shape, 1):
+            raise WrongArrayShape(what, str(shape), str(given.shape)).at(None)
+        given = given.reshape(shape)
+    if dtype.is_float:
+        return convert_array(what, given, dtype)
+    if given.dtype.kind == "f":
+        raise WrongValue(what, describe(value), f"integers for {dtype}", _AS_INTEGERS).at(None)
+    items = [convert_scalar(what, item, dtype) for item in given.ravel().tolist()]
+    return np.array(items, dtype.numpy).reshape(shape)
+
+
+def _components(what: str, value: Any, shape: tuple[int, ...]) -> Array:
+    needed = f"numbers of shape {shape}"
+    try:
+        given = np.asarray(value.to_list() if isinstance(value, Matrix) else value)
+    except (ValueError, TypeError, RuntimeError):
+        raise WrongValue(what, describe(value), needed).at(None) from None
+    if given.dtype.kind not in "biuf":
+        raise WrongValue(what, describe(value), needed).at(None)
+    return given
+
+
+def convert_array(what: str, values: Array, dtype: DType) -> Array:
+    """An array with the conversions of the language: integers wrap, floats become integers by
+    truncation and saturate, NaN becomes 0.
+    """
+    if values.dtype.kind not in "biuf":
+        needed = "an array of numbers"
+        raise WrongArray(what, f"one of {values.dtype}", needed, "convert it with `astype`").at(
+            None
+        )
+    if values.dtype == dtype.numpy:
+        return values
+    if values.dtype.kind == "f" and dtype.is_integer:
+        return _truncate(values, dtype)
+    with np.errstate(over="ignore"):
+        return values.astype(dtype.numpy)
+
+
+def _truncate(values: Array, dtype: DType) -> Array:
+    low, high = scalars.integer_range(dtype)
+    wide = values.astype(np.float64)
+    too_high, too_low = wide >= float(high), wide <= float(low)
+    inside = ~(too_high | too_low | np.isnan(wide))
+    result = np.where(inside, wide, 0).astype(dtype.numpy)
+    result[too_high] = high
+    result[too_low] = low
+    return result
+
+
+def check_shape(what: str, given: tuple[int, ...], *allowed: tuple[int, ...]) -> None:
+    """An error if an array has none of the shapes that fit; the first one is named."""
+    if given not in allowed:
+        raise WrongArrayShape(what, str(allowed[0]), str(given)).at(None)

@@ -1,0 +1,27 @@
+"""Optional dependencies: imported when needed, and a clear word when one is missing."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+from octants.diagnostics.exceptions import OctantsError
+
+
+class OctantsMissingDependency(OctantsError, ImportError):
+    """An optional dependency is not installed; the message names the extra that brings it."""
+
+
+def import_optional(module: str, extra: str) -> Any:
+    """The module, which the extra ``octants[extra]`` installs.
+
+    Raises `OctantsMissingDependency` if the package is not installed.
+    """
+    package = module.partition(".")[0]
+    if importlib.util.find_spec(package) is None:
+        raise OctantsMissingDependency(
+            f"{package} is not installed; it comes with the extra '{extra}': "
+            f"pip install 'octants[{extra}]'"
+        )
+    return importlib.import_module(module)

@@ -1,0 +1,149 @@
+"""The mistakes around a launch: OCT4xx, options, arguments and calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.exceptions import (
+    OctantsArgumentError,
+    OctantsRuntimeError,
+    OctantsSyntaxError,
+    OctantsValueError,
+)
+
+
+@dataclass(frozen=True)
+class NotInitialised(UserError):
+    """Something that needs `init` was done before it."""
+
+    code = "OCT401"
+    exception = OctantsRuntimeError
+    title = "Octants is not initialised"
+    remedy = "call `qd.init()` first; after `qd.reset()` call it again"
+
+
+@dataclass(frozen=True)
+class UnknownOption(UserError):
+    """A keyword of `init` that does not exist."""
+
+    name: str
+    hint: str
+    code = "OCT402"
+    exception = OctantsRuntimeError
+    title = "`init` has no option `{name}`"
+    remedy = "{hint}"
+
+
+@dataclass(frozen=True)
+class WrongOption(UserError):
+    """A value that an option of `init` cannot hold."""
+
+    name: str
+    wanted: str
+    given: str
+    code = "OCT403"
+    exception = OctantsRuntimeError
+    title = "the option `{name}` cannot be {given}"
+    remedy = "it is {wanted}"
+
+
+@dataclass(frozen=True)
+class MissingBackend(UserError):
+    """An architecture that this installation cannot run on."""
+
+    arch: str
+    reason: str
+    code = "OCT404"
+    exception = OctantsRuntimeError
+    title = "arch `{arch}` is not available: {reason}"
+    remedy = "use `qd.init(arch=qd.cpu)`, or `arch=qd.gpu`, which takes the best that there is"
+
+
+@dataclass(frozen=True)
+class MissingAnnotation(UserError):
+    """A parameter of a kernel without a type."""
+
+    kernel: str
+    parameter: str
+    code = "OCT410"
+    exception = OctantsSyntaxError
+    title = "parameter `{parameter}` of kernel `{kernel}` has no annotation"
+    remedy = "annotate it with a scalar type, `qd.types.ndarray()`, `qd.template()`, or a struct"
+
+
+@dataclass(frozen=True)
+class WrongAnnotation(UserError):
+    """A parameter or return value of a kernel whose annotation is not a type of the language."""
+
+    kernel: str
+    what: str
+    annotation: str
+    code = "OCT411"
+    exception = OctantsSyntaxError
+    title = "{what} of kernel `{kernel}` is annotated with {annotation}, which is not a type here"
+    remedy = (
+        "use a scalar type, `qd.types.vector(n, dtype)`, `qd.types.ndarray()` or `qd.template()`"
+    )
+
+
+@dataclass(frozen=True)
+class VariableArguments(UserError):
+    """``*args`` or ``**kwargs`` in the signature of a kernel."""
+
+    kernel: str
+    parameter: str
+    code = "OCT412"
+    exception = OctantsSyntaxError
+    title = "kernel `{kernel}` has the parameter `{parameter}`; a kernel has a fixed number of them"
+    remedy = "name each parameter, or pass one vector or ndarray"
+
+
+@dataclass(frozen=True)
+class WrongCall(UserError):
+    """A call whose arguments cannot be bound to the parameters."""
+
+    kernel: str
+    problem: str
+    signature: str
+    code = "OCT413"
+    exception = OctantsSyntaxError
+    title = "kernel `{kernel}`: {problem}"
+    notes = ("its signature is `{signature}`",)
+
+
+@dataclass(frozen=True)
+class WrongArgument(UserError):
+    """An argument that does not fit its annotation."""
+
+    kernel: str
+    parameter: str
+    problem: str
+    advice: str = ""
+    code = "OCT414"
+    exception = OctantsArgumentError
+    title = "kernel `{kernel}`, argument `{parameter}`: {problem}"
+    remedy = "{advice}"
+
+
+@dataclass(frozen=True)
+class WrongInspection(UserError):
+    """A mode of ``kernel.inspect`` that does not exist."""
+
+    mode: str
+    modes: str
+    code = "OCT416"
+    exception = OctantsValueError
+    title = "`inspect` has no mode {mode}"
+    remedy = "it is one of {modes}"
+
+
+@dataclass(frozen=True)
+class MissingMethodOwner(UserError):
+    """A kernel of a class that was called without an object."""
+
+    kernel: str
+    code = "OCT415"
+    exception = OctantsRuntimeError
+    title = "kernel `{kernel}` is a method: call it on an object of its class"
+    remedy = "decorate the class with `@qd.data_oriented` and call `object.{kernel}(...)`"

@@ -1,0 +1,223 @@
+"""The mistakes with values, types, shapes and functions of the library: OCT2xx."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.exceptions import (
+    OctantsRuntimeError,
+    OctantsRuntimeTypeError,
+    OctantsTypeError,
+)
+
+# -- operators and types ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WrongOperands(UserError):
+    """A binary operator that is not defined for its operands."""
+
+    operator: str
+    lhs: str
+    rhs: str
+    way_out: str = ""
+    code = "OCT201"
+    exception = OctantsTypeError
+    title = "`{operator}` is not defined for {lhs} and {rhs}"
+    label = "{lhs} {operator} {rhs}"
+    remedy = "{way_out}"
+
+
+@dataclass(frozen=True)
+class WrongOperand(UserError):
+    """A unary operator or a function that is not defined for its operand."""
+
+    operator: str
+    operand: str
+    way_out: str = ""
+    code = "OCT202"
+    exception = OctantsTypeError
+    title = "`{operator}` is not defined for {operand}"
+    label = "this is {operand}"
+    remedy = "{way_out}"
+
+
+@dataclass(frozen=True)
+class ShapesDiffer(UserError):
+    """Vectors or matrices whose shapes do not go together."""
+
+    operator: str
+    lhs: str
+    rhs: str
+    way_out: str = ""
+    code = "OCT203"
+    exception = OctantsTypeError
+    title = "`{operator}`: the shapes of {lhs} and {rhs} do not match"
+    label = "{lhs} {operator} {rhs}"
+    remedy = "{way_out}"
+
+
+@dataclass(frozen=True)
+class AmbiguousTruth(UserError):
+    """A vector or matrix as a condition."""
+
+    what: str
+    code = "OCT204"
+    exception = OctantsTypeError
+    title = "{what} is neither true nor false"
+    label = "used as a condition"
+    remedy = "use `.any()` or `.all()`"
+
+
+@dataclass(frozen=True)
+class LiteralTooLarge(UserError):
+    """An integer literal that its type cannot hold."""
+
+    number: int
+    dtype: str
+    way_out: str
+    code = "OCT205"
+    exception = OctantsTypeError
+    title = "the integer {number} does not fit in {dtype}"
+    label = "it would be {dtype} here"
+    remedy = "{way_out}"
+
+
+@dataclass(frozen=True)
+class NotAType(UserError):
+    """Something else where a scalar type is needed."""
+
+    function: str
+    given: str
+    code = "OCT206"
+    exception = OctantsTypeError
+    title = "`{function}` needs a scalar type, not {given}"
+    label = "not a type"
+    remedy = "types are `qd.f32`, `qd.i32`, `int`, `float`, ..."
+
+
+@dataclass(frozen=True)
+class DifferentWidths(UserError):
+    """A bit_cast between types of different widths."""
+
+    source: str
+    target: str
+    code = "OCT207"
+    exception = OctantsTypeError
+    title = "`bit_cast` cannot read {source} as {target}"
+    label = "the types have different widths"
+    remedy = "use `qd.cast` to convert the value"
+
+
+# -- vectors and matrices --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WrongElements(UserError):
+    """A vector or matrix cannot be made from what was given."""
+
+    what: str
+    problem: str
+    code = "OCT210"
+    exception = OctantsTypeError
+    title = "{what} cannot be made: {problem}"
+    label = "made here"
+
+
+@dataclass(frozen=True)
+class WrongShape(UserError):
+    """A method of vectors or matrices on a shape that it is not for."""
+
+    method: str
+    wanted: str
+    given: str
+    way_out: str = ""
+    code = "OCT211"
+    exception = OctantsTypeError
+    title = "`{method}` is for {wanted}, not for {given}"
+    label = "this is {given}"
+    remedy = "{way_out}"
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WrongArgumentValue(UserError):
+    """An argument of a function of the library that it cannot work with."""
+
+    function: str
+    problem: str
+    way_out: str = ""
+    code = "OCT220"
+    exception = OctantsTypeError
+    title = "`{function}`: {problem}"
+    label = "called here"
+    remedy = "{way_out}"
+
+
+@dataclass(frozen=True)
+class NotAPlace(UserError):
+    """An atomic on something that is not in memory."""
+
+    function: str
+    given: str
+    code = "OCT221"
+    exception = OctantsTypeError
+    title = "`{function}` changes an element of a field or array, or a variable, not {given}"
+    label = "this is {given}"
+    remedy = "write `qd.{function}(x[i], value)`"
+
+
+@dataclass(frozen=True)
+class WrongAtomic(UserError):
+    """An atomic that is not defined for the type of its place."""
+
+    function: str
+    dtype: str
+    way_out: str = ""
+    code = "OCT222"
+    exception = OctantsTypeError
+    title = "`{function}` is not defined for {dtype}"
+    label = "this place holds {dtype}"
+    remedy = "{way_out}"
+
+
+@dataclass(frozen=True)
+class NotAMember(UserError):
+    """A struct that is given a member that it does not have, or too many of them."""
+
+    struct: str
+    problem: str
+    members: str
+    code = "OCT223"
+    exception = OctantsTypeError
+    title = "{struct} {problem}"
+    label = "made here"
+    notes = ("its members are {members}",)
+
+
+# -- on the host -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KernelOnly(UserError):
+    """A function of kernels that was called on the host."""
+
+    name: str
+    code = "OCT230"
+    exception = OctantsRuntimeError
+    title = "`{name}` works in kernels only"
+    remedy = "call it inside a function that is decorated with `@qd.kernel` or `@qd.func`"
+
+
+@dataclass(frozen=True)
+class WrongHostValue(UserError):
+    """A vector, matrix or struct on the host that cannot be made or used so."""
+
+    what: str
+    problem: str
+    code = "OCT231"
+    exception = OctantsRuntimeTypeError
+    title = "{what}: {problem}"

@@ -1,0 +1,170 @@
+"""The mistakes with tapes and forward mode: OCT31x."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.exceptions import (
+    OctantsAssertionError,
+    OctantsRuntimeError,
+    OctantsValueError,
+)
+
+
+@dataclass(frozen=True)
+class NestedTape(UserError):
+    """A tape or forward mode within another one."""
+
+    code = "OCT310"
+    exception = OctantsRuntimeError
+    title = "a tape or forward mode is active already; they cannot be nested"
+    remedy = "leave the outer one first; `loss=[...]` takes several losses"
+
+
+@dataclass(frozen=True)
+class TapeIsUsed(UserError):
+    """A tape was entered twice."""
+
+    code = "OCT311"
+    exception = OctantsRuntimeError
+    title = "this tape has been used already"
+    remedy = "make a new `qd.ad.Tape(...)` for each pass"
+
+
+@dataclass(frozen=True)
+class WrongLoss(UserError):
+    """Something that cannot be the loss of a tape."""
+
+    problem: str
+    code = "OCT312"
+    exception = OctantsRuntimeError
+    title = "the loss of a tape {problem}"
+    remedy = (
+        "give a 0-D field or an ndarray of one element made with `needs_grad=True`, or a kernel"
+        " that returns a float"
+    )
+
+
+@dataclass(frozen=True)
+class LossNotLaunched(UserError):
+    """A kernel as the loss, launched never or more than once."""
+
+    kernel: str
+    count: int
+    code = "OCT313"
+    exception = OctantsRuntimeError
+    title = "kernel `{kernel}` is the loss of the tape, but was launched {count} times in its body"
+    remedy = "launch it once, or sum up into a field"
+
+
+@dataclass(frozen=True)
+class OverwrittenUnderTape(UserError):
+    """A write to what a recorded launch needs, where the tape forbids it."""
+
+    array: str
+    code = "OCT314"
+    exception = OctantsRuntimeError
+    title = "`{array}` is overwritten, but the gradient of an earlier launch needs its contents"
+    remedy = "use `on_overwrite='save'`, the default, which keeps a copy; or write to another array"
+
+
+@dataclass(frozen=True)
+class ChangedUnseen(UserError):
+    """An array that a recorded launch needs was written through a pointer."""
+
+    array: str
+    code = "OCT320"
+    exception = OctantsRuntimeError
+    title = (
+        "`{array}` was changed through a pointer or a shared view after a launch on the tape that"
+        " needs its contents"
+    )
+    remedy = "write it by `from_numpy`, `fill` or a kernel, which the tape sees"
+
+
+@dataclass(frozen=True)
+class PartialOverlap(UserError):
+    """Two arguments share some of their memory, and the kernel writes it."""
+
+    kernel: str
+    first: str
+    second: str
+    code = "OCT315"
+    exception = OctantsRuntimeError
+    title = (
+        "kernel `{kernel}`: `{first}` and `{second}` share memory in a way whose gradient is not"
+        " supported"
+    )
+    remedy = "pass arrays that are the same or do not overlap"
+
+
+@dataclass(frozen=True)
+class WrongSeed(UserError):
+    """The seed of forward mode does not fit its parameters."""
+
+    problem: str
+    code = "OCT316"
+    exception = OctantsValueError
+    title = "forward mode: {problem}"
+    remedy = "`seed` has one number for each element of `param`; it may be left out for one element"
+
+
+@dataclass(frozen=True)
+class NoDual(UserError):
+    """A parameter or loss of forward mode without a dual."""
+
+    what: str
+    code = "OCT317"
+    exception = OctantsRuntimeError
+    title = "forward mode: {what} has no dual"
+    remedy = "make it with `needs_dual=True`, or place it with `qd.root.lazy_dual()`"
+
+
+@dataclass(frozen=True)
+class WrongGradientCheck(UserError):
+    """A gradient disagrees with central differences."""
+
+    array: str
+    index: str
+    gradient: float
+    difference: float
+    code = "OCT318"
+    exception = OctantsAssertionError
+    title = (
+        "the gradient of {array} at {index} is {gradient}, but central differences give"
+        " {difference}"
+    )
+
+
+@dataclass(frozen=True)
+class CannotCheck(UserError):
+    """Something that ``grad_check`` cannot run again."""
+
+    problem: str
+    code = "OCT322"
+    exception = OctantsRuntimeError
+    title = "`grad_check`: {problem}"
+    remedy = "check a body of kernels, on arrays of ours with gradients, with an array as the loss"
+
+
+@dataclass(frozen=True)
+class NotReplaced(UserError):
+    """``grad_for`` of a function that is not marked."""
+
+    name: str
+    code = "OCT319"
+    exception = OctantsRuntimeError
+    title = "`{name}` is not decorated with `@qd.ad.grad_replaced`"
+    remedy = "decorate it, or name the function whose gradient is given"
+
+
+@dataclass(frozen=True)
+class NoGradientGiven(UserError):
+    """A `grad_replaced` function was called under a tape without a gradient."""
+
+    name: str
+    code = "OCT321"
+    exception = OctantsRuntimeError
+    title = "`{name}` is decorated with `@qd.ad.grad_replaced`, but has no gradient"
+    remedy = "decorate one with `@qd.ad.grad_for({name})`, or use `@qd.ad.no_grad`"

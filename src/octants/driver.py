@@ -1,0 +1,214 @@
+"""The whole compiler on a page: from a Python function to code that can be launched.
+
+    function ──frontend──▶ Module ──passes──▶ Module ──codegen──▶ Artifact ──runtime──▶ run
+
+and the state that all launches share: options, random seed, numbers of launches, the recorder.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType
+from typing import Any, Protocol
+
+from octants import frontend, options, pipeline
+from octants.artifact import Artifact
+from octants.codegen.llvm import cpu as cpu_codegen
+from octants.data.events import observe_ends
+from octants.frontend import Built
+from octants.ir.core import Module
+from octants.ir.printer import to_text
+from octants.options import Options
+from octants.pipeline import Observer, Stage
+from octants.runtime import reference
+from octants.runtime.cpu import CpuDevice
+from octants.runtime.device import Device
+from octants.runtime.null import NullDevice
+from octants.target import Target
+from octants.types.defaults import default_float, default_int
+from octants.types.signature import ArgumentType, ScalarType
+
+Run = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Code:
+    """A module that can be launched: ``run`` takes the address of a parameter block."""
+
+    module: Module
+    run: Run
+    artifact: Artifact | None = None
+
+
+class Recorder(Protocol):
+    """Who sees each launch instead of its being run: a tape, or forward mode.
+
+    While `paused` is not 0, launches have no part in derivatives.
+    """
+
+    paused: int
+
+    def launch(self, specialisation: Any, arguments: tuple[Any, ...]) -> Any:
+        """Run a launch and return what the kernel returns."""
+
+
+class State:
+    """What all launches share; `driver.state` is the only one."""
+
+    def __init__(self) -> None:
+        self.device: Device | None = None
+        self.generation = 0
+        self.compiling = threading.RLock()
+        self.recorder: Recorder | None = None
+        self.seed = 0
+        self.numbers: Iterator[int] = itertools.count(1)
+
+    def start(self, chosen: Options) -> Device:
+        """Take a device into use, under these options."""
+        self.stop()
+        self.generation += 1
+        self.seed = chosen.random_seed & (2**64 - 1)
+        self.numbers = itertools.count(1)
+        self.device = make_device(chosen)
+        return self.device
+
+    def stop(self) -> None:
+        """Wait for the device, and give it back."""
+        device, self.device, self.recorder = self.device, None, None
+        self.generation += 1
+        if device is not None:
+            device.synchronize()
+            device.close()
+
+    def forget_addresses(self) -> None:
+        """Let kernels be specialised anew: arrays whose addresses they hold are gone."""
+        self.generation += 1
+
+
+state = State()
+observe_ends(state.forget_addresses)
+
+
+def make_device(chosen: Options) -> Device:
+    """The device of an arch; for Python, memory is all that it needs."""
+    if chosen.arch == "python":
+        return NullDevice()
+    return CpuDevice(chosen.cpu_max_num_threads)
+
+
+def build(
+    function: FunctionType,
+    arguments: list[ArgumentType],
+    returns: tuple[ScalarType, ...] | None,
+    chosen: Options,
+    observe: Observer | None = None,
+) -> Built:
+    """The kernel of a function for these types of arguments, lowered to tasks.
+
+    ``returns`` are the types of its return annotation, None without one.
+    """
+    built = frontend.build(
+        function,
+        arguments,
+        returns=returns,
+        default_int=default_int(),
+        default_float=default_float(),
+        debug=chosen.debug,
+    )
+    pipeline.lower(built.module, stage_of(chosen, observe))
+    return built
+
+
+def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
+    """How passes are run under these options."""
+    verifies = chosen.debug or options.verifies_passes()
+    if observe is None and (chosen.print_ir or chosen.dump_ir):
+        observe = functools.partial(_show, chosen)
+    return Stage(chosen.checks_bounds, verifies, observe)
+
+
+def _show(chosen: Options, name: str, module: Module) -> None:
+    """Print or write what a pass left, for the options `print_ir` and `dump_ir`."""
+    if chosen.print_ir:
+        print(f"==== {module.name}: {name} ====\n{to_text(module)}")
+    if chosen.dump_ir:
+        folder = Path(chosen.debug_dump_path or "octants_ir")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{module.name}.{name}.ir").write_text(to_text(module))
+
+
+def compile_module(module: Module, chosen: Options) -> Code:
+    """Code for a lowered module."""
+    _print_code(module, chosen)
+    if chosen.arch == "python":
+        return Code(module, reference.make_run(module))
+    artifact = _artifact(module, chosen)
+    assert state.device is not None
+    return Code(module, state.device.load(artifact).launch, artifact)
+
+
+_artifacts: dict[tuple[Any, ...], Artifact] = {}
+_MOST_ARTIFACTS = 4096
+
+
+def _artifact(module: Module, chosen: Options) -> Artifact:
+    """The artifact of a module, found again if one like it was compiled in this process.
+
+    So fields of the same layout share their code, and kernels keep it across `init`. What a module
+    says is its text, but for the places that messages name.
+    """
+    key = (to_text(module), module.location, chosen.compilation_key())
+    artifact = _artifacts.get(key)
+    if artifact is None:
+        artifact = cpu_codegen.compile_module(
+            module,
+            host_target(),
+            fast_math=chosen.fast_math,
+            debug=chosen.debug,
+            opt_level=chosen.opt_level,
+        )
+        while len(_artifacts) >= _MOST_ARTIFACTS:
+            _artifacts.pop(next(iter(_artifacts)), None)
+        _artifacts[key] = artifact
+    return artifact
+
+
+@functools.cache
+def host_target() -> Target:
+    """The CPU of this machine."""
+    return cpu_codegen.host_target()
+
+
+def _print_code(module: Module, chosen: Options) -> None:
+    texts = (
+        (chosen.print_kernel_llvm_ir, llvm_text),
+        (chosen.print_kernel_llvm_ir_optimized, optimised_llvm_text),
+        (chosen.print_kernel_asm, assembly_text),
+    )
+    for wanted, text in texts:
+        if wanted:
+            print(text(module, chosen))
+
+
+def llvm_text(module: Module, chosen: Options) -> str:
+    """The LLVM IR of a module; empty for the interpreter."""
+    return "" if chosen.arch == "python" else cpu_codegen.llvm_text(module, host_target())
+
+
+def optimised_llvm_text(module: Module, chosen: Options) -> str:
+    """The LLVM IR of a module after LLVM's passes."""
+    if chosen.arch == "python":
+        return ""
+    return cpu_codegen.optimised_llvm_text(module, host_target(), chosen.opt_level)
+
+
+def assembly_text(module: Module, chosen: Options) -> str:
+    """The assembly of a module."""
+    if chosen.arch == "python":
+        return ""
+    return cpu_codegen.assembly_text(module, host_target(), chosen.opt_level)

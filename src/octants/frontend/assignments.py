@@ -1,0 +1,171 @@
+"""Assignments to names, parts of variables, elements of arrays, and several of these at once."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from octants.diagnostics.errors import (
+    NotAssignable,
+    NotAValue,
+    TypeChange,
+    UnsupportedSyntax,
+    WrongUnpacking,
+)
+from octants.frontend import compile_time, places, structure
+from octants.frontend.context import Context
+from octants.frontend.values import (
+    ElementReference,
+    MatrixValue,
+    StaticValue,
+    StructValue,
+    Variable,
+    VariableReference,
+    describe,
+    is_number,
+)
+from octants.ir.core import Value
+from octants.types.matrix_types import MatrixType
+from octants.types.matrix_values import Matrix
+from octants.types.scalars import DType
+from octants.types.structs import StructType
+
+
+def assign(context: Context, target: ast.expr, value: Any) -> None:
+    """Give a target of an assignment a value."""
+    if isinstance(target, ast.Name):
+        assign_name(context, target.id, value, target)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        for part, item in zip(target.elts, unpack(context, target, value), strict=True):
+            assign(context, part, item)
+    else:
+        context.store(place_of(context, target), value, target)
+
+
+def place_of(context: Context, target: ast.expr) -> Any:
+    """The place that a subscript or an attribute names as the target of an assignment."""
+    place = context.evaluate_place(target)
+    is_struct = isinstance(place, StructValue) and places.is_place(place)
+    if not is_struct and not isinstance(place, (ElementReference, VariableReference)):
+        context.fail(NotAssignable(describe_target(target)), target)
+    return place
+
+
+def describe_target(target: ast.expr) -> str:
+    """The source text of a target, for messages."""
+    return f"`{ast.unparse(target)}`"
+
+
+def unpack(context: Context, target: ast.Tuple | ast.List, value: Any) -> list[Any]:
+    """An item for each target: those of a tuple, the elements of a vector, the rows of a matrix."""
+    for part in target.elts:
+        if isinstance(part, ast.Starred):
+            way_out = "unpack into one name for each item"
+            context.fail(UnsupportedSyntax("a starred target", way_out), part)
+    if isinstance(value, (Value, StructValue)) or is_number(value):
+        context.fail(WrongUnpacking(len(target.elts), describe(value)), target)
+    items = compile_time.iterate(context, value, target)
+    if len(items) != len(target.elts):
+        context.fail(WrongUnpacking(len(target.elts), describe(value)), target)
+    return items
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def assign_name(context: Context, name: str, value: Any, node: ast.AST) -> None:
+    """Assign to a local variable; the first assignment fixes its type."""
+    variable = context.scopes.frame.variables.get(name)
+    if variable is not None and places.is_place(variable.value):
+        context.store(variable.value, value, node)
+    elif variable is None or _is_rebindable(context, variable):
+        context.scopes.declare(name, initial(context, value, node))
+    else:
+        context.store(VariableReference(variable), value, node)
+
+
+def _is_rebindable(context: Context, variable: Variable) -> bool:
+    """Whether an assignment may give a variable another type.
+
+    It may if the variable holds a Python object, or was first assigned by an earlier iteration of
+    an unrolled loop, and no run-time condition or loop stands between that and here.
+    """
+    if not context.scopes.is_own(variable):
+        return False
+    holds_object = structure.has_object(variable.value) and not variable.in_memory
+    return variable.is_loose or holds_object
+
+
+def initial(context: Context, value: Any, node: ast.AST) -> Any:
+    """What a new variable holds: numbers become run-time values, Python objects stay."""
+    if isinstance(value, StaticValue):
+        return initial(context, value.value, node)
+    value = context.load(value)
+    if is_number(value) or isinstance(value, Matrix):
+        return context.value(value)
+    if isinstance(value, StructValue):
+        members = {name: initial(context, x, node) for name, x in value.members.items()}
+        return StructValue(members, value.python_type)
+    if value is None:
+        problem = NotAValue("None", "a function without `return` gives None")
+        context.fail(problem, node)
+    return value
+
+
+def declare_typed(context: Context, name: str, kind: Any, value: Any, node: ast.AST) -> None:
+    """``name: kind = value``: a new variable of a stated type."""
+    if name in context.scopes.frame.variables:
+        assign_name(context, name, value, node)
+        return
+    context.scopes.declare(name, as_kind(context, kind, initial(context, value, node), name, node))
+
+
+def as_kind(context: Context, kind: Any, value: Any, name: str, node: ast.AST) -> Any:
+    """A value converted to the type that an annotation names; other annotations are ignored."""
+    if isinstance(kind, MatrixType):
+        dtype = kind.declared_dtype or _scalar_type(context, kind.python_dtype)
+        assert dtype is not None
+        value = context.value(value)
+        if not isinstance(value, MatrixValue) or value.shape != kind.element_shape:
+            context.fail(TypeChange(name, f"a {kind}", describe(value)), node)
+        return places.cast(context, value, dtype)
+    if isinstance(kind, StructType):
+        return _as_struct(context, kind, value, name, node)
+    dtype = _scalar_type(context, kind)
+    if dtype is None:
+        return value
+    if not isinstance(value, Value) and not is_number(value):
+        context.fail(TypeChange(name, f"declared as {dtype}", describe(value)), node)
+    return places.cast(context, value, dtype)
+
+
+def _as_struct(context: Context, kind: StructType, value: Any, name: str, node: ast.AST) -> Any:
+    if not isinstance(value, StructValue) or set(value.members) != set(kind.members):
+        context.fail(TypeChange(name, f"a {kind.name}", describe(value)), node)
+    members = {
+        member: as_kind(context, inner, value.members[member], f"{name}.{member}", node)
+        for member, inner in kind.members.items()
+    }
+    return StructValue(members, kind)
+
+
+def _scalar_type(context: Context, kind: Any) -> DType | None:
+    if kind is int:
+        return context.default_int
+    if kind is float:
+        return context.default_float
+    return kind if isinstance(kind, DType) else None
+
+
+# -- compile time ----------------------------------------------------------------------------------
+
+
+def bind_static(context: Context, target: ast.expr, value: Any) -> None:
+    """Let the target of an unrolled loop stand for an item, a Python object or a value."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        for part, item in zip(target.elts, unpack(context, target, value), strict=True):
+            bind_static(context, part, item)
+    elif isinstance(target, ast.Name):
+        context.scopes.declare(target.id, value).is_loose = True
+    else:
+        context.fail(NotAssignable(describe_target(target)), target)

@@ -1,0 +1,146 @@
+"""Functions that change memory, draw random numbers, or stop derivatives.
+
+All take the context and the node of the call before their arguments; the first argument of an
+atomic is a place.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from octants.diagnostics.library_errors import NotAPlace, WrongArgumentValue, WrongAtomic
+from octants.frontend import arithmetic, matrices, places
+from octants.frontend.context import Context
+from octants.frontend.operands import as_type, dtype_of, elementwise, operand
+from octants.frontend.values import (
+    ArrayReference,
+    ElementReference,
+    MatrixValue,
+    StructValue,
+    VariableReference,
+    describe,
+    is_number,
+)
+from octants.ir.core import Value
+from octants.types.scalars import DType, u1
+
+FUNCTIONS = ("add", "sub", "mul", "min", "max", "and", "or", "xor", "exchange")
+BITWISE = ("and", "or", "xor")
+
+
+def atomic(fn: str) -> Callable[..., Any]:
+    """``atomic_add`` and the like: gives the value before."""
+
+    def build(context: Context, node: ast.AST, place: Any, value: Any) -> Any:
+        name = f"atomic_{fn}"
+        dtype = _dtype_at(context, node, name, place)
+        if fn in BITWISE and dtype.is_float:
+            context.fail(WrongAtomic(name, dtype.name, "it is for integers"), node)
+        if dtype is u1 and fn not in (*BITWISE, "exchange"):
+            context.fail(WrongAtomic(name, "u1", "use atomic_and, atomic_or or atomic_xor"), node)
+        return context.atomic(fn, place, operand(context, value), node)
+
+    return build
+
+
+def _dtype_at(context: Context, node: ast.AST, name: str, place: Any) -> DType:
+    """The type of what a place holds; an error if it is none."""
+    if not isinstance(place, (ElementReference, VariableReference)):
+        context.fail(NotAPlace(name, describe(place)), node)
+    held = context.load(place) if isinstance(place, VariableReference) else None
+    if held is None:
+        return place.array.dtype  # type: ignore[union-attr]
+    if not isinstance(held, (Value, MatrixValue)):
+        context.fail(NotAPlace(name, describe(held)), node)
+    return dtype_of(held)
+
+
+def compare_and_swap(
+    context: Context, node: ast.AST, place: Any, expected: Any, desired: Any
+) -> Value:
+    """``atomic_cas``: gives the value before."""
+    dtype = _dtype_at(context, node, "atomic_cas", place)
+    if isinstance(place, VariableReference) and place.variable.in_memory:
+        place = places.memory_of(place)
+    wanted, new = (_scalar(context, node, x, dtype) for x in (expected, desired))
+    if isinstance(place, ElementReference):
+        if place.shape:
+            context.fail(NotAPlace("atomic_cas", describe(place)), node)
+        (indices,) = places.addresses(context, place)
+        return context.builder.compare_exchange(place.array, indices, wanted, new)
+    before = context.load(place)
+    if not isinstance(before, Value):
+        context.fail(NotAPlace("atomic_cas", describe(before)), node)
+    same = context.builder.compare("eq", before, wanted)
+    context.store(place, context.builder.select(same, new, before), node)
+    return before
+
+
+def _scalar(context: Context, node: ast.AST, x: Any, dtype: DType) -> Value:
+    value = as_type(context, operand(context, x), dtype)
+    if not isinstance(value, Value):
+        context.fail(WrongArgumentValue("atomic_cas", f"{describe(value)} is not a scalar"), node)
+    return value
+
+
+def volatile_load(context: Context, _node: ast.AST, place: Any) -> Any:
+    """What a place holds now: every load of a kernel reads memory."""
+    return context.load(place)
+
+
+def random(context: Context, node: ast.AST, dtype: Any = None) -> Value:
+    """A uniform draw of a float or integer type."""
+    chosen = matrices.scalar_type(context, float if dtype is None else dtype, "random", node)
+    return context.random(chosen)
+
+
+def stop_grad(context: Context, _node: ast.AST, x: Any) -> Any:
+    """A value without derivatives; of a field, all values that are loaded from now on."""
+    held = context.load(x)
+    if _stop_arrays(context, held):
+        return None
+    value = operand(context, held)
+    if is_number(value):
+        return value
+    stop = functools.partial(places.without_derivative, context)
+    return elementwise(context, "stop_grad", stop, value)
+
+
+def _stop_arrays(context: Context, held: Any) -> bool:
+    """Stop the derivatives of an array, or of the members of a struct of arrays."""
+    if isinstance(held, StructValue):
+        return all(_stop_arrays(context, member) for member in held.members.values())
+    if isinstance(held, ArrayReference):
+        context.stopped.add(held.array)
+    return isinstance(held, ArrayReference)
+
+
+def rescale_index(context: Context, node: ast.AST, a: Any, b: Any, index: Any) -> MatrixValue:
+    """An index into ``a`` scaled to ``b``: divided where a has more elements, else multiplied."""
+    shapes = [_shape(context, node, x) for x in (a, b)]
+    position = context.value(index)
+    if not isinstance(position, MatrixValue) or len(position.elements) > min(map(len, shapes)):
+        problem = f"the index is {describe(position)}"
+        context.fail(WrongArgumentValue("rescale_index", problem), node)
+    elements = []
+    for x, source, target in zip(position.elements, *shapes, strict=False):
+        operator, factor = ("//", source // target) if source > target else ("*", target // source)
+        elements.append(arithmetic.binary(context, operator, x, factor))
+    return matrices.uniform(context, position.shape, elements)
+
+
+def _shape(context: Context, node: ast.AST, x: Any) -> tuple[int, ...]:
+    shape = getattr(getattr(x, "handle", None), "shape", None)
+    if shape is None:
+        context.fail(WrongArgumentValue("rescale_index", f"{describe(x)} is not a field"), node)
+    return tuple(shape)
+
+
+def assume_in_range(
+    _context: Context, _node: ast.AST, value: Any, _base: Any, _low: Any, _high: Any
+) -> Any:
+    """The value: nothing here needs the hint."""
+    return value

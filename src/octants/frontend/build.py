@@ -1,0 +1,136 @@
+"""From a Python function to a module: the entry point of the frontend."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from octants.diagnostics.errors import MissingReturn
+from octants.diagnostics.exceptions import InternalError
+from octants.frontend import (
+    calls,
+    conditions,
+    expressions,
+    functions,
+    places,
+    source,
+    statements,
+)
+from octants.frontend.context import Context
+from octants.frontend.names import Read
+from octants.frontend.objects import wrap
+from octants.frontend.returns import Returns
+from octants.frontend.scope import UNDEFINED, Frame
+from octants.ir.core import Module
+from octants.types.scalars import DType, f32, i32
+from octants.types.signature import ArgumentSource, ArgumentType, ArraySource, ScalarType
+
+EXPRESSIONS = {**expressions.TABLE, **conditions.TABLE, **calls.TABLE}
+STATEMENTS = statements.TABLE
+
+
+@dataclass(frozen=True)
+class Built:
+    """A kernel as the frontend leaves it.
+
+    `sources` says where each of `module.arrays` comes from; `returns_tuple` whether the kernel
+    returns a tuple of its `return_types`; `reads` has the Python values that it is specialised for.
+    """
+
+    module: Module
+    sources: list[ArraySource]
+    return_types: tuple[ScalarType, ...]
+    returns_tuple: bool
+    reads: tuple[Read, ...]
+
+
+def build(
+    function: types.FunctionType,
+    arguments: list[ArgumentType],
+    *,
+    default_int: DType = i32,
+    default_float: DType = f32,
+    debug: bool = False,
+    bound_self: Any = None,
+    returns: tuple[ScalarType, ...] | None = None,
+) -> Built:
+    """Build the kernel ``function`` for arguments of these types.
+
+    `arguments` has one entry for each parameter, without ``self``, which is `bound_self`. `returns`
+    are the types of the return annotation; without them, the first ``return`` decides. Mistakes of
+    the user raise an `OctantsError`.
+    """
+    context = Context(
+        default_int, default_float, places, debug, EXPRESSIONS, STATEMENTS, statements.build
+    )
+    text = source.find_source(function)
+    frame = Frame(text, function, is_kernel=True)
+    with _deep_recursion(), context.scopes.entered(frame), context.at(text.tree):
+        context.returns = Returns(context, returns)
+        _bind_parameters(context, function, arguments, bound_self)
+        completes = context.build(text.tree.body)
+        _check_return(context, frame, completes)
+        context.builder.yield_()
+    module = Module(function.__name__, context.arrays.arrays, context.body)
+    module.location = text.span(text.tree)
+    entry = context.arrays.used_entry(context.body)
+    context.body.ops[:0] = entry
+    kept = context.returns
+    return Built(
+        module, context.arrays.sources, tuple(kept.types), kept.is_tuple, tuple(context.reads)
+    )
+
+
+def _bind_parameters(
+    context: Context,
+    function: types.FunctionType,
+    arguments: list[ArgumentType],
+    bound_self: Any,
+) -> None:
+    parameters = functions.parameters(context, function)
+    if bound_self is not None:
+        first, *parameters = parameters
+        context.scopes.declare(first.name, bound_self)
+    if len(parameters) != len(arguments):
+        raise InternalError(f"{len(arguments)} arguments for {len(parameters)} parameters")
+    for position, (parameter, kind) in enumerate(zip(parameters, arguments, strict=True)):
+        value = context.arrays.argument(kind, parameter.name, ArgumentSource(position))
+        context.scopes.declare(parameter.name, wrap(context, value, parameter.name))
+
+
+def _check_return(context: Context, frame: Frame, completes: bool) -> None:
+    returns_value = frame.result.value is not UNDEFINED
+    if not returns_value and not context.returns.types:
+        return
+    if completes or frame.returns_nothing:
+        context.fail(MissingReturn(frame.source.name), frame.source.tree)
+
+
+_recursion = threading.Lock()
+_builds_in_progress = 0
+_limit_before = 0
+DEEP = 20_000
+"""Python's own recursion limit while building: `functions.DEEPEST` inlined calls need it."""
+
+
+@contextmanager
+def _deep_recursion() -> Iterator[None]:
+    """Let Python recurse deeply while a kernel is being built, in any thread."""
+    global _builds_in_progress, _limit_before
+    with _recursion:
+        if not _builds_in_progress:
+            _limit_before = sys.getrecursionlimit()
+            sys.setrecursionlimit(max(DEEP, _limit_before))
+        _builds_in_progress += 1
+    try:
+        yield
+    finally:
+        with _recursion:
+            _builds_in_progress -= 1
+            if not _builds_in_progress:
+                sys.setrecursionlimit(_limit_before)

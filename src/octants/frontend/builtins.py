@@ -1,0 +1,201 @@
+"""What the functions of the library build: a handler for each, called with loaded arguments.
+
+A handler takes the context, the node of the call, and the arguments by position and by name. Where
+all arguments are Python numbers, functions without effects are evaluated by Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins as python
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+from octants.diagnostics.errors import WrongArguments
+from octants.frontend import atomics, compile_time, constructors, numeric
+from octants.frontend.context import Context
+from octants.frontend.values import is_number
+from octants.lang import functions, memory
+from octants.types.matrix_types import MatrixType
+from octants.types.matrix_values import Matrix, Vector
+from octants.types.scalars import ALL, DType
+from octants.types.structs import Struct, StructType
+
+Handler = Callable[..., Any]
+"""``handler(context, node, args, kwargs)``"""
+
+
+def bind(function: Any, implementation: Callable[..., Any], folds: bool = False) -> Handler:
+    """A handler that gives the arguments, in order of the function's parameters, to a builder.
+
+    ``implementation(context, node, *arguments)``; with `folds`, a call with numbers only is made
+    at compile time.
+    """
+    signature = inspect.signature(function)
+
+    def handler(context: Context, node: ast.AST, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            name = getattr(function, "__name__", str(function))
+            context.fail(WrongArguments(name, f"does not fit: {error}"), node)
+        bound.apply_defaults()
+        if folds and all(is_number(x) for x in bound.args):
+            return compile_time.call(context, node, function, *bound.args)
+        return implementation(context, node, *bound.args)
+
+    return handler
+
+
+def handler_of(function: Any) -> Handler | None:
+    """The handler of a function or a type of the library; None for anything else."""
+    try:
+        known = BUILTINS.get(function)
+    except TypeError:
+        return None
+    if known is not None:
+        return known
+    for kind, construct in CONSTRUCTORS.items():
+        if isinstance(function, kind):
+            return functools.partial(construct, function)
+    return None
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+CONSTRUCTORS: dict[type, Callable[..., Any]] = {
+    DType: constructors.scalar,
+    MatrixType: constructors.matrix,
+    StructType: constructors.struct,
+}
+"""Types whose objects are called to make values: ``f32(x)``, ``vec3(x, y, z)``."""
+
+
+def _float_functions() -> dict[Any, Handler]:
+    names = (
+        "sqrt rsqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh"
+        " tanh asinh acosh atanh erf"
+    )
+    return {
+        getattr(functions, name): bind(
+            getattr(functions, name), numeric.float_function(name), folds=True
+        )
+        for name in names.split()
+    }
+
+
+def _python_math() -> dict[Any, Handler]:
+    """Functions of Python's `math` that mean the same; numbers alone are left to Python."""
+    names = "sqrt exp log log2 log10 log1p expm1 sin cos tan asin acos atan sinh cosh tanh asinh"
+    names += " acosh atanh erf"
+    return {
+        getattr(math, name): bind(
+            getattr(functions, name), numeric.float_function(name), folds=True
+        )
+        for name in names.split()
+    }
+
+
+def _numeric() -> dict[Any, Handler]:
+    table: dict[Any, Callable[..., Any]] = {
+        functions.pow: numeric.power,
+        functions.atan2: numeric.atan2,
+        functions.floor: numeric.rounding("floor"),
+        functions.ceil: numeric.rounding("ceil"),
+        functions.round: numeric.rounding("round"),
+        functions.trunc: numeric.rounding("trunc"),
+        functions.abs: numeric.absolute,
+        functions.sign: numeric.sign,
+        functions.isnan: numeric.isnan,
+        functions.isinf: numeric.isinf,
+        functions.min: numeric.extreme("min"),
+        functions.max: numeric.extreme("max"),
+        functions.select: numeric.select,
+        functions.raw_div: numeric.raw_div,
+        functions.raw_mod: numeric.raw_mod,
+    }
+    return {function: bind(function, build, folds=True) for function, build in table.items()}
+
+
+def _types_and_bits() -> dict[Any, Handler]:
+    table: dict[Any, Callable[..., Any]] = {
+        functions.cast: numeric.cast,
+        functions.as_floats: numeric.as_floats,
+        functions.bit_cast: numeric.bit_cast,
+        functions.bit_shr: numeric.bit_shr,
+        functions.popcnt: numeric.bit_count("popcount"),
+        functions.clz: numeric.bit_count("clz"),
+        functions.ffs: numeric.ffs,
+        functions.zero: numeric.like(0),
+        functions.one: numeric.like(1),
+        functions.stop_grad: atomics.stop_grad,
+    }
+    return {function: bind(function, build) for function, build in table.items()}
+
+
+def _python_builtins() -> dict[Any, Handler]:
+    return {
+        python.abs: bind(functions.abs, numeric.absolute, folds=True),
+        python.pow: bind(functions.pow, numeric.power, folds=True),
+        python.min: numeric.python_extreme("min"),
+        python.max: numeric.python_extreme("max"),
+        python.sum: bind(python.sum, numeric.python_sum),
+        python.round: bind(python.round, numeric.python_round),
+        python.divmod: bind(python.divmod, numeric.python_divmod),
+        python.any: bind(python.any, numeric.python_any),
+        python.all: bind(python.all, numeric.python_all),
+        python.int: functools.partial(constructors.python_scalar, int),
+        python.float: functools.partial(constructors.python_scalar, float),
+        python.bool: functools.partial(constructors.python_scalar, bool),
+        python.len: bind(python.len, constructors.length),
+    }
+
+
+def _matrices() -> dict[Any, Handler]:
+    table: dict[Any, Callable[..., Any]] = {
+        Matrix: constructors.make_matrix,
+        Vector: constructors.make_vector,
+        Matrix.zero: constructors.filled(0),
+        Matrix.one: constructors.filled(1),
+        Matrix.unit: constructors.unit,
+        Matrix.identity: constructors.identity,
+        Matrix.diag: constructors.diag,
+        Matrix.rows: constructors.rows,
+        Matrix.cols: constructors.cols,
+    }
+    return {function: bind(function, build) for function, build in table.items()}
+
+
+def _memory() -> dict[Any, Handler]:
+    table: dict[Any, Callable[..., Any]] = {
+        memory.atomic_cas: atomics.compare_and_swap,
+        memory.volatile_load: atomics.volatile_load,
+        memory.random: atomics.random,
+        memory.rescale_index: atomics.rescale_index,
+        memory.assume_in_range: atomics.assume_in_range,
+    }
+    for fn in atomics.FUNCTIONS:
+        table[getattr(memory, f"atomic_{fn}")] = atomics.atomic(fn)
+    return {function: bind(function, build) for function, build in table.items()}
+
+
+BUILTINS: dict[Any, Handler] = {
+    **_float_functions(),
+    **_python_math(),
+    **_numeric(),
+    **_types_and_bits(),
+    **_python_builtins(),
+    **_matrices(),
+    **_memory(),
+    **{dtype: functools.partial(constructors.scalar, dtype) for dtype in ALL},
+    Struct: constructors.python_struct,
+}
+
+TAKES_PLACE = frozenset(
+    [getattr(memory, f"atomic_{fn}") for fn in (*atomics.FUNCTIONS, "cas")]
+    + [memory.volatile_load, functions.stop_grad]
+)
+"""Functions whose first argument is a place, not the value that it holds."""

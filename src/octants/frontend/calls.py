@@ -1,0 +1,276 @@
+"""Calls: words of the language, its library, functions that are inlined, Python at compile time."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from octants.diagnostics.errors import (
+    KernelInKernel,
+    NotCallable,
+    PythonFunction,
+    UnknownAttribute,
+    UnsupportedSyntax,
+    WrongArguments,
+)
+from octants.frontend import builtins, compile_time, functions, matrices, names, words
+from octants.frontend.context import NOT_FOUND, Context
+from octants.frontend.names import BoundFunction
+from octants.frontend.objects import wrap
+from octants.frontend.scope import Frame
+from octants.frontend.values import MatrixValue, StructValue, describe, is_run_time
+from octants.types.matrix_values import Matrix
+
+Keywords = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LocalFunction:
+    """A lambda of a kernel: an expression of the function that it stands in."""
+
+    node: ast.Lambda
+    frame: Frame
+
+
+def call(context: Context, node: ast.Call) -> Any:
+    """The value of a call."""
+    if isinstance(node.func, ast.Attribute):
+        function = _method(context, node.func)
+        if isinstance(function, _Method):
+            return _call_method(context, node, function)
+    else:
+        function = context.evaluate(node.func)
+    word = _lookup(words.WORDS, function)
+    if word is not None:
+        return word(context, node)
+    return call_function(context, node, function)
+
+
+def call_function(context: Context, node: ast.Call, function: Any) -> Any:
+    """Call what is no word of the language."""
+    handler = builtins.handler_of(function)
+    if handler is not None:
+        return _call_builtin(context, node, function, handler)
+    if isinstance(function, BoundFunction) or hasattr(function, "octants_function"):
+        return _call_inlined(context, node, function)
+    args, named = arguments(context, node)
+    if isinstance(function, LocalFunction):
+        return _call_lambda(context, node, function, args, named)
+    return _call_python(context, node, function, args, named)
+
+
+def _lookup(table: Any, function: Any) -> Any:
+    try:
+        return table.get(function)
+    except TypeError:
+        return None
+
+
+# -- arguments -------------------------------------------------------------------------------------
+
+
+def arguments(context: Context, node: ast.Call) -> tuple[list[Any], Keywords]:
+    """The values of all arguments, those without a name first."""
+    args: list[Any] = []
+    for arg in node.args:
+        args.extend(_spread(context, arg))
+    return args, keywords(context, node)
+
+
+def _spread(context: Context, arg: ast.expr) -> list[Any]:
+    if isinstance(arg, ast.Starred):
+        return compile_time.iterate(context, context.evaluate(arg.value), arg)
+    return [context.evaluate(arg)]
+
+
+def keywords(context: Context, node: ast.Call) -> Keywords:
+    """The values of the arguments that are given by name."""
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            problem = UnsupportedSyntax("`**` in a call", "name each argument")
+            context.fail(problem, keyword.value)
+    return {str(keyword.arg): context.evaluate(keyword.value) for keyword in node.keywords}
+
+
+def _call_builtin(
+    context: Context, node: ast.Call, function: Any, handler: Callable[..., Any]
+) -> Any:
+    takes_place = node.args and _is_member(function, builtins.TAKES_PLACE)
+    if not takes_place or isinstance(node.args[0], ast.Starred):
+        args, named = arguments(context, node)
+    else:
+        args = [context.evaluate_place(node.args[0])]
+        for arg in node.args[1:]:
+            args.extend(_spread(context, arg))
+        named = keywords(context, node)
+    return handler(context, node, args, named)
+
+
+def _is_member(function: Any, group: Any) -> bool:
+    try:
+        return function in group
+    except TypeError:
+        return False
+
+
+# -- methods ---------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Method:
+    """A method of a vector, a matrix or a string, which the library knows by its name."""
+
+    owner: Any
+    name: str
+    place: Any
+
+
+def _method(context: Context, node: ast.Attribute) -> Any:
+    base = context.evaluate_place(node.value)
+    found = names.find_attribute(context, base, node.attr, node)
+    if found is not NOT_FOUND and not isinstance(base, str):
+        return context.load(found)
+    owner = context.load(base)
+    if isinstance(owner, (MatrixValue, Matrix, str)):
+        return _Method(owner, node.attr, base)
+    return context.load(names.attribute(context, node))
+
+
+def _call_method(context: Context, node: ast.Call, method: _Method) -> Any:
+    args, named = arguments(context, node)
+    if isinstance(method.owner, str):
+        if method.name == "format":
+            return words.format_string(context, node, method.owner, args, named)
+        function = getattr(method.owner, method.name, None)
+        return _call_python(context, node, function, args, named)
+    owner = context.value(method.owner)
+    if method.name in matrices.CHANGING:
+        changed = matrices.changed(context, node, owner, method.name, args, named)
+        return context.store(method.place, changed, node)
+    result = matrices.method(context, node, owner, method.name, args, named)
+    if result is NOT_FOUND:
+        known = [name for name in dir(Matrix) if not name.startswith("_")]
+        suggestion = names.suggest(method.name, known)
+        context.fail(UnknownAttribute(describe(owner), method.name, suggestion), node.func)
+    return result
+
+
+# -- functions of the language ---------------------------------------------------------------------
+
+
+def _call_inlined(context: Context, node: ast.Call, function: Any) -> Any:
+    bound = function if isinstance(function, BoundFunction) else None
+    function = bound.function if bound is not None else function
+    if getattr(function, "octants_is_kernel", False):
+        context.fail(KernelInKernel(getattr(function, "__name__", "kernel")), node)
+    target: Any = getattr(function, "octants_function", True)
+    target = inspect.unwrap(function) if target is True else target
+    collected = functions.Arguments(context, target, node)
+    if bound is not None:
+        collected.values[collected.positional().name] = bound.owner
+    by_reference = frozenset(collected.values)
+    for arg in node.args:
+        _collect(context, collected, arg)
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            keywords(context, node)
+        parameter = collected.named(str(keyword.arg))
+        collected.values[parameter.name] = _argument(context, parameter, keyword.value)
+    return functions.inline(context, node, target, collected.complete(), by_reference)
+
+
+def _collect(context: Context, collected: functions.Arguments, arg: ast.expr) -> None:
+    if not isinstance(arg, ast.Starred):
+        parameter = collected.positional()
+        collected.values[parameter.name] = _argument(context, parameter, arg)
+        return
+    for value in compile_time.iterate(context, context.evaluate(arg.value), arg):
+        collected.values[collected.positional().name] = value
+
+
+def _argument(context: Context, parameter: functions.Parameter, node: ast.expr) -> Any:
+    """An argument as its parameter wants it: a template may be given a place."""
+    return context.evaluate_place(node) if parameter.is_template else context.evaluate(node)
+
+
+def lambda_(context: Context, node: ast.Lambda) -> LocalFunction:
+    """A lambda stands for itself until it is called."""
+    return LocalFunction(node, context.scopes.frame)
+
+
+def _call_lambda(
+    context: Context, node: ast.Call, function: LocalFunction, args: list[Any], named: Keywords
+) -> Any:
+    parameters = [parameter.arg for parameter in function.node.args.args]
+    values = dict(zip(parameters, args, strict=False))
+    if len(args) > len(parameters) or set(named) & set(values):
+        context.fail(WrongArguments("lambda", f"takes {len(parameters)} arguments"), node)
+    values.update(named)
+    if set(values) != set(parameters):
+        context.fail(WrongArguments("lambda", f"takes {len(parameters)} arguments"), node)
+    with context.scopes.within(function.frame):
+        for name, value in values.items():
+            context.scopes.declare(name, value)
+        return context.evaluate(function.node.body)
+
+
+# -- Python ----------------------------------------------------------------------------------------
+
+CONTAINERS = (zip, enumerate, reversed, tuple, list, range)
+"""Functions of Python that arrange their arguments without looking at them."""
+
+
+def _call_python(
+    context: Context, node: ast.Call, function: Any, args: list[Any], named: Keywords
+) -> Any:
+    """Call a Python function at compile time; its arguments must be known then."""
+    if not callable(function):
+        context.fail(NotCallable(describe(function)), node.func)
+    values = [*args, *named.values()]
+    if dataclasses.is_dataclass(function) and any(map(is_run_time, values)):
+        return _make_struct(context, node, function, args, named)
+    if function in CONTAINERS:
+        args = [_as_sequence(context, arg, node) for arg in args]
+    elif any(map(is_run_time, values)):
+        args = [_known(context, arg, function, node) for arg in args]
+        named = {name: _known(context, arg, function, node) for name, arg in named.items()}
+    result = compile_time.call(context, node, function, *args, **named)
+    if function in CONTAINERS and not isinstance(result, range):
+        result = list(result) if function is not tuple else result
+    return wrap(context, result, getattr(function, "__name__", "result"))
+
+
+def _as_sequence(context: Context, arg: Any, node: ast.Call) -> Any:
+    return compile_time.iterate(context, arg, node) if is_run_time(arg) else arg
+
+
+def _known(context: Context, arg: Any, function: Any, node: ast.Call) -> Any:
+    """An argument as a Python object, where run-time values are no use."""
+    if not is_run_time(arg):
+        return arg
+    known = context.known(arg)
+    if is_run_time(known):
+        name = getattr(function, "__name__", describe(function))
+        module = getattr(function, "__module__", "")
+        if module in ("math", "numpy", "builtins"):
+            context.fail(PythonFunction(name, f"use `qd.{name}` if there is one"), node)
+        context.fail(PythonFunction(name), node)
+    return known
+
+
+def _make_struct(
+    context: Context, node: ast.Call, kind: Any, args: list[Any], named: Keywords
+) -> StructValue:
+    """An instance of a Python dataclass with run-time members: a struct."""
+    try:
+        bound = inspect.signature(kind).bind(*args, **named)
+    except TypeError as error:
+        context.fail(WrongArguments(kind.__name__, f"does not fit: {error}"), node)
+    bound.apply_defaults()
+    return StructValue(dict(bound.arguments), kind)
+
+
+TABLE: dict[type[ast.AST], Callable[..., Any]] = {ast.Call: call, ast.Lambda: lambda_}

@@ -1,0 +1,97 @@
+"""What happens while the kernel is compiled: Python runs on Python objects."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from octants.diagnostics.errors import CompileTimeFailure, NotCompileTime, NotIterable
+from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.render import Label
+from octants.frontend.context import Context
+from octants.frontend.objects import wrap
+from octants.frontend.values import (
+    ArrayReference,
+    FormattedString,
+    MatrixValue,
+    ProductDomain,
+    RangeDomain,
+    StaticValue,
+    StructValue,
+    describe,
+    is_run_time,
+)
+from octants.ir.core import Value
+from octants.types.matrix_values import Matrix
+
+
+def call(
+    context: Context, node: ast.AST, function: Callable[..., Any], *args: Any, **named: Any
+) -> Any:
+    """Call a Python function now; what it raises is the user's error."""
+    try:
+        return function(*args, **named)
+    except OctantsError as error:
+        raise _placed(context, error, node) from None
+    except Exception as error:
+        context.fail(CompileTimeFailure(type(error).__name__, str(error)), node)
+
+
+def _placed(context: Context, error: OctantsError, node: ast.AST) -> OctantsError:
+    """An error of the host's functions with the place in the kernel where they were called."""
+    span, diagnostic = context.span(node), error.diagnostic
+    if diagnostic is None or diagnostic.labels or span is None:
+        return error
+    return type(error)(dataclasses.replace(diagnostic, labels=(Label(span),)))
+
+
+def static_value(context: Context, value: Any, node: ast.AST, what: str) -> Any:
+    """A value as a Python object; a user error if it is known at run time only."""
+    value = context.load(value)
+    if isinstance(value, StaticValue):
+        return static_value(context, value.value, node, what)
+    if isinstance(value, Value):
+        value = context.known(value)
+    if isinstance(value, MatrixValue):
+        known = [context.known(element) for element in value.elements]
+        if not any(isinstance(element, Value) for element in known):
+            return Matrix(_nested(known, value.shape), value.dtype)
+    if isinstance(value, (tuple, list)):
+        return type(value)(static_value(context, item, node, what) for item in value)
+    if isinstance(value, (Value, MatrixValue, StructValue, RangeDomain, FormattedString)) or (
+        isinstance(value, ProductDomain) and is_run_time(value.bounds)
+    ):
+        context.fail(NotCompileTime(what), node)
+    return value
+
+
+def _nested(elements: list[Any], shape: tuple[int, ...]) -> list[Any]:
+    if len(shape) == 1:
+        return elements
+    return [elements[k : k + shape[1]] for k in range(0, len(elements), shape[1])]
+
+
+def iterate(context: Context, value: Any, node: ast.AST) -> list[Any]:
+    """The items of something whose length is known at compile time."""
+    if isinstance(value, StaticValue):
+        return iterate(context, value.value, node)
+    if isinstance(value, MatrixValue):
+        return rows(value)
+    if isinstance(value, (Value, StructValue, ArrayReference)):
+        context.fail(NotIterable(describe(value)), node)
+    try:
+        iterator = iter(value)
+    except TypeError:
+        context.fail(NotIterable(describe(value)), node)
+    items: list[Any] = call(context, node, list, iterator)
+    return [wrap(context, item, "item") for item in items]
+
+
+def rows(matrix: MatrixValue) -> list[Any]:
+    """The elements of a vector, the rows of a matrix."""
+    if matrix.is_vector:
+        return list(matrix.elements)
+    parts = _nested(matrix.elements, matrix.shape)
+    return [MatrixValue((matrix.shape[1],), part) for part in parts]

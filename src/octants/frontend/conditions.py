@@ -1,0 +1,269 @@
+"""Conditional expressions, ``and`` and ``or``, comparisons: what is evaluated only if needed."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from octants.diagnostics.errors import (
+    IdentityOfRunTimeValue,
+    NoMembership,
+    SidesDiffer,
+)
+from octants.frontend import arithmetic, compile_time, structure
+from octants.frontend.context import Context
+from octants.frontend.joins import Join
+from octants.frontend.scope import Region
+from octants.frontend.values import StaticValue, describe, is_number, is_run_time
+from octants.ir import ops
+from octants.ir.core import Block, Value
+from octants.ir.ops.arithmetic import FLOAT_FUNCTIONS
+from octants.types.matrix_values import Matrix
+
+MOST_OPERATIONS = 8
+"""A side of so many cheap operations is computed always, since that is cheaper than a branch."""
+
+CHEAP = (ops.Constant, ops.Unary, ops.Binary, ops.Compare, ops.Select, ops.Cast, ops.Bitcast)
+
+
+def is_cheap(region: Region) -> bool:
+    """Whether a region may be evaluated always: no accesses, no effects, little work."""
+    operations = region.block.ops
+    work = [op for op in operations if not isinstance(op, ops.Constant)]
+    return (
+        not region.changed
+        and not region.new
+        and len(work) <= MOST_OPERATIONS
+        and all(isinstance(op, CHEAP) and getattr(op, "fn", "") not in _COSTLY for op in work)
+    )
+
+
+_COSTLY = FLOAT_FUNCTIONS | {"pow", "atan2"}
+
+
+def condition(context: Context, node: ast.expr) -> Value | bool:
+    """A condition: a bool if it is known at compile time, else a u1."""
+    return truth(context, context.evaluate(node))
+
+
+def truth(context: Context, value: Any) -> Value | bool:
+    """Whether a value counts as true."""
+    if isinstance(value, StaticValue):
+        return truth(context, value.value)
+    if not _is_computed(value):
+        return bool(value)
+    known = context.known(arithmetic.truth(context, value))
+    return known if isinstance(known, Value) else bool(known)
+
+
+# -- if else ---------------------------------------------------------------------------------------
+
+
+def conditional(context: Context, node: ast.IfExp) -> Any:
+    """``a if condition else b``; only the taken side is evaluated."""
+    test = condition(context, node.test)
+    if isinstance(test, bool):
+        return context.evaluate(node.body if test else node.orelse)
+    return choose(
+        context,
+        test,
+        lambda: context.evaluate(node.body),
+        lambda: context.evaluate(node.orelse),
+        node,
+    )
+
+
+def choose(
+    context: Context,
+    test: Value,
+    on_true: Callable[[], Any],
+    on_false: Callable[[], Any],
+    node: ast.AST,
+) -> Any:
+    """The value of one of two expressions, of which the other is not evaluated."""
+    regions, values = [], []
+    for evaluate in (on_true, on_false):
+        with context.region() as region:
+            value = evaluate()
+            is_object = isinstance(value, Matrix) or not (is_number(value) or is_run_time(value))
+            values.append(context.value(value) if is_object else value)
+        regions.append(region)
+    a, b = _of_one_structure(context, values[0], values[1], node)
+    if all(map(is_cheap, regions)):
+        for region in regions:
+            context.builder.block.ops.extend(region.block.ops)
+        return _selected(context, test, a, b)
+    return _joined(context, test, regions, a, b, node)
+
+
+def _of_one_structure(context: Context, a: Any, b: Any, node: ast.AST) -> tuple[Any, Any]:
+    """Two values of one structure; a scalar is spread to go with a vector or matrix."""
+    if not structure.same_structure(a, b):
+        if is_number(a) or isinstance(a, Value):
+            a = structure.rebuild(b, [a] * len(structure.leaves(b)))
+        elif is_number(b) or isinstance(b, Value):
+            b = structure.rebuild(a, [b] * len(structure.leaves(a)))
+    if not structure.same_structure(a, b):
+        context.fail(SidesDiffer(describe(a), describe(b)), node)
+    return a, b
+
+
+def _selected(context: Context, test: Value, a: Any, b: Any) -> Any:
+    pairs = zip(structure.leaves(a), structure.leaves(b), strict=True)
+    return structure.rebuild(a, [arithmetic.select(context, test, x, y) for x, y in pairs])
+
+
+def _joined(
+    context: Context, test: Value, regions: list[Region], a: Any, b: Any, node: ast.AST
+) -> Any:
+    then, orelse = regions
+    joined = Join(context, test, then.block, orelse.block)
+    changes = joined.changes(then, orelse, node)
+    context.scopes.lose([*then.new, *orelse.new], "branch", context.span(node))
+    pairs = zip(structure.leaves(a), structure.leaves(b), strict=True)
+    result = structure.rebuild(a, [joined.add(x, y) for x, y in pairs])
+    joined.finish()
+    for variable, value in changes.items():
+        context.scopes.assign(variable, value)
+    return result
+
+
+# -- and, or ---------------------------------------------------------------------------------------
+
+
+def boolean(context: Context, node: ast.BoolOp) -> Any:
+    """``a and b``, ``a or b``: the right side only if the left one does not decide.
+
+    Gives the operand that decides, as Python does; a u1 where all operands are.
+    """
+    return _boolean(context, node.values, isinstance(node.op, ast.And), node)
+
+
+def _boolean(context: Context, values: list[ast.expr], is_and: bool, node: ast.AST) -> Any:
+    first, *rest = values
+    left = context.evaluate(first)
+    if not rest:
+        return left
+    known = truth(context, left)
+    if isinstance(known, bool):
+        return _boolean(context, rest, is_and, node) if known is is_and else left
+    return either(context, left, known, lambda: _boolean(context, rest, is_and, node), is_and, node)
+
+
+def either(
+    context: Context,
+    left: Any,
+    test: Value,
+    right: Callable[[], Any],
+    is_and: bool,
+    node: ast.AST,
+) -> Any:
+    """``left and right()`` or ``left or right()``; ``test`` is whether ``left`` counts as true."""
+    with context.region() as region:
+        value = right()
+        flags = _is_flag(left) and _is_flag(value)
+        if flags and isinstance(value, bool):
+            value = context.constant(value)
+    if flags and is_cheap(region):
+        context.builder.block.ops.extend(region.block.ops)
+        return context.builder.binary("and" if is_and else "or", test, value)
+    if flags:
+        left = not is_and
+    on_true, on_false = (value, left) if is_and else (left, value)
+    on_true, on_false = _of_one_structure(context, on_true, on_false, node)
+    if is_cheap(region):
+        context.builder.block.ops.extend(region.block.ops)
+        return _selected(context, test, on_true, on_false)
+    regions = [region, Region(Block())]
+    return _joined(context, test, regions if is_and else regions[::-1], on_true, on_false, node)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool) or (isinstance(value, Value) and value.type.is_bool)
+
+
+# -- comparisons -----------------------------------------------------------------------------------
+
+COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+}
+
+
+def comparison(context: Context, node: ast.Compare) -> Any:
+    """``a < b < c``: every operand is evaluated once, and only if those before it hold."""
+    pairs = list(zip(node.ops, node.comparators, strict=True))
+    return _chain(context, context.evaluate(node.left), pairs, node)
+
+
+def _chain(
+    context: Context, left: Any, pairs: list[tuple[ast.cmpop, ast.expr]], node: ast.Compare
+) -> Any:
+    (op, comparator), *rest = pairs
+    right = context.evaluate(comparator)
+    result = compare(context, op, left, right, node)
+    if not rest:
+        return result
+    known = truth(context, result)
+    if isinstance(known, bool):
+        return _chain(context, right, rest, node) if known else False
+    return either(context, known, known, lambda: _chain(context, right, rest, node), True, node)
+
+
+def compare(context: Context, op: ast.cmpop, left: Any, right: Any, node: ast.AST) -> Any:
+    """One comparison."""
+    if isinstance(op, (ast.Is, ast.IsNot)):
+        return _identity(context, left, right, node) is isinstance(op, ast.Is)
+    if isinstance(op, (ast.In, ast.NotIn)):
+        found = _membership(context, left, right, node)
+        if isinstance(op, ast.In):
+            return found
+        return not found if isinstance(found, bool) else arithmetic.unary(context, "not", found)
+    symbol, function = COMPARISONS[type(op)]
+    if _is_computed(left) or _is_computed(right):
+        if left is None or right is None:
+            return isinstance(op, ast.NotEq)
+        return arithmetic.compare(context, symbol, left, right)
+    return compile_time.call(context, node, function, left, right)
+
+
+def _is_computed(value: Any) -> bool:
+    return is_run_time(value) and not isinstance(value, (tuple, list))
+
+
+def _identity(context: Context, left: Any, right: Any, node: ast.AST) -> bool:
+    if not _is_computed(left) and not _is_computed(right):
+        return left is right
+    if left is None or right is None:
+        return False
+    if not (structure.has_object(left) and structure.has_object(right)):
+        context.fail(IdentityOfRunTimeValue(), node)
+    return left is right
+
+
+def _membership(context: Context, left: Any, right: Any, node: ast.AST) -> Any:
+    if _is_computed(right) or (isinstance(right, str) and _is_computed(left)):
+        context.fail(NoMembership(), node)
+    if not is_run_time(left) and not is_run_time(right):
+        return compile_time.call(context, node, operator.contains, right, left)
+    result: Any = False
+    for item in compile_time.iterate(context, right, node):
+        same = truth(context, compare(context, ast.Eq(), left, item, node))
+        if isinstance(same, bool):
+            result = True if same else result
+        elif result is not True:
+            result = same if result is False else context.builder.binary("or", result, same)
+    return result
+
+
+TABLE: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.IfExp: conditional,
+    ast.BoolOp: boolean,
+    ast.Compare: comparison,
+}

@@ -1,0 +1,214 @@
+"""Expressions: literals, operators, collections, comprehensions."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from octants.diagnostics.errors import UnsupportedSyntax
+from octants.frontend import arithmetic, assignments, compile_time, indexing, messages, names
+from octants.frontend.context import Context
+from octants.frontend.values import FormattedString, is_number, is_run_time
+from octants.types.matrix_values import Matrix
+
+BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
+    ast.Div: ("/", operator.truediv),
+    ast.FloorDiv: ("//", operator.floordiv),
+    ast.Mod: ("%", operator.mod),
+    ast.Pow: ("**", operator.pow),
+    ast.MatMult: ("@", operator.matmul),
+    ast.LShift: ("<<", operator.lshift),
+    ast.RShift: (">>", operator.rshift),
+    ast.BitAnd: ("&", operator.and_),
+    ast.BitOr: ("|", operator.or_),
+    ast.BitXor: ("^", operator.xor),
+}
+
+UNARY: dict[type[ast.unaryop], str] = {
+    ast.UAdd: "+",
+    ast.USub: "-",
+    ast.Invert: "~",
+    ast.Not: "not",
+}
+
+
+# -- literals and operators ------------------------------------------------------------------------
+
+
+def constant(context: Context, node: ast.Constant) -> Any:
+    """A literal is a Python object."""
+    if isinstance(node.value, (complex, bytes)) or node.value is ...:
+        kind = "`...`" if node.value is ... else f"a {type(node.value).__name__} literal"
+        context.fail(UnsupportedSyntax(kind, "kernels compute with integers and floats"), node)
+    return node.value
+
+
+def binary(context: Context, node: ast.BinOp) -> Any:
+    """``left op right``"""
+    left, right = context.evaluate(node.left), context.evaluate(node.right)
+    return binary_operation(context, node.op, left, right, node)
+
+
+def binary_operation(
+    context: Context, op: ast.operator, left: Any, right: Any, node: ast.AST
+) -> Any:
+    """``left op right`` on run-time values or on Python objects."""
+    symbol, function = BINARY[type(op)]
+    if isinstance(left, str) and isinstance(op, ast.Mod) and is_run_time(right):
+        return messages.percent_format(context, node, left, right)
+    if _combines_in_kernel(left, right):
+        return arithmetic.binary(context, symbol, left, right)
+    return compile_time.call(context, node, function, left, right)
+
+
+def _combines_in_kernel(left: Any, right: Any) -> bool:
+    """Whether an operator is one of the kernel, and not of Python on its own objects."""
+    sequences = (tuple, list, str)
+    if isinstance(left, sequences) and (isinstance(right, sequences) or is_number(right)):
+        return False
+    if is_number(left) and isinstance(right, sequences):
+        return False
+    return is_run_time(left) or is_run_time(right)
+
+
+def unary(context: Context, node: ast.UnaryOp) -> Any:
+    """``op operand``"""
+    operand = context.evaluate(node.operand)
+    symbol = UNARY[type(node.op)]
+    if is_number(operand) or (is_run_time(operand) and not isinstance(operand, (tuple, list))):
+        return arithmetic.unary(context, symbol, operand)
+    if isinstance(operand, Matrix) and symbol != "not":
+        return arithmetic.unary(context, symbol, operand)
+    functions: dict[str, Callable[[Any], Any]] = {
+        "+": operator.pos,
+        "-": operator.neg,
+        "~": operator.invert,
+        "not": operator.not_,
+    }
+    return compile_time.call(context, node, functions[symbol], operand)
+
+
+# -- collections -----------------------------------------------------------------------------------
+
+
+def items(context: Context, nodes: list[ast.expr]) -> list[Any]:
+    """The values of expressions in a row; ``*t`` is spread."""
+    values: list[Any] = []
+    for node in nodes:
+        if isinstance(node, ast.Starred):
+            values.extend(compile_time.iterate(context, context.evaluate(node.value), node))
+        else:
+            values.append(context.evaluate(node))
+    return values
+
+
+def tuple_(context: Context, node: ast.Tuple) -> Any:
+    """A tuple of values of any sort."""
+    return tuple(items(context, node.elts))
+
+
+def list_(context: Context, node: ast.List) -> Any:
+    """A list of values of any sort."""
+    return items(context, node.elts)
+
+
+def comprehension(context: Context, node: ast.ListComp | ast.GeneratorExp) -> list[Any]:
+    """A comprehension over what is known at compile time: unrolled."""
+    frame = context.scopes.frame
+    outer = dict(frame.variables)
+    try:
+        return [context.evaluate(node.elt) for _ in _iterations(context, node.generators)]
+    finally:
+        frame.variables = outer
+
+
+def _iterations(context: Context, generators: list[ast.comprehension]) -> Iterator[None]:
+    if not generators:
+        yield
+        return
+    first, *rest = generators
+    for item in compile_time.iterate(context, context.evaluate(first.iter), first.iter):
+        assignments.bind_static(context, first.target, item)
+        if all(static_truth(context, test) for test in first.ifs):
+            yield from _iterations(context, rest)
+
+
+def static_truth(context: Context, test: ast.expr) -> bool:
+    """The truth of an expression that is known at compile time."""
+    value = context.evaluate(test)
+    return bool(compile_time.static_value(context, value, test, "the condition"))
+
+
+# -- names, places, strings ------------------------------------------------------------------------
+
+
+def named(context: Context, node: ast.NamedExpr) -> Any:
+    """``(name := value)``"""
+    value = context.evaluate(node.value)
+    assignments.assign(context, node.target, value)
+    return context.evaluate(node.target)
+
+
+def joined_string(context: Context, node: ast.JoinedStr) -> Any:
+    """An f-string; a plain string if all of it is known at compile time."""
+    parts: list[Any] = []
+    for piece in node.values:
+        if isinstance(piece, ast.FormattedValue):
+            parts.append(_formatted(context, piece))
+        else:
+            parts.append(context.evaluate(piece))
+    if all(isinstance(part, str) for part in parts):
+        return "".join(parts)
+    return FormattedString(tuple(parts))
+
+
+def _formatted(context: Context, piece: ast.FormattedValue) -> Any:
+    spec = context.evaluate(piece.format_spec) if piece.format_spec is not None else ""
+    value = context.evaluate(piece.value)
+    conversions: dict[int, Callable[[Any], str]] = {114: repr, 115: str, 97: ascii}
+    conversion = conversions.get(piece.conversion)
+    if is_run_time(value):
+        return (spec, value)
+    if conversion is not None:
+        value = conversion(value)
+    return compile_time.call(context, piece, format, value, spec)
+
+
+UNSUPPORTED: dict[type[ast.expr], tuple[str, str]] = {
+    ast.Dict: ("a dict", "make it outside of the kernel, or inside of static(...)"),
+    ast.DictComp: ("a dict comprehension", "make it outside of the kernel"),
+    ast.Set: ("a set", "make it outside of the kernel, or use a tuple"),
+    ast.SetComp: ("a set comprehension", "make it outside of the kernel"),
+    ast.Await: ("`await`", "kernels are not coroutines; call qd.sync() outside of them"),
+    ast.Yield: ("`yield`", "write the values to a field or an array"),
+    ast.YieldFrom: ("`yield from`", "write the values to a field or an array"),
+    ast.Starred: ("`*` here", "list the items"),
+}
+
+
+def unsupported(context: Context, node: ast.expr) -> Any:
+    """An error that says what to write instead."""
+    construct, way_out = UNSUPPORTED.get(type(node), (f"a {type(node).__name__}", ""))
+    context.fail(UnsupportedSyntax(construct, way_out), node)
+
+
+TABLE: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Constant: constant,
+    ast.Name: names.name,
+    ast.Attribute: names.attribute,
+    ast.Subscript: indexing.subscript,
+    ast.BinOp: binary,
+    ast.UnaryOp: unary,
+    ast.Tuple: tuple_,
+    ast.List: list_,
+    ast.ListComp: comprehension,
+    ast.GeneratorExp: comprehension,
+    ast.NamedExpr: named,
+    ast.JoinedStr: joined_string,
+    **dict.fromkeys(UNSUPPORTED, unsupported),
+}

@@ -1,0 +1,181 @@
+"""Functions: their parameters, and their inlining into the code that calls them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from octants.diagnostics.errors import (
+    EndlessRecursion,
+    MissingReturn,
+    NoSource,
+    StarParameter,
+    WrongArguments,
+)
+from octants.diagnostics.render import Label
+from octants.frontend import assignments, source
+from octants.frontend.context import Context
+from octants.frontend.scope import UNDEFINED, Frame
+from octants.frontend.values import is_number
+from octants.ir.core import Value
+from octants.types.annotations import Template
+from octants.types.matrix_types import MatrixType
+from octants.types.matrix_values import Matrix
+from octants.types.structs import StructType
+
+DEEPEST = 100
+"""Calls nested deeper than this are a recursion without end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a function; `default` is `inspect.Parameter.empty` where there is none."""
+
+    name: str
+    annotation: Any
+    default: Any
+    is_keyword: bool
+
+    @property
+    def is_template(self) -> bool:
+        return is_template(self.annotation)
+
+
+def is_template(annotation: Any) -> bool:
+    """Whether an annotation says that the argument is known at compile time."""
+    return annotation is Template or isinstance(annotation, Template)
+
+
+def parameters(context: Context, function: types.FunctionType) -> list[Parameter]:
+    """The parameters of a function, with annotations that are strings evaluated."""
+    known = context.parameters.get(function)
+    if known is None:
+        known = context.parameters[function] = list(_parameters(context, function))
+    return known
+
+
+def _parameters(context: Context, function: types.FunctionType) -> Iterator[Parameter]:
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            context.fail(StarParameter(function.__name__))
+        yield Parameter(
+            parameter.name,
+            resolve_annotation(function, parameter.annotation),
+            parameter.default,
+            parameter.kind is parameter.KEYWORD_ONLY,
+        )
+
+
+def resolve_annotation(function: types.FunctionType, annotation: Any) -> Any:
+    """An annotation as an object; a string that means nothing stays one."""
+    if not isinstance(annotation, str):
+        return annotation
+    names = function.__code__.co_freevars
+    cells = zip(names, function.__closure__ or (), strict=True)
+    try:
+        enclosing = {name: cell.cell_contents for name, cell in cells}
+        return eval(annotation, function.__globals__, enclosing)
+    except Exception:
+        return annotation
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+class Arguments:
+    """Collects the arguments of a call, each evaluated as its parameter wants it."""
+
+    def __init__(self, context: Context, function: types.FunctionType, node: ast.AST) -> None:
+        self.context = context
+        self.name = function.__name__
+        self.node = node
+        self.parameters = parameters(context, function)
+        self.values: dict[str, Any] = {}
+        self._positional = [p for p in self.parameters if not p.is_keyword]
+
+    def positional(self) -> Parameter:
+        """The parameter of the next argument without a name."""
+        position = len(self.values)
+        if position >= len(self._positional):
+            count = len(self._positional)
+            self._fail(f"takes {count} argument{'' if count == 1 else 's'}, and more are given")
+        return self._positional[position]
+
+    def named(self, name: str) -> Parameter:
+        """The parameter of a name."""
+        for parameter in self.parameters:
+            if parameter.name == name:
+                if name in self.values:
+                    self._fail(f"is given two values for `{name}`")
+                return parameter
+        return self._fail(f"has no parameter `{name}`")
+
+    def complete(self) -> dict[str, Any]:
+        """All arguments, with the defaults of those that are not given."""
+        missing = []
+        for parameter in self.parameters:
+            if parameter.name not in self.values:
+                self.values[parameter.name] = parameter.default
+                if parameter.default is inspect.Parameter.empty:
+                    missing.append(f"`{parameter.name}`")
+        if missing:
+            self._fail(f"is missing {', '.join(missing)}")
+        return self.values
+
+    def _fail(self, problem: str) -> NoReturn:
+        self.context.fail(WrongArguments(self.name, problem), self.node)
+
+
+def inline(
+    context: Context,
+    node: ast.AST,
+    function: types.FunctionType,
+    values: dict[str, Any],
+    by_reference: frozenset[str] = frozenset(),
+) -> Any:
+    """Build the body of a function in place of its call; gives what it returns, or None."""
+    scopes = context.scopes
+    if len(scopes.frames) > DEEPEST:
+        context.fail(EndlessRecursion(function.__name__, DEEPEST), node)
+    text = find_source(context, function, node)
+    key = (scopes.frame.key, node, tuple(scopes.iterations))
+    with scopes.entered(Frame(text, function, key)) as frame:
+        for parameter in parameters(context, function):
+            is_place = parameter.is_template or parameter.name in by_reference
+            value = values[parameter.name]
+            keeps_number = getattr(function, "octants_library", False) and is_number(value)
+            if not is_place and not keeps_number:
+                value = _copied(context, parameter, value, text.tree)
+            scopes.declare(parameter.name, value)
+        completes = context.build(text.tree.body)
+    result = frame.result.value
+    if result is UNDEFINED:
+        return None
+    if completes or frame.returns_nothing:
+        context.fail(MissingReturn(function.__name__), node, Label(text.span(text.tree)))
+    return result
+
+
+def find_source(
+    context: Context, function: types.FunctionType, node: ast.AST
+) -> source.FunctionSource:
+    """The source of a function that is called; an error points to the call."""
+    try:
+        return source.find_source(function)
+    except NoSource.exception as error:
+        labels = error.diagnostic.labels if error.diagnostic is not None else ()
+        places = [Label(label.span, "defined here") for label in labels]
+        context.fail(NoSource(function.__name__), node, *places)
+
+
+def _copied(context: Context, parameter: Parameter, value: Any, node: ast.AST) -> Any:
+    """What a parameter holds that is not a template: a copy, of the type of its annotation."""
+    value = context.load(value)
+    is_scalar = is_number(value) or isinstance(value, Value)
+    if is_scalar or isinstance(parameter.annotation, (MatrixType, StructType)):
+        value = assignments.as_kind(context, parameter.annotation, value, parameter.name, node)
+    return context.value(value) if is_number(value) or isinstance(value, Matrix) else value

@@ -1,0 +1,374 @@
+"""Subscripts: elements of arrays, components of vectors and matrices, items of Python objects."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import operator
+from typing import Any
+
+from octants.diagnostics.errors import (
+    IndexOutOfRange,
+    NotCompileTime,
+    NotIndexable,
+    RunTimeIndex,
+    WrongIndex,
+    WrongIndexCount,
+)
+from octants.frontend import compile_time, places
+from octants.frontend.context import Context
+from octants.frontend.objects import wrap
+from octants.frontend.values import (
+    ArrayReference,
+    Components,
+    ElementReference,
+    MatrixValue,
+    ShapeReference,
+    StructValue,
+    VariableReference,
+    describe,
+    is_number,
+    plain,
+)
+from octants.ir.core import Array, Companion, Value
+from octants.types.matrix_values import Matrix
+from octants.types.scalars import Kind, i32, i64, integer_range
+from octants.types.swizzles import positions
+
+Index = int | slice | Value
+
+
+def subscript(context: Context, node: ast.Subscript) -> Any:
+    """``base[indices]`` as a place where it is one, else as a value."""
+    base = context.evaluate_place(node.value)
+    return element(context, base, evaluate_indices(context, node.slice), node)
+
+
+def evaluate_indices(context: Context, node: ast.expr) -> Any:
+    """What stands between the brackets: an index, a slice, or a tuple of such."""
+    if isinstance(node, ast.Tuple):
+        return tuple(evaluate_indices(context, item) for item in node.elts)
+    if isinstance(node, ast.Slice):
+        parts = (node.lower, node.upper, node.step)
+        return slice(*(_slice_bound(context, part) for part in parts))
+    return plain(context.known(context.evaluate(node)))
+
+
+def _slice_bound(context: Context, node: ast.expr | None) -> Any:
+    bound = context.known(context.evaluate(node)) if node is not None else None
+    if bound is not None and not isinstance(bound, int):
+        context.fail(NotCompileTime("the bounds of a slice"), node)
+    return bound
+
+
+def element(context: Context, base: Any, index: Any, node: ast.Subscript) -> Any:
+    """The element of ``base`` at an index."""
+    if isinstance(base, ArrayReference):
+        return _array_element(context, base, index, node)
+    if isinstance(base, StructValue) and base.members and _holds_arrays(base):
+        members = {name: element(context, m, index, node) for name, m in base.members.items()}
+        return StructValue(members, base.python_type)
+    if isinstance(base, ElementReference) and base.shape:
+        chosen = choose(context, Components(base.shape, base.components), index, node)
+        return ElementReference(
+            base.array, base.companion, base.indices, chosen.shape, chosen.indices
+        )
+    if isinstance(base, VariableReference):
+        return _part_of_variable(context, base, index, node)
+    if isinstance(base, ShapeReference):
+        return _extent(context, base, index, node)
+    if isinstance(base, (MatrixValue, Matrix)):
+        matrix = context.value(base)
+        chosen = choose(context, places.whole_value(matrix.shape), index, node, is_local=True)
+        return places.read_components(context, matrix, chosen)
+    return _python_item(context, base, index, node)
+
+
+def _extent(context: Context, base: ShapeReference, index: Any, node: ast.Subscript) -> Any:
+    if not isinstance(index, int):
+        return _python_item(context, context.load(base), index, node)
+    rank, what = base.array.rank, f"the shape of `{base.array.name}`"
+    return extent(context, base.array, in_range(context, index, rank, 0, what, node.slice))
+
+
+def extent(context: Context, array: Array, axis: int) -> Any:
+    """The extent of an axis: a number for a field."""
+    layout = array.layouts.get(Companion.PRIMAL)
+    if layout is not None:
+        return layout.shape[axis]
+    value = context.builder.shape(array, axis)
+    context.arrays.extents.add(value)
+    return value
+
+
+def _holds_arrays(base: StructValue) -> bool:
+    return all(
+        isinstance(member, ArrayReference)
+        or (isinstance(member, StructValue) and _holds_arrays(member))
+        for member in base.members.values()
+    )
+
+
+def _python_item(context: Context, base: Any, index: Any, node: ast.Subscript) -> Any:
+    if isinstance(base, (Value, ElementReference, StructValue)) or is_number(base):
+        context.fail(NotIndexable(describe(base)), node.value)
+    if _is_run_time_index(index):
+        context.fail(RunTimeIndex(describe(base)), node.slice)
+    item = compile_time.call(context, node, operator.getitem, base, index)
+    return wrap(context, item, "item")
+
+
+def _is_run_time_index(index: Any) -> bool:
+    items = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(item, (Value, MatrixValue)) for item in items)
+
+
+# -- variables -------------------------------------------------------------------------------------
+
+
+def _part_of_variable(
+    context: Context, base: VariableReference, index: Any, node: ast.Subscript
+) -> Any:
+    """A part of a local vector or matrix: a place."""
+    whole = current_shape(base)
+    if whole is None:
+        return element(context, context.load(base), index, node)
+    chosen = choose(context, whole, index, node, is_local=not base.variable.in_memory)
+    return VariableReference(base.variable, (*_outer_path(base), chosen))
+
+
+def _outer_path(base: VariableReference) -> tuple[Any, ...]:
+    path = base.path
+    return path[:-1] if path and isinstance(path[-1], Components) else path
+
+
+def current_shape(base: VariableReference) -> Components | None:
+    """The components that a reference to a variable means; None if it holds no matrix."""
+    if base.path and isinstance(base.path[-1], Components):
+        return base.path[-1]
+    held = base.variable.value
+    for member in base.path:
+        held = held.members[member]
+    if isinstance(held, ArrayReference) and base.variable.in_memory:
+        shape = held.array.element_shape
+        return places.whole_value(shape) if shape else None
+    return places.whole_value(held.shape) if isinstance(held, MatrixValue) else None
+
+
+def swizzle(base: Any, name: str) -> Any:
+    """The place of ``base.xy``; None if there is no such component."""
+    letters = positions(name)
+    if letters is None:
+        return None
+    if isinstance(base, ElementReference):
+        chosen = _named(Components(base.shape, base.components), letters)
+        if chosen is None:
+            return None
+        return ElementReference(
+            base.array, base.companion, base.indices, chosen.shape, chosen.indices
+        )
+    whole = current_shape(base)
+    chosen = _named(whole, letters) if whole is not None else None
+    if chosen is None:
+        return None
+    return VariableReference(base.variable, (*_outer_path(base), chosen))
+
+
+def _named(components: Components, letters: tuple[int, ...]) -> Components | None:
+    if len(components.shape) != 1 or max(letters) >= components.shape[0]:
+        return None
+    chosen = tuple(components.indices[k] for k in letters)
+    return Components(() if len(chosen) == 1 else (len(chosen),), chosen)
+
+
+# -- arrays ----------------------------------------------------------------------------------------
+
+
+def _array_element(
+    context: Context, base: ArrayReference, index: Any, node: ast.Subscript
+) -> ElementReference:
+    indices = _flatten(context, index)
+    array = base.array
+    if len(indices) != array.rank:
+        way_out = ""
+        if array.element_shape and len(indices) == array.rank + len(array.element_shape):
+            way_out = "index the element apart: `x[i][k]`"
+        elif array.rank == 0:
+            way_out = f"use `{array.name}[None]`"
+        wanted = f"{array.rank} {'index' if array.rank == 1 else 'indices'}"
+        problem = WrongIndexCount(f"`{array.name}`", wanted, len(indices), way_out)
+        context.fail(problem, node)
+    values = [_array_index(context, base, axis, item, node) for axis, item in enumerate(indices)]
+    return places.whole_element(base, tuple(values))
+
+
+def _flatten(context: Context, index: Any) -> list[Any]:
+    """An index list with vectors spread; None, and (), are no index."""
+    if index is None:
+        return []
+    if isinstance(index, (tuple, list)):
+        return [item for part in index for item in _flatten(context, part)]
+    if isinstance(index, MatrixValue) and index.is_vector:
+        return [context.known(item) for item in index.elements]
+    if isinstance(index, Matrix):
+        return list(index)
+    return [index]
+
+
+def _array_index(
+    context: Context, base: ArrayReference, axis: int, index: Any, node: ast.Subscript
+) -> Value:
+    if isinstance(index, slice):
+        problem = WrongIndex("a slice")
+        context.fail(problem, node.slice)
+    first = first_index(base, axis)
+    if not is_number(index):
+        value = integer_index(context, index, node.slice)
+        if first:
+            start = context.builder.constant(first, value.type)
+            value = context.builder.binary("sub", value, start)
+        return value
+    if isinstance(index, float):
+        context.fail(WrongIndex(describe(index)), node.slice)
+    if first:
+        return context.builder.index(int(index) - first)
+    layout = base.array.layouts.get(Companion.PRIMAL)
+    if layout is not None:
+        name = f"`{base.array.name}`"
+        return index_constant(
+            context, in_range(context, int(index), layout.shape[axis], axis, name, node.slice)
+        )
+    if index < 0:
+        end = context.builder.shape(base.array, axis)
+        return context.builder.binary("add", end, context.builder.index(int(index)))
+    return index_constant(context, int(index))
+
+
+def first_index(base: ArrayReference, axis: int) -> int:
+    """The least index of an axis: 0, but for a field that was made with an offset."""
+    offset: tuple[int, ...] = getattr(base.handle, "offset", ())
+    return offset[axis] if offset else 0
+
+
+def index_constant(context: Context, number: int) -> Value:
+    """A constant index: i32 if that can hold it."""
+    low, high = integer_range(i32)
+    return context.builder.constant(number, i32 if low <= number <= high else i64)
+
+
+def in_range(
+    context: Context, index: int, extent: int, axis: int, what: str, node: ast.expr
+) -> int:
+    """A compile-time index, counted from the end if it is negative."""
+    if not -extent <= index < extent:
+        context.fail(IndexOutOfRange(what, index, axis, extent), node)
+    return index + extent if index < 0 else index
+
+
+def integer_index(context: Context, index: Any, node: ast.AST | None) -> Value:
+    """A run-time index as an i32 or i64."""
+    if not isinstance(index, Value) or index.type.is_float:
+        context.fail(WrongIndex(describe(index)), node)
+    if index.type in (i32, i64):
+        return index
+    is_wide = index.type.kind is Kind.UNSIGNED and index.type.bits >= 32
+    return context.builder.cast(index, i64 if is_wide else i32)
+
+
+# -- components ------------------------------------------------------------------------------------
+
+
+def choose(
+    context: Context,
+    components: Components,
+    index: Any,
+    node: ast.Subscript,
+    is_local: bool = False,
+) -> Components:
+    """The components of a vector or matrix at an index; `is_local`: no pass checks its bounds."""
+    items = _flatten(context, index)
+    shape = components.shape
+    if len(items) == 1 and len(shape) == 2:
+        items.append(slice(None))
+    if len(items) != len(shape):
+        kind = "a vector" if len(shape) == 1 else "a matrix"
+        wanted = "1 index" if len(shape) == 1 else "1 or 2 indices"
+        context.fail(WrongIndexCount(kind, wanted, len(items)), node)
+    axes = [_axis(context, item, shape, axis, node) for axis, item in enumerate(items)]
+    if context.debug and is_local:
+        _check_bounds(context, axes, shape)
+    kept = tuple(
+        len(axis)
+        for axis, item in zip(axes, items, strict=True)
+        if isinstance(item, slice) and isinstance(axis, list)
+    )
+    if not any(isinstance(axis, Value) for axis in axes):
+        grid = itertools.product(*axes)  # type: ignore[arg-type]
+        return Components(kept, tuple(components.indices[_linear(shape, k)] for k in grid))
+    return Components(kept, _dynamic(context, components, axes, node))
+
+
+def _linear(shape: tuple[int, ...], position: tuple[int, ...]) -> int:
+    return position[0] if len(shape) == 1 else position[0] * shape[1] + position[1]
+
+
+def _axis(
+    context: Context, item: Index, shape: tuple[int, ...], axis: int, node: ast.Subscript
+) -> list[int] | Value:
+    extent = shape[axis]
+    if isinstance(item, slice):
+        return list(range(*item.indices(extent)))
+    if isinstance(item, int):
+        what = "a vector" if len(shape) == 1 else "a matrix"
+        return [in_range(context, item, extent, axis, what, node.slice)]
+    return integer_index(context, item, node.slice)
+
+
+def _dynamic(
+    context: Context, components: Components, axes: list[Any], node: ast.Subscript
+) -> tuple[tuple[int | Value, ...], ...]:
+    """The index tuples where an axis is indexed at run time: its coordinate is that index."""
+    grid = itertools.product(*([0] if isinstance(axis, Value) else axis for axis in axes))
+    chosen = []
+    for position in grid:
+        index = list(components.indices[_linear(components.shape, position)])
+        for axis, run_time in enumerate(axes):
+            if isinstance(run_time, Value):
+                coordinate = _coordinate(components, axis, position)
+                if coordinate is None:
+                    context.fail(NotCompileTime("an index into a slice or a swizzle"), node.slice)
+                index[coordinate] = run_time
+        chosen.append(tuple(index))
+    return tuple(chosen)
+
+
+def _coordinate(components: Components, axis: int, position: tuple[int, ...]) -> int | None:
+    """Which coordinate of the index tuples counts 0, 1, ... along an axis."""
+    along = [
+        components.indices[_linear(components.shape, (*position[:axis], k, *position[axis + 1 :]))]
+        for k in range(components.shape[axis])
+    ]
+    for coordinate in range(len(along[0])):
+        if all(
+            index[coordinate] == k and _others_equal(index, along[0], coordinate)
+            for k, index in enumerate(along)
+        ):
+            return coordinate
+    return None
+
+
+def _others_equal(a: tuple[Any, ...], b: tuple[Any, ...], coordinate: int) -> bool:
+    return all(
+        x is y or x == y for k, (x, y) in enumerate(zip(a, b, strict=True)) if k != coordinate
+    )
+
+
+def _check_bounds(context: Context, axes: list[Any], shape: tuple[int, ...]) -> None:
+    builder = context.builder
+    for axis, (index, extent) in enumerate(zip(axes, shape, strict=True)):
+        if not isinstance(index, Value):
+            continue
+        not_below = builder.compare("ge", index, builder.constant(0, index.type))
+        below = builder.compare("lt", index, builder.constant(extent, index.type))
+        message = f"index {{}} is out of range for axis {axis} of a local of extent {extent}"
+        builder.assert_("bounds", message, builder.binary("and", not_below, below), [index])

@@ -1,0 +1,393 @@
+"""Loops: counted and conditional ones; the others are in `parallel` and `unrolled`."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from octants.diagnostics.errors import LoopElse, NotAssignable, WrongLoopTargets
+from octants.frontend import (
+    assignments,
+    conditions,
+    domains,
+    exits,
+    joins,
+    parallel,
+    source,
+    unrolled,
+)
+from octants.frontend.context import Context
+from octants.frontend.domains import Domain
+from octants.frontend.joins import Carry
+from octants.frontend.scope import LoopExits, Plan, Region
+from octants.frontend.values import (
+    GroupedDomain,
+    ProductDomain,
+    RangeDomain,
+    Variable,
+    VariableReference,
+)
+from octants.ir import ops
+from octants.ir.core import Block, Value
+from octants.types.scalars import u1
+
+# -- for -------------------------------------------------------------------------------------------
+
+
+def for_(context: Context, node: ast.For, guard: Value | None = None) -> bool:
+    """A ``for``; at the top level, ``guard`` tells at run time that it is to be skipped."""
+    if node.orelse:
+        context.fail(LoopElse("for"), node)
+    frame = context.scopes.frame
+    options, frame.loop_options = frame.loop_options, {}
+    value = _iterated(context, node, guard)
+    nest = domains.domain(context, value, node.iter)
+    if nest is None:
+        items = unrolled.items_of(context, value, node.iter)
+        if guard is None:
+            return unrolled.build(context, node, items)
+        flags = frame.exit_flags()
+        return exits.skippable(
+            context, guard, flags, lambda: unrolled.build(context, node, items), node, [node]
+        )
+    _check_targets(context, node, nest)
+    plan = context.scopes.plan(node)
+    if context.is_top_level and parallel.is_independent(context, node, options, plan):
+        bind = functools.partial(_bind_fresh, context, node, nest)
+        if parallel.build(context, node, nest, options, guard, bind):
+            return True
+    return _counted(context, node, nest, guard)
+
+
+def _iterated(context: Context, node: ast.For, guard: Value | None) -> Any:
+    """What a loop runs over; with a guard, it is evaluated only if that is not set."""
+    if guard is None:
+        return context.evaluate(node.iter)
+    with context.region() as region:
+        value = context.evaluate(node.iter)
+    if all(isinstance(op, (*conditions.CHEAP, ops.Shape)) for op in region.block.ops):
+        context.builder.block.ops.extend(region.block.ops)
+        return value
+    skipped = Region(Block(), completes=False)
+    joined = joins.Join(context, guard, skipped.block, region.block)
+    changes = joined.changes(skipped, region, node)
+    value = _with_bounds(value, lambda leaf: joined.add_one_sided(leaf, is_then=False))
+    joined.finish()
+    for variable, after in changes.items():
+        context.scopes.assign(variable, after)
+    return value
+
+
+def _with_bounds(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A domain with other bounds."""
+    if isinstance(value, RangeDomain):
+        return RangeDomain(change(value.start), change(value.stop), change(value.step))
+    if isinstance(value, ProductDomain):
+        return ProductDomain(tuple((change(low), change(high)) for low, high in value.bounds))
+    if isinstance(value, GroupedDomain):
+        return GroupedDomain(_with_bounds(value.inner, change))
+    return value
+
+
+# -- targets ---------------------------------------------------------------------------------------
+
+
+def _targets(node: ast.For) -> list[ast.expr]:
+    return node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
+
+
+def _check_targets(context: Context, node: ast.For, nest: Domain) -> None:
+    targets = _targets(node)
+    wanted = 1 if nest.grouped else len(nest.levels)
+    if len(targets) != wanted:
+        context.fail(WrongLoopTargets(len(targets), wanted), node.target)
+    for target in targets:
+        if not isinstance(target, ast.Name):
+            context.fail(NotAssignable(assignments.describe_target(target)), target)
+
+
+def _pairs(
+    context: Context, node: ast.For, nest: Domain, indices: list[Value]
+) -> Iterator[tuple[ast.Name, Any]]:
+    values: list[Any] = [domains.as_vector(context, indices)] if nest.grouped else indices
+    for target, value in zip(_targets(node), values, strict=True):
+        assert isinstance(target, ast.Name)
+        yield target, value
+
+
+def _bind_fresh(context: Context, node: ast.For, nest: Domain, indices: list[Value]) -> None:
+    """Give the targets of a parallel loop the indices of an iteration, as its own variables."""
+    for target, value in _pairs(context, node, nest, indices):
+        context.scopes.declare(target.id, value)
+
+
+def _bind(context: Context, node: ast.For, nest: Domain, indices: list[Value]) -> None:
+    """Give the targets of a serial loop the indices of an iteration."""
+    for target, value in _pairs(context, node, nest, indices):
+        assignments.assign_name(context, target.id, value, target)
+
+
+# -- counted loops ---------------------------------------------------------------------------------
+
+
+def _counted(context: Context, node: ast.For, nest: Domain, guard: Value | None) -> bool:
+    """A serial loop over counters; a ``while`` if something can leave it early."""
+    flags = exits.loop_exits(context, node.body)
+    leaves = flags.broken is not None or source.contains(node.body, ast.Return)
+    if leaves or not nest.levels:
+        nest = domains.linear(context, nest)
+    if guard is not None:
+        nest = _guarded(context, nest, guard)
+    build = _leaving_for if leaves else _plain_for
+    region = _until_complete(context, node, functools.partial(build, context, node, nest, flags))
+    exits.lose_names(context, node, region)
+    return True
+
+
+Attempt = Callable[[list[Variable], Plan], "Region | None"]
+
+
+def _until_complete(context: Context, node: ast.stmt, build: Attempt) -> Region:
+    """Build a loop, again if it turns out to change more variables than it carries."""
+    plan = context.scopes.plan(node)
+    while True:
+        variables = _carried(context, node, plan)
+        mark = len(context.builder.block.ops)
+        region = build(variables, plan)
+        if region is not None:
+            return region
+        del context.builder.block.ops[mark:]
+
+
+def _guarded(context: Context, nest: Domain, guard: Value) -> Domain:
+    """The domain without iterations if ``guard`` is set."""
+    (low, high), *inner = nest.levels
+    none = context.builder.select(guard, low, high)
+    return dataclasses.replace(nest, levels=[(low, none), *inner])
+
+
+def _carried(context: Context, node: ast.stmt, plan: Plan) -> list[Variable]:
+    """The variables that a loop carries: those that it assigns and that exist before it."""
+    variables = context.scopes.frame.variables
+    named = [variables[n] for n in source.changed_names([node]) if n in variables]
+    held = [v.value.variable if isinstance(v.value, VariableReference) else v for v in named]
+    return list(dict.fromkeys([*held, *joins.prepare(context, plan)]))
+
+
+def _plain_for(
+    context: Context,
+    node: ast.For,
+    nest: Domain,
+    flags: LoopExits,
+    variables: list[Variable],
+    plan: Plan,
+) -> Region | None:
+    """A `For` for each level of the nest; None if the body must be built again."""
+    carry = Carry(context, variables)
+    counters = [Value(low.type) for low, _ in nest.levels]
+    arguments = [carry.arguments() for _ in nest.levels]
+    region = Region(Block([counters[-1], *arguments[-1]]))
+    with context.region(region):
+        carry.bind(arguments[-1])
+        with exits.iteration(context, flags):
+            _bind(context, node, nest, nest.indices(counters))
+            context.build(node.body)
+    if not carry.is_complete(region, plan, node):
+        return None
+    with context.builder.into(region.block):
+        context.builder.yield_(carry.yields(region))
+    carry.finish(region, _nested(context, nest, counters, arguments, carry.inits, region.block))
+    return region
+
+
+def _nested(
+    context: Context,
+    nest: Domain,
+    counters: list[Value],
+    arguments: list[list[Value]],
+    inits: list[Value],
+    body: Block,
+) -> list[Value]:
+    """Append the loops around a body, the innermost first; gives their results."""
+    for depth in range(len(nest.levels) - 1, 0, -1):
+        outer = Block([counters[depth - 1], *arguments[depth - 1]])
+        with context.builder.into(outer):
+            loop = context.builder.for_(*nest.levels[depth], arguments[depth - 1], body)
+            context.builder.yield_(loop.results)
+        body = outer
+    return context.builder.for_(*nest.levels[0], inits, body).results
+
+
+# -- loops that can be left ------------------------------------------------------------------------
+
+
+def _leaving_for(
+    context: Context,
+    node: ast.For,
+    nest: Domain,
+    flags: LoopExits,
+    variables: list[Variable],
+    plan: Plan,
+) -> Region | None:
+    """A `While` over the counter and the carried variables, which include the flags."""
+    builder = context.builder
+    ways_out = _ways_out(context, node.body, flags)
+    carry = Carry(context, [*variables, *ways_out])
+    (low, high) = nest.levels[0]
+    check = Region(Block([Value(low.type), *carry.arguments()]))
+    with context.region(check):
+        counter, *values = check.block.args
+        carry.bind(values)
+        goes_on = builder.compare("lt", counter, high)
+        builder.yield_([_unless(context, goes_on, exits.any_set(context, ways_out))])
+    region = Region(Block([Value(low.type), *carry.arguments()]))
+    with context.region(region):
+        counter, *values = region.block.args
+        carry.bind(values)
+        _clear(context, ways_out)
+        with exits.iteration(context, flags):
+            _bind(context, node, nest, nest.indices([counter]))
+            context.build(node.body)
+    if not carry.is_complete(region, plan, node):
+        return None
+    with builder.into(region.block):
+        after = builder.binary("add", counter, builder.constant(1, counter.type))
+        builder.yield_([after, *carry.yields(region)])
+    loop = builder.while_([low, *carry.inits], check.block, region.block)
+    carry.finish(region, loop.results[1:])
+    return region
+
+
+def _ways_out(context: Context, body: list[ast.stmt], flags: LoopExits) -> list[Variable]:
+    """The flags that end a loop."""
+    ways_out = [] if flags.broken is None else [flags.broken]
+    if flags.broken is not None:
+        context.scopes.own(flags.broken)
+    if source.contains(body, ast.Return):
+        ways_out.append(context.scopes.frame.returned)
+    return ways_out
+
+
+def _clear(context: Context, flags: list[Variable]) -> None:
+    """No flag is set at the start of an iteration, since it would not have begun."""
+    for flag in flags:
+        context.scopes.assign(flag, False)
+
+
+def _unless(context: Context, goes_on: Value, is_left: Value | None) -> Value:
+    if is_left is None:
+        return goes_on
+    builder = context.builder
+    return builder.binary("and", goes_on, builder.unary("not", is_left))
+
+
+# -- while -----------------------------------------------------------------------------------------
+
+
+def while_(context: Context, node: ast.While) -> bool:
+    """A ``while``; its condition is evaluated as often as in Python."""
+    if node.orelse:
+        context.fail(LoopElse("while"), node)
+    flags = exits.loop_exits(context, node.body)
+    build = functools.partial(_while, context, node, flags)
+    if not context.scopes.plan(node).is_rotated and _condition_is_pure(context, node):
+        region = _until_complete(context, node, functools.partial(build, None))
+    else:
+        first = conditions.condition(context, node.test)
+        again = Variable("$again", first, (context.scopes.frame.key, "$again"), u1)
+        context.scopes.own(again)
+        region = _until_complete(context, node, functools.partial(build, again))
+    exits.lose_names(context, node, region)
+    is_endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+    return not is_endless or flags.broken is not None
+
+
+def _condition_is_pure(context: Context, node: ast.While) -> bool:
+    """Whether the condition has no effects; it is built for that, and thrown away."""
+    plan = context.scopes.plan(node)
+    carry = Carry(context, _carried(context, node, plan))
+    plan.is_rotated = _condition_region(context, node, carry, []) is None
+    return not plan.is_rotated
+
+
+def _while(
+    context: Context,
+    node: ast.While,
+    flags: LoopExits,
+    again: Variable | None,
+    variables: list[Variable],
+    plan: Plan,
+) -> Region | None:
+    """A `While` whose first region computes the condition, or reads it from ``again``.
+
+    In the latter case the condition has effects: it is evaluated before the loop, and at the end of
+    each iteration.
+    """
+    ways_out = _ways_out(context, node.body, flags)
+    carried = [*([again] if again is not None else []), *variables, *ways_out]
+    carry = Carry(context, carried)
+    if again is None:
+        check = _condition_region(context, node, carry, ways_out)
+    else:
+        check = _reading_region(context, carry)
+    assert check is not None
+    region = Region(Block(carry.arguments()))
+    with context.region(region):
+        carry.bind(region.block.args)
+        _clear(context, ways_out)
+        with exits.iteration(context, flags):
+            context.build(node.body)
+        if again is not None:
+            is_left = exits.any_set(context, ways_out)
+            context.scopes.assign(again, _goes_on(context, node, is_left))
+    if not carry.is_complete(region, plan, node):
+        return None
+    with context.builder.into(region.block):
+        context.builder.yield_(carry.yields(region))
+    loop = context.builder.while_(carry.inits, check.block, region.block)
+    carry.finish(region, loop.results)
+    return region
+
+
+def _reading_region(context: Context, carry: Carry) -> Region:
+    """The condition region that gives the first of the carried values."""
+    check = Region(Block(carry.arguments()))
+    with context.builder.into(check.block):
+        context.builder.yield_([check.block.args[0]])
+    return check
+
+
+def _condition_region(
+    context: Context, node: ast.While, carry: Carry, ways_out: list[Variable]
+) -> Region | None:
+    """What decides whether another iteration runs; None if it has effects."""
+    check = Region(Block(carry.arguments()))
+    with context.region(check):
+        carry.bind(check.block.args)
+        is_left = exits.any_set(context, ways_out)
+        _clear(context, ways_out)
+        bound = {variable: variable.value for variable in carry.before}
+        goes_on = _goes_on(context, node, is_left)
+        has_changes = any(variable.value is not value for variable, value in bound.items())
+        context.builder.yield_([goes_on])
+    new = set(check.changed) - set(bound)
+    has_effects = any(isinstance(op, EFFECTS) for op in check.block.walk())
+    return None if has_changes or new or check.new or has_effects else check
+
+
+EFFECTS = (ops.Store, ops.Atomic, ops.CompareExchange, ops.Print, ops.Assert)
+
+
+def _goes_on(context: Context, node: ast.While, is_left: Value | None) -> Value:
+    """Whether another iteration runs; the condition is not looked at if the loop was left."""
+    if is_left is None:
+        test = conditions.condition(context, node.test)
+        return test if isinstance(test, Value) else context.constant(test)
+    stays = context.builder.unary("not", is_left)
+    result: Value = conditions.either(
+        context, stays, stays, lambda: conditions.condition(context, node.test), True, node
+    )
+    return result

@@ -1,0 +1,246 @@
+"""What names and attributes stand for: variables, and Python objects that specialise the kernel."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import types
+from dataclasses import dataclass
+from typing import Any
+
+from octants.diagnostics.errors import (
+    AssignedInBranch,
+    AssignedInLoop,
+    BranchTypes,
+    LoopIndexAfterLoop,
+    MissingCompanion,
+    UndefinedName,
+    UnknownAttribute,
+    UsedBeforeAssignment,
+    UserError,
+)
+from octants.diagnostics.render import Label
+from octants.frontend import indexing, matrices, places
+from octants.frontend.context import NOT_FOUND, Context
+from octants.frontend.objects import wrap
+from octants.frontend.scope import UNDEFINED, Lost
+from octants.frontend.values import (
+    ArrayReference,
+    ElementReference,
+    MatrixValue,
+    ShapeReference,
+    StructValue,
+    VariableReference,
+    describe,
+)
+from octants.ir.core import Companion, Value
+from octants.types.matrix_values import Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A Python value that the kernel is specialised for.
+
+    `owner` is the function for a "global" or "closure", the object for an "attribute".
+    """
+
+    kind: str
+    owner: Any
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class BoundFunction:
+    """A function of the language with the object that it is a method of."""
+
+    function: Any
+    owner: Any
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def name(context: Context, node: ast.Name) -> Any:
+    """A local variable as a place, or the Python object of that name."""
+    frame = context.scopes.frame
+    variable = frame.variables.get(node.id)
+    if variable is not None:
+        is_alias = places.is_place(variable.value)
+        return variable.value if is_alias else VariableReference(variable)
+    if node.id in frame.source.locals:
+        _fail_unassigned(context, node)
+    found = frame.python_name(node.id)
+    if found is UNDEFINED:
+        context.fail(UndefinedName(node.id, suggest(node.id, frame.known_names())), node)
+    kind = "closure" if node.id in frame.closure() else "global"
+    context.reads.append(Read(kind, frame.function, node.id, found))
+    return wrap(context, found, node.id)
+
+
+_LOST: dict[str, type[Any]] = {
+    "branch": AssignedInBranch,
+    "types": BranchTypes,
+    "loop": AssignedInLoop,
+    "index": LoopIndexAfterLoop,
+}
+
+
+def _fail_unassigned(context: Context, node: ast.Name) -> None:
+    lost: Lost | None = context.scopes.frame.lost.get(node.id)
+    if lost is None:
+        context.fail(UsedBeforeAssignment(node.id), node)
+    problem: UserError = _LOST[lost.reason](node.id)
+    labels = [Label(lost.span, "assigned inside of this")] if lost.span is not None else []
+    context.fail(problem, node, *labels)
+
+
+def suggest(wrong: str, known: list[str]) -> str:
+    """A "did you mean" for a name, or nothing."""
+    close = difflib.get_close_matches(wrong, dict.fromkeys(known), 1)
+    return f"did you mean `{close[0]}`?" if close else ""
+
+
+# -- attributes ------------------------------------------------------------------------------------
+
+
+def attribute(context: Context, node: ast.Attribute) -> Any:
+    """``base.name`` as a place where it is one, else as a value."""
+    base = context.evaluate_place(node.value)
+    found = find_attribute(context, base, node.attr, node)
+    if found is NOT_FOUND:
+        base = context.load(base)
+        problem = suggest(node.attr, _attributes_of(base))
+        context.fail(UnknownAttribute(describe(base), node.attr, problem), node)
+    return found
+
+
+def find_attribute(context: Context, base: Any, attr: str, node: ast.expr) -> Any:
+    """An attribute of a value, a place or a Python object, or NOT_FOUND."""
+    if isinstance(base, (ElementReference, VariableReference)):
+        part = indexing.swizzle(base, attr)
+        if part is not None:
+            return part
+        if isinstance(base, VariableReference):
+            return _attribute_of_variable(context, base, attr, node)
+        return find_attribute(context, context.load(base), attr, node)
+    if isinstance(base, StructValue):
+        return _member(context, base, attr, node)
+    if isinstance(base, ArrayReference):
+        return _attribute_of_array(context, base, attr, node)
+    if isinstance(base, (Value, MatrixValue, Matrix)):
+        return matrices.attribute(context, node, context.value(base), attr)
+    return _attribute_of_object(context, base, attr)
+
+
+def _attribute_of_variable(
+    context: Context, base: VariableReference, attr: str, node: ast.expr
+) -> Any:
+    held = base.variable.value
+    for step in base.path:
+        held = held.members[step] if isinstance(step, str) else None
+    if isinstance(held, StructValue):
+        if attr in held.members:
+            return VariableReference(base.variable, (*base.path, attr))
+        return _attribute_of_type(held.python_type, base, attr)
+    return find_attribute(context, context.load(base), attr, node)
+
+
+def _member(context: Context, base: StructValue, attr: str, node: ast.expr) -> Any:
+    if attr in base.members:
+        return base.members[attr]
+    if attr in COMPANIONS and _arrays_of(base):
+        members = _companions_of(context, base, attr, node)
+        if not members:
+            context.fail(MissingCompanion(_arrays_of(base)[0].array.name, attr), node)
+        return StructValue(members)
+    if attr == "shape" and _arrays_of(base):
+        return ShapeReference(_arrays_of(base)[0].array)
+    return _attribute_of_type(base.python_type, base, attr)
+
+
+def _companions_of(
+    context: Context, base: StructValue, attr: str, node: ast.expr
+) -> dict[str, Any]:
+    """The companions of the members of a struct of fields; those without one are left out."""
+    found: dict[str, Any] = {}
+    for name, member in base.members.items():
+        if isinstance(member, StructValue):
+            inner = _companions_of(context, member, attr, node)
+            if inner:
+                found[name] = StructValue(inner)
+        elif isinstance(member, ArrayReference) and member.array.has(COMPANIONS[attr]):
+            found[name] = _companion(context, member, attr, node)
+    return found
+
+
+def _arrays_of(base: StructValue) -> list[ArrayReference]:
+    return [member for member in base.members.values() if isinstance(member, ArrayReference)]
+
+
+def _attribute_of_type(python_type: Any, base: Any, attr: str) -> Any:
+    """A method of a struct's type, bound to the struct or its place."""
+    methods = getattr(python_type, "methods", None) or {}
+    found = methods.get(attr) or getattr(python_type, attr, NOT_FOUND)
+    if isinstance(found, types.FunctionType) or hasattr(found, "octants_function"):
+        return BoundFunction(found, base)
+    return found
+
+
+COMPANIONS = {"grad": Companion.ADJOINT, "dual": Companion.TANGENT}
+
+
+def _attribute_of_array(context: Context, base: ArrayReference, attr: str, node: ast.expr) -> Any:
+    if attr in COMPANIONS:
+        return _companion(context, base, attr, node)
+    if attr == "shape":
+        return ShapeReference(base.array)
+    if attr == "dtype":
+        return base.array.dtype
+    if attr in ("n", "m") and base.array.element_shape:
+        shape = (*base.array.element_shape, 1)
+        return shape[0 if attr == "n" else 1]
+    found = getattr(base.handle, attr, NOT_FOUND)
+    return NOT_FOUND if callable(found) else found
+
+
+def _companion(context: Context, base: ArrayReference, attr: str, node: ast.expr) -> Any:
+    wanted = COMPANIONS[attr]
+    if base.companion is not Companion.PRIMAL:
+        wanted = Companion.ADJOINT_TANGENT
+    if not base.array.has(wanted):
+        context.fail(MissingCompanion(base.array.name, attr), node)
+    return ArrayReference(base.array, wanted, base.handle)
+
+
+def _attribute_of_object(context: Context, base: Any, attr: str) -> Any:
+    try:
+        found = getattr(base, attr)
+    except AttributeError:
+        return NOT_FOUND
+    context.reads.append(Read("attribute", base, attr, found))
+    if hasattr(found, "octants_function") and not isinstance(base, (type, types.ModuleType)):
+        return _bound(base, attr, found)
+    return wrap(context, found, attr)
+
+
+def _bound(base: Any, attr: str, found: Any) -> Any:
+    """A function found on an object: a method, unless it was stored there or is static."""
+    owner = getattr(found, "octants_bound_self", getattr(found, "__self__", None))
+    if owner is not None:
+        return BoundFunction(found, owner)
+    static = inspect.getattr_static(type(base), attr, None)
+    if static is None or isinstance(static, staticmethod):
+        return found
+    return BoundFunction(found, base)
+
+
+def _attributes_of(base: Any) -> list[str]:
+    if isinstance(base, StructValue):
+        return list(base.members)
+    if isinstance(base, ArrayReference):
+        return ["shape", "grad", "dual", "dtype", "n", "m"]
+    if isinstance(base, (Value, MatrixValue)):
+        return [attr for attr in dir(Matrix) if not attr.startswith("_")]
+    return dir(base)

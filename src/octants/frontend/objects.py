@@ -1,0 +1,38 @@
+"""Python objects in kernels: fields become arrays, structs become values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from octants.diagnostics.errors import MissingCompanion
+from octants.frontend.context import Context
+from octants.frontend.values import ArrayReference, StructValue
+from octants.ir.core import Companion
+from octants.types.signature import FieldHandle, StructHandle
+from octants.types.structs import Struct
+
+
+def wrap(context: Context, found: Any, label: str) -> Any:
+    """A Python object as the frontend sees it: fields become arrays of the kernel."""
+    if isinstance(found, FieldHandle):
+        return _wrap_field(context, found, label)
+    if isinstance(found, StructHandle):
+        members = {key: wrap(context, x, f"{label}_{key}") for key, x in found.members.items()}
+        return StructValue(members, found.python_type)
+    if isinstance(found, Struct):
+        members = {key: wrap(context, found[key], f"{label}_{key}") for key in found.keys}
+        return StructValue(members, found.struct_type or found)
+    if isinstance(found, StructValue):  # an argument, with templates among its members
+        members = {key: wrap(context, x, f"{label}_{key}") for key, x in found.members.items()}
+        return StructValue(members, found.python_type)
+    return found
+
+
+def _wrap_field(context: Context, found: FieldHandle, label: str) -> ArrayReference:
+    """A field, or a companion of one: ``x.grad`` as a global or an argument is `x`'s adjoint."""
+    reference = context.arrays.field(found.primal, label)
+    if not reference.array.has(found.companion):
+        attr = "grad" if found.companion is Companion.ADJOINT else "dual"
+        context.fail(MissingCompanion(reference.array.name, attr))
+    return replace(reference, companion=found.companion)

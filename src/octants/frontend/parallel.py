@@ -1,0 +1,154 @@
+"""Parallel loops: what their iterations share, and the loop itself."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from typing import Any
+
+from octants.frontend import domains, exits, places, source, structure
+from octants.frontend.context import Context
+from octants.frontend.domains import Domain
+from octants.frontend.scope import Plan, Region
+from octants.frontend.values import (
+    ArrayReference,
+    MatrixValue,
+    StructValue,
+    Variable,
+    VariableReference,
+    is_number,
+)
+from octants.ir import ops
+from octants.ir.core import Array, Block, Space, Value
+
+BindTargets = Callable[[list[Value]], None]
+
+
+def is_independent(context: Context, node: ast.For, options: dict[str, Any], plan: Plan) -> bool:
+    """Whether a top-level loop may run in parallel.
+
+    It may not if an iteration reads a variable of the function that another one assigns, or if the
+    loop of a function called by the kernel can be left: what Python means by that is that they run
+    in order.
+    """
+    if plan.is_serial or options.get("serialize") or options.get("parallelize") == 1:
+        return False
+    if not context.scopes.frame.is_kernel and _can_be_left(node):
+        return False
+    reads = source.read_names(node.body)
+    return all(
+        name not in reads and _can_be_shared(variable)
+        for name, variable in _shared(context, node).items()
+    )
+
+
+def _can_be_left(node: ast.For) -> bool:
+    return source.leaves_loop(node.body, ast.Break) or source.contains(node.body, ast.Return)
+
+
+def _shared(context: Context, node: ast.For) -> dict[str, Variable]:
+    """The variables of the function that the body of a loop assigns, in whole or in part."""
+    variables = context.scopes.frame.variables
+    targets = source.target_names(node)
+    assigned = set(source.assigned_names(node.body))
+    names = [n for n in source.changed_names(node.body) if n in variables and n not in targets]
+    return {n: variables[n] for n in names if n in assigned or _is_variable(variables[n])}
+
+
+def _is_variable(variable: Variable) -> bool:
+    """Whether a component of it is one of a local variable, not an element of an array."""
+    held = variable.value
+    is_alias = isinstance(held, VariableReference)
+    return variable.in_memory or is_alias or bool(structure.leaves(held))
+
+
+def _can_be_shared(variable: Variable) -> bool:
+    if variable.in_memory or _is_memory(variable.value):
+        return True
+    return not structure.has_object(variable.value) and not isinstance(
+        variable.value, (tuple, list, VariableReference)
+    )
+
+
+def _is_memory(value: Any) -> bool:
+    return places.is_place(value) and not isinstance(value, VariableReference)
+
+
+def build(
+    context: Context,
+    node: ast.For,
+    nest: Domain,
+    options: dict[str, Any],
+    guard: Value | None,
+    bind: BindTargets,
+) -> bool:
+    """Build a parallel loop; gives False, and undoes it, if it turns out that it must be serial."""
+    for variable in _shared(context, node).values():
+        if not variable.in_memory and not _is_memory(variable.value):
+            move_to_memory(context, variable)
+    mark = len(context.builder.block.ops)
+    whole = domains.linear(context, nest)
+    lower, upper = whole.levels[0]
+    if guard is not None:
+        upper = context.builder.select(guard, lower, upper)
+    counter = Value(lower.type)
+    region = Region(Block([counter]))
+    with context.work_item(counter), context.region(region):
+        context.scopes.assign(context.draw, 0)
+        flags = exits.loop_exits(context, node.body)
+        flags.is_parallel = True
+        with exits.iteration(context, flags):
+            bind(whole.indices([counter]))
+            context.build(node.body)
+        context.builder.yield_()
+    if any(v is not context.draw for v in region.changed) or _is_dependent(region.block):
+        del context.builder.block.ops[mark:]
+        context.scopes.plan(node).is_serial = True
+        return False
+    given = {name: value for name, value in options.items() if value not in (None, False)}
+    context.builder.parallel_for(lower, upper, region.block, given)
+    context.end_parallel()
+    exits.lose_names(context, node, region)
+    return True
+
+
+def _is_dependent(body: Block) -> bool:
+    """Whether an iteration reads a variable in memory that another one writes."""
+    read: set[Array] = set()
+    written: set[Array] = set()
+    for op in body.walk():
+        if isinstance(op, ops.Load) and op.array.space is Space.TEMPORARY:
+            read.add(op.array)
+        elif isinstance(op, (ops.Store, ops.Atomic)) and op.array.space is Space.TEMPORARY:
+            written.add(op.array)
+    return not read.isdisjoint(written)
+
+
+# -- variables in memory ---------------------------------------------------------------------------
+
+
+def move_to_memory(context: Context, variable: Variable) -> None:
+    """Let a variable live in launch-temporary memory from here on."""
+    before = variable.value
+    variable.value = _memory_for(context, variable.name, before)
+    variable.in_memory = True
+    if not all(_is_zero(context.known(leaf)) for leaf in structure.leaves(before)):
+        context.store(VariableReference(variable), before)
+
+
+def _memory_for(context: Context, name: str, value: Any) -> ArrayReference | StructValue:
+    if isinstance(value, StructValue):
+        members = {
+            member: _memory_for(context, f"{name}_{member}", inner)
+            for member, inner in value.members.items()
+        }
+        return StructValue(members, value.python_type)
+    if isinstance(value, MatrixValue):
+        return context.arrays.temporary(name, value.dtype, value.shape)
+    return context.arrays.temporary(name, value.type, ())
+
+
+def _is_zero(known: Any) -> bool:
+    """Whether launch-temporary memory holds this number at the start: a zero without a sign."""
+    return is_number(known) and known == 0 and math.copysign(1, known) > 0

@@ -1,0 +1,404 @@
+"""Reads and writes of places: elements of arrays, local variables, and parts of both."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from octants.diagnostics.errors import (
+    CompileTimeVariable,
+    NotAssignable,
+    NotAValue,
+    ShapeMismatch,
+    TypeChange,
+)
+from octants.frontend import structure
+from octants.frontend.context import Context
+from octants.frontend.values import (
+    ArrayReference,
+    Components,
+    ElementReference,
+    MatrixValue,
+    ShapeReference,
+    StaticValue,
+    StructValue,
+    Variable,
+    VariableReference,
+    describe,
+    is_number,
+)
+from octants.ir.core import Array, Companion, Value
+from octants.types import scalars
+from octants.types.matrix_values import Matrix
+from octants.types.scalars import DType
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def value(context: Context, x: Any) -> Any:
+    """A run-time value for anything that has one; anything else is given back as it is."""
+    if is_number(x):
+        return context.constant(x)
+    if isinstance(x, (Matrix, np.ndarray)):
+        return _constants(context, x)
+    if isinstance(x, (tuple, list)) and x:
+        return _from_sequence(context, x)
+    if isinstance(x, StaticValue):
+        return value(context, x.value)
+    return load(context, x)
+
+
+def _constants(context: Context, x: Any) -> Any:
+    """A host vector or matrix as constants."""
+    array = x.to_numpy() if isinstance(x, Matrix) else x
+    if array.ndim not in (1, 2) or array.size == 0:
+        return x
+    numbers = [item.item() for item in array.reshape(-1)]
+    dtype = getattr(x, "declared_dtype", None)
+    return _uniform(context, tuple(array.shape), [context.constant(n, dtype) for n in numbers])
+
+
+def _from_sequence(context: Context, x: Any) -> Any:
+    """A vector of a sequence of scalars, or a matrix of a sequence of such."""
+    items = [value(context, item) for item in x]
+    if all(isinstance(item, Value) for item in items):
+        return _uniform(context, (len(items),), items)
+    first = items[0]
+    is_row = isinstance(first, MatrixValue) and first.is_vector
+    if is_row and all(isinstance(x, MatrixValue) and x.shape == first.shape for x in items):
+        elements = [element for item in items for element in item.elements]
+        return _uniform(context, (len(items), first.shape[0]), elements)
+    return x
+
+
+def _uniform(context: Context, shape: tuple[int, ...], elements: list[Value]) -> MatrixValue:
+    dtype = structure.common_type(elements)
+    return MatrixValue(shape, [context.builder.cast(element, dtype) for element in elements])
+
+
+def cast(context: Context, x: Any, dtype: DType) -> Any:
+    """A number, scalar, vector or matrix with elements of another type."""
+    if is_number(x):
+        return context.constant(x, dtype)
+    return structure.rebuild(x, [context.builder.cast(leaf, dtype) for leaf in structure.leaves(x)])
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def load(context: Context, place: Any) -> Any:
+    """The value of a place; what is none is given back."""
+    if isinstance(place, ElementReference):
+        return _load_element(context, place)
+    if isinstance(place, VariableReference):
+        return _load_variable(context, place)
+    if isinstance(place, ShapeReference):
+        return shape_of(context, place.array)
+    if isinstance(place, StructValue) and any(map(is_place, place.members.values())):
+        members = {name: load(context, member) for name, member in place.members.items()}
+        return StructValue(members, place.python_type)
+    return place
+
+
+def shape_of(context: Context, array: Array) -> tuple[Any, ...]:
+    """The extents of an array: numbers for a field, run-time values for an argument."""
+    layout = array.layouts.get(Companion.PRIMAL)
+    if layout is not None:
+        return tuple(layout.shape)
+    return tuple(context.builder.shape(array, axis) for axis in range(array.rank))
+
+
+def is_place(x: Any) -> bool:
+    """Whether this is a place, or a struct that has one among its members."""
+    if isinstance(x, StructValue):
+        return any(map(is_place, x.members.values()))
+    return isinstance(x, (ElementReference, VariableReference))
+
+
+def _load_element(context: Context, place: ElementReference) -> Any:
+    loads = [
+        context.builder.load(place.array, indices, place.companion)
+        for indices in addresses(context, place)
+    ]
+    if place.array in context.stopped:
+        loads = [without_derivative(context, x) for x in loads]
+    return MatrixValue(place.shape, loads) if place.shape else loads[0]
+
+
+def without_derivative(context: Context, x: Value) -> Value:
+    """A scalar through an integer of the same bits, which has no derivative."""
+    if not x.type.is_float:
+        return x
+    bits = context.builder.bitcast(x, scalars.by_name(f"i{x.type.bits}"))
+    return context.builder.bitcast(bits, x.type)
+
+
+def addresses(context: Context, place: ElementReference) -> list[list[Value]]:
+    """The indices of each component of a place, those of the array first."""
+    builder = context.builder
+    return [
+        [*place.indices, *(builder.index(k) if isinstance(k, int) else k for k in component)]
+        for component in place.components
+    ]
+
+
+def _load_variable(context: Context, place: VariableReference) -> Any:
+    if place.variable.in_memory:
+        return load(context, memory_of(place))
+    result = place.variable.value
+    for step in place.path:
+        if isinstance(step, str):
+            result = result.members[step]
+        else:
+            result = read_components(context, result, step)
+    return result
+
+
+def memory_of(place: VariableReference) -> Any:
+    """The places in launch-temporary memory of (a part of) a variable that lives there."""
+    result = _whole(place.variable.value)
+    for step in place.path:
+        if isinstance(step, str):
+            result = result.members[step]
+        else:
+            result = ElementReference(
+                result.array, result.companion, result.indices, step.shape, step.indices
+            )
+    return result
+
+
+def _whole(x: Any) -> Any:
+    if isinstance(x, ArrayReference):
+        return whole_element(x, ())
+    members = {name: _whole(member) for name, member in x.members.items()}
+    return StructValue(members, x.python_type)
+
+
+def whole_element(reference: ArrayReference, indices: tuple[Value, ...]) -> ElementReference:
+    """The place of an element of an array with all its components."""
+    shape = reference.array.element_shape
+    components = tuple(itertools.product(*map(range, shape)))
+    return ElementReference(reference.array, reference.companion, indices, shape, components)
+
+
+def whole_value(shape: tuple[int, ...]) -> Components:
+    """All components of a vector or matrix."""
+    return Components(shape, tuple(itertools.product(*map(range, shape))))
+
+
+def read_components(context: Context, matrix: MatrixValue, chosen: Components) -> Any:
+    """Components of a vector or matrix; a chain of selects for each run-time index."""
+    values = [_read_component(context, matrix, index) for index in chosen.indices]
+    return MatrixValue(chosen.shape, values) if chosen.shape else values[0]
+
+
+def _read_component(context: Context, matrix: MatrixValue, index: tuple[int | Value, ...]) -> Value:
+    columns = matrix.shape[1] if len(matrix.shape) == 2 else 1
+    rows = [matrix.elements[k : k + columns] for k in range(0, len(matrix.elements), columns)]
+    if len(index) == 1:
+        return _pick(context, [row[0] for row in rows], index[0])
+    if isinstance(index[0], int):
+        return _pick(context, rows[index[0]], index[1])
+    columns_picked = range(columns) if isinstance(index[1], Value) else (index[1],)
+    column = [_pick(context, [row[k] for row in rows], index[0]) for k in columns_picked]
+    return column[0] if len(column) == 1 else _pick(context, column, index[1])
+
+
+def _pick(context: Context, values: list[Value], index: int | Value) -> Value:
+    if isinstance(index, int):
+        return values[index]
+    result = values[0]
+    for k in range(1, len(values)):
+        result = context.builder.select(is_equal(context, index, k), values[k], result)
+    return result
+
+
+def is_equal(context: Context, index: Value, number: int) -> Value:
+    """Whether a run-time index is ``number``."""
+    return context.builder.compare("eq", index, context.builder.constant(number, index.type))
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def store(context: Context, place: Any, new: Any, node: ast.AST | None = None) -> None:
+    """Store into a place, converted to its type; a scalar fills a vector or matrix."""
+    if isinstance(place, ElementReference):
+        values = _fitting(context, place, new, node)
+        for indices, component in zip(addresses(context, place), values, strict=True):
+            context.builder.store(place.array, indices, component, place.companion)
+    elif isinstance(place, VariableReference):
+        _store_variable(context, place, new, node)
+    elif isinstance(place, StructValue):
+        _store_members(context, place, new, node)
+    else:
+        context.fail(NotAssignable(describe(place)), node)
+
+
+def _fitting(
+    context: Context, place: ElementReference, new: Any, node: ast.AST | None
+) -> list[Value]:
+    """A scalar for each component of a place, of the type of its array."""
+    dtype, count = place.array.dtype, len(place.components)
+    new = new if is_number(new) else value(context, new)
+    if isinstance(new, MatrixValue) and new.shape == place.shape:
+        return [context.builder.cast(element, dtype) for element in new.elements]
+    if isinstance(new, Value) or is_number(new):
+        return [cast(context, new, dtype)] * count
+    what = f"an element of `{place.array.name}`"
+    return context.fail(ShapeMismatch(what, describe(place), describe(new)), node)
+
+
+def _store_members(context: Context, place: StructValue, new: Any, node: ast.AST | None) -> None:
+    new = load(context, new)
+    if not isinstance(new, StructValue) or set(new.members) != set(place.members):
+        context.fail(ShapeMismatch("this place", describe(place), describe(new)), node)
+    for name, member in place.members.items():
+        store(context, member, new.members[name], node)
+
+
+def _store_variable(
+    context: Context, place: VariableReference, new: Any, node: ast.AST | None
+) -> None:
+    variable = place.variable
+    if variable.in_memory:
+        store(context, memory_of(place), new, node)
+        return
+    changed = _replaced(context, variable, variable.value, list(place.path), new, node)
+    context.scopes.assign(variable, changed)
+
+
+def _replaced(
+    context: Context,
+    variable: Variable,
+    old: Any,
+    path: list[str | Components],
+    new: Any,
+    node: ast.AST | None,
+) -> Any:
+    """What a variable holds after the store of ``new`` to the part that ``path`` leads to."""
+    if not path:
+        return fitting_value(context, variable.name, old, new, node)
+    step, *rest = path
+    if isinstance(step, str):
+        member = _replaced(context, variable, old.members[step], rest, new, node)
+        return StructValue({**old.members, step: member}, old.python_type)
+    return _with_components(context, variable.name, old, step, new, node)
+
+
+def fitting_value(
+    context: Context, name: str, old: Any, new: Any, node: ast.AST | None = None
+) -> Any:
+    """``new`` converted to the type of ``old``, the value of the variable ``name``."""
+    new = load(context, new)
+    if isinstance(old, (Value, MatrixValue)):
+        new = value(context, new)
+        if isinstance(old, MatrixValue) and isinstance(new, Value):
+            new = MatrixValue(old.shape, [new] * len(old.elements))
+    if not structure.same_structure(old, new):
+        if structure.has_object(old):
+            context.fail(CompileTimeVariable(name, describe(old)), node)
+        context.fail(TypeChange(name, describe(old), describe(new)), node)
+    converted = [
+        _convert_leaf(context, before, after)
+        for before, after in zip(structure.leaves(old), structure.leaves(new), strict=True)
+    ]
+    return structure.rebuild(new, converted)
+
+
+def _convert_leaf(context: Context, before: Any, after: Any) -> Any:
+    return cast(context, after, before.type) if isinstance(before, Value) else after
+
+
+def _with_components(
+    context: Context, name: str, old: MatrixValue, chosen: Components, new: Any, node: Any
+) -> MatrixValue:
+    new = value(context, new)
+    if isinstance(new, MatrixValue) and new.shape == chosen.shape:
+        values = new.elements
+    elif isinstance(new, Value):
+        values = [new] * len(chosen.indices)
+    else:
+        part = _part(old, chosen)
+        context.fail(ShapeMismatch(f"this part of `{name}`", part, describe(new)), node)
+    elements = list(old.elements)
+    for index, component in zip(chosen.indices, values, strict=True):
+        _set_component(context, elements, old.shape, index, component)
+    return MatrixValue(old.shape, elements)
+
+
+def _part(old: MatrixValue, chosen: Components) -> str:
+    if not chosen.shape:
+        return describe(old.elements[0])
+    return describe(MatrixValue(chosen.shape, old.elements))
+
+
+def _set_component(
+    context: Context,
+    elements: list[Value],
+    shape: tuple[int, ...],
+    index: tuple[int | Value, ...],
+    new: Value,
+) -> None:
+    """Replace the elements whose position is ``index``, where that is known at run time only."""
+    builder = context.builder
+    new = builder.cast(new, elements[0].type)
+    for k, position in enumerate(itertools.product(*map(range, shape))):
+        hit = _matches(context, index, position)
+        if hit is True:
+            elements[k] = new
+        elif hit is not False:
+            elements[k] = builder.select(hit, new, elements[k])
+
+
+def _matches(
+    context: Context, index: tuple[int | Value, ...], position: tuple[int, ...]
+) -> Value | bool:
+    if any(isinstance(axis, int) and axis != k for axis, k in zip(index, position, strict=True)):
+        return False
+    hits = [
+        is_equal(context, axis, k)
+        for axis, k in zip(index, position, strict=True)
+        if isinstance(axis, Value)
+    ]
+    return (
+        functools.reduce(functools.partial(context.builder.binary, "and"), hits) if hits else True
+    )
+
+
+# -- atomics ---------------------------------------------------------------------------------------
+
+
+def atomic(context: Context, fn: str, place: Any, operand: Any, node: ast.AST | None = None) -> Any:
+    """An atomic operation on a place, component by component; gives the value before it."""
+    if isinstance(place, VariableReference) and place.variable.in_memory:
+        place = memory_of(place)
+    if isinstance(place, VariableReference):
+        return _update_variable(context, fn, place, operand, node)
+    if not isinstance(place, ElementReference):
+        context.fail(NotAValue(describe(place), "an element of a field or array is needed"), node)
+    values = _fitting(context, place, operand, node)
+    before = [
+        context.builder.atomic(fn, place.array, indices, component, place.companion)
+        for indices, component in zip(addresses(context, place), values, strict=True)
+    ]
+    return MatrixValue(place.shape, before) if place.shape else before[0]
+
+
+def _update_variable(
+    context: Context, fn: str, place: VariableReference, operand: Any, node: ast.AST | None
+) -> Any:
+    """An atomic operation on a local variable, which nobody else can see."""
+    before = _load_variable(context, place)
+    operand = fitting_value(context, place.variable.name, before, operand, node)
+    combine: Callable[[Value, Value], Value] = lambda old, new: (  # noqa: E731
+        new if fn == "exchange" else context.builder.binary(fn, old, new)
+    )
+    after = map(combine, structure.leaves(before), structure.leaves(operand))
+    store(context, place, structure.rebuild(before, list(after)), node)
+    return before

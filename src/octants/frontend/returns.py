@@ -1,0 +1,64 @@
+"""What a kernel returns: memory that `return` stores to."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from octants.diagnostics.errors import WrongReturn
+from octants.frontend import places
+from octants.frontend.context import Context
+from octants.frontend.values import ArrayReference, MatrixValue, describe
+from octants.ir.core import Value
+from octants.types.signature import ScalarType
+
+
+class Returns:
+    """The return values of the kernel; without an annotation, as the first `return` gives them."""
+
+    def __init__(self, context: Context, declared: tuple[ScalarType, ...] | None) -> None:
+        self.types: list[ScalarType] = []
+        self.references: list[ArrayReference] = []
+        self.is_declared = declared is not None
+        self.is_tuple = declared is not None and len(declared) > 1
+        for kind in declared or ():
+            self.add(context, kind)
+
+    def add(self, context: Context, kind: ScalarType) -> None:
+        self.references.append(context.arrays.returned(len(self.types), kind))
+        self.types.append(kind)
+
+
+def store(context: Context, value: Any, node: ast.Return) -> None:
+    """Store what a `return` of the kernel gives."""
+    returns: Returns = context.returns
+    if isinstance(value, tuple) and len(returns.types) != 1:
+        items = [context.value(item) for item in value]
+    else:
+        items = [context.value(value)]
+    if not returns.types:
+        returns.is_tuple = isinstance(value, tuple)
+        for item in items:
+            returns.add(context, _type_of(context, item, node))
+    if len(items) != len(returns.types):
+        problem = f"{len(returns.types)} values are to be returned, not {len(items)}"
+        context.fail(WrongReturn(problem), node)
+    for item, reference, kind in zip(items, returns.references, returns.types, strict=True):
+        given = _type_of(context, item, node)
+        if not returns.is_declared and given.dtype.is_float and not kind.dtype.is_float:
+            problem = f"one `return` gives {kind.dtype}, another one {given.dtype}"
+            context.fail(WrongReturn(problem, "annotate the kernel: `-> qd.f32`"), node)
+        if given.element_shape != kind.element_shape:
+            wanted = "a scalar" if not kind.element_shape else f"of shape {kind.element_shape}"
+            problem = f"the return value is {wanted}, not {describe(item)}"
+            context.fail(WrongReturn(problem), node)
+        context.store(places.whole_element(reference, ()), item, node)
+
+
+def _type_of(context: Context, item: Any, node: ast.Return) -> ScalarType:
+    if isinstance(item, Value):
+        return ScalarType(item.type)
+    if isinstance(item, MatrixValue):
+        return ScalarType(item.dtype, item.shape)
+    problem = f"a kernel cannot return {describe(item)}"
+    return context.fail(WrongReturn(problem), node)

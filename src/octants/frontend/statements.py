@@ -1,0 +1,288 @@
+"""Statements: assignments, conditions, and what leaves a loop or a function."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from octants.diagnostics.errors import BreakInParallel, ReturnInParallel, UnsupportedSyntax
+from octants.frontend import (
+    assignments,
+    conditions,
+    exits,
+    joins,
+    loops,
+    messages,
+    names,
+    returns,
+)
+from octants.frontend.context import Context
+from octants.frontend.expressions import binary_operation
+from octants.frontend.scope import UNDEFINED, Region
+from octants.frontend.values import ElementReference, StaticValue, VariableReference
+from octants.ir.core import Block, Value
+
+# -- one after the other ---------------------------------------------------------------------------
+
+
+def build(context: Context, statements: list[ast.stmt]) -> bool:
+    """Build statements; gives whether their end can be reached."""
+    for position, statement in enumerate(statements):
+        rest = statements[position + 1 :]
+        if isinstance(statement, ast.If):
+            completes, has_rest = _if_with_rest(context, statement, rest)
+            if has_rest or not completes:
+                return completes
+        elif not context.execute(statement):
+            return False
+        left = exits.left(context) if rest else None
+        if left is not None:
+            return _guarded(context, left, rest)
+    return True
+
+
+def _guarded(context: Context, left: Value, statements: list[ast.stmt]) -> bool:
+    """Build statements that run only if ``left`` is not set; parallel loops stay outside."""
+    loop = next((s for s in statements if isinstance(s, ast.For)), None)
+    if loop is None or not context.is_top_level:
+        return _skippable(context, left, statements)
+    position = statements.index(loop)
+    serial, rest = statements[:position], statements[position + 1 :]
+    if serial and not _skippable(context, left, serial):
+        return False
+    with context.at(loop):
+        if not loops.for_(context, loop, guard=exits.left(context)):
+            return False
+    left_now = exits.left(context)
+    assert left_now is not None
+    return _guarded(context, left_now, rest) if rest else True
+
+
+def _skippable(context: Context, left: Value, statements: list[ast.stmt]) -> bool:
+    """``if not left: statements``"""
+    flags = context.scopes.frame.exit_flags()
+    return exits.skippable(
+        context, left, flags, lambda: build(context, statements), statements[0], statements
+    )
+
+
+# -- if --------------------------------------------------------------------------------------------
+
+
+def _if_with_rest(context: Context, node: ast.If, rest: list[ast.stmt]) -> tuple[bool, bool]:
+    """An ``if``; where one branch does not reach its end, the rest goes into the other one.
+
+    Gives whether the end is reached, and whether the rest has been built.
+    """
+    with context.at(node):
+        value = context.evaluate(node.test)
+        test = conditions.truth(context, value)
+        if isinstance(test, bool):
+            taken = node.body if test else node.orelse
+            if isinstance(value, StaticValue):
+                return build(context, taken), False
+            with context.serial():
+                return build(context, taken), False
+        return _run_time_if(context, node, test, rest)
+
+
+def _run_time_if(
+    context: Context, node: ast.If, test: Value, rest: list[ast.stmt]
+) -> tuple[bool, bool]:
+    if context.is_top_level and any(isinstance(statement, ast.For) for statement in rest):
+        rest = []
+    then, orelse = Region(Block()), Region(Block())
+    with context.region(then):
+        then.completes = build(context, node.body)
+    with context.region(orelse):
+        orelse.completes = build(context, node.orelse)
+    going_on = [side for side in (then, orelse) if side.completes]
+    takes_rest = bool(rest) and len(going_on) == 1
+    if takes_rest:
+        with context.region(going_on[0]):
+            left = exits.left(context)
+            reached = build(context, rest) if left is None else _guarded(context, left, rest)
+            going_on[0].completes = reached
+    joins.join(context, test, then, orelse, node, [node, *(rest if takes_rest else [])])
+    return then.completes or orelse.completes, takes_rest
+
+
+# -- leaving ---------------------------------------------------------------------------------------
+
+
+def break_(context: Context, node: ast.Break) -> bool:
+    """Set the flag that ends the loop."""
+    loop = context.scopes.frame.loops[-1]
+    if loop.is_parallel:
+        context.fail(BreakInParallel(), node)
+    assert loop.broken is not None
+    context.scopes.assign(loop.broken, True)
+    return False
+
+
+def continue_(context: Context, _: ast.Continue) -> bool:
+    """Set the flag that ends the iteration."""
+    loop = context.scopes.frame.loops[-1]
+    assert loop.continued is not None
+    context.scopes.assign(loop.continued, True)
+    return False
+
+
+def return_(context: Context, node: ast.Return) -> bool:
+    """Keep or store the value, and set the flag that ends the function."""
+    frame = context.scopes.frame
+    if any(loop.is_parallel for loop in frame.loops):
+        context.fail(ReturnInParallel(), node)
+    if node.value is not None:
+        value = context.evaluate(node.value)
+        if frame.is_kernel:
+            returns.store(context, value, node)
+            context.scopes.assign(frame.result, ())
+        elif value is not None:
+            context.scopes.assign(frame.result, value)
+    if node.value is None or frame.result.value is UNDEFINED:
+        frame.returns_nothing = True
+    context.scopes.assign(frame.returned, True)
+    return False
+
+
+# -- assignments -----------------------------------------------------------------------------------
+
+
+def assign(context: Context, node: ast.Assign) -> bool:
+    """``a = b = value``"""
+    value = context.evaluate(node.value)
+    for target in node.targets:
+        assignments.assign(context, target, value)
+    return True
+
+
+def annotated_assign(context: Context, node: ast.AnnAssign) -> bool:
+    """``name: kind = value``"""
+    if node.value is None:
+        way_out = f"assign a value: `{ast.unparse(node)} = 0`"
+        context.fail(UnsupportedSyntax("a declaration without a value", way_out), node)
+    kind = context.evaluate(node.annotation)
+    value = context.evaluate(node.value)
+    if isinstance(node.target, ast.Name):
+        assignments.declare_typed(context, node.target.id, kind, value, node)
+    else:
+        assignments.assign(context, node.target, value)
+    return True
+
+
+ATOMIC: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
+}
+"""The operators whose augmented assignment to memory is atomic."""
+
+
+def augmented_assign(context: Context, node: ast.AugAssign) -> bool:
+    """``place op= value``: atomic in memory for additions and bit operations."""
+    if isinstance(node.target, ast.Name):
+        place = names.name(context, node.target)
+    else:
+        place = assignments.place_of(context, node.target)
+    value = context.evaluate(node.value)
+    fn = ATOMIC.get(type(node.op))
+    if fn is not None and _takes(place, fn):
+        context.atomic(fn, place, value, node)
+        return True
+    result = binary_operation(context, node.op, context.load(place), value, node)
+    context.store(place, result, node)
+    return True
+
+
+def _takes(place: Any, fn: str) -> bool:
+    """Whether a place is in memory, of a type that the atomic operation works on."""
+    if isinstance(place, VariableReference) and place.variable.in_memory:
+        return True
+    if not isinstance(place, ElementReference):
+        return False
+    dtype = place.array.dtype
+    return not dtype.is_bool if fn in ("add", "sub") else not dtype.is_float
+
+
+# -- others ----------------------------------------------------------------------------------------
+
+
+def expression(context: Context, node: ast.Expr) -> bool:
+    """A call for its effects, or a docstring."""
+    context.evaluate(node.value)
+    return True
+
+
+def pass_(_: Context, __: ast.Pass) -> bool:
+    """Nothing."""
+    return True
+
+
+def assert_(context: Context, node: ast.Assert) -> bool:
+    """In debug mode the work item stops if the condition does not hold; else nothing happens."""
+    if not context.debug:
+        return True
+    test = conditions.condition(context, node.test)
+    condition = test if isinstance(test, Value) else context.constant(test)
+    message = messages.Message(context, node)
+    if node.msg is None:
+        message.text(ast.unparse(node.test))
+    else:
+        _add_message(context, message, node.msg)
+    context.builder.assert_("assertion", message.template(), condition, message.values)
+    return True
+
+
+def _add_message(context: Context, message: messages.Message, node: ast.expr) -> None:
+    """``assert condition, message`` with a text, a formatted one, or a tuple of values."""
+    value = context.evaluate(node)
+    items = value if isinstance(value, tuple) else (value,)
+    for position, item in enumerate(items):
+        message.text(" " if position else "")
+        message.add(item)
+
+
+UNSUPPORTED: dict[str, tuple[str, str]] = {
+    "Try": ("`try`", "test the condition with `if`; errors of kernels are raised on the host"),
+    "TryStar": ("`try`", "test the condition with `if`; errors of kernels are raised on the host"),
+    "Raise": ("`raise`", "use `assert`, which is checked with `qd.init(debug=True)`"),
+    "With": ("`with`", "call what it does before and after"),
+    "AsyncWith": ("`async with`", "kernels are not coroutines"),
+    "AsyncFor": ("`async for`", "kernels are not coroutines"),
+    "FunctionDef": ("`def`", "define the function outside, decorated with `@qd.func`"),
+    "AsyncFunctionDef": ("`async def`", "define the function outside, with `@qd.func`"),
+    "ClassDef": ("`class`", "define the class outside of the kernel"),
+    "Import": ("`import`", "import at the top of the file"),
+    "ImportFrom": ("`import`", "import at the top of the file"),
+    "Global": ("`global`", "globals are constants of a kernel; keep what changes in a field"),
+    "Nonlocal": ("`nonlocal`", "closures are constants of a kernel; keep what changes in a field"),
+    "Delete": ("`del`", "leave the variable as it is"),
+    "Match": ("`match`", "use `if` and `elif`"),
+    "TypeAlias": ("`type`", "define the type outside of the kernel"),
+}
+
+
+def unsupported(context: Context, node: ast.stmt) -> bool:
+    """An error that says what to write instead."""
+    construct, way_out = UNSUPPORTED.get(type(node).__name__, (f"`{type(node).__name__}`", ""))
+    context.fail(UnsupportedSyntax(construct, way_out), node)
+
+
+TABLE: dict[type[ast.AST], Callable[..., bool]] = {
+    ast.Assign: assign,
+    ast.AnnAssign: annotated_assign,
+    ast.AugAssign: augmented_assign,
+    ast.Expr: expression,
+    ast.Pass: pass_,
+    ast.Assert: assert_,
+    ast.Break: break_,
+    ast.Continue: continue_,
+    ast.Return: return_,
+    ast.For: loops.for_,
+    ast.While: loops.while_,
+    ast.stmt: unsupported,
+}

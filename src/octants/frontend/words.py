@@ -1,0 +1,290 @@
+"""The calls that are words of the language: ``static``, ``range``, ``ndrange``, ``print``, ..."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+from octants.diagnostics.errors import (
+    NotCompileTime,
+    StaticAssertion,
+    WrongArguments,
+    WrongFormat,
+    WrongLoopBound,
+    WrongLoopConfig,
+)
+from octants.frontend import compile_time, messages, names
+from octants.frontend.context import NOT_FOUND, Context
+from octants.frontend.messages import format_string
+from octants.frontend.values import (
+    ArrayReference,
+    GroupedDomain,
+    MatrixValue,
+    ProductDomain,
+    RangeDomain,
+    StaticValue,
+    StructValue,
+    describe,
+    is_number,
+    is_run_time,
+    plain,
+)
+from octants.ir.core import Value
+from octants.lang import syntax
+from octants.types.matrix_values import Matrix
+
+__all__ = ["WORDS", "format_string"]
+
+# -- compile time ----------------------------------------------------------------------------------
+
+
+def static(context: Context, node: ast.Call) -> Any:
+    """``static(x)``: the Python object that x is."""
+    if not node.args or node.keywords:
+        context.fail(WrongArguments("static", "takes the expressions to be evaluated"), node)
+    values = [_static_argument(context, arg) for arg in node.args]
+    return StaticValue(values[0] if len(values) == 1 else tuple(values))
+
+
+def _static_argument(context: Context, arg: ast.expr) -> Any:
+    """The value of an expression at compile time; sequences may hold run-time values."""
+    if any(isinstance(node, PYTHON_ONLY) for node in ast.walk(arg)):
+        return _by_python(context, arg)
+    value = context.evaluate(arg)
+    if isinstance(value, (tuple, list, StaticValue, GroupedDomain)):
+        return value
+    return compile_time.static_value(context, value, arg, "what static(...) is given")
+
+
+PYTHON_ONLY = (ast.Dict, ast.Set, ast.DictComp, ast.SetComp)
+
+
+def _by_python(context: Context, arg: ast.expr) -> Any:
+    """Let Python evaluate what the language lacks, with the names that are known now."""
+    known: dict[str, Any] = {}
+    for child in ast.walk(arg):
+        if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load):
+            if _is_bound_inside(arg, child.id):
+                continue
+            value = context.evaluate(child)
+            known[child.id] = compile_time.static_value(context, value, child, f"`{child.id}`")
+    code = compile(ast.Expression(arg), "<static>", "eval")
+    return compile_time.call(context, arg, eval, code, known)
+
+
+def _is_bound_inside(arg: ast.expr, name: str) -> bool:
+    return any(
+        isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store) and child.id == name
+        for child in ast.walk(arg)
+    )
+
+
+def static_assert(context: Context, node: ast.Call) -> None:
+    args, named = _values(context, node)
+    if not args:
+        context.fail(WrongArguments("static_assert", "takes a condition"), node)
+    condition = compile_time.static_value(context, args[0], node, "the condition")
+    message = [*args[1:], *named.values()]
+    if not condition:
+        context.fail(StaticAssertion(f": {message[0]}" if message else ""), node.args[0])
+
+
+def static_print(context: Context, node: ast.Call) -> None:
+    """Print values, or what is known of them, while compiling."""
+    args, named = _values(context, node)
+    shown = [describe(arg) if is_run_time(arg) else arg for arg in args]
+    compile_time.call(context, node, print, *shown, **named)
+
+
+def _values(context: Context, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
+    args = [context.evaluate(arg) for arg in node.args]
+    args = [arg.value if isinstance(arg, StaticValue) else arg for arg in args]
+    return args, {str(word.arg): context.evaluate(word.value) for word in node.keywords}
+
+
+# -- what loops run over ---------------------------------------------------------------------------
+
+
+def range_(context: Context, node: ast.Call) -> Any:
+    """``range(...)``: Python's own if its arguments are known."""
+    args, named = _values(context, node)
+    if not 1 <= len(args) <= 3 or named:
+        context.fail(WrongArguments("range", "takes 1 to 3 arguments"), node)
+    bounds = [bound(context, arg, at) for arg, at in zip(args, node.args, strict=True)]
+    if all(map(is_number, bounds)):
+        return compile_time.call(context, node, range, *bounds)
+    start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
+    return RangeDomain(start, stop, bounds[2] if len(bounds) == 3 else 1)
+
+
+def bound(context: Context, value: Any, node: ast.AST) -> Any:
+    """A bound of a loop: a Python int or an integer scalar."""
+    value = plain(context.known(value))
+    if isinstance(value, Value) and not value.type.is_float:
+        return value
+    if isinstance(value, int):
+        return int(value)
+    return context.fail(WrongLoopBound(describe(value)), node)
+
+
+def ndrange(context: Context, node: ast.Call) -> Any:
+    """``ndrange(n, (lo, hi), ...)``: the host's object if its arguments are known."""
+    args: list[Any] = []
+    for arg in node.args:
+        if isinstance(arg, ast.Starred):
+            args.extend(compile_time.iterate(context, context.evaluate(arg.value), arg))
+        else:
+            args.append(context.evaluate(arg))
+    if not args or node.keywords:
+        context.fail(WrongArguments("ndrange", "takes an extent or bounds for each index"), node)
+    bounds = tuple(pair for arg in args for pair in _ndrange_bounds(context, arg, node))
+    if any(is_run_time(pair) for pair in bounds):
+        return ProductDomain(bounds)
+    return syntax.ndrange(*bounds)
+
+
+def _ndrange_bounds(context: Context, arg: Any, node: ast.AST) -> list[tuple[Any, Any]]:
+    if isinstance(arg, StaticValue):
+        return _ndrange_bounds(context, arg.value, node)
+    if isinstance(arg, (MatrixValue, Matrix)):
+        return [
+            (0, bound(context, extent, node)) for extent in compile_time.iterate(context, arg, node)
+        ]
+    if isinstance(arg, (tuple, list)):
+        if len(arg) != 2:
+            problem = f"takes pairs of bounds, not {describe(arg)}"
+            context.fail(WrongArguments("ndrange", problem), node)
+        low, high = (bound(context, item, node) for item in arg)
+        return [(low, high)]
+    return [(0, bound(context, arg, node))]
+
+
+def grouped(context: Context, node: ast.Call) -> GroupedDomain:
+    args, named = _values(context, node)
+    if len(args) != 1 or named:
+        context.fail(WrongArguments("grouped", "takes a field, an array or an ndrange"), node)
+    return GroupedDomain(args[0])
+
+
+# -- loop options ----------------------------------------------------------------------------------
+
+LOOP_OPTIONS = {
+    "block_dim": (int, type(None)),
+    "serialize": (bool,),
+    "parallelize": (int, type(None)),
+    "bit_vectorize": (bool,),
+    "name": (str, type(None)),
+}
+
+
+def loop_config(context: Context, node: ast.Call) -> None:
+    """Options for the next loop of this function."""
+    if node.args:
+        context.fail(WrongLoopConfig("its options are given by name"), node)
+    for word in node.keywords:
+        name = str(word.arg)
+        if name not in LOOP_OPTIONS:
+            context.fail(WrongLoopConfig(f"there is no option `{name}`"), word.value)
+        value = context.evaluate(word.value)
+        value = compile_time.static_value(context, value, word.value, f"the option `{name}`")
+        if not isinstance(value, LOOP_OPTIONS[name]):
+            context.fail(WrongLoopConfig(f"`{name}` cannot be {describe(value)}"), word.value)
+        context.scopes.frame.loop_options[name] = value
+
+
+def block_local(context: Context, node: ast.Call) -> None:
+    for arg in node.args:
+        context.evaluate(arg)
+
+
+# -- messages --------------------------------------------------------------------------------------
+
+
+def print_(context: Context, node: ast.Call) -> None:
+    """One line of output with run-time values."""
+    args, named = _values(context, node)
+    options = {"sep": " ", "end": "\n", **named}
+    if set(options) - {"sep", "end", "flush"} or not _are_strings(options["sep"], options["end"]):
+        context.fail(WrongArguments("print", "takes `sep` and `end`, both strings"), node)
+    if options["end"] != "\n":
+        problem = "`print` in a kernel writes whole lines; `end` cannot be changed"
+        context.fail(WrongFormat(problem), node)
+    message = messages.Message(context, node)
+    for position, arg in enumerate(args):
+        message.text(options["sep"] if position else "")
+        message.add(arg)
+    context.builder.print_(tuple(message.parts), message.values)
+
+
+def _are_strings(*values: Any) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+# -- questions about values ------------------------------------------------------------------------
+
+
+def len_(context: Context, node: ast.Call) -> Any:
+    args, _ = _values(context, node)
+    value = args[0] if args else None
+    if isinstance(value, MatrixValue):
+        return value.shape[0]
+    if isinstance(value, (Value, StructValue, ArrayReference)):
+        problem = f"takes a vector, a matrix or a tuple, not {describe(value)}"
+        context.fail(WrongArguments("len", problem), node)
+    return compile_time.call(context, node, len, *args)
+
+
+def isinstance_(context: Context, node: ast.Call) -> bool:
+    args, _ = _values(context, node)
+    if len(args) == 2 and is_run_time(args[0]):
+        kinds = args[1] if isinstance(args[1], tuple) else (args[1],)
+        return any(issubclass(_python_type(args[0]), kind) for kind in kinds)
+    return bool(compile_time.call(context, node, isinstance, *args))
+
+
+def _python_type(value: Any) -> type:
+    """The type that a run-time value would have on the host."""
+    if isinstance(value, Value):
+        return float if value.type.is_float else bool if value.type.is_bool else int
+    if isinstance(value, ArrayReference):
+        return type(value.handle)
+    return Matrix if isinstance(value, MatrixValue) else type(value)
+
+
+def getattr_(context: Context, node: ast.Call) -> Any:
+    found = _find(context, node, "getattr", (2, 3))
+    if found is not NOT_FOUND:
+        return context.load(found)
+    if len(node.args) == 3:
+        return context.evaluate(node.args[2])
+    return context.fail(NotCompileTime("the attribute of getattr()"), node)
+
+
+def hasattr_(context: Context, node: ast.Call) -> bool:
+    return _find(context, node, "hasattr", (2,)) is not NOT_FOUND
+
+
+def _find(context: Context, node: ast.Call, word: str, counts: tuple[int, ...]) -> Any:
+    if len(node.args) not in counts or node.keywords:
+        context.fail(WrongArguments(word, "takes an object and a name"), node)
+    name = compile_time.static_value(context, context.evaluate(node.args[1]), node, "the name")
+    return names.find_attribute(context, context.evaluate_place(node.args[0]), str(name), node)
+
+
+WORDS: dict[Any, Callable[[Context, ast.Call], Any]] = {
+    syntax.static: static,
+    syntax.static_assert: static_assert,
+    syntax.static_print: static_print,
+    syntax.ndrange: ndrange,
+    syntax.grouped: grouped,
+    syntax.loop_config: loop_config,
+    syntax.block_local: block_local,
+    builtins.range: range_,
+    builtins.print: print_,
+    builtins.len: len_,
+    builtins.isinstance: isinstance_,
+    builtins.getattr: getattr_,
+    builtins.hasattr: hasattr_,
+}

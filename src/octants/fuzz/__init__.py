@@ -1,0 +1,1 @@
+"""The differential fuzzer: random kernels, an oracle, and the comparison of the two."""

@@ -1,0 +1,67 @@
+"""``python -m octants.fuzz --seed S --count N --backend cpu``: compare random programs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from octants.fuzz import runner
+from octants.fuzz.backends import BACKENDS
+from octants.fuzz.generator.build import generate
+from octants.fuzz.report import Report
+from octants.fuzz.runner import PRECISIONS, Entry
+
+
+def main() -> int:
+    """The command. The exit code is 0 if nothing is wrong."""
+    options = _options()
+    if options.serve:
+        runner.serve(options.backend, not options.no_shrink)
+        return 0
+    precisions = PRECISIONS if options.precision == "both" else (options.precision,)
+    if options.show:
+        print(generate(options.seed, precisions[0]).source)
+        return 0
+
+    def see(report: Report, entry: Entry) -> None:
+        if "script" in entry:
+            _show(entry, options.save)
+        if sys.stderr.isatty():
+            print(f"\r{report.count} programs, {report.wrong} wrong", end="", file=sys.stderr)
+
+    chosen = runner.cases(options.seed, options.count, precisions)
+    report = runner.run(chosen, options.backend, options.jobs, not options.no_shrink, see)
+    print(report.text())
+    return 1 if report.shortcomings() else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser("python -m octants.fuzz", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="the first program")
+    parser.add_argument("--count", type=int, default=100, help="how many programs")
+    parser.add_argument("--backend", choices=sorted(BACKENDS), default="cpu")
+    parser.add_argument("--precision", choices=[*PRECISIONS, "both"], default="both")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="worker processes")
+    parser.add_argument("--save", type=Path, help="a folder for scripts of what is wrong")
+    parser.add_argument("--no-shrink", action="store_true", help="show programs as they are")
+    parser.add_argument("--show", action="store_true", help="print the program, run nothing")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _show(entry: Entry, folder: Path | None) -> None:
+    print(f"\n--- {entry['status']}: seed {entry['seed']} {entry['precision']}")
+    print(entry["command"])
+    for problem in entry["problems"][:8]:
+        print(f"  {problem}")
+    print(entry["source"], flush=True)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"seed_{entry['seed']}_{entry['precision']}.py"
+        (folder / name).write_text(entry["script"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,219 @@
+"""What programs are compared on: each backend runs programs in every mode and gives its numbers."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import itertools
+import linecache
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from octants.fuzz.program import FloatArray, Program
+
+Arrays = dict[str, FloatArray]
+REFUSALS = ("OCT301", "OCT302")
+"""Codes of the documented errors of autodiff: an overwritten value, an operation without a rule."""
+
+
+@dataclass
+class Actual:
+    """A program's results on a backend.
+
+    `gradients` has an entry for each way of reverse mode that was tried: "bare", "tape", "tape with
+    loss". In the first and the last the adjoint of a returned float is one. What
+    raised is in `refusals` if it is a documented error of autodiff, else in `errors`; both are
+    keyed by the mode.
+    """
+
+    primal: Arrays | None = None
+    returned: list[FloatArray] = field(default_factory=list)
+    gradients: dict[str, Arrays] = field(default_factory=dict)
+    tangent: Arrays | None = None
+    errors: dict[str, str] = field(default_factory=dict)
+    refusals: dict[str, str] = field(default_factory=dict)
+
+
+class Backend(Protocol):
+    """Runs programs."""
+
+    name: str
+
+    def run(self, programs: Sequence[Program]) -> list[Actual]:
+        """The results of each program, in order."""
+
+
+class PackageBackend:
+    """Runs programs through the package's public names, on one of its archs."""
+
+    def __init__(self, name: str, arch: str, package: str = "octants") -> None:
+        self.name = name
+        self.arch = arch
+        self.qd: Any = importlib.import_module(package)
+        self.driver: Any = importlib.import_module(f"{package}.driver")
+        self._started: tuple[Any, ...] | None = None
+        self._runs = 0
+        atexit.register(self.qd.reset)
+
+    def run(self, programs: Sequence[Program]) -> list[Actual]:
+        return [self._run(program) for program in programs]
+
+    def _run(self, program: Program) -> Actual:
+        self._start(program)
+        actual = Actual()
+        session = _attempt(actual, "compile", lambda: Session(self.qd, self.driver, program))
+        if session is None:
+            return actual
+        if _attempt(actual, "primal", lambda: session.primal(actual)) is None:
+            return actual
+        if len(program.launches) == 1:
+            _attempt(actual, "bare", lambda: session.bare(actual))
+        if "bare" not in actual.gradients or program.seed % 4 == 0:
+            _attempt(actual, "tape", lambda: session.tape(actual))
+        _attempt(actual, "forward", lambda: session.forward(actual))
+        return actual
+
+    def _start(self, program: Program) -> None:
+        """Begin anew where the options differ, and now and then to give memory back."""
+        debug = program.seed % 16 == 5
+        wanted = (program.precision, program.random_seed, optimisation(program.seed), debug)
+        self._runs += 1
+        if wanted != self._started or self._runs % 25 == 0:
+            self.qd.init(
+                arch=getattr(self.qd, self.arch),
+                default_fp=getattr(self.qd, program.precision),
+                random_seed=program.random_seed,
+                opt_level=optimisation(program.seed),
+                debug=debug,
+                offline_cache=False,
+            )
+            self._started = wanted
+
+
+def optimisation(seed: int) -> int:
+    """The level at which a program is compiled: most at the quickest, a hundred in four at full."""
+    return 2 if seed // 100 % 4 == 0 else 0
+
+
+def _attempt(actual: Actual, mode: str, action: Callable[[], Any]) -> Any:
+    """What an action gives, or None after noting what it raised."""
+    try:
+        result = action()
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        code = next((code for code in REFUSALS if code in text), None)
+        if code is not None and mode in ("bare", "tape", "forward"):
+            actual.refusals[mode] = code
+        else:
+            actual.errors[mode] = text
+        return None
+    return True if result is None else result
+
+
+class Session:
+    """A program's module on the package, with its arrays."""
+
+    def __init__(self, qd: Any, driver: Any, program: Program) -> None:
+        self.qd = qd
+        self.driver = driver
+        self.program = program
+        file = f"<fuzz {program.seed} {program.precision}>"
+        lines = program.source.splitlines(keepends=True)
+        linecache.cache[file] = (len(program.source), None, lines, file)
+        self.module: dict[str, Any] = {"qd": qd, "FP": getattr(qd, program.precision)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # shrinking tries nonsense
+            code = compile(program.source, file, "exec", dont_inherit=True)
+        exec(code, self.module)
+        self.arrays = {name: self.module[name] for name in program.inputs}
+        self.differentiable = {name: self.arrays[name] for name in program.weights}
+
+    # -- pieces ---------------------------------------------------------------------------------
+
+    def _reset(self) -> None:
+        self.driver.state.numbers = itertools.count(1)
+        for name, array in self.arrays.items():
+            _write(array, self.program.inputs[name])
+
+    def _launches(self) -> list[Any]:
+        return [
+            self.module[kernel](*self._arguments(arguments))
+            for kernel, arguments in self.program.launches
+        ]
+
+    def _arguments(self, arguments: tuple[Any, ...]) -> list[Any]:
+        return [self.arrays[a] if isinstance(a, str) else a for a in arguments]
+
+    # -- modes ----------------------------------------------------------------------------------
+
+    def primal(self, actual: Actual) -> None:
+        self._reset()
+        returned = self._launches()
+        actual.returned = [_flat(value) for value in returned]
+        actual.primal = {name: _read(array) for name, array in self.arrays.items()}
+
+    def bare(self, actual: Actual) -> None:
+        """``kernel.grad(...)`` after the launch."""
+        self._reset()
+        self._launches()
+        after = {name: _read(array) for name, array in self.arrays.items()}
+        self._seed()
+        kernel, arguments = self.program.launches[0]
+        self.module[kernel].grad(*self._arguments(arguments))
+        self._gradients(actual, "bare", after)
+
+    def tape(self, actual: Actual) -> None:
+        """A tape over all launches; what a kernel that is launched alone returns is its loss."""
+        self._reset()
+        kernel = self.module[self.program.launches[0][0]]
+        has_loss = len(self.program.launches) == 1 and actual.returned[0].dtype.kind == "f"
+        has_loss = has_loss and actual.returned[0].size == 1
+        with self.qd.ad.Tape(loss=kernel if has_loss else None):
+            self._launches()
+            after = {name: _read(array) for name, array in self.arrays.items()}
+            self._seed()
+        self._gradients(actual, "tape with loss" if has_loss else "tape", after)
+
+    def _seed(self) -> None:
+        for name, array in self.differentiable.items():
+            _write(array.grad, self.program.weights[name])
+
+    def _gradients(self, actual: Actual, mode: str, after: Arrays) -> None:
+        """Read the gradients; the primal arrays must be as the forward run left them."""
+        for name, array in self.arrays.items():
+            if not np.array_equal(_read(array), after[name]):
+                raise AssertionError(f"{mode} reverse run changes {name}")
+        actual.gradients[mode] = {name: _read(a.grad) for name, a in self.differentiable.items()}
+
+    def forward(self, actual: Actual) -> None:
+        """Tangents of all inputs at once; read before the mode ends, which clears parameters."""
+        self._reset()
+        arrays = list(self.differentiable.values())
+        seeds = [self.program.direction[name].ravel() for name in self.differentiable]
+        with self.qd.ad.FwdMode(loss=arrays, param=arrays, seed=seeds):
+            self._launches()
+            actual.tangent = {name: _read(a.dual) for name, a in self.differentiable.items()}
+
+
+def _write(array: Any, values: FloatArray) -> None:
+    array.from_numpy(np.asarray(values, dtype=array.to_numpy().dtype, order="C"))
+
+
+def _read(array: Any) -> FloatArray:
+    return np.array(array.to_numpy())
+
+
+def _flat(value: Any) -> FloatArray:
+    if value is None:
+        return np.zeros(0)
+    return np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value).ravel()
+
+
+BACKENDS: dict[str, Callable[[], Backend]] = {
+    "cpu": lambda: PackageBackend("cpu", "cpu"),
+    "interpreter": lambda: PackageBackend("interpreter", "python"),
+}

@@ -1,0 +1,158 @@
+"""Compares a backend's numbers with the oracle's.
+
+An expected number comes with a bound on the error of a sound implementation: a running error
+analysis at the roundoff of each operation's type (2**-24 for f32, 2**-53 for f64), with 16
+roundoffs for a transcendental function. The tolerance is SAFETY times that bound, for what is of
+second order, plus FLOOR roundoffs of the largest number of the array, plus the smallest normal
+number, below which roundoffs are no longer relative. Integers and truth values are equal or wrong.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from octants.fuzz.backends import Actual, Backend
+from octants.fuzz.oracle.run import run as run_oracle
+from octants.fuzz.oracle.state import IllDefined, OutOfFuel
+from octants.fuzz.program import Estimate, FloatArray, Outcome, Program
+
+SAFETY = 4.0
+FLOOR = 4.0
+ROUNDOFF = {"f32": 2.0**-24, "f64": 2.0**-53}
+SMALLEST_NORMAL = {2.0**-24: 2.0**-126, 2.0**-53: 2.0**-1022}
+ORACLE_ERROR = "oracle error"
+BLUNT = {"f32": 1e-3, "f64": 1e-9}
+"""Above this ratio of tolerance to the largest derivative a comparison says little."""
+
+
+class Status(enum.Enum):
+    """What became of a program."""
+
+    AGREES = "agrees"
+    DISAGREES = "disagrees"
+    FAILS = "fails"  # an error that is not documented
+    SET_ASIDE = "set aside"
+
+
+@dataclass
+class Verdict:
+    """The comparison of one program on one backend."""
+
+    seed: int
+    precision: str
+    status: Status
+    problems: list[str] = field(default_factory=list)
+    modes: list[str] = field(default_factory=list)
+    refusals: dict[str, str] = field(default_factory=dict)
+    nonzero: bool = False  # whether a gradient is there that is not merely a weight given back
+    blunt: bool = False
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """What is wrong, without the numbers: what a smaller program must share."""
+        return frozenset(problem.split(":", 1)[0] for problem in self.problems)
+
+
+def check(programs: Iterable[Program], backend: Backend) -> list[Verdict]:
+    """The verdicts of some programs, which the backend runs together."""
+    pairs = [(program, _expect(program)) for program in programs]
+    accepted = [program for program, outcome in pairs if isinstance(outcome, Outcome)]
+    actuals = iter(backend.run(accepted))
+    return [
+        compare(program, outcome, next(actuals))
+        if isinstance(outcome, Outcome)
+        else Verdict(program.seed, program.precision, Status.SET_ASIDE, [outcome])
+        for program, outcome in pairs
+    ]
+
+
+def _expect(program: Program) -> Outcome | str:
+    """What the oracle says, or why the program is set aside."""
+    try:
+        outcome = run_oracle(program)
+    except (IllDefined, OverflowError) as error:
+        return f"ill-defined: {error}"
+    except OutOfFuel:
+        return "too long"
+    except Exception as error:
+        return f"{ORACLE_ERROR}: {type(error).__name__}: {error}"
+    return f"close: {outcome.near[0]}" if outcome.near else outcome
+
+
+def compare(program: Program, outcome: Outcome, actual: Actual) -> Verdict:
+    """The verdict on a backend's results."""
+    problems = list(_problems(program, outcome, actual))
+    verdict = Verdict(program.seed, program.precision, Status.AGREES, problems)
+    if actual.errors:
+        verdict.status = Status.FAILS
+        problems[:0] = [f"error in {mode}: {text}" for mode, text in actual.errors.items()]
+    elif problems:
+        verdict.status = Status.DISAGREES
+    verdict.modes = [*actual.gradients, *(["forward"] if actual.tangent is not None else [])]
+    verdict.refusals = actual.refusals
+    verdict.nonzero = is_nonzero(program, outcome)
+    verdict.blunt = _is_blunt(program, outcome)
+    return verdict
+
+
+def _problems(program: Program, outcome: Outcome, actual: Actual) -> Iterator[str]:
+    roundoff = ROUNDOFF[program.precision]
+    if actual.primal is not None:
+        yield from _differences("primal", outcome.primal, actual.primal, roundoff)
+        for number, (want, got) in enumerate(zip(outcome.returned, actual.returned, strict=True)):
+            text = difference(want, got, roundoff)
+            if text:
+                yield f"returned value {number}: {text}"
+    for mode, gradients in actual.gradients.items():
+        counts_returned = mode in ("bare", "tape with loss")
+        wanted = outcome.gradient_with_returned if counts_returned else outcome.gradient
+        yield from _differences(f"{mode} gradient", wanted, gradients, roundoff)
+    if actual.tangent is not None:
+        yield from _differences("tangent", outcome.tangent, actual.tangent, roundoff)
+
+
+def _differences(
+    what: str, wanted: dict[str, Estimate], got: dict[str, FloatArray], roundoff: float
+) -> Iterator[str]:
+    for name, estimate in wanted.items():
+        text = difference(estimate, got[name], roundoff)
+        if text:
+            yield f"{what}: {name}{text}"
+
+
+def difference(want: Estimate, got: FloatArray, roundoff: float) -> str:
+    """Where and by how much numbers are wrong; nothing if they are not."""
+    got = got.reshape(want.value.shape)
+    if want.value.dtype.kind in "biu":
+        wrong = got != want.value
+        allowed = np.zeros(want.value.shape)
+    else:
+        scale = float(np.max(np.abs(want.value), initial=0.0))
+        allowed = SAFETY * want.error + FLOOR * roundoff * scale + SMALLEST_NORMAL[roundoff]
+        wrong = ~(np.abs(got - want.value) <= allowed)
+    if not np.any(wrong):
+        return ""
+    where = tuple(int(k) for k in np.argwhere(wrong)[0])
+    place = list(where) if where else ""
+    return (
+        f"{place}: expected {want.value[where]!r}, got {got[where]!r}, allowed {allowed[where]:.2g}"
+    )
+
+
+def is_nonzero(program: Program, outcome: Outcome) -> bool:
+    """Whether a gradient is there that is not merely a weight given back."""
+    return any(
+        np.any((np.abs(estimate.value) > 1e-8) & (estimate.value != program.weights[name]))
+        for name, estimate in outcome.gradient_with_returned.items()
+    )
+
+
+def _is_blunt(program: Program, outcome: Outcome) -> bool:
+    derivatives = [*outcome.gradient.values(), *outcome.tangent.values()]
+    scale = max((float(np.max(np.abs(e.value), initial=0.0)) for e in derivatives), default=0.0)
+    error = max((float(np.max(e.error, initial=0.0)) for e in derivatives), default=0.0)
+    return SAFETY * error > BLUNT[program.precision] * scale

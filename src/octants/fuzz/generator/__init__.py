@@ -1,0 +1,1 @@
+"""Random programs that are well-defined: in range, free of races, bounded, and differentiable."""

@@ -1,0 +1,177 @@
+"""Whole programs."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+import numpy as np
+
+from octants.fuzz.generator import arrays, floats, functions, integers, statements, tasks, vectors
+from octants.fuzz.generator.context import ArrayInfo, Context, Grammar, Shared, Variable
+from octants.fuzz.generator.shaping import fitting
+from octants.fuzz.program import FloatArray, Program
+
+GRAMMAR = Grammar(
+    floats.expression,
+    integers.integer,
+    integers.truth,
+    vectors.expression,
+    statements.statements,
+)
+
+
+def generate(seed: int, precision: str) -> Program:
+    """The program of a seed; the two precisions of a seed share their source and their inputs."""
+    shared = Shared(random.Random(seed), GRAMMAR)
+    rng = shared.rng
+    shared.has_random = rng.random() < 0.2
+    shared.size = rng.choice([0.35, 0.6, 1.0])
+    shared.overwrites = rng.random() < 0.65
+    extents = (rng.randint(3, 5), rng.randint(2, 3))
+    if rng.random() < 0.03:
+        shared.features["many work items"] += 1
+        extents, shared.size, shared.max_cost = (rng.choice([70, 130, 600]), 2), 0.3, 9000.0
+    shared.arrays = arrays.make(shared, extents)
+    shared.constants = [("WEIGHT", round(rng.uniform(-1.5, 1.5), 2)), ("COUNT", rng.randint(1, 4))]
+    lines = [f"{name} = {value!r}" for name, value in shared.constants]
+    lines.append("TABLE = (0.3, -0.8, 0.55)")
+    lines += arrays.declarations(shared) + [""]
+    for _ in range(rng.choice([0, 0, 0, 1, 1, 2])):
+        lines += functions.function(shared)
+    launches = []
+    for _ in range(rng.choice([1, 1, 1, 1, 2])):
+        text, launch = _kernel(shared, extents)
+        lines += text
+        launches.append(launch)
+    if rng.random() < 0.1:
+        shared.features["kernel launched twice"] += 1
+        launches.append(launches[0])
+    return _program(seed, precision, "\n".join(lines), shared, launches)
+
+
+# -- kernels ---------------------------------------------------------------------------------------
+
+
+def _kernel(shared: Shared, extents: tuple[int, int]) -> tuple[list[str], tuple[str, Any]]:
+    c = Context(shared)
+    name = shared.fresh("kernel")
+    scalars = _scalars(c)
+    c.scopes[0].extend(variable for variable, _, _ in scalars)
+    returns = c.pick([*[None] * 13, *["FP"] * 6, "qd.types.vector(2, FP)"])
+    c.returns = _returner(returns)
+    if c.chance(0.5):
+        tasks.serial(c, c.integer(1, 2))
+    for number in range(c.rng.choice([1, 1, 1, 2, 2, 3])):
+        if number and c.chance(0.4):
+            tasks.serial(c, c.integer(1, 2))
+        c.returns = None if c.chance(0.7) else _returner(returns)
+        if number == 0 or c.affordable():
+            tasks.parallel(c, extents)
+    if c.chance(0.3):
+        tasks.serial(c, c.integer(1, 2))
+    if returns:
+        c.note("returned value" if returns == "FP" else "returned vector")
+        c.roles = {}
+        c.emit(_returner(returns)(c))
+    return _assemble(name, c, scalars, returns)
+
+
+def _returner(returns: str | None) -> Any:
+    if returns is None:
+        return lambda c: "return"
+    if returns != "FP":
+        return lambda c: f"return {vectors.expression(c, (2,), 1)}"
+    return lambda c: f"return {fitting(c, 4.0, 1).text}"
+
+
+def _scalars(c: Context) -> list[tuple[Variable, str, Any]]:
+    """Scalar arguments: the variable, its annotation, its value."""
+    made: list[tuple[Variable, str, Any]] = []
+    if c.chance(0.7):
+        count = c.integer(0, 4)
+        prefix, annotation = ("z", "qd.template()") if c.chance(0.2) else ("m", "qd.i32")
+        variable = Variable(c.shared.fresh(prefix), "i", count, count, frozen=True)
+        made.append((variable, annotation, count))
+    if c.chance(0.6):
+        value = round(c.rng.uniform(-1.5, 1.5), 3)
+        variable = Variable(c.shared.fresh("r"), "f", -1.5, 1.5, frozen=True)
+        made.append((variable, "FP", value))
+    if c.chance(0.15):
+        size = c.integer(2, 3)
+        values = [round(c.rng.uniform(-1.5, 1.5), 2) for _ in range(size)]
+        vector = Variable(c.shared.fresh("r"), "f", -1.5, 1.5, (size,), frozen=True)
+        made.append((vector, f"qd.types.vector({size}, FP)", values))
+    return made
+
+
+def _assemble(
+    name: str, c: Context, scalars: list[tuple[Variable, str, Any]], returns: str | None
+) -> tuple[list[str], tuple[str, Any]]:
+    body = "\n".join(c.lines)
+    parameters: list[str] = []
+    values: list[Any] = []
+    for array in c.shared.arrays:
+        if re.search(rf"\b{array.name}\[", body) and c.chance(0.08):
+            body = _alias(c, array, body, parameters, values)
+        if not array.is_field and re.search(rf"\b{array.name}\b", body):
+            parameters.append(arrays.annotation(array))
+            values.append(array.name)
+    for variable, annotation, value in scalars:
+        c.note(f"argument: {'a vector' if variable.shape else annotation}")
+        parameters.append(f"{variable.name}: {annotation}")
+        values.append(value)
+    if re.search(r"\bsize\b", body):
+        parameters.append("size: qd.i32")
+        values.append(c.shared.arrays[0].shape[0])
+    head = f"def {name}({', '.join(parameters)}){f' -> {returns}' if returns else ''}:"
+    return ["@qd.kernel", head, *body.split("\n"), ""], (name, tuple(values))
+
+
+def _alias(
+    c: Context, array: ArrayInfo, body: str, parameters: list[str], values: list[Any]
+) -> str:
+    """Let some accesses to an array go through another name: a template, or a second argument."""
+    other = f"{array.name}_{'template' if array.is_field else 'again'}"
+    c.note("template argument: a field" if array.is_field else "two arguments are one array")
+    annotation = (
+        arrays.annotation(array).split(": ", 1)[1] if not array.is_field else "qd.template()"
+    )
+    parameters.append(f"{other}: {annotation}")
+    values.append(array.name)
+    pieces = re.split(rf"\b{array.name}\[", body)
+    text = pieces[0]
+    for piece in pieces[1:]:
+        text += f"{c.pick([array.name, other])}[{piece}"
+    return text
+
+
+# -- contents --------------------------------------------------------------------------------------
+
+
+def _program(
+    seed: int, precision: str, source: str, shared: Shared, launches: list[tuple[str, Any]]
+) -> Program:
+    rng = np.random.default_rng(seed)
+    inputs: dict[str, FloatArray] = {}
+    weights: dict[str, FloatArray] = {}
+    direction: dict[str, FloatArray] = {}
+    for array in shared.arrays:
+        shape = (*array.shape, *array.element_shape)
+        if not array.is_float:
+            inputs[array.name] = rng.integers(0, 5, shape).astype(np.int32)
+            continue
+        inputs[array.name] = _floats(rng, shape)
+        if not array.has_grad:
+            continue
+        silent = array.constant and rng.random() < 0.8
+        weights[array.name] = np.zeros(shape) if silent else _floats(rng, shape)
+        direction[array.name] = _floats(rng, shape)
+    return Program(seed, source, precision, inputs, weights, direction, launches, shared.features)
+
+
+def _floats(rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
+    values = rng.uniform(-1.5, 1.5, shape)
+    values = np.where(rng.random(shape) < 0.03, 0.0, values)
+    return values.astype(np.float32).astype(np.float64)

@@ -1,0 +1,206 @@
+"""Loops within a work item: counted, conditional, unrolled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from octants.fuzz.generator import integers
+from octants.fuzz.generator.context import ArrayInfo, Context, Variable
+from octants.fuzz.generator.shaping import fitting
+
+MAX_TRIPS = 5
+MAX_NEST = 3
+
+
+def counted(c: Context) -> bool | None:
+    """A ``for`` over a range."""
+    limit = _limit(c)
+    top_level = c.serial and not c.run_time_loops
+    if limit < 1 or (top_level and c.chance(0.5)):
+        return None
+    header, variable = _range(c, limit)
+    c.note("for" if not c.loops else f"for nested {len(c.loops) + 1} deep")
+    if top_level:
+        c.note("serialised loop")  # where it would be parallel, should branches be decided early
+        c.emit("qd.loop_config(serialize=True)")
+    if c.chance(0.08):
+        return _over_points(c)
+    with c.block(f"for {variable.name} in {header}:", trips=limit * 0.7), _inside(c, True):
+        c.scopes[-1].append(variable)
+        _body(c)
+    return True
+
+
+def _over_points(c: Context) -> bool:
+    """A serial loop over two indices, or over those of an array."""
+    arrays = [a for a in c.shared.arrays if len(a.shape) == 2 and _product(a) <= 8 and a.is_field]
+    first, second = (c.shared.fresh("k") for _ in range(2))
+    extents: tuple[int, ...] = (2, c.integer(2, 3))
+    over = f"qd.ndrange({extents[0]}, {extents[1]})"
+    c.note("serial ndrange")
+    if arrays and c.chance(0.5):
+        array = c.pick(arrays)
+        over, extents = array.name, array.shape
+        c.note("serial struct-for")
+    header = f"for {first}, {second} in {over}:"
+    with c.block(header, trips=4.0), _inside(c, True):
+        for name, extent in zip((first, second), extents, strict=True):
+            c.scopes[-1].append(_counter(name, 0, extent - 1))
+        _body(c)
+    return True
+
+
+def _product(array: ArrayInfo) -> int:
+    return array.shape[0] * array.shape[1]
+
+
+def long(c: Context) -> bool | None:
+    """A loop of many iterations with a short body: the tape grows."""
+    trips = c.pick([33, 70, 150])
+    variables = c.variables("f", (), assignable=True)
+    if len(variables) < 1 or c.trips * trips > 900 or (c.serial and not c.run_time_loops):
+        return None
+    c.note("long loop")
+    name = c.shared.fresh("k")
+    with c.block(f"for {name} in range({trips}):", trips=trips * 0.2), _inside(c, True):
+        for variable in c.rng.sample(variables, min(2, len(variables))):
+            form = c.pick(["0.9 * {0} + 0.1 * qd.sin({1})", "qd.sin({0} + 0.05 * {1})"])
+            other = c.pick([*(v.name for v in variables), f"(0.01 * {name})"])
+            c.emit(f"{variable.name} = {form.format(variable.name, other)}")
+    return True
+
+
+def _limit(c: Context) -> int:
+    """How many trips a loop here may have; 0 for no loop."""
+    if len(c.loops) >= MAX_NEST or c.depth > 5:
+        return 0
+    limit = MAX_TRIPS if not c.loops else 4
+    while limit and not c.affordable(limit):
+        limit -= 1
+    return limit if limit >= 2 else 0
+
+
+def _range(c: Context, limit: int) -> tuple[str, Variable]:
+    """The text of a range, and its counter."""
+    kind = c.rng.choices(["end", "span", "step", "down", "outer"], [5, 1.5, 1.2, 1, 1.5])[0]
+    name = c.shared.fresh("k")
+    outer = c.recent([v for v in c.variables("i") if v.low >= 0 and v.high <= 6])
+    if kind == "outer" and outer is not None:
+        c.note("bound from an outer index")
+        high = min(int(outer.high) + 1, limit + 2)
+        if c.chance(0.5) or outer.high + 1 > limit + 1:
+            low = max(0, high - limit)
+            return f"range({low}, qd.min({outer.name} + 1, {high}))", _counter(name, low, high - 1)
+        return f"range({outer.name}, {high})", _counter(name, 0, high - 1)
+    end = integers.trip_bound(c, limit)
+    if kind == "span":
+        start = c.integer(-2, 2)
+        return f"range({start}, {start} + {end.text})", _counter(name, start, start + end.high - 1)
+    if kind == "step":
+        step = c.integer(2, 3)
+        c.note("range with a step")
+        return f"range(0, {step} * ({end.text}), {step})", _counter(name, 0, step * (end.high - 1))
+    if kind == "down":
+        step = c.pick([1, 1, 2])
+        c.note("range with a negative step")
+        return f"range({end.text}, 0, {-step})", _counter(name, 1, end.high)
+    return f"range({end.text})", _counter(name, 0, end.high - 1)
+
+
+def _counter(name: str, low: float, high: float) -> Variable:
+    return Variable(name, "i", low, max(high, low), frozen=True)
+
+
+@contextmanager
+def _inside(c: Context, may_continue: bool) -> Iterator[None]:
+    c.loops.append(may_continue)
+    c.run_time_loops += 1
+    try:
+        yield
+    finally:
+        c.loops.pop()
+        c.run_time_loops -= 1
+
+
+def _body(c: Context) -> None:
+    """The statements of a loop; most carry something on."""
+    c.statements(c.integer(1, 2))
+    variables = c.variables("f", (), assignable=True)
+    if variables and c.chance(0.6):
+        name = c.pick(variables).name
+        c.note("loop-carried scalar")
+        c.emit(f"{name} = 0.6 * {name} + {fitting(c, 1.6).text}")
+
+
+# -- while -----------------------------------------------------------------------------------------
+
+
+def conditional(c: Context) -> bool | None:
+    """A ``while``."""
+    limit = _limit(c)
+    if limit < 2:
+        return None
+    form = c.pick([_counting, _counting, _decaying, _breaking])
+    c.note("while")
+    form(c, limit)
+    return True
+
+
+def _counting(c: Context, limit: int) -> None:
+    bound = integers.trip_bound(c, limit)
+    counter = c.declare("w", "i", 0, limit, frozen=True)
+    c.emit(f"{counter.name} = 0")
+    condition = f"{counter.name} < {bound.text}"
+    if c.chance(0.5):
+        c.note("while on data")
+        extra = c.truth(1)
+        condition = f"{condition} and ({extra})"
+    first = c.chance(0.5)
+    with c.block(f"while {condition}:", trips=limit * 0.7), _inside(c, first):
+        if first:
+            c.emit(f"{counter.name} += 1")
+        _body(c)
+        if not first:
+            c.emit(f"{counter.name} += 1")
+
+
+def _decaying(c: Context, limit: int) -> None:
+    """A loop whose trips depend on a float that shrinks."""
+    start = fitting(c, 1.5, 1)
+    variable = c.declare("h", "f", 0.0, 2.0, frozen=True)
+    c.note("while on data")
+    c.emit(f"{variable.name} = 0.3 + qd.abs({start.text})")
+    ratio = {5: 0.55, 4: 0.5, 3: 0.4}.get(limit, 0.3)
+    with c.block(f"while {variable.name} > 0.15:", trips=limit * 0.7), _inside(c, True):
+        c.emit(f"{variable.name} *= {ratio}")
+        _body(c)
+
+
+def _breaking(c: Context, limit: int) -> None:
+    counter = c.declare("w", "i", 0, limit + 1, frozen=True)
+    c.emit(f"{counter.name} = 0")
+    c.note("while True with break")
+    with c.block("while True:", trips=limit * 0.7), _inside(c, True):
+        c.emit(f"{counter.name} += 1")
+        with c.block(f"if {counter.name} > {limit} or {c.truth(0)}:"):
+            c.emit("break")
+        _body(c)
+
+
+# -- static ----------------------------------------------------------------------------------------
+
+
+def unrolled(c: Context) -> bool | None:
+    """``for k in static(range(n))``."""
+    trips = c.integer(2, 3)
+    if c.depth > 3 or not c.affordable(trips):
+        return None
+    name = c.shared.fresh("q")
+    c.note("static for")
+    loops, c.loops = c.loops, []
+    with c.block(f"for {name} in qd.static(range({trips})):", trips=trips):
+        c.scopes[-1].append(Variable(name, "i", 0, trips - 1, frozen=True))
+        _body(c)
+    c.loops = loops
+    return True

@@ -1,0 +1,196 @@
+"""Fields and ndarrays: cells that hold the numbers last written, and a watch for races."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from octants.fuzz.oracle.matrices import Matrix, broadcast
+from octants.fuzz.oracle.numbers import Num, Type, binary, convert, lift
+from octants.fuzz.oracle.state import STATE, IllDefined
+
+SEVERAL = -1
+_MODES = {"+": "add", "-": "add", "*": "mul"}
+
+
+class RaceWatch:
+    """Who touched which place in the parallel loop in progress, and how.
+
+    Work items may share a place that all only read, or all change by one commutative operation.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = -1
+        self.accesses: dict[Any, tuple[str, int]] = {}
+
+    def note(self, place: Any, mode: str) -> None:
+        item = STATE.item
+        if item is None or STATE.quiet:
+            return
+        if self.epoch != STATE.epoch:
+            self.epoch = STATE.epoch
+            self.accesses = {}
+        before = self.accesses.get(place)
+        if before is None:
+            self.accesses[place] = (mode, item)
+            return
+        if before[1] == item:
+            merged = mode if mode == before[0] else "write"
+            self.accesses[place] = (merged, item)
+            return
+        if before[0] != mode or mode == "write":
+            raise IllDefined(f"race: {before[0]} and {mode} {place}")
+        self.accesses[place] = (mode, SEVERAL)
+
+
+class Array:
+    """A field or an ndarray; `cells` has the elements row by row, components last."""
+
+    def __init__(
+        self, dtype: Type, shape: tuple[int, ...], element_shape: tuple[int, ...], needs_grad: bool
+    ) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.element_shape = element_shape
+        self.needs_grad = needs_grad and dtype.is_float
+        self.width = _product(element_shape)
+        self.cells: list[Num] = [Num(dtype, dtype(0).value)] * (_product(shape) * self.width)
+        self.leaves: list[int] = []
+        self.watch = RaceWatch()
+
+    def load_initial(self, values: Sequence[Any], tangents: Sequence[float] | None) -> None:
+        """Give the cells their content before the kernel, as inputs of the tape."""
+        self.cells = [Num(self.dtype, value) for value in values]
+        self.leaves = [-1] * len(self.cells)
+        if not self.needs_grad:
+            return
+        for position, cell in enumerate(self.cells):
+            cell.node = self.leaves[position] = STATE.node((), self.dtype.roundoff)
+            if tangents is not None:
+                cell.tangent = tangents[position]
+
+    # -- places ---------------------------------------------------------------------------------
+
+    def offset(self, index: Any) -> int:
+        indices = _flatten(index)
+        if len(indices) != len(self.shape):
+            raise IllDefined("wrong number of indices")
+        offset = 0
+        for position, extent in zip(indices, self.shape, strict=True):
+            place = lift(position).__index__()
+            if not 0 <= place < extent:
+                raise IllDefined(f"index {place} of {extent}")
+            offset = offset * extent + place
+        return offset * self.width
+
+    def read(self, offset: int) -> Num:
+        self.watch.note(offset, "read")
+        return self.cells[offset]
+
+    def write(self, offset: int, value: Any) -> None:
+        self.watch.note(offset, "write")
+        self.put(offset, convert(lift(value), self.dtype))
+
+    def put(self, offset: int, value: Num) -> None:
+        if STATE.quiet:
+            return
+        if not self.needs_grad and value.node >= 0:
+            value = Num(value.type, value.value, value.error)
+        self.cells[offset] = value
+
+    def update(self, offset: int, fn: str, value: Any, used: bool = False) -> Num:
+        """An atomic operation; gives the value before."""
+        self.watch.note(offset, "write" if used else _MODES.get(fn, fn))
+        before, operand = self.cells[offset], lift(value)
+        after = convert(binary(fn, before, operand), self.dtype)
+        if STATE.item is not None and after.type.is_float:
+            after = self._unordered(fn, before, operand, after)
+        self.put(offset, after)
+        return before
+
+    def _unordered(self, fn: str, before: Num, operand: Num, after: Num) -> Num:
+        """The order of work items is free: more error, and no winner between equals."""
+        if fn in ("min", "max"):
+            if before.value == operand.value and before.node != operand.node:
+                STATE.note_near(f"atomic {fn} of equals")
+            return after
+        size = abs(before.value) + abs(operand.value) if fn != "*" else abs(after.value)
+        result = Num(after.type, after.value, after.error + self.dtype.roundoff * size)
+        result.node, result.tangent = after.node, after.tangent
+        result.tangent_error = after.tangent_error
+        return result
+
+    # -- what kernels say ----------------------------------------------------------------------
+
+    def __getitem__(self, index: Any) -> Any:
+        offset = self.offset(index)
+        return Element(self, offset) if self.element_shape else self.read(offset)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        offset = self.offset(index)
+        if not self.element_shape:
+            self.write(offset, value)
+            return
+        items = value.items if isinstance(value, Matrix) else [value] * self.width
+        for k, item in enumerate(list(items)):
+            self.write(offset + k, item)
+
+    def __iter__(self) -> Iterator[Any]:
+        for position in itertools.product(*(range(extent) for extent in self.shape)):
+            numbers = tuple(lift(k) for k in position)
+            yield numbers[0] if len(numbers) == 1 else numbers
+
+
+class Element(Matrix):
+    """A vector or matrix in an array: what is assigned to a component goes there."""
+
+    def __init__(self, array: Array, offset: int) -> None:
+        self.array = array
+        self.base = offset
+        self.shape = array.element_shape
+
+    @property
+    def items(self) -> list[Num]:  # type: ignore[override]
+        return [self.array.read(self.base + k) for k in range(self.array.width)]
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self.copy()[index]
+        return self.array.read(self.base + self._offset(index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.array.write(self.base + self._offset(index), value)
+
+
+def update(target: Any, index: Any, fn: str, value: Any, used: bool = False) -> Any:
+    """``target[index] fn= value``: atomic on arrays, plain on a local vector."""
+    if isinstance(target, Element):
+        return target.array.update(target.base + target._offset(index), fn, value, used)
+    if isinstance(target, Array):
+        offset = target.offset(index)
+        if not target.element_shape:
+            return target.update(offset, fn, value, used)
+        items = value.items if isinstance(value, Matrix) else [value] * target.width
+        old = [target.update(offset + k, fn, item, used) for k, item in enumerate(list(items))]
+        return Matrix(old, target.element_shape)
+    before = target[index]
+    target[index] = broadcast(lambda a, b: binary(fn, a, b), before, value)
+    return before
+
+
+def _flatten(index: Any) -> list[Any]:
+    if index is None:
+        return []
+    parts = index if isinstance(index, tuple) else (index,)
+    flat: list[Any] = []
+    for part in parts:
+        flat.extend(part.items if isinstance(part, Matrix) else [part])
+    return flat
+
+
+def _product(extents: Sequence[int]) -> int:
+    product = 1
+    for extent in extents:
+        product *= extent
+    return product

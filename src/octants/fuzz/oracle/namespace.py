@@ -1,0 +1,282 @@
+"""The stand-in for the package: what a program finds in ``qd``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from octants.fuzz.oracle import functions, support
+from octants.fuzz.oracle.arrays import Array
+from octants.fuzz.oracle.matrices import Matrix, broadcast, fold, inexact, matrix, vector
+from octants.fuzz.oracle.numbers import TYPES, Defaults, Num, Type, binary, convert, lift
+
+
+class Template:
+    """The annotation ``template()``: the argument is a compile-time value."""
+
+    is_template = True
+
+
+class MatrixType:
+    """``types.vector(n, dtype)`` or ``types.matrix(n, m, dtype)``."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: Type) -> None:
+        self.shape = shape
+        self.dtype = dtype
+
+    def __call__(self, value: Any) -> Matrix:
+        items = value.items if isinstance(value, Matrix) else list(value)
+        return Matrix([convert(lift(item), self.dtype) for item in items], self.shape)
+
+
+class NdarrayType:
+    """``types.ndarray(...)``: an array comes as it is."""
+
+
+class Kernel:
+    """A kernel of the program: converts its arguments and runs under CPython."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        parameters = inspect.signature(function).parameters.values()
+        self.annotations = [parameter.annotation for parameter in parameters]
+
+    def __call__(self, *arguments: Any) -> Any:
+        pairs = zip(arguments, self.annotations, strict=True)
+        return self.function(*(_argument(value, annotation) for value, annotation in pairs))
+
+
+def _argument(value: Any, annotation: Any) -> Any:
+    if isinstance(annotation, Type):
+        return annotation(lift(value))
+    if isinstance(annotation, MatrixType):
+        return annotation(value)
+    return value
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(shape)
+
+
+def field(dtype: Type, shape: Any = (), needs_grad: bool = False, **_: Any) -> Array:
+    return Array(dtype, _shape(shape), (), needs_grad)
+
+
+def vector_field(n: int, dtype: Type, shape: Any = (), needs_grad: bool = False, **_: Any) -> Array:
+    return Array(dtype, _shape(shape), (n,), needs_grad)
+
+
+def matrix_field(
+    n: int, m: int, dtype: Type, shape: Any = (), needs_grad: bool = False, **_: Any
+) -> Array:
+    return Array(dtype, _shape(shape), (n, m), needs_grad)
+
+
+class Vector:
+    """``Vector([...])`` and its makers."""
+
+    field = staticmethod(vector_field)
+    ndarray = staticmethod(vector_field)
+
+    def __new__(cls, items: Any, dtype: Any = None) -> Any:
+        value = vector(items)
+        return value.cast(dtype) if dtype is not None else value
+
+    @staticmethod
+    def zero(dtype: Type, n: int) -> Matrix:
+        return Matrix([dtype(0)] * int(lift(n).__index__()), (int(lift(n).__index__()),))
+
+
+class MatrixMaker:
+    """``Matrix([[...], ...])`` and its makers."""
+
+    field = staticmethod(matrix_field)
+    ndarray = staticmethod(matrix_field)
+
+    def __new__(cls, rows: Any, dtype: Any = None) -> Any:
+        value = matrix(rows)
+        return value.cast(dtype) if dtype is not None else value
+
+    @staticmethod
+    def zero(dtype: Type, n: int, m: int) -> Matrix:
+        rows, columns = int(lift(n).__index__()), int(lift(m).__index__())
+        return Matrix([dtype(0)] * (rows * columns), (rows, columns))
+
+    @staticmethod
+    def identity(dtype: Type, n: int) -> Matrix:
+        size = int(lift(n).__index__())
+        items = [dtype(1 if i == j else 0) for i in range(size) for j in range(size)]
+        return Matrix(items, (size, size))
+
+
+class Types:
+    """``qd.types``."""
+
+    @staticmethod
+    def ndarray(*_: Any, **__: Any) -> NdarrayType:
+        return NdarrayType()
+
+    @staticmethod
+    def vector(n: int, dtype: Type) -> MatrixType:
+        return MatrixType((n,), dtype)
+
+    @staticmethod
+    def matrix(n: int, m: int, dtype: Type) -> MatrixType:
+        return MatrixType((n, m), dtype)
+
+
+class Node:
+    """A place in a field tree: shapes multiply on the way down, `place` gives them to fields."""
+
+    def __init__(self, extents: dict[int, int]) -> None:
+        self.extents = extents
+
+    def dense(self, axes: Any, extents: Any) -> Node:
+        places = axes if isinstance(axes, tuple) else (axes,)
+        sizes = extents if isinstance(extents, tuple) else (extents,) * len(places)
+        merged = dict(self.extents)
+        for axis, size in zip(places, sizes, strict=True):
+            merged[axis] = merged.get(axis, 1) * size
+        return Node(merged)
+
+    def place(self, *fields: Any) -> Node:
+        shape = tuple(self.extents[axis] for axis in sorted(self.extents))
+        for one in fields:
+            one.__init__(one.dtype, shape, one.element_shape, one.needs_grad)
+        return self
+
+
+def _elementwise(fn: Callable[[Any], Num]) -> Callable[[Any], Any]:
+    return lambda x: x.map(fn) if isinstance(x, Matrix) else fn(x)
+
+
+def _smooth(name: str) -> Callable[[Any], Any]:
+    return _elementwise(lambda x: functions.smooth(name, x))
+
+
+def _rounding(name: str) -> Callable[..., Any]:
+    by_element = _elementwise(lambda x: functions.rounding(name, x))
+    return lambda x, dtype=None: by_element(x) if dtype is None else cast(by_element(x), dtype)
+
+
+def cast(value: Any, dtype: Any) -> Any:
+    wanted = {float: Defaults.floating, int: Defaults.integer}
+    return wanted.get(dtype, dtype)(value) if dtype in (int, float) else dtype(value)
+
+
+def select(condition: Any, x: Any, y: Any) -> Any:
+    if isinstance(condition, Matrix):
+        sides = [v.items if isinstance(v, Matrix) else [v] * len(condition.items) for v in (x, y)]
+        trios = zip(condition.items, *sides, strict=True)
+        return Matrix([functions.select(*trio) for trio in trios], condition.shape)
+    return broadcast(lambda a, b: functions.select(condition, a, b), x, y)
+
+
+def _power(x: Any, y: Any) -> Any:
+    return broadcast(lambda a, b: binary("**", a, b), x, y)
+
+
+def _builtin_round(x: Any) -> Any:
+    """Python's ``round``, which gives an integer."""
+    return cast(functions.rounding("round", x), int)
+
+
+class Math:
+    """``qd.math``."""
+
+    @staticmethod
+    def clamp(x: Any, low: Any, high: Any) -> Any:
+        return fold("max", [fold("min", [x, high]), low])
+
+    @staticmethod
+    def mix(x: Any, y: Any, a: Any) -> Any:
+        with inexact():
+            return x * (1.0 - a) + y * a
+
+    @staticmethod
+    def fract(x: Any) -> Any:
+        return x - _rounding("floor")(x)
+
+
+class Layouts:
+    """``qd.Layout``."""
+
+    AOS, SOA = 1, 2
+
+
+class Namespace:
+    """``qd`` as a program sees it, with the types of the run's literals."""
+
+    def __init__(self) -> None:
+        for name, dtype in TYPES.items():
+            setattr(self, name, dtype)
+        for name in functions.SMOOTH:
+            setattr(self, name, _smooth(name))
+        for name in functions.ROUNDINGS:
+            setattr(self, name, _rounding(name))
+        for axis, letter in enumerate("ijkl"):
+            setattr(self, letter, axis)
+        self.ij, self.ji, self.ijk = (0, 1), (1, 0), (0, 1, 2)
+        self.types = Types
+        self.root = Node({})
+
+    field = staticmethod(field)
+    ndarray = staticmethod(field)
+    Vector = Vector
+    Matrix = MatrixMaker
+    template = Template
+    kernel = Kernel
+    static = staticmethod(support.static)
+    math = Math
+    Layout = Layouts
+    stop_grad = staticmethod(_elementwise(functions.stop_grad))
+    ndrange = support.NdRange
+    grouped = staticmethod(support.grouped)
+    cast = staticmethod(cast)
+    select = staticmethod(select)
+    random = staticmethod(functions.random)
+    pow = staticmethod(_power)
+    popcnt = staticmethod(functions.popcount)
+    clz = staticmethod(functions.clz)
+
+    @staticmethod
+    def func(function: Callable[..., Any]) -> Callable[..., Any]:
+        return function
+
+    @staticmethod
+    def loop_config(**_: Any) -> None:
+        """Steers other implementations."""
+
+    @staticmethod
+    def min(*values: Any) -> Any:
+        return fold("min", values)
+
+    @staticmethod
+    def max(*values: Any) -> Any:
+        return fold("max", values)
+
+    @staticmethod
+    def abs(x: Any) -> Any:
+        return _elementwise(functions.absolute)(x)
+
+    @staticmethod
+    def sign(x: Any) -> Any:
+        return _elementwise(functions.sign)(x)
+
+    @staticmethod
+    def atan2(y: Any, x: Any) -> Any:
+        return broadcast(functions.atan2, y, x)
+
+
+BUILTINS: dict[str, Any] = {
+    "range": support.Range,
+    "min": Namespace.min,
+    "max": Namespace.max,
+    "abs": Namespace.abs,
+    "round": _builtin_round,
+    "pow": _power,
+    "int": lambda x: cast(x, int),
+    "float": lambda x: cast(x, float),
+    "_o": support,
+}

@@ -1,0 +1,422 @@
+"""Typed numbers that record what is done with them."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from octants.fuzz.oracle.state import STATE, IllDefined, Link
+
+
+class Type:
+    """A scalar type of the language, callable as a conversion."""
+
+    def __init__(self, name: str, kind: str, bits: int) -> None:
+        self.name = name
+        self.kind = kind
+        self.bits = bits
+        self.is_float = kind == "float"
+        self.roundoff = {16: 2.0**-11, 32: 2.0**-24}.get(bits, 2.0**-53)
+        signed = kind == "int"
+        self.low = -(1 << (bits - 1)) if signed else 0
+        self.high = (1 << (bits - signed)) - 1
+
+    def __call__(self, value: Any) -> Any:
+        return value.cast(self) if hasattr(value, "cast") else convert(lift(value), self)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+U1 = Type("u1", "bool", 1)
+I8, I16, I32, I64 = (Type(f"i{bits}", "int", bits) for bits in (8, 16, 32, 64))
+U8, U16, U32, U64 = (Type(f"u{bits}", "uint", bits) for bits in (8, 16, 32, 64))
+F16, F32, F64 = (Type(f"f{bits}", "float", bits) for bits in (16, 32, 64))
+TYPES = {t.name: t for t in (U1, I8, I16, I32, I64, U8, U16, U32, U64, F16, F32, F64)}
+
+
+class Defaults:
+    """The types of literals."""
+
+    floating = F32
+    integer = I32
+
+
+class Num:
+    """A value of a type.
+
+    `error` bounds the distance of a sound implementation's value from `value`; 0 says that all of
+    them agree. `tangent` is the derivative in the direction of the run, with its own bound; `node`
+    is the number on the tape, -1 for what does not depend on a differentiable input.
+    """
+
+    __slots__ = ("error", "node", "tangent", "tangent_error", "type", "value")
+
+    def __init__(self, type: Type, value: Any, error: float = 0.0) -> None:
+        self.type = type
+        self.value = value
+        self.error = error
+        self.tangent = 0.0
+        self.tangent_error = 0.0
+        self.node = -1
+
+    def __repr__(self) -> str:
+        return f"{self.value}: {self.type}"
+
+    def __bool__(self) -> bool:
+        decision = bool(self.value)
+        if self.error and abs(self.value) <= 2 * self.error:
+            STATE.note_near("truth of a float")
+        STATE.burn()
+        STATE.decide(decision)
+        return decision
+
+    def __index__(self) -> int:
+        if self.type.is_float:
+            raise IllDefined("a float as an index")
+        return int(self.value)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def lift(value: Any) -> Num:
+    """A Python number as a literal."""
+    if isinstance(value, Num):
+        return value
+    if isinstance(value, bool):
+        return Num(U1, value)
+    if isinstance(value, int):
+        return Num(Defaults.integer, wrap(Defaults.integer, value))
+    if isinstance(value, float):
+        return Num(Defaults.floating, rounded(Defaults.floating, value))
+    raise IllDefined(f"not a number: {value!r}")
+
+
+_FORMATS = {32: struct.Struct("f"), 16: struct.Struct("e")}
+
+
+def rounded(dtype: Type, value: float) -> float:
+    """The nearest number of a float type."""
+    if dtype.bits == 64 or not STATE.rounding:
+        return value
+    layout = _FORMATS[dtype.bits]
+    return float(layout.unpack(layout.pack(value))[0])
+
+
+def wrap(dtype: Type, value: int) -> int:
+    """An integer brought into the range of its type."""
+    if dtype.low <= value <= dtype.high:
+        return value
+    value &= (1 << dtype.bits) - 1
+    return value - (1 << dtype.bits) if value > dtype.high else value
+
+
+def promote(a: Type, b: Type) -> Type:
+    """The type of a result: floats beat integers, wider beats narrower, unsigned beats signed."""
+    if a is b:
+        return a
+    if a.is_float != b.is_float:
+        return a if a.is_float else b
+    if a.bits != b.bits:
+        return a if a.bits > b.bits else b
+    return a if a.kind == "uint" else b
+
+
+EXACT = -1.0
+
+Parent = tuple[Num, float, float]
+"""An operand of a float operation, its partial derivative, and a bound on that one's error."""
+
+
+def real(dtype: Type, value: float, parents: Sequence[Parent], slack: float = 0.0) -> Num:
+    """The result of a float operation.
+
+    ``slack`` is how far, in units of roundoff of the result, implementations may differ where their
+    operands agree: 0 for what is rounded correctly, negative for what is never rounded. Operands
+    that differ add two more: the two results may be rounded in opposite directions.
+    """
+    STATE.burn()
+    if not math.isfinite(value):
+        raise IllDefined("not finite")
+    roundoff = dtype.roundoff
+    error = 0.0
+    tangent = tangent_error = 0.0
+    links: list[Link] = []
+    for operand, partial, partial_error in parents:
+        if operand.error:
+            error += abs(partial) * operand.error
+        if operand.tangent:
+            term = partial * operand.tangent
+            tangent += term
+            tangent_error += abs(operand.tangent) * partial_error + 2.0 * roundoff * abs(term)
+        if operand.tangent_error:
+            tangent_error += abs(partial) * operand.tangent_error
+        if operand.node >= 0 and (partial or partial_error):
+            links.append((operand.node, partial, partial_error))
+    if slack >= 0.0 and (error or STATE.inexact):
+        slack += 2.0
+    if slack > 0.0:
+        error += slack * roundoff * abs(value)
+    result = Num(dtype, rounded(dtype, value), error)
+    if tangent or tangent_error:
+        result.tangent = tangent
+        result.tangent_error = tangent_error + roundoff * abs(tangent)
+    if links:
+        result.node = STATE.node(links, min(roundoff, F32.roundoff))  # f16 adjoints are f32
+    return result
+
+
+def convert(x: Num, dtype: Type) -> Num:
+    """The language's conversion: integers wrap, floats saturate and truncate, or are rounded."""
+    if x.type is dtype:
+        return x
+    if dtype.is_float:
+        if x.type.is_float:
+            narrower = x.type.bits > dtype.bits
+            return real(dtype, x.value, [(x, 1.0, 0.0)], 0.0 if narrower else EXACT)
+        return Num(dtype, rounded(dtype, float(x.value)))
+    if dtype.kind == "bool":
+        if x.error and abs(x.value) <= 2 * x.error:
+            STATE.note_near("cast to u1")
+        return Num(dtype, bool(x.value))
+    if not x.type.is_float:
+        return Num(dtype, wrap(dtype, int(x.value)))
+    near_integer(x, "cast to an integer")
+    whole = int(x.value)
+    STATE.decide(whole)
+    return Num(dtype, min(max(whole, dtype.low), dtype.high))
+
+
+def near_integer(x: Num, what: str, offset: float = 0.0) -> None:
+    """Note it if the value is so close to an integer (plus offset) that rounding may decide."""
+    if x.error:
+        position = x.value - offset
+        if abs(position - round(position)) <= 2 * x.error:
+            STATE.note_near(what)
+
+
+# -- operators -------------------------------------------------------------------------------------
+
+
+def add(dtype: Type, a: Num, b: Num) -> Num:
+    return real(dtype, a.value + b.value, [(a, 1.0, 0.0), (b, 1.0, 0.0)])
+
+
+def sub(dtype: Type, a: Num, b: Num) -> Num:
+    return real(dtype, a.value - b.value, [(a, 1.0, 0.0), (b, -1.0, 0.0)])
+
+
+def mul(dtype: Type, a: Num, b: Num) -> Num:
+    return real(dtype, a.value * b.value, [(a, b.value, b.error), (b, a.value, a.error)])
+
+
+def div(dtype: Type, a: Num, b: Num) -> Num:
+    if b.value == 0:
+        raise IllDefined("division by zero")
+    inverse = 1.0 / b.value
+    quotient = a.value * inverse
+    roundoff, size = 4 * dtype.roundoff, abs(inverse)
+    by_a = (a, inverse, b.error * size * size + roundoff * size)
+    error = (a.error + 2 * abs(quotient) * b.error) * size * size
+    by_b = (b, -quotient * inverse, error + roundoff * abs(quotient) * size)
+    return real(dtype, a.value / b.value, [by_a, by_b])
+
+
+def float_floordiv(dtype: Type, a: Num, b: Num) -> Num:
+    if b.value == 0:
+        raise IllDefined("division by zero")
+    quotient = rounded(dtype, a.value / b.value)
+    error = (a.error + abs(quotient) * b.error) / abs(b.value)
+    if error:
+        error += dtype.roundoff * abs(quotient)
+    near_integer(Num(dtype, quotient, error), "floordiv")
+    STATE.decide(math.floor(quotient))
+    return Num(dtype, float(math.floor(quotient)))
+
+
+def float_mod(dtype: Type, a: Num, b: Num) -> Num:
+    quotient = float_floordiv(dtype, a, b).value
+    product = rounded(dtype, quotient * b.value)
+    result = real(dtype, a.value - product, [(a, 1.0, 0.0), (b, -quotient, 0.0)])
+    if result.error:
+        result.error += dtype.roundoff * abs(product)
+    return result
+
+
+def float_pow(dtype: Type, a: Num, b: Num) -> Num:
+    if (a.value < 0 and b.value != math.floor(b.value)) or (a.value == 0 and b.value < 0):
+        raise IllDefined("power outside its domain")
+    value = a.value**b.value
+    roundoff = 16 * dtype.roundoff
+    by_a = by_b = by_a_error = by_b_error = 0.0
+    if b.value != 0:
+        by_a = b.value * a.value ** (b.value - 1) if a.value or b.value >= 1 else 0.0
+        by_a_error = roundoff * abs(by_a) + abs(by_a) * b.error * (1 / abs(b.value) + 3)
+        if a.value and a.error:
+            by_a_error += a.error * abs(by_a * (b.value - 1) / a.value)
+    if a.value > 0:
+        by_b = math.log(a.value) * value
+        by_b_error = roundoff * (abs(by_b) + abs(value)) + abs(by_b) * b.error * 3
+        by_b_error += a.error * abs(by_a * math.log(a.value) + value / a.value)
+    elif a.value == 0 and a.error:
+        STATE.note_near("power of zero")
+    return real(dtype, value, [(a, by_a, by_a_error), (b, by_b, by_b_error)], 16)
+
+
+def minimum(dtype: Type, a: Num, b: Num) -> Num:
+    return a if _first(a, b, a.value <= b.value, "min") else b
+
+
+def maximum(dtype: Type, a: Num, b: Num) -> Num:
+    return a if _first(a, b, a.value >= b.value, "max") else b
+
+
+def _first(a: Num, b: Num, decision: bool, what: str) -> bool:
+    _close(a, b, what)
+    if a.type.is_float:
+        STATE.decide(decision)
+    return decision
+
+
+def _close(a: Num, b: Num, what: str) -> None:
+    """Note two numbers whose order rounding may decide.
+
+    Numbers equal in value and in bound are taken for the same expression of the same operands,
+    which every sound implementation computes alike, and whose derivatives are alike.
+    """
+    error = a.error + b.error
+    if a.value == b.value and a.error == b.error:
+        return
+    if error and abs(a.value - b.value) <= 2 * error:
+        STATE.note_near(what)
+
+
+FLOAT_BINARY: dict[str, Callable[[Type, Num, Num], Num]] = {
+    "+": add,
+    "-": sub,
+    "*": mul,
+    "/": div,
+    "//": float_floordiv,
+    "%": float_mod,
+    "**": float_pow,
+    "min": minimum,
+    "max": maximum,
+}
+
+
+def _integer_power(a: int, b: int) -> int:
+    if b >= 0:
+        return int(a**b) if b < 64 else pow(a, b, 1 << 64)
+    return int(a**b) if a in (1, -1) else 0
+
+
+INTEGER_BINARY: dict[str, Callable[[int, int], int]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b if b else 0,
+    "%": lambda a, b: a % b if b else a,
+    "**": _integer_power,
+    "min": min,
+    "max": max,
+    "&": lambda a, b: a & b,
+    "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+}
+
+
+def binary(fn: str, x: Any, y: Any) -> Num:
+    """``x fn y`` for two scalars."""
+    a, b = lift(x), lift(y)
+    dtype = promote(a.type, b.type)
+    if fn == "/" and not dtype.is_float:
+        dtype = Defaults.floating
+    if dtype.is_float:
+        if fn not in FLOAT_BINARY:
+            raise IllDefined(f"{fn} of floats")
+        return FLOAT_BINARY[fn](dtype, convert(a, dtype), convert(b, dtype))
+    if dtype is U1 and fn not in ("&", "|", "^"):
+        raise IllDefined(f"{fn} of truth values")
+    STATE.burn()
+    left, right = convert(a, dtype).value, convert(b, dtype).value
+    if fn in ("<<", ">>"):
+        count = right & (dtype.bits - 1)
+        return Num(dtype, wrap(dtype, left << count if fn == "<<" else left >> count))
+    value = INTEGER_BINARY[fn](left, right)
+    return Num(dtype, bool(value) if dtype is U1 else wrap(dtype, value))
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+}
+
+
+def compare(fn: str, x: Any, y: Any) -> Num:
+    """A comparison; a close one of inexact floats is noted."""
+    a, b = lift(x), lift(y)
+    dtype = promote(a.type, b.type)
+    a, b = convert(a, dtype), convert(b, dtype)
+    STATE.burn()
+    _close(a, b, "comparison")
+    return Num(U1, _COMPARISONS[fn](a.value, b.value))
+
+
+def negative(x: Num) -> Num:
+    if x.type.is_float:
+        return real(x.type, -x.value, [(x, -1.0, 0.0)], EXACT)
+    if x.type is U1:
+        raise IllDefined("minus of a truth value")
+    return Num(x.type, wrap(x.type, -x.value))
+
+
+def invert(x: Num) -> Num:
+    if x.type.is_float:
+        raise IllDefined("~ of a float")
+    return Num(x.type, not x.value if x.type is U1 else wrap(x.type, ~x.value))
+
+
+def _operator(fn: str, apply: Callable[[str, Any, Any], Num], flipped: bool = False) -> Any:
+    def method(self: Num, other: Any) -> Any:
+        if not isinstance(other, (Num, int, float)):
+            return NotImplemented
+        return apply(fn, other, self) if flipped else apply(fn, self, other)
+
+    return method
+
+
+OPERATORS = {
+    "+": "add",
+    "-": "sub",
+    "*": "mul",
+    "/": "truediv",
+    "//": "floordiv",
+    "%": "mod",
+    "**": "pow",
+    "&": "and",
+    "|": "or",
+    "^": "xor",
+    "<<": "lshift",
+    ">>": "rshift",
+}
+COMPARISON_METHODS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+
+
+def _install() -> None:
+    for symbol, name in OPERATORS.items():
+        setattr(Num, f"__{name}__", _operator(symbol, binary))
+        setattr(Num, f"__r{name}__", _operator(symbol, binary, flipped=True))
+    for symbol, name in COMPARISON_METHODS.items():
+        setattr(Num, f"__{name}__", _operator(symbol, compare))
+    methods: dict[str, Any] = {"__neg__": negative, "__pos__": lambda x: x, "__invert__": invert}
+    for name, method in methods.items():
+        setattr(Num, name, method)
+
+
+_install()

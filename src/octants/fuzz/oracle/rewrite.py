@@ -1,0 +1,284 @@
+"""Rewrites a program so that CPython can follow the language's types.
+
+    Before: s = x[i] * 2          After: s = _o.assign(_s, 's', x[i] * 2)
+    Before: x[i] += s             After: _o.update(x, i, '+', s)
+    Before: for i in range(n):    After: for i in _o.parallel(range(n), 0):
+
+A local keeps the type of its first assignment, so every assignment goes through a cell; top-level
+loops of a kernel announce their work items. Nothing else of the program changes: its control flow
+is CPython's own, and so is arithmetic on compile-time numbers.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from octants.fuzz.oracle.state import IllDefined
+
+SYMBOLS: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+}
+
+
+def rewrite(source: str) -> ast.Module:
+    """The module, with its kernels and funcs rewritten."""
+    tree = ast.parse(source)
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            marks = {getattr(mark, "attr", None) for mark in node.decorator_list}
+            if marks & {"kernel", "func"}:
+                FunctionRewriter(node, is_kernel="kernel" in marks).run()
+    return ast.fix_missing_locations(tree)
+
+
+def bound_names(nodes: list[ast.stmt]) -> set[str]:
+    """The names that statements bind."""
+    parts = [part for node in nodes for part in ast.walk(node)]
+    return {p.id for p in parts if isinstance(p, ast.Name) and isinstance(p.ctx, ast.Store)}
+
+
+def assigned_names(nodes: list[ast.stmt]) -> set[str]:
+    """The names that statements bind, or change a component of."""
+    parts = [part for node in nodes for part in ast.walk(node)]
+    places = [p for p in parts if isinstance(p, ast.Subscript) and isinstance(p.ctx, ast.Store)]
+    return bound_names(nodes) | {p.value.id for p in places if isinstance(p.value, ast.Name)}
+
+
+class FunctionRewriter(ast.NodeTransformer):
+    """Rewrites one function in place."""
+
+    def __init__(self, function: ast.FunctionDef, is_kernel: bool) -> None:
+        self.function = function
+        self.is_kernel = is_kernel
+        self.outer_names: set[str] = set()
+        self.shared: set[str] = set()
+        self.loops = 0  # around this place, so that a loop here runs in order
+
+    def run(self) -> None:
+        function = self.function
+        prologue = [_parse("_s = _o.scope()")]
+        for argument in function.args.args:
+            note = ast.unparse(argument.annotation) if argument.annotation else "None"
+            name = argument.arg
+            prologue.append(_parse(f"{name} = _o.enter(_s, {name!r}, {name}, {note})"))
+        self.returns = ast.unparse(function.returns) if function.returns else "None"
+        if not self.is_kernel:
+            for argument in function.args.args:
+                argument.annotation = None
+        body = self._kernel_body() if self.is_kernel else self._block(function.body)
+        function.body = prologue + body
+        function.returns = None
+
+    def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for position, statement in enumerate(statements):
+            self._require_order(statements, position)
+            result.extend(self._statement(statement))
+        return result
+
+    def _statement(self, statement: ast.stmt) -> list[ast.stmt]:
+        new = self.visit(statement)
+        return new if isinstance(new, list) else [new]
+
+    def _require_order(self, statements: list[ast.stmt], position: int) -> None:
+        """A loop in a branch of a kernel's serial code must say that it is serial.
+
+        It would be parallel if the branch is decided when the kernel is compiled.
+        """
+        if self.is_kernel and not self.loops and self._is_parallel(statements, position):
+            raise IllDefined("a loop in serial code that may be parallel")
+
+    # -- tasks ----------------------------------------------------------------------------------
+
+    def _kernel_body(self) -> list[ast.stmt]:
+        statements = self.function.body
+        result: list[ast.stmt] = [_parse("_o.begin_task(0)")]
+        parallel = [self._is_parallel(statements, k) for k in range(len(statements))]
+        serial = [s for s, flag in zip(statements, parallel, strict=True) if not flag]
+        arguments = {argument.arg for argument in self.function.args.args}
+        self.outer_names = bound_names(serial) - arguments
+        task = 0  # even for serial stretches, empty ones too, odd for parallel loops
+        for statement, flag in zip(statements, parallel, strict=True):
+            if flag and isinstance(statement, ast.For):
+                result.append(_parse(f"_o.begin_task({task + 1})"))
+                result.append(self._parallel_loop(statement))
+                task += 2
+                result.append(_parse(f"_o.begin_task({task})"))
+            else:
+                result.extend(self._statement(statement))
+        return result
+
+    def _is_parallel(self, statements: list[ast.stmt], position: int) -> bool:
+        statement = statements[position]
+        if not isinstance(statement, ast.For) or "static(" in ast.unparse(statement.iter):
+            return False
+        before = statements[position - 1] if position else None
+        text = ast.unparse(before) if isinstance(before, ast.Expr) else ""
+        return not ("loop_config" in text and "serialize=True" in text)
+
+    def _parallel_loop(self, loop: ast.For) -> ast.stmt:
+        self.shared = assigned_names(loop.body) & self.outer_names
+        fresh = sorted(bound_names(loop.body) - self.outer_names)
+        self.loops += 1
+        body = self._block(loop.body)
+        self.loops -= 1
+        self.shared = set()
+        if fresh:
+            body.insert(0, _parse(" = ".join([*fresh, "_o.unassigned"])))
+        iterator = _call("parallel", self.visit(loop.iter))
+        return ast.For(target=loop.target, iter=iterator, body=body, orelse=[])
+
+    # -- statements -----------------------------------------------------------------------------
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        if len(node.targets) > 1:
+            return self._chain(node)
+        value = self.visit(node.value)
+        target = node.targets[0]
+        if isinstance(target, ast.Name):
+            return self._bind(target.id, value)
+        if isinstance(target, ast.Tuple):
+            return self._unpack(target, value)
+        if isinstance(target, ast.Subscript):
+            place = ast.Subscript(self._container(target), self.visit(target.slice), ast.Store())
+            return ast.Assign(targets=[place], value=value)
+        return ast.Assign(targets=[self.visit(target)], value=value)
+
+    def _chain(self, node: ast.Assign) -> list[ast.stmt]:
+        """``a = b = value``: every target gets the value."""
+        held = ast.Assign(targets=[ast.Name("_value", ast.Store())], value=self.visit(node.value))
+        made: list[ast.stmt] = [held]
+        for target in node.targets:
+            one = ast.Assign(targets=[target], value=ast.Name("_value", ast.Load()))
+            made.extend(self._statement(one))
+        return made
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        assert isinstance(node.target, ast.Name) and node.value is not None
+        value = ast.Call(func=node.annotation, args=[self.visit(node.value)], keywords=[])
+        return self._bind(node.target.id, value)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        value, symbol = self.visit(node.value), SYMBOLS[type(node.op)]
+        if isinstance(node.target, ast.Name):
+            return self._bind_update(node.target.id, symbol, value)
+        assert isinstance(node.target, ast.Subscript | ast.Attribute)
+        where, index = self._place(node.target, symbol)
+        return ast.Expr(_call("update", where, index, ast.Constant(symbol), value))
+
+    def _place(self, target: ast.Subscript | ast.Attribute, mode: str = "write") -> tuple[Any, Any]:
+        if isinstance(target, ast.Attribute):
+            return self.visit(target.value), ast.Constant("xyzw".index(target.attr))
+        return self._container(target, mode), self.visit(target.slice)
+
+    def _container(self, target: ast.Subscript, mode: str = "write") -> Any:
+        if isinstance(target.value, ast.Name) and target.value.id in self.shared:
+            name = target.value.id
+            return _call(
+                "touch", ast.Constant(name), ast.Name(name, ast.Load()), ast.Constant(mode)
+            )
+        return self.visit(target.value)
+
+    def _bind(self, name: str, value: Any) -> ast.stmt:
+        if name in self.shared:
+            value = _call("touch", ast.Constant(name), value, ast.Constant("write"))
+        cell = _call("assign", ast.Name("_s", ast.Load()), ast.Constant(name), value)
+        return ast.Assign(targets=[ast.Name(name, ast.Store())], value=cell)
+
+    def _bind_update(self, name: str, symbol: str, value: Any) -> ast.stmt:
+        before: Any = ast.Name(name, ast.Load())
+        if name in self.shared:
+            before = _call("touch", ast.Constant(name), before, ast.Constant(symbol))
+        new = _call("operate", ast.Constant(symbol), before, value)
+        cell = _call("assign", ast.Name("_s", ast.Load()), ast.Constant(name), new)
+        return ast.Assign(targets=[ast.Name(name, ast.Store())], value=cell)
+
+    def _unpack(self, target: ast.Tuple, value: Any) -> ast.stmt:
+        names = [element.id for element in target.elts if isinstance(element, ast.Name)]
+        listed = ast.Tuple([ast.Constant(name) for name in names], ast.Load())
+        scope = ast.Name("_s", ast.Load())
+        return ast.Assign(targets=[target], value=_call("assign_all", scope, listed, value))
+
+    def visit_While(self, node: ast.While) -> Any:
+        self.loops += 1
+        body = [_parse("_o.tick()"), *self._block(node.body)]
+        self.loops -= 1
+        return ast.While(test=self.visit(node.test), body=body, orelse=[])
+
+    def visit_For(self, node: ast.For) -> Any:
+        in_order = "static(" not in ast.unparse(node.iter)
+        self.loops += in_order
+        body = self._block(node.body)
+        self.loops -= in_order
+        return ast.For(target=node.target, iter=self.visit(node.iter), body=body, orelse=[])
+
+    def visit_If(self, node: ast.If) -> Any:
+        body, orelse = self._block(node.body), self._block(node.orelse)
+        return ast.If(test=self.visit(node.test), body=body, orelse=orelse)
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        if isinstance(node.value, ast.Call):
+            return ast.Expr(self._call(node.value, used=False))
+        return node
+
+    def visit_Return(self, node: ast.Return) -> Any:
+        if node.value is None:
+            return node
+        annotation = ast.parse(self.returns, mode="eval").body
+        return ast.Return(_call("leave", self.visit(node.value), annotation))
+
+    # -- expressions ----------------------------------------------------------------------------
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        return self._call(node, used=True)
+
+    def _call(self, node: ast.Call, used: bool) -> Any:
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if name.startswith("atomic_"):
+            target = node.args[0]
+            assert isinstance(target, ast.Subscript | ast.Attribute)
+            fn = ast.Constant(name[len("atomic_") :])
+            where, index = self._place(target)
+            return _call("atomic", where, index, fn, self.visit(node.args[1]), ast.Constant(used))
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        if isinstance(node.ctx, ast.Load) and node.id in self.shared:
+            return _call("touch", ast.Constant(node.id), node, ast.Constant("read"))
+        return node
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        operand = self.visit(node.operand)
+        if isinstance(node.op, ast.Not):
+            return _call("negate", operand)
+        return ast.UnaryOp(node.op, operand)
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        sides = [_thunk(self.visit(side)) for side in (node.body, node.orelse)]
+        return _call("choose", self.visit(node.test), *sides)
+
+
+def _thunk(body: ast.expr) -> ast.Lambda:
+    empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    return ast.Lambda(args=empty, body=body)
+
+
+def _call(name: str, *arguments: Any) -> ast.Call:
+    function = ast.Attribute(ast.Name("_o", ast.Load()), name, ast.Load())
+    return ast.Call(func=function, args=list(arguments), keywords=[])
+
+
+def _parse(text: str) -> ast.stmt:
+    return ast.parse(text).body[0]

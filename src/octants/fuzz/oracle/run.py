@@ -1,0 +1,102 @@
+"""Runs a program on the oracle: its results, gradients and tangents, each with an error bound."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from octants.fuzz.oracle.arrays import Array
+from octants.fuzz.oracle.matrices import Matrix
+from octants.fuzz.oracle.namespace import BUILTINS, Namespace
+from octants.fuzz.oracle.numbers import F32, F64, Defaults, Num, lift
+from octants.fuzz.oracle.rewrite import rewrite
+from octants.fuzz.oracle.state import STATE, reverse
+from octants.fuzz.program import Estimate, FloatArray, Outcome, Program
+
+FUEL = 150_000
+
+
+def run(program: Program, rounding: bool = True, fuel: int = FUEL) -> Outcome:
+    """Run a program. Raises what CPython raises, or `IllDefined`, where it has no meaning.
+
+    Without ``rounding`` f32 is computed in double precision: for differences.
+    """
+    Defaults.floating = F32 if program.precision == "f32" else F64
+    STATE.reset(fuel, program.random_seed, 0, rounding)
+    module: dict[str, Any] = {"qd": Namespace(), "FP": Defaults.floating, **BUILTINS}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # shrinking tries nonsense
+        tree = rewrite(program.source)
+        code = compile(tree, f"<oracle {program.seed}>", "exec", dont_inherit=True)
+    exec(code, module)
+    arrays = {name: module[name] for name in program.inputs}
+    for name, array in arrays.items():
+        _fill(array, program.inputs[name], program.direction.get(name))
+    returned = []
+    for number, (kernel, arguments) in enumerate(program.launches):
+        STATE.launch = number + 1
+        values = [arrays[a] if isinstance(a, str) else a for a in arguments]
+        returned.append(_numbers(module[kernel](*values)))
+    return _outcome(program, arrays, returned)
+
+
+def _fill(array: Array, content: FloatArray, direction: FloatArray | None) -> None:
+    tangents = None if direction is None else [float(t) for t in direction.ravel()]
+    array.load_initial([value.item() for value in content.ravel()], tangents)
+
+
+def _outcome(program: Program, arrays: dict[str, Array], returned: list[list[Num]]) -> Outcome:
+    seeds = [
+        (cell.node, float(weight))
+        for name, weights in program.weights.items()
+        for cell, weight in zip(arrays[name].cells, weights.ravel(), strict=True)
+        if cell.node >= 0
+    ]
+    more = [(number.node, 1.0) for numbers in returned for number in numbers if number.node >= 0]
+    gradient = _gradient(program, arrays, seeds)
+    with_returned = _gradient(program, arrays, [*seeds, *more]) if more else gradient
+    primal, tangent = {}, {}
+    for name, array in arrays.items():
+        shape = program.inputs[name].shape
+        primal[name] = _reshaped(_estimate(array.cells), shape)
+        if array.needs_grad:
+            tangents = np.array([cell.tangent for cell in array.cells])
+            errors = np.array([cell.tangent_error for cell in array.cells])
+            tangent[name] = _reshaped(Estimate(tangents, errors), shape)
+    values = [_estimate(numbers) for numbers in returned]
+    size = len(STATE.nodes)
+    return Outcome(primal, values, gradient, with_returned, tangent, STATE.near, STATE.path, size)
+
+
+def _gradient(
+    program: Program, arrays: dict[str, Array], seeds: Sequence[tuple[int, float]]
+) -> dict[str, Estimate]:
+    """The adjoints of the initial contents of the arrays."""
+    adjoints, errors = reverse(seeds)
+    found = {}
+    for name, array in arrays.items():
+        if array.needs_grad:
+            values = np.array([adjoints[k] for k in array.leaves])
+            bounds = np.array([errors[k] for k in array.leaves])
+            found[name] = _reshaped(Estimate(values, bounds), program.inputs[name].shape)
+    return found
+
+
+def _numbers(value: Any) -> list[Num]:
+    if value is None:
+        return []
+    if isinstance(value, tuple):
+        return [number for item in value for number in _numbers(item)]
+    return list(value.items) if isinstance(value, Matrix) else [lift(value)]
+
+
+def _estimate(numbers: Sequence[Num]) -> Estimate:
+    values = np.array([number.value for number in numbers])
+    return Estimate(values, np.array([number.error for number in numbers]))
+
+
+def _reshaped(estimate: Estimate, shape: tuple[int, ...]) -> Estimate:
+    return Estimate(estimate.value.reshape(shape), estimate.error.reshape(shape))

@@ -1,0 +1,206 @@
+"""What rewritten programs call: the `_o` of `rewrite`."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from octants.fuzz.oracle import arrays
+from octants.fuzz.oracle.arrays import Array, RaceWatch
+from octants.fuzz.oracle.matrices import Matrix, broadcast
+from octants.fuzz.oracle.numbers import U1, Num, Type, binary, convert, lift, promote
+from octants.fuzz.oracle.state import STATE, IllDefined
+
+unassigned = object()
+_locals_watch = RaceWatch()
+update = arrays.update
+Scope = dict[str, Any]
+
+
+def scope() -> Scope:
+    """The types of a function's locals, by name."""
+    return {}
+
+
+def assign(types: Scope, name: str, value: Any) -> Any:
+    """The value as a local of that name holds it: converted to the local's type, copied."""
+    if isinstance(value, Matrix):
+        return _assign_matrix(types, name, value)
+    if not isinstance(value, (Num, int, float)):
+        if value is unassigned:
+            raise IllDefined("an unassigned value")
+        return value
+    number = lift(value)
+    dtype = types.setdefault(name, number.type)
+    if not isinstance(dtype, Type):
+        raise IllDefined("a scalar for a vector")
+    return convert(number, dtype)
+
+
+def _assign_matrix(types: Scope, name: str, value: Matrix) -> Matrix:
+    items = value.items
+    shape, dtype = types.setdefault(name, (value.shape, items[0].type))
+    if shape != value.shape:
+        raise IllDefined("a local changes its shape")
+    return Matrix([convert(item, dtype) for item in items], shape)
+
+
+def assign_all(types: Scope, names: Sequence[str], value: Any) -> list[Any]:
+    """Unpacking: all values are taken before the first is bound."""
+    values = list(value)
+    return [assign(types, name, item) for name, item in zip(names, values, strict=True)]
+
+
+def enter(types: Scope, name: str, value: Any, annotation: Any) -> Any:
+    """An argument as its function sees it: by value, except for arrays and templates."""
+    if getattr(annotation, "is_template", False):
+        return value
+    if isinstance(annotation, Type):
+        value = annotation(value)
+    if isinstance(value, (Matrix, Num, int, float)):
+        return assign(types, name, value)
+    return value
+
+
+def leave(value: Any, annotation: Any) -> Any:
+    """A returned value: converted to what the function declares, copied."""
+    if isinstance(annotation, Type):
+        return annotation(value)
+    if isinstance(value, tuple):
+        return tuple(leave(item, None) for item in value)
+    return value.copy() if isinstance(value, Matrix) else value
+
+
+def negate(value: Any) -> Num:
+    return Num(U1, not lift(value))
+
+
+def operate(symbol: str, left: Any, right: Any) -> Any:
+    return broadcast(lambda a, b: binary(symbol, a, b), left, right)
+
+
+def choose(condition: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
+    """``then if condition else orelse``: one is evaluated.
+
+    The type is that of both together, unless the condition is known when the kernel is compiled.
+    """
+    taken, other = (then, orelse) if lift(condition) else (orelse, then)
+    value = taken()
+    if not isinstance(condition, Num) or not isinstance(value, (Num, int, float)):
+        return value
+    value = lift(value)
+    with contextlib.suppress(Exception), _quietly():
+        return convert(value, promote(value.type, lift(other()).type))
+    return value
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Evaluate for the type only: nothing is stored, drawn or noted."""
+    draws = STATE.draws
+    STATE.quiet += 1
+    try:
+        yield
+    finally:
+        STATE.quiet -= 1
+        STATE.draws = draws
+
+
+ATOMIC_SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
+
+
+def atomic(target: Any, index: Any, fn: str, value: Any, used: bool) -> Any:
+    return update(target, index, ATOMIC_SYMBOLS.get(fn, fn), value, used)
+
+
+# -- work items ------------------------------------------------------------------------------------
+
+
+def begin_task(task: int) -> None:
+    STATE.task = task
+    STATE.draws = 0
+    STATE.item = None
+
+
+def parallel(domain: Iterable[Any]) -> Iterator[Any]:
+    """The work items of a parallel loop, one after the other."""
+    STATE.epoch += 1
+    start = domain.first if isinstance(domain, Range) else 0
+    for item, index in enumerate(domain, start):
+        STATE.item = item
+        STATE.draws = 0
+        yield index
+    STATE.item = None
+    STATE.draws = 0
+
+
+_LOCAL_MODES = {"+": "add", "-": "add", "*": "mul"}
+
+
+def touch(name: str, value: Any, mode: str) -> Any:
+    """A use of a kernel's local in a parallel loop that assigns it."""
+    _locals_watch.note(name, _LOCAL_MODES.get(mode, mode))
+    return value
+
+
+# -- iteration -------------------------------------------------------------------------------------
+
+
+class Range:
+    """``range`` on typed integers; the counter has the type of the bounds."""
+
+    def __init__(self, *bounds: Any) -> None:
+        numbers = [lift(bound) for bound in bounds]
+        if any(number.type.is_float for number in numbers):
+            raise IllDefined("a float as a bound")
+        self.type = numbers[0].type
+        for number in numbers[1:]:
+            self.type = promote(self.type, number.type)
+        self.range = range(*(number.value for number in numbers))
+        self.first = self.range.start if self.range.step == 1 else 0
+
+    def __iter__(self) -> Iterator[Num]:
+        for value in self.range:
+            STATE.burn()
+            yield Num(self.type, value)
+
+    def __len__(self) -> int:
+        return len(self.range)
+
+
+class NdRange:
+    """``ndrange``: the last index runs fastest."""
+
+    def __init__(self, *extents: Any) -> None:
+        pairs = [e if isinstance(e, tuple) else (0, e) for e in extents]
+        self.ranges = [Range(low, high) for low, high in pairs]
+
+    def __iter__(self) -> Iterator[Any]:
+        for point in itertools.product(*(r.range for r in self.ranges)):
+            STATE.burn()
+            numbers = tuple(lift(k) for k in point)
+            yield numbers[0] if len(numbers) == 1 else numbers
+
+
+def grouped(domain: Iterable[Any]) -> Iterator[Any]:
+    """Indices as a vector."""
+    for point in domain:
+        items = point if isinstance(point, tuple) else (point,)
+        yield Matrix(items, (len(items),))
+
+
+def tick() -> None:
+    """An iteration of a while loop, which may do nothing else that costs fuel."""
+    STATE.burn()
+
+
+def static(*values: Any) -> Any:
+    """Compile-time values; a range is unrolled."""
+    values = tuple(list(v.range) if isinstance(v, Range) else v for v in values)
+    return values[0] if len(values) == 1 else values
+
+
+def shape_of(array: Array) -> tuple[int, ...]:
+    return array.shape

@@ -1,0 +1,66 @@
+"""A fuzz program: source text, the contents of its arrays, and what is launched."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+FloatArray = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass
+class Program:
+    """A module's source, which finds the package in ``qd`` and the float type of the run in ``FP``.
+
+    `inputs` has the contents of every array that the module makes, by its name there, with the
+    shape of the array followed by that of its element. `weights` are the adjoints that the outputs
+    start with, `direction` the tangents of the inputs. `launches` are the kernels to call, in
+    order; an argument that is a string names an array of the module.
+    """
+
+    seed: int
+    source: str
+    precision: str
+    inputs: dict[str, FloatArray]
+    weights: dict[str, FloatArray]
+    direction: dict[str, FloatArray]
+    launches: list[tuple[str, tuple[Any, ...]]]
+    features: Counter[str] = field(default_factory=Counter)
+    random_seed: int = 7
+
+    def with_source(self, source: str) -> Program:
+        """The same program with another text."""
+        return Program(**{**self.__dict__, "source": source})
+
+
+@dataclass
+class Estimate:
+    """Numbers and, for each, how far a sound implementation may be from it."""
+
+    value: FloatArray
+    error: FloatArray
+
+
+@dataclass
+class Outcome:
+    """What the oracle says of a program: all its results, and whether they are to be trusted.
+
+    `gradient` is that of the arrays' functional, `gradient_with_returned` that of its sum with the
+    returned floats.
+    """
+
+    primal: dict[str, Estimate]
+    returned: list[Estimate]
+    gradient: dict[str, Estimate]
+    gradient_with_returned: dict[str, Estimate]
+    tangent: dict[str, Estimate]
+    near: list[str]
+    path: list[Any]
+    size: int
+
+    def functional(self, weights: dict[str, FloatArray]) -> float:
+        """The number that `gradient` is the gradient of."""
+        return float(sum(np.sum(w * self.primal[name].value) for name, w in weights.items()))

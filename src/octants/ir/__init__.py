@@ -1,0 +1,1 @@
+"""The intermediate representation: structured SSA, its text form, and its meaning."""

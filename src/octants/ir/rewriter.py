@@ -1,0 +1,60 @@
+"""Copies of blocks, tasks and modules."""
+
+from __future__ import annotations
+
+from octants.ir.core import Array, Block, Module, Operation, Task, Value, rebuild
+
+
+def copy_block(block: Block, values: dict[Value, Value]) -> Block:
+    """A copy of a block; ``values`` maps what it uses from outside and gains what it defines."""
+    args = [Value(arg.type, arg.name) for arg in block.args]
+    values.update(zip(block.args, args, strict=True))
+    return Block(args, [copy_operation(op, values) for op in block.ops])
+
+
+def copy_operation(op: Operation, values: dict[Value, Value]) -> Operation:
+    """A copy of an operation with its regions."""
+    operands = [values.get(value, value) for value in op.operands]
+    regions = [copy_block(region, values) for region in op.regions]
+    new = rebuild(op, operands, regions)
+    values.update(zip(op.results, new.results, strict=True))
+    return new
+
+
+def copy_task(task: Task) -> Task:
+    """A copy of a task over the same arrays."""
+    domain = None if task.domain is None else copy_block(task.domain, {})
+    body = copy_block(task.body, {})
+    return Task(task.name, body, domain, task.location, task.options)
+
+
+def copy_arrays(module: Module) -> dict[Array, Array]:
+    """Fresh arrays like those of a module, in the same order, whose companions may be changed."""
+    return {
+        array: Array(
+            array.name,
+            array.dtype,
+            array.rank,
+            array.space,
+            array.element_shape,
+            dict(array.layouts),
+        )
+        for array in module.arrays
+    }
+
+
+def copy_module(module: Module) -> Module:
+    """A copy of a module over the same arrays."""
+    body = None if module.body is None else copy_block(module.body, {})
+    tasks = [copy_task(task) for task in module.tasks]
+    return Module(module.name, list(module.arrays), body, tasks, module.location)
+
+
+def split_tasks(module: Module) -> list[Module]:
+    """One module per task, each over all the arrays, to be launched one after the other."""
+    return [
+        Module(
+            f"{module.name}_part{k}", list(module.arrays), None, [copy_task(task)], task.location
+        )
+        for k, task in enumerate(module.tasks)
+    ]

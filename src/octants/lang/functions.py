@@ -1,0 +1,286 @@
+"""The functions of scalars that kernels call; vectors and matrices are taken element by element.
+
+In a kernel their meaning is given by `octants.frontend.builtins`, and integers that are given to a
+function of floats become the default float. On the host they compute with numpy, on numbers and on
+`Vector` and `Matrix` values. The derivatives at kinks are stated here: they are always finite.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from octants.lang.marker import kernel_only
+from octants.types.defaults import resolve
+from octants.types.matrix_values import Matrix, map_elements
+from octants.types.scalars import convert
+
+# -- powers and roots ------------------------------------------------------------------------------
+
+
+def sqrt(x: Any) -> Any:
+    """The square root; its derivative at 0 is 0."""
+    return map_elements(np.sqrt, x)
+
+
+def rsqrt(x: Any) -> Any:
+    """One over the square root; its derivative at 0 is 0."""
+    return map_elements(lambda a: 1.0 / np.sqrt(np.asarray(a, float)), x)
+
+
+def cbrt(x: Any) -> Any:
+    """The cube root, of negative numbers too; its derivative at 0 is 0."""
+    return map_elements(np.cbrt, x)
+
+
+def pow(base: Any, exponent: Any) -> Any:  # noqa: A001 - a name of the language
+    """``base ** exponent``; derivatives: 0 in the exponent where the base is not positive."""
+    return map_elements(lambda a, b: a**b, base, exponent)
+
+
+def exp(x: Any) -> Any:
+    """The exponential function."""
+    return map_elements(np.exp, x)
+
+
+def exp2(x: Any) -> Any:
+    """Two to the power of ``x``."""
+    return map_elements(np.exp2, x)
+
+
+def expm1(x: Any) -> Any:
+    """``exp(x) - 1``, accurate for small ``x``."""
+    return map_elements(np.expm1, x)
+
+
+def log(x: Any) -> Any:
+    """The natural logarithm."""
+    return map_elements(np.log, x)
+
+
+def log2(x: Any) -> Any:
+    """The logarithm to base 2."""
+    return map_elements(np.log2, x)
+
+
+def log10(x: Any) -> Any:
+    """The logarithm to base 10."""
+    return map_elements(np.log10, x)
+
+
+def log1p(x: Any) -> Any:
+    """``log(1 + x)``, accurate for small ``x``."""
+    return map_elements(np.log1p, x)
+
+
+# -- trigonometry ----------------------------------------------------------------------------------
+
+
+def sin(x: Any) -> Any:
+    """The sine of an angle in radians."""
+    return map_elements(np.sin, x)
+
+
+def cos(x: Any) -> Any:
+    """The cosine of an angle in radians."""
+    return map_elements(np.cos, x)
+
+
+def tan(x: Any) -> Any:
+    """The tangent of an angle in radians."""
+    return map_elements(np.tan, x)
+
+
+def asin(x: Any) -> Any:
+    """The inverse sine, in [-pi/2, pi/2]."""
+    return map_elements(np.arcsin, x)
+
+
+def acos(x: Any) -> Any:
+    """The inverse cosine, in [0, pi]."""
+    return map_elements(np.arccos, x)
+
+
+def atan(x: Any) -> Any:
+    """The inverse tangent, in (-pi/2, pi/2)."""
+    return map_elements(np.arctan, x)
+
+
+def atan2(y: Any, x: Any) -> Any:
+    """The angle of the point (x, y), in [-pi, pi]; its derivatives at (0, 0) are 0."""
+    return map_elements(np.arctan2, y, x)
+
+
+def sinh(x: Any) -> Any:
+    """The hyperbolic sine."""
+    return map_elements(np.sinh, x)
+
+
+def cosh(x: Any) -> Any:
+    """The hyperbolic cosine."""
+    return map_elements(np.cosh, x)
+
+
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent."""
+    return map_elements(np.tanh, x)
+
+
+def asinh(x: Any) -> Any:
+    """The inverse hyperbolic sine."""
+    return map_elements(np.arcsinh, x)
+
+
+def acosh(x: Any) -> Any:
+    """The inverse hyperbolic cosine."""
+    return map_elements(np.arccosh, x)
+
+
+def atanh(x: Any) -> Any:
+    """The inverse hyperbolic tangent."""
+    return map_elements(np.arctanh, x)
+
+
+def erf(x: Any) -> Any:
+    """The error function."""
+    return map_elements(np.vectorize(math.erf, otypes=[float]), x)
+
+
+# -- rounding and signs ----------------------------------------------------------------------------
+
+
+def floor(x: Any, dtype: Any = None) -> Any:
+    """The greatest whole number that is not above ``x``, of x's type or of ``dtype``."""
+    return _whole(np.floor, x, dtype)
+
+
+def ceil(x: Any, dtype: Any = None) -> Any:
+    """The least whole number that is not below ``x``, of x's type or of ``dtype``."""
+    return _whole(np.ceil, x, dtype)
+
+
+def round(x: Any, dtype: Any = None) -> Any:  # noqa: A001 - a name of the language
+    """The nearest whole number, of x's type or of ``dtype``; the even one at a tie."""
+    return _whole(np.rint, x, dtype)
+
+
+def trunc(x: Any, dtype: Any = None) -> Any:
+    """``x`` without its fraction, of x's type or of ``dtype``."""
+    return _whole(np.trunc, x, dtype)
+
+
+def _whole(function: Any, x: Any, dtype: Any) -> Any:
+    whole = map_elements(function, x)
+    return whole if dtype is None else cast(whole, dtype)
+
+
+def abs(x: Any) -> Any:  # noqa: A001 - a name of the language
+    """The absolute value; its derivative at 0 is 0."""
+    return map_elements(np.abs, x)
+
+
+def sign(x: Any) -> Any:
+    """-1, 0 or 1, of x's type."""
+    return map_elements(np.sign, x)
+
+
+def isnan(x: Any) -> Any:
+    """Whether ``x`` is not a number."""
+    return map_elements(np.isnan, x)
+
+
+def isinf(x: Any) -> Any:
+    """Whether ``x`` is an infinity."""
+    return map_elements(np.isinf, x)
+
+
+# -- choices ---------------------------------------------------------------------------------------
+
+
+def min(first: Any, *others: Any) -> Any:  # noqa: A001 - a name of the language
+    """The least of the operands, by element; at a tie the first one has the derivative."""
+    return reduce(lambda a, b: map_elements(np.fmin, a, b), others, first)
+
+
+def max(first: Any, *others: Any) -> Any:  # noqa: A001 - a name of the language
+    """The greatest of the operands, by element; at a tie the first one has the derivative."""
+    return reduce(lambda a, b: map_elements(np.fmax, a, b), others, first)
+
+
+def select(condition: Any, on_true: Any, on_false: Any) -> Any:
+    """One of two values, by element of the condition; both are evaluated."""
+    return map_elements(np.where, condition, on_true, on_false)
+
+
+# -- types and bits --------------------------------------------------------------------------------
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """``x`` converted to another type: integers wrap, floats are truncated and saturate."""
+    return x.cast(dtype) if isinstance(x, Matrix) else convert(x, resolve(dtype))
+
+
+def as_floats(x: Any, dtype: Any = None) -> Any:
+    """``x`` as ``dtype``; without one as it is, but integers as the default float."""
+    if dtype is not None:
+        return cast(x, dtype)
+    return map_elements(lambda a: np.asarray(a) * 1.0, x)
+
+
+@kernel_only
+def bit_cast(x: Any, dtype: Any) -> Any:
+    """The bits of ``x`` read as another type of the same width; derivatives end here."""
+
+
+def raw_div(a: Any, b: Any) -> Any:
+    """``a / b``, for two integers truncated towards zero as in C."""
+    return map_elements(_raw_div, a, b)
+
+
+def _raw_div(a: Any, b: Any) -> Any:
+    if np.asarray(a).dtype.kind == "f" or np.asarray(b).dtype.kind == "f":
+        return a / b
+    return np.where(np.asarray(b) == 0, 0, np.trunc(np.divide(a, b))).astype(int)[()]
+
+
+def raw_mod(a: Any, b: Any) -> Any:
+    """The remainder of ``raw_div``, with the sign of ``a`` as in C."""
+    return map_elements(np.fmod, a, b)
+
+
+@kernel_only
+def bit_shr(x: Any, count: Any) -> Any:
+    """``x`` shifted to the right with zeros coming in, whatever its sign."""
+
+
+@kernel_only
+def popcnt(x: Any) -> Any:
+    """The number of bits that are 1."""
+
+
+@kernel_only
+def clz(x: Any) -> Any:
+    """The number of zero bits above the highest bit that is 1."""
+
+
+@kernel_only
+def ffs(x: Any) -> Any:
+    """The position of the lowest bit that is 1, counted from 1; 0 if there is none."""
+
+
+def zero(x: Any) -> Any:
+    """Zero, of the type and shape of ``x``."""
+    return map_elements(np.zeros_like, x)
+
+
+def one(x: Any) -> Any:
+    """One, of the type and shape of ``x``."""
+    return map_elements(np.ones_like, x)
+
+
+def stop_grad(x: Any) -> Any:
+    """``x`` without derivatives: a value, or a whole field from here to the end of the kernel."""
+    return x

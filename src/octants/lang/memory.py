@@ -1,0 +1,85 @@
+"""Functions that change memory or draw random numbers: for kernels only.
+
+An atomic takes an element of a field or an array, ``x[i]``, a component of one, ``x[i].y``, or a
+local variable. It gives the value before. Vectors and matrices are changed one component at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.lang.marker import kernel_only
+
+
+@kernel_only
+def atomic_add(place: Any, value: Any) -> Any:
+    """Add to a place that others may change at the same time; gives the value before."""
+
+
+@kernel_only
+def atomic_sub(place: Any, value: Any) -> Any:
+    """Subtract from a place; gives the value before."""
+
+
+@kernel_only
+def atomic_mul(place: Any, value: Any) -> Any:
+    """Multiply a place; gives the value before."""
+
+
+@kernel_only
+def atomic_min(place: Any, value: Any) -> Any:
+    """Lower a place to ``value`` if that is less; gives the value before, which wins at a tie."""
+
+
+@kernel_only
+def atomic_max(place: Any, value: Any) -> Any:
+    """Raise a place to ``value`` if that is more; gives the value before, which wins at a tie."""
+
+
+@kernel_only
+def atomic_and(place: Any, value: Any) -> Any:
+    """Bitwise and, of integers; gives the value before."""
+
+
+@kernel_only
+def atomic_or(place: Any, value: Any) -> Any:
+    """Bitwise or, of integers; gives the value before."""
+
+
+@kernel_only
+def atomic_xor(place: Any, value: Any) -> Any:
+    """Bitwise exclusive or, of integers; gives the value before."""
+
+
+@kernel_only
+def atomic_exchange(place: Any, value: Any) -> Any:
+    """Store into a place; gives the value before."""
+
+
+@kernel_only
+def atomic_cas(place: Any, expected: Any, desired: Any) -> Any:
+    """Store ``desired`` into a scalar place if it holds ``expected``; gives the value before."""
+
+
+@kernel_only
+def volatile_load(place: Any) -> Any:
+    """The value that a place holds now."""
+
+
+@kernel_only
+def random(dtype: Any = float) -> Any:
+    """A uniform random number: of a float type in [0, 1), of an integer type over its range.
+
+    It depends on the seed of `init`, the launch, the loop, the work item and the number of draws
+    that this item has made, and so not on the number of threads.
+    """
+
+
+@kernel_only
+def rescale_index(a: Any, b: Any, index: Any) -> Any:
+    """The index into field ``b`` that corresponds to ``index`` into ``a``, of another shape."""
+
+
+@kernel_only
+def assume_in_range(value: Any, base: Any, low: int, high: int) -> Any:
+    """``value``; accepted as a hint that it is in [base + low, base + high)."""

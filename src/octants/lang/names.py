@@ -1,0 +1,100 @@
+"""The names of the language's library, in one place: what ``octants`` re-exports."""
+
+from __future__ import annotations
+
+from octants.lang import math as math
+from octants.lang.distributions import frexp as frexp
+from octants.lang.distributions import randn as randn
+from octants.lang.functions import abs as abs  # noqa: A004
+from octants.lang.functions import acos as acos
+from octants.lang.functions import acosh as acosh
+from octants.lang.functions import asin as asin
+from octants.lang.functions import asinh as asinh
+from octants.lang.functions import atan as atan
+from octants.lang.functions import atan2 as atan2
+from octants.lang.functions import atanh as atanh
+from octants.lang.functions import bit_cast as bit_cast
+from octants.lang.functions import bit_shr as bit_shr
+from octants.lang.functions import cast as cast
+from octants.lang.functions import cbrt as cbrt
+from octants.lang.functions import ceil as ceil
+from octants.lang.functions import cos as cos
+from octants.lang.functions import cosh as cosh
+from octants.lang.functions import erf as erf
+from octants.lang.functions import exp as exp
+from octants.lang.functions import exp2 as exp2
+from octants.lang.functions import expm1 as expm1
+from octants.lang.functions import floor as floor
+from octants.lang.functions import log as log
+from octants.lang.functions import log1p as log1p
+from octants.lang.functions import log2 as log2
+from octants.lang.functions import log10 as log10
+from octants.lang.functions import max as max  # noqa: A004
+from octants.lang.functions import min as min  # noqa: A004
+from octants.lang.functions import one as one
+from octants.lang.functions import pow as pow  # noqa: A004
+from octants.lang.functions import raw_div as raw_div
+from octants.lang.functions import raw_mod as raw_mod
+from octants.lang.functions import round as round  # noqa: A004
+from octants.lang.functions import rsqrt as rsqrt
+from octants.lang.functions import select as select
+from octants.lang.functions import sign as sign
+from octants.lang.functions import sin as sin
+from octants.lang.functions import sinh as sinh
+from octants.lang.functions import sqrt as sqrt
+from octants.lang.functions import stop_grad as stop_grad
+from octants.lang.functions import tan as tan
+from octants.lang.functions import tanh as tanh
+from octants.lang.functions import trunc as trunc
+from octants.lang.functions import zero as zero
+from octants.lang.linear_algebra import eig as eig
+from octants.lang.linear_algebra import make_spd as make_spd
+from octants.lang.linear_algebra import outer as outer
+from octants.lang.linear_algebra import polar_decompose as polar_decompose
+from octants.lang.linear_algebra import solve as solve
+from octants.lang.linear_algebra import svd as svd
+from octants.lang.linear_algebra import sym_eig as sym_eig
+from octants.lang.memory import assume_in_range as assume_in_range
+from octants.lang.memory import atomic_add as atomic_add
+from octants.lang.memory import atomic_and as atomic_and
+from octants.lang.memory import atomic_cas as atomic_cas
+from octants.lang.memory import atomic_exchange as atomic_exchange
+from octants.lang.memory import atomic_max as atomic_max
+from octants.lang.memory import atomic_min as atomic_min
+from octants.lang.memory import atomic_mul as atomic_mul
+from octants.lang.memory import atomic_or as atomic_or
+from octants.lang.memory import atomic_sub as atomic_sub
+from octants.lang.memory import atomic_xor as atomic_xor
+from octants.lang.memory import random as random
+from octants.lang.memory import rescale_index as rescale_index
+from octants.lang.memory import volatile_load as volatile_load
+from octants.types.annotations import Template as Template
+from octants.types.enums import Layout as Layout
+from octants.types.matrix_values import Matrix as Matrix
+from octants.types.matrix_values import Vector as Vector
+from octants.types.primitive_types import f16 as f16
+from octants.types.primitive_types import f32 as f32
+from octants.types.primitive_types import f64 as f64
+from octants.types.primitive_types import float16 as float16
+from octants.types.primitive_types import float32 as float32
+from octants.types.primitive_types import float64 as float64
+from octants.types.primitive_types import i8 as i8
+from octants.types.primitive_types import i16 as i16
+from octants.types.primitive_types import i32 as i32
+from octants.types.primitive_types import i64 as i64
+from octants.types.primitive_types import int8 as int8
+from octants.types.primitive_types import int16 as int16
+from octants.types.primitive_types import int32 as int32
+from octants.types.primitive_types import int64 as int64
+from octants.types.primitive_types import u1 as u1
+from octants.types.primitive_types import u8 as u8
+from octants.types.primitive_types import u16 as u16
+from octants.types.primitive_types import u32 as u32
+from octants.types.primitive_types import u64 as u64
+from octants.types.primitive_types import uint1 as uint1
+from octants.types.primitive_types import uint8 as uint8
+from octants.types.primitive_types import uint16 as uint16
+from octants.types.primitive_types import uint32 as uint32
+from octants.types.primitive_types import uint64 as uint64
+from octants.types.structs import Struct as Struct
+from octants.types.structs import dataclass as dataclass

@@ -1,0 +1,1 @@
+"""Kernels, their specialisations, and how they are launched, forward and in reverse."""

@@ -1,0 +1,93 @@
+"""Whether what a kernel was specialised for still holds: globals, closures, attributes.
+
+A kernel sees the numbers, fields and other Python values that its names stood for when it was
+built. If one of them has changed, the kernel is built anew: it means what Python would mean.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from octants.types.scalars import DType
+from octants.types.signature import FieldHandle, NdarrayHandle, StructHandle
+
+_NUMBERS = (int, float, bool, str, type(None))
+_HANDLES = (FieldHandle, NdarrayHandle, StructHandle, DType, enum.Enum)
+_CONSTANT = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type)
+
+
+def make_guard(reads: Iterable[Any]) -> Callable[[], bool] | None:
+    """A function that says whether these reads would give the same values; None without any.
+
+    Functions, classes, modules and what Octants itself holds are taken for constant, as are objects
+    that a property makes anew each time it is read.
+    """
+    conditions: dict[tuple[Any, ...], str] = {}
+    scope: dict[str, Any] = {"_NUMBERS": _NUMBERS}
+    for read in reads:
+        key = (read.kind, id(read.owner), read.name)
+        if key not in conditions and _is_watched(read):
+            conditions[key] = _condition(read, len(conditions), scope)
+    if not conditions:
+        return None
+    exec(f"def guard():\n    return {' and '.join(conditions.values())}", scope)
+    guard: Callable[[], bool] = scope["guard"]
+
+    def is_same() -> bool:
+        try:
+            return guard()
+        except (KeyError, ValueError, AttributeError):  # the name is gone
+            return False
+
+    return is_same
+
+
+def _is_watched(read: Any) -> bool:
+    owner, value = read.owner, read.value
+    if isinstance(value, _CONSTANT) or isinstance(owner, (*_HANDLES, type)):
+        return False
+    module = owner.__name__ if isinstance(owner, types.ModuleType) else type(owner).__module__
+    if read.kind == "attribute" and module.partition(".")[0] == "octants":
+        return False
+    if isinstance(value, (*_NUMBERS, *_HANDLES)):
+        return True
+    if read.kind == "attribute":
+        return getattr(owner, "__dict__", {}).get(read.name) is value  # else a property
+    return True
+
+
+def _condition(read: Any, number: int, scope: dict[str, Any]) -> str:
+    scope[f"v{number}"] = read.value
+    expression = _expression(read, number, scope)
+    if isinstance(read.value, (float, int, str)):
+        scope[f"t{number}"] = type(read.value)
+        equal = f"type(x) is t{number} and x == v{number}"
+        return f"((x := {expression}) is v{number} or ({equal}))"
+    if isinstance(read.value, (list, dict)) and _is_plain(read.value):
+        scope[f"c{number}"] = read.value.copy()
+        return f"({expression} is v{number} and v{number} == c{number})"
+    return f"{expression} is v{number}"
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether the items of a list or dict can be compared with ``==``."""
+    items = value.values() if isinstance(value, dict) else value
+    return all(isinstance(item, (*_NUMBERS, *_HANDLES)) for item in items)
+
+
+def _expression(read: Any, number: int, scope: dict[str, Any]) -> str:
+    """The present value, in generated code."""
+    if read.kind == "attribute":
+        scope[f"o{number}"] = read.owner
+        return f"o{number}.{read.name}"
+    if read.kind == "closure":
+        position = read.owner.__code__.co_freevars.index(read.name)
+        scope[f"o{number}"] = read.owner.__closure__[position]
+        return f"o{number}.cell_contents"
+    if read.name not in read.owner.__globals__:
+        return f"v{number}"
+    scope[f"o{number}"] = read.owner.__globals__
+    return f"o{number}[{read.name!r}]"

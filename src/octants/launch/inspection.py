@@ -1,0 +1,77 @@
+"""What becomes of a kernel: its IR after each pass, LLVM IR and assembly, as text."""
+
+from __future__ import annotations
+
+import functools
+
+from octants import driver, pipeline
+from octants.diagnostics.launch_errors import WrongInspection
+from octants.ir.core import Module
+from octants.ir.printer import to_text
+from octants.launch.specialisation import Specialisation
+from octants.options import Options
+
+MODES = ("primal", "reverse", "forward")
+
+
+class Inspection:
+    """The stages of a kernel by name, in order; printed, it is all of them.
+
+    ``str(kernel.inspect(x))`` is long; ``kernel.inspect(x).stages["simplify"]`` is the IR that code
+    is generated from. The texts of LLVM are made when they are asked for.
+    """
+
+    def __init__(self, stages: dict[str, str], module: Module, chosen: Options) -> None:
+        self.stages = stages
+        self._module = module
+        self._options = chosen
+
+    @functools.cached_property
+    def llvm_ir(self) -> str:
+        """The LLVM IR as it is generated; empty for ``arch=python``."""
+        return driver.llvm_text(self._module, self._options)
+
+    @functools.cached_property
+    def llvm_ir_optimized(self) -> str:
+        """The LLVM IR after LLVM's passes."""
+        return driver.optimised_llvm_text(self._module, self._options)
+
+    @functools.cached_property
+    def assembly(self) -> str:
+        """The assembly."""
+        return driver.assembly_text(self._module, self._options)
+
+    def __str__(self) -> str:
+        parts = {
+            **self.stages,
+            "LLVM IR": self.llvm_ir,
+            "optimized LLVM IR": self.llvm_ir_optimized,
+            "assembly": self.assembly,
+        }
+        return "\n".join(f"==== {name} ====\n{text}" for name, text in parts.items() if text)
+
+
+def inspect(specialisation: Specialisation, mode: str) -> Inspection:
+    """Build a kernel again, and keep what each pass leaves."""
+    if mode not in MODES:
+        raise WrongInspection(mode, ", ".join(MODES)).at(None)
+    stages: dict[str, str] = {}
+
+    def observe(name: str, module: Module) -> None:
+        number = 2
+        label = name
+        while label in stages:
+            label, number = f"{name} {number}", number + 1
+        stages[label] = to_text(module)
+
+    chosen = specialisation.options
+    function = specialisation.kernel.function
+    module = driver.build(
+        function, specialisation.types, specialisation.signature.returns, chosen, observe
+    ).module
+    stage = driver.stage_of(chosen, observe)
+    if mode == "reverse":
+        module = pipeline.differentiate_reverse(module, stage, saved=False, part=False).module
+    elif mode == "forward":
+        module = pipeline.differentiate_forward(module, stage)
+    return Inspection(stages, module, chosen)

@@ -1,0 +1,226 @@
+"""Kernels as objects: a Python function, its specialisations, and their launches.
+
+A call computes the key of its arguments, finds the specialisation for it, and hands the arguments
+to its launch function, which was generated for them. Everything slow happens once per key.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import functools
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import FunctionType
+from typing import Any
+
+from octants import driver, options
+from octants.diagnostics.exceptions import OctantsWarning
+from octants.diagnostics.launch_errors import MissingMethodOwner
+from octants.diagnostics.stack import levels_to_the_user
+from octants.launch.gradient import bare_reverse, merge_aliases
+from octants.launch.inspection import Inspection, inspect
+from octants.launch.memory import aliases_of, memories_of
+from octants.launch.specialisation import Specialisation
+from octants.runtime.arguments import make_key_function
+from octants.runtime.signatures import is_method, read_signature
+
+_state = driver.state
+_MANY_VARIANTS = 16
+
+
+class Kernel:
+    """A function of the language; a call compiles it for the arguments and launches it."""
+
+    octants_is_kernel = True  # the frontend refuses to call it in another kernel
+
+    def __init__(
+        self, function: FunctionType, local_names: Callable[[], Mapping[str, Any]]
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = self.octants_function = function
+        self.name = function.__name__
+        self.is_method = is_method(function)
+        self._local_names = _needed_names(function, local_names)
+        self._read_signature()
+
+    def _read_signature(self) -> None:
+        self.signature = read_signature(self.function, self._local_names, is_method=self.is_method)
+        self._count = len(self.signature.names)
+        self._key = make_key_function(self._count, self.signature.leaves())
+        self._generation = -1
+        self._specialisations: dict[tuple[Any, ...], Specialisation] = {}
+        self._variants: dict[tuple[Any, ...], list[Specialisation]] = {}
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        if named or len(arguments) != self._count:
+            arguments = self.bind(arguments, named)
+        if self._generation != _state.generation:
+            self._renew()
+        specialisation = self._specialisations.get(self._key(*arguments))
+        if specialisation is None or (specialisation.is_valid and not specialisation.is_valid()):
+            specialisation = self.specialise(arguments)
+        recorder = _state.recorder
+        if recorder is not None:
+            return recorder.launch(specialisation, arguments)
+        specialisation.number = number = next(_state.numbers)
+        results = specialisation.launch(_state.seed, number, 0, *arguments)
+        return specialisation.wrap(results) if results else None
+
+    @property
+    def grad(self) -> Gradient:
+        """The reverse of the kernel, to be called with the same arguments."""
+        return Gradient(self)
+
+    def specialise(self, arguments: tuple[Any, ...]) -> Specialisation:
+        """The kernel compiled for arguments like these."""
+        if self._generation != _state.generation:
+            self._renew()
+        key = self._key(*arguments)
+        with _state.compiling:
+            found = self._find(key)
+            if found is None:
+                chosen = options.current()
+                found = Specialisation(self, self.function, self.signature, arguments, chosen)
+                self._add_variant(key, found)
+            self._specialisations[key] = found
+        return found
+
+    def _add_variant(self, key: tuple[Any, ...], made: Specialisation) -> None:
+        variants = self._variants.setdefault(key, [])
+        variants.append(made)
+        if len(variants) == _MANY_VARIANTS:
+            warnings.warn(
+                f"kernel `{self.name}` has been compiled {_MANY_VARIANTS} times for the same"
+                " arguments, because a global, closure variable or attribute that it reads keeps"
+                " changing; pass it as an argument",
+                OctantsWarning,
+                stacklevel=levels_to_the_user(),
+            )
+        del variants[:-_MANY_VARIANTS]
+
+    def _find(self, key: tuple[Any, ...]) -> Specialisation | None:
+        """The specialisation that was made for a key when globals were what they are now."""
+        for found in self._variants.get(key, ()):
+            if found.is_valid is None or found.is_valid():
+                return found
+        return None
+
+    def inspect(self, *arguments: Any, mode: str = "primal", **named: Any) -> Inspection:
+        """What the kernel becomes for arguments like these: IR after each pass, LLVM, assembly.
+
+        `mode` is "primal", "reverse" or "forward"; nothing is launched.
+        """
+        return inspect(self.specialise(self.bind(arguments, named)), mode)
+
+    def _renew(self) -> None:
+        """Forget what belongs to earlier options and arrays."""
+        options.current()
+        self._read_signature()
+        self._generation = _state.generation
+
+    def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The arguments of a call in the order of the parameters."""
+        if self.is_method and not arguments and "self" not in named:
+            raise MissingMethodOwner(self.name).at(self.signature.span)
+        return self.signature.bind(arguments, named)
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        return self if owner is None or not self.is_method else BoundKernel(self, owner)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.signature.text}>"
+
+
+def _needed_names(
+    function: FunctionType, local_names: Callable[[], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The local names around a function's definition that its annotations, as texts, refer to.
+
+    They are not looked at without need: what looks at the locals of a frame keeps them alive.
+    """
+    known = {*function.__globals__, *function.__code__.co_freevars, *dir(builtins)}
+    pending = _names_in(function.__annotations__.values()) - known
+    if not pending:
+        return {}
+    around, found = local_names(), {}
+    while pending:
+        name = pending.pop()
+        if name in around and name not in found:
+            found[name] = around[name]
+            if dataclasses.is_dataclass(found[name]):
+                types = [entry.type for entry in dataclasses.fields(found[name])]
+                pending |= _names_in(types) - known
+    return found
+
+
+def _names_in(annotations: Iterable[Any]) -> set[str]:
+    """The names that annotations given as texts refer to."""
+    texts = [text for text in annotations if isinstance(text, str)]
+    return {name for text in texts for name in re.findall(r"(?<![\w.])[^\W\d]\w*", text)}
+
+
+class BoundKernel:
+    """A kernel that is a method, of an object."""
+
+    __slots__ = ("kernel", "owner")
+
+    def __init__(self, kernel: Kernel, owner: Any) -> None:
+        self.kernel = kernel
+        self.owner = owner
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self.kernel(self.owner, *arguments, **named)
+
+    @property
+    def grad(self) -> Any:
+        """The reverse of the kernel on this object."""
+        return functools.partial(self.kernel.grad, self.owner)
+
+    def inspect(self, *arguments: Any, **named: Any) -> Inspection:
+        """See `Kernel.inspect`."""
+        return self.kernel.inspect(self.owner, *arguments, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.kernel, name)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, BoundKernel)
+            and self.kernel is other.kernel
+            and self.owner is other.owner
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self.kernel), id(self.owner)))
+
+    def __repr__(self) -> str:
+        return f"<bound {self.kernel!r} of {self.owner!r}>"
+
+
+class Gradient:
+    """``kernel.grad``: propagates the adjoints of what the kernel wrote to those of what it read.
+
+    It runs on the memory as it is now, which must be as the last launch with the same arguments
+    left it. The adjoint of a returned float is one. Float scalar arguments have no gradients: pass
+    them in a field or an ndarray.
+    """
+
+    __slots__ = ("kernel",)
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+
+    def __call__(self, *arguments: Any, **named: Any) -> None:
+        arguments = self.kernel.bind(arguments, named)
+        specialisation = self.kernel.specialise(arguments)
+        number = specialisation.number
+        memories = memories_of(specialisation, arguments)
+        merged = merge_aliases(specialisation, aliases_of(specialisation, memories))
+        program, outside = bare_reverse(merged)
+        address = outside.address if outside is not None else 0
+        program.launch(driver.state.seed, number, address, *arguments)
+
+    def __repr__(self) -> str:
+        return f"<gradient of {self.kernel!r}>"

@@ -1,0 +1,191 @@
+"""What `init` was told: frozen `Options`, and the only reader of environment variables.
+
+`OCTANTS_X` and, for programs that move over, `QD_X` set option ``x`` where `init` does not name it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.launch_errors import NotInitialised, UnknownOption, WrongOption
+
+LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "critical")
+
+ACCEPTED_AND_IGNORED = frozenset(
+    """
+    ad_stack_experimental_enabled ad_stack_size ad_stack_sparse_threshold_bytes
+    advanced_optimization auto_mesh_local_default_occupacy cache_loop_invariant_global_vars
+    cfg_optimization cuda_stack_limit default_cpu_block_dim default_gpu_block_dim
+    demote_dense_struct_fors demote_no_access_mesh_fors detect_read_only device_memory_GB
+    device_memory_fraction experimental_auto_mesh_local external_metal_command_queue
+    external_metal_command_queue_is_torch_queue flatten_if force_scalarize_matrix gdb_trigger
+    half2_vectorization kernel_profiler make_block_local make_cpu_multithreading_loop
+    make_mesh_block_local make_thread_local max_block_dim mesh_localize_all_attr_mappings
+    mesh_localize_from_end_mapping mesh_localize_to_end_mapping move_loop_invariant_outside_if
+    num_compile_threads offline_cache_cleaning_factor offline_cache_cleaning_policy
+    offline_cache_max_size_of_files optimize_mesh_reordered_mapping print_accessor_ir
+    print_full_traceback print_ir_dbg_info print_kernel_amdgcn print_non_pure
+    print_preprocessed_ir print_struct_llvm_ir quant_opt_atomic_demotion quant_opt_store_fusion
+    raise_on_templated_floats real_matrix_scalarize require_version saturating_grid_dim
+    short_circuit_operators src_ll_cache timeline unrolling_limit vk_api_version
+    """.split()
+)
+"""Options of `init` that steer another compiler; they change nothing here."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of `init`. Number types are given by their names ("f32")."""
+
+    arch: str = "cpu"
+    debug: bool = False
+    check_out_of_bound: bool = False
+    default_fp: str = "f32"
+    default_ip: str = "i32"
+    fast_math: bool = True
+    opt_level: int = 2
+    random_seed: int = 0
+    cpu_max_num_threads: int = 0
+    offline_cache: bool = True
+    offline_cache_file_path: str = str(Path.home() / ".cache" / "octants")
+    log_level: str = "info"
+    enable_fallback: bool | None = None
+    print_ir: bool = False
+    print_kernel_llvm_ir: bool = False
+    print_kernel_llvm_ir_optimized: bool = False
+    print_kernel_asm: bool = False
+    dump_ir: bool = False
+    debug_dump_path: str = ""
+
+    @property
+    def checks_bounds(self) -> bool:
+        """Whether every access to an array is checked."""
+        return self.debug or self.check_out_of_bound
+
+    def compilation_key(self) -> tuple[Any, ...]:
+        """What of the options decides the code of a kernel."""
+        return (
+            self.arch,
+            self.debug,
+            self.checks_bounds,
+            self.default_fp,
+            self.default_ip,
+            self.fast_math,
+            self.opt_level,
+        )
+
+
+FIELDS = {entry.name: entry for entry in dataclasses.fields(Options)}
+_TYPES: dict[str, type] = {name: type(entry.default) for name, entry in FIELDS.items()}
+_TYPES["enable_fallback"] = bool
+
+
+replace = dataclasses.replace
+
+
+def make_options(given: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Options:
+    """Options from the keywords of `init`, then the environment, then the defaults.
+
+    A keyword wins over its variable; `OCTANTS_X` wins over `QD_X`. An unknown option raises
+    `OctantsRuntimeError`, as does a value that an option cannot hold.
+    """
+    values = _from_environment(os.environ if environment is None else environment)
+    for name, value in given.items():
+        if name in FIELDS:
+            values[name] = _coerce(name, value)
+        elif name not in ACCEPTED_AND_IGNORED:
+            raise _unknown(name)
+    return Options(**values)
+
+
+def _unknown(name: str) -> OctantsError:
+    near = difflib.get_close_matches(name, [*FIELDS, *ACCEPTED_AND_IGNORED], n=1, cutoff=0.6)
+    if name == "default_up":
+        return UnknownOption(name, "it is always the unsigned type of `default_ip`").at(None)
+    hint = f"did you mean `{near[0]}`?" if near else "see `octants.options.Options` for the list"
+    return UnknownOption(name, hint).at(None)
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name in FIELDS:
+        for prefix in ("OCTANTS_", "QD_"):
+            text = environment.get(prefix + name.upper())
+            if text is not None:
+                values[name] = _parse(prefix + name.upper(), name, text)
+                break
+    return values
+
+
+def _parse(variable: str, name: str, text: str) -> Any:
+    """The value of an option from the text of an environment variable."""
+    kind = _TYPES[name]
+    if kind is bool:
+        return text.strip().lower() not in ("", "0", "false", "no", "off")
+    if kind is int:
+        try:
+            return int(text)
+        except ValueError:
+            raise WrongOption(variable, "an integer", repr(text)).at(None) from None
+    return _checked(variable, name, text)
+
+
+def _coerce(name: str, value: Any) -> Any:
+    """The value of a keyword in the type of its option."""
+    kind = _TYPES[name]
+    if value is None:
+        return FIELDS[name].default
+    if kind is str:
+        return _checked(name, name, str(value))
+    if not hasattr(value, "__index__"):
+        raise WrongOption(name, f"of type {kind.__name__}", repr(value)).at(None)
+    return kind(value)
+
+
+_CHOICES = {
+    "default_fp": ("f16", "f32", "f64"),
+    "default_ip": ("i32", "i64"),
+    "log_level": LOG_LEVELS,
+}
+
+
+def _checked(given_as: str, name: str, text: str) -> str:
+    choices = _CHOICES.get(name)
+    if choices is not None and text not in choices:
+        raise WrongOption(given_as, f"one of {', '.join(choices)}", text).at(None)
+    return text
+
+
+class _InForce:
+    """The options of the last `init`."""
+
+    options: Options | None = None
+
+
+def verifies_passes() -> bool:
+    """Whether the verifier runs after each pass outside of debug mode too: tests ask for it."""
+    return os.environ.get("OCTANTS_VERIFY", "") not in ("", "0")
+
+
+def current() -> Options:
+    """The options in force; an error before `init` and after `reset`."""
+    if _InForce.options is None:
+        raise NotInitialised().at(None)
+    return _InForce.options
+
+
+def is_initialised() -> bool:
+    """Whether `init` was called, and no `reset` since."""
+    return _InForce.options is not None
+
+
+def install(options: Options | None) -> None:
+    """Put options in force; None as `reset` does."""
+    _InForce.options = options

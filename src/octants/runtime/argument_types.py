@@ -1,0 +1,162 @@
+"""The types that a kernel is built for, from the arguments of a call; wrong ones are errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from octants.runtime.arguments import Annotation, Leaf, StructAnnotation, is_torch
+from octants.runtime.conversions import describe
+from octants.types import scalars
+from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
+from octants.types.companions import Companion
+from octants.types.scalars import DType
+from octants.types.signature import (
+    ArgumentType,
+    FieldHandle,
+    NdarrayHandle,
+    NdarrayType,
+    ScalarType,
+    StructArgument,
+    StructHandle,
+    TemplateValue,
+)
+
+PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
+
+
+def argument_type(leaf: Leaf, value: Any) -> ArgumentType:
+    """The type that a kernel is built for where ``value`` is given; a clear error if it cannot."""
+    annotation = leaf.annotation
+    if isinstance(annotation, ScalarType):
+        return annotation
+    if isinstance(annotation, Template):
+        return array_type(leaf, value) if isinstance(value, NdarrayHandle) else TemplateValue(value)
+    if isinstance(annotation, AnyTensor):
+        if isinstance(value, (FieldHandle, StructHandle)):
+            return TemplateValue(value)
+        return array_type(leaf, value)
+    if isinstance(value, FieldHandle):
+        _check_annotation(leaf, annotation, _type_of_field(value))
+        return TemplateValue(value)
+    found = array_type(leaf, value, annotation.element_dim)
+    _check_annotation(leaf, annotation, found)
+    if annotation.needs_grad is False:
+        return NdarrayType(found.dtype, found.rank, found.element_shape)
+    return found
+
+
+def build_argument(annotation: Annotation, types: Sequence[ArgumentType]) -> ArgumentType:
+    """The argument type of a whole parameter from those of its leaves."""
+    kind, rest = _assemble(annotation, list(types))
+    assert not rest
+    return kind
+
+
+def _assemble(
+    annotation: Annotation, types: list[ArgumentType]
+) -> tuple[ArgumentType, list[ArgumentType]]:
+    if not isinstance(annotation, StructAnnotation):
+        return types[0], types[1:]
+    members = []
+    for name, member in annotation.members:
+        kind, types = _assemble(member, types)
+        members.append((name, kind))
+    return StructArgument(tuple(members), annotation.python_type), types
+
+
+def array_type(leaf: Leaf, value: Any, element_dim: int | None = None) -> NdarrayType:
+    """The type of an array argument of any library."""
+    if isinstance(value, NdarrayHandle):
+        return value.argument_type
+    if isinstance(value, np.ndarray):
+        return _numpy_type(leaf, value, element_dim or 0)
+    if is_torch(type(value)):
+        return _torch_type(leaf, value, element_dim or 0)
+    raise leaf.error(
+        f"{describe(value)} is not an array",
+        "pass an ndarray of Octants, a numpy array or a CPU torch tensor",
+    )
+
+
+def _numpy_type(leaf: Leaf, value: np.ndarray[Any, Any], element_dim: int) -> NdarrayType:
+    try:
+        dtype = scalars.from_numpy(value.dtype)
+    except KeyError:
+        raise leaf.error(
+            f"an array of dtype {value.dtype} has no counterpart in the language",
+            "convert it with `astype`",
+        ) from None
+    if not value.flags.c_contiguous:
+        raise leaf.error(
+            f"the numpy array of shape {value.shape} is not contiguous",
+            "pass `np.ascontiguousarray(x)`; what the kernel writes is then written to the copy",
+        )
+    if not value.flags.aligned:
+        raise leaf.error("the numpy array is not aligned", "pass a copy of it")
+    return _split_shape(leaf, dtype, value.shape, element_dim, (PRIMAL,))
+
+
+def _torch_type(leaf: Leaf, value: Any, element_dim: int) -> NdarrayType:
+    if value.device.type != "cpu":
+        raise leaf.error(
+            f"the torch tensor is on {value.device}; this arch reads CPU memory",
+            "pass `x.cpu()`",
+        )
+    if not value.is_contiguous():
+        raise leaf.error("the torch tensor is not contiguous", "pass `x.contiguous()`")
+    name = str(value.dtype).removeprefix("torch.")
+    try:
+        dtype = scalars.from_numpy("bool" if name == "bool" else name)
+    except (KeyError, TypeError):
+        raise leaf.error(
+            f"a tensor of dtype {name} has no counterpart in the language",
+            "convert it with `.to(...)`",
+        ) from None
+    differentiable = dtype.is_float and (value.requires_grad or value.grad is not None)
+    companions = (PRIMAL, ADJOINT) if differentiable else (PRIMAL,)
+    return _split_shape(leaf, dtype, tuple(value.shape), element_dim, companions)
+
+
+def _split_shape(
+    leaf: Leaf,
+    dtype: DType,
+    shape: tuple[int, ...],
+    element_dim: int,
+    companions: tuple[Companion, ...],
+) -> NdarrayType:
+    rank = len(shape) - element_dim
+    if rank < 0:
+        raise leaf.error(
+            f"an array of shape {shape} has no room for elements of {element_dim} axes"
+        )
+    return NdarrayType(dtype, rank, shape[rank:], companions)
+
+
+def _type_of_field(field: FieldHandle) -> NdarrayType:
+    companions = tuple(field.layouts())
+    return NdarrayType(field.dtype, len(field.shape), field.element_shape, companions)
+
+
+def _check_annotation(leaf: Leaf, annotation: NdarrayAnnotation, found: NdarrayType) -> None:
+    if annotation.dtype is not None and annotation.dtype is not found.dtype:
+        raise leaf.error(
+            f"required dtype={annotation.dtype}, but an array of {found.dtype} is given"
+        )
+    if annotation.ndim is not None and annotation.ndim != found.rank:
+        raise leaf.error(
+            f"required ndim={annotation.ndim}, but an array with {found.rank} axes is given"
+        )
+    wanted = annotation.element_shape
+    if wanted is not None and wanted != found.element_shape:
+        raise leaf.error(
+            f"required element_shape={wanted}, but elements of shape {found.element_shape} are"
+            " given"
+        )
+    if annotation.needs_grad and ADJOINT not in found.companions:
+        raise leaf.error(
+            "required needs_grad=True, but the array has no gradient",
+            "make it with `needs_grad=True`",
+        )

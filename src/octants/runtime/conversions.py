@@ -1,0 +1,98 @@
+"""Arguments as what a parameter block holds: numbers that fit their slots, and addresses."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from octants.runtime.arguments import Leaf
+from octants.types import scalars
+from octants.types.companions import Companion
+from octants.types.scalars import DType
+from octants.types.signature import ScalarType
+
+
+def describe(value: Any) -> str:
+    """An argument in the words of a message."""
+    return f"{value!r:.60}" if isinstance(value, (int, float, str)) else f"a {type(value).__name__}"
+
+
+def check_scalar(leaf: Leaf, value: Any, dtype: DType) -> Any:
+    """A Python number that ``dtype`` can hold, or a clear error."""
+    if dtype.is_float:
+        if not hasattr(value, "__float__") or np.ndim(value) > 0:
+            raise leaf.error(f"{describe(value)} cannot be converted to {dtype}")
+        return scalars.convert(float(value), dtype)
+    if dtype.is_bool:
+        if isinstance(value, (bool, int, np.bool_)):
+            return bool(value)
+        raise leaf.error(f"{describe(value)} cannot be converted to {dtype}")
+    if isinstance(value, np.bool_):
+        value = bool(value)
+    if not hasattr(value, "__index__"):
+        advice = "convert it with `int(...)`" if isinstance(value, (float, np.floating)) else ""
+        raise leaf.error(f"{describe(value)} cannot be converted to {dtype}", advice)
+    low, high = scalars.integer_range(dtype)
+    number = value.__index__()
+    if not low <= number <= high:
+        raise leaf.error(f"{number} is out of the range of {dtype}, {low} to {high}")
+    return number
+
+
+def to_array(value: Any) -> np.ndarray[Any, Any]:
+    """A vector or matrix argument, of any sort, as a new numpy array."""
+    return np.array(value.to_list() if hasattr(value, "to_list") else value)
+
+
+def flatten(leaf: Leaf, value: Any, kind: ScalarType) -> list[Any]:
+    """The components of a vector or matrix argument, row by row, checked."""
+    try:
+        array = to_array(value)
+    except (ValueError, TypeError):
+        array = np.empty(())
+    if array.shape != kind.element_shape and array.shape != (*kind.element_shape, 1):
+        raise leaf.error(
+            f"required a value of shape {kind.element_shape}, but {describe(value)}"
+            f" of shape {array.shape} is given"
+        )
+    return [check_scalar(leaf, item, kind.dtype) for item in array.ravel().tolist()]
+
+
+_DATA_OFFSET = object.__basicsize__  # of the data pointer in numpy's array object
+
+
+def _address_by_interface(array: np.ndarray[Any, Any]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _address_by_peeking(array: np.ndarray[Any, Any]) -> int:
+    return ctypes.c_size_t.from_address(id(array) + _DATA_OFFSET).value
+
+
+def _peeking_works() -> bool:
+    samples: list[np.ndarray[Any, Any]] = [
+        np.zeros(3),
+        np.zeros((2, 2), np.int8),
+        np.arange(8.0)[2:],
+    ]
+    return all(_address_by_peeking(x) == _address_by_interface(x) for x in samples)
+
+
+numpy_address = _address_by_peeking if _peeking_works() else _address_by_interface
+"""The address of the first element of a numpy array."""
+
+
+def torch_address(tensor: Any, companion: Companion) -> int:
+    """The address of a tensor, or of its gradient, which is made if it does not exist."""
+    if companion is Companion.PRIMAL:
+        address: int = tensor.data_ptr()
+        return address
+    if tensor.grad is None:
+        tensor.grad = tensor.detach().new_zeros(tensor.shape)
+    if not tensor.grad.is_contiguous():
+        tensor.grad = tensor.grad.contiguous()
+    gradient: int = tensor.grad.data_ptr()
+    return gradient

@@ -1,0 +1,26 @@
+"""Kernels on the CPU. Most programs need the one device of the process, `device`."""
+
+from __future__ import annotations
+
+import functools
+
+from octants.artifact import Artifact
+from octants.runtime.cpu.device import CpuDevice, CpuKernel
+
+__all__ = ["CpuDevice", "CpuKernel", "device", "load", "set_thread_count"]
+
+
+@functools.cache
+def device() -> CpuDevice:
+    """The CPU, made when it is first needed."""
+    return CpuDevice()
+
+
+def load(artifact: Artifact) -> CpuKernel:
+    """Make a kernel ready to be launched on `device`."""
+    return device().load(artifact)
+
+
+def set_thread_count(max_threads: int) -> None:
+    """How many threads work at a parallel loop on `device`; 0: as many as the process may use."""
+    device().set_threads(max_threads)

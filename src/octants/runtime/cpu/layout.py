@@ -1,0 +1,114 @@
+"""The memory that the threads of the CPU runtime share, field by field.
+
+What several threads write is kept 128 bytes apart, so that they do not share a cache line.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import Structure, c_char, c_int32, c_int64, c_void_p
+
+from octants import abi
+
+_LINE = 128
+
+
+class Worker(Structure):
+    """A thread's own: its tape (see `abi`), and for those of the pool what they run on."""
+
+    _fields_ = [
+        ("tape", c_void_p),
+        ("capacity", c_int64),
+        ("thread", c_void_p),
+        ("pool", c_void_p),
+        ("_padding", c_char * (_LINE - 32)),
+    ]
+
+
+class Context(Structure):
+    """One launch at a time uses it."""
+
+    _fields_ = [
+        ("parallel_for", c_void_p),
+        ("grow", c_void_p),
+        ("guard", c_void_p),
+        ("worker", c_void_p),
+        ("interrupted", c_int32),
+        ("interruptible", c_int32),  # whether Ctrl-C may stop the launch
+        ("pool", c_void_p),
+        ("messages", c_void_p),
+        ("guarded", c_int32),  # whether the signal handler is installed
+        ("_padding", c_char * 60),
+        ("own", Worker),
+        ("saved", c_char * 256),  # the `struct sigaction` from before
+        ("changed", c_char * 256),
+    ]
+
+
+class Messages(Structure):
+    """The head of a message buffer (see `abi`)."""
+
+    _fields_ = [
+        ("cursor", c_int64),
+        ("end", c_int64),
+        ("capacity", c_int64),
+        ("count", c_int64),
+        ("failed", c_int32),
+        ("lock", c_int32),
+        ("failure_id", c_int32),
+        ("failure_task", c_int32),
+        ("failure_item", c_int64),
+        ("failure_values", c_int64 * abi.MAXIMUM_FAILURE_VALUES),
+    ]
+
+
+class Pool(Structure):
+    """The job that is being run, and the threads.
+
+    `state` is one word, so that it changes at once: the highest bit says that a job is open, the 31
+    below count the jobs, the low half counts the workers that are in it.
+    """
+
+    _fields_ = [
+        ("state", c_int64),
+        ("_padding0", c_char * (_LINE - 8)),
+        ("next", c_int64),  # the first item that nobody has taken
+        ("_padding1", c_char * (_LINE - 8)),
+        ("task", c_void_p),
+        ("parameters", c_void_p),
+        ("context", c_void_p),
+        ("upper", c_int64),
+        ("chunk", c_int64),
+        ("_padding2", c_char * (_LINE - 40)),
+        ("busy", c_int32),  # whether a launch has the pool
+        ("threads", c_int32),  # how many helpers there shall be
+        ("started", c_int32),  # how many there are; -1: none were started yet
+        ("stop", c_int32),
+        ("sleepers", c_int32),  # helpers that wait for `wake`
+        ("waiting", c_int32),  # whether the launch waits for `done`
+        ("tape_bytes", c_int64),  # of all tapes
+        ("tape_limit", c_int64),
+        ("tape_kept", c_int64),  # what may stay allocated between launches
+        ("workers", c_void_p),
+        ("_padding3", c_char * (_LINE - 56)),
+        ("mutex", c_char * _LINE),
+        ("wake", c_char * _LINE),
+        ("done", c_char * _LINE),
+        ("attributes", c_char * _LINE),
+        ("all_signals", c_char * _LINE),
+        ("old_signals", c_char * _LINE),
+    ]
+
+
+STRUCTURES: dict[str, type[Structure]] = {
+    "worker": Worker,
+    "context": Context,
+    "messages": Messages,
+    "pool": Pool,
+}
+
+
+def aligned(structure: type[Structure], count: int = 1) -> tuple[ctypes.Array[c_char], int]:
+    """Zeroed memory for structures at a cache line, and its address; keep the memory alive."""
+    memory = ctypes.create_string_buffer(count * ctypes.sizeof(structure) + _LINE)
+    return memory, ctypes.addressof(memory) + -ctypes.addressof(memory) % _LINE

@@ -1,0 +1,143 @@
+"""Native code in this process: the C library's functions, and what LLVM links for us."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import ctypes.util
+import functools
+import itertools
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from octants.abi import LIBRARY_PREFIX
+from octants.diagnostics.exceptions import OctantsRuntimeError
+from octants.runtime.cpu import support
+
+# LLVM may turn loops into these, and rounds with them where a CPU has no instruction for it.
+_IMPLIED = (
+    "memcpy memmove memset bcmp memcmp strlen floor floorf ceil ceilf trunc truncf rint rintf"
+).split()
+
+
+def _libraries() -> Iterator[ctypes.CDLL]:
+    """The places where the functions of C may be, the process itself first."""
+    for name in (None, ctypes.util.find_library("m"), "libm.so.6", "ucrtbase", "libpthread.so.0"):
+        try:
+            yield ctypes.CDLL(name)
+        except (OSError, TypeError):
+            continue
+
+
+@functools.cache
+def address_of(symbol: str) -> int | None:
+    """The address of a function of the C library, if there is one."""
+    for library in _loaded():
+        function = getattr(library, symbol, None)
+        if function is not None:
+            return ctypes.cast(function, ctypes.c_void_p).value
+    return None
+
+
+@functools.cache
+def _loaded() -> list[ctypes.CDLL]:
+    return list(_libraries())
+
+
+@functools.cache
+def _linker() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    machine = target.create_target_machine(reloc="pic", codemodel="default", jit=True)
+    return llvm.create_lljit_compiler(machine)
+
+
+_numbers = itertools.count()
+_alive: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def link(code: bytes, exports: Iterable[str], symbols: Mapping[str, int]) -> Any:
+    """Load an object file; the result gives addresses by name and keeps the code in memory."""
+    builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    for name, address in symbols.items():
+        builder.import_symbol(name, address)
+    for name in exports:
+        builder.export_symbol(name)
+    try:
+        library = builder.link(_linker(), f"octants{next(_numbers)}")
+    except RuntimeError as error:
+        raise OctantsRuntimeError(f"machine code cannot be loaded: {error}") from None
+    _alive.add(library)
+    return library
+
+
+@atexit.register
+def _keep_code() -> None:
+    """Threads of Python may still be in a kernel when the process ends: leave its code there."""
+    for library in list(_alive):
+        library.detach()
+    if _linker.cache_info().currsize:
+        _linker().detach()
+
+
+def implied_symbols() -> dict[str, int]:
+    """What LLVM may call by itself."""
+    return {name: address for name in _IMPLIED if (address := address_of(name)) is not None}
+
+
+def library_symbols(names: Iterable[str]) -> dict[str, int]:
+    """The addresses of the functions that a kernel calls; an error naming those not found."""
+    found = {name: address_of(name.removeprefix(LIBRARY_PREFIX)) for name in names}
+    missing = [name.removeprefix(LIBRARY_PREFIX) for name, address in found.items() if not address]
+    if missing:
+        raise OctantsRuntimeError(
+            f"the C library of this system has no function {', '.join(missing)}"
+        )
+    return {name: address for name, address in found.items() if address is not None}
+
+
+class Support:
+    """The functions of `support`, as Python calls them, and their addresses."""
+
+    def __init__(self) -> None:
+        symbols = {name: address_of(name) for name in support.SYMBOLS}
+        self.has_threads = all(symbols.values())
+        code = _compile(support.support_text(llvm.get_process_triple().split("-")[0]))
+        known = {name: address or 0 for name, address in symbols.items()}
+        self._library = link(code, support.EXPORTS, {**known, **implied_symbols()})
+        self.addresses: dict[str, int] = {name: self._library[name] for name in support.EXPORTS}
+        pointer, number = ctypes.c_void_p, ctypes.c_int
+        self.launch = self._function("launch", number, pointer, pointer, pointer, number)
+        self.prepare = self._function("prepare", None, pointer)
+        self.acquire = self._function("acquire", number, pointer)
+        self.release = self._function("release", None, pointer)
+        self.stop = self._function("stop", None, pointer)
+        self.free_tape = self._function("free_tape", None, pointer, pointer)
+        self.after_fork = self._function("after_fork", None)
+
+    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
+        return ctypes.CFUNCTYPE(result, *arguments)(self.addresses[f"octants_{name}"])
+
+
+@functools.cache
+def native_support() -> Support:
+    """The one support module of the process, compiled when it is first needed."""
+    return Support()
+
+
+def _compile(text: str) -> bytes:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    triple = llvm.get_process_triple()
+    machine = llvm.Target.from_triple(triple).create_target_machine(
+        reloc="pic", codemodel="default"
+    )
+    head = f'target triple = "{triple}"\ntarget datalayout = "{machine.target_data}"\n'
+    module = llvm.parse_assembly(head + text, context=llvm.create_context())
+    module.verify()
+    code: bytes = machine.emit_object(module)
+    return code

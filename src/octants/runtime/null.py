@@ -1,0 +1,39 @@
+"""A device that runs nothing: it counts, for tests of what stands above a device."""
+
+from __future__ import annotations
+
+from octants.artifact import Artifact
+from octants.runtime.memory import HostAllocation, allocate
+
+
+class NullKernel:
+    """Remembers the blocks that it was launched with."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+        self.launches: list[int] = []
+
+    def launch(self, block: int) -> None:
+        self.launches.append(block)
+
+
+class NullDevice:
+    """Memory of the host, kernels that do nothing."""
+
+    def __init__(self) -> None:
+        self.kernels: list[NullKernel] = []
+        self.synchronizations = 0
+
+    def load(self, artifact: Artifact) -> NullKernel:
+        kernel = NullKernel(artifact)
+        self.kernels.append(kernel)
+        return kernel
+
+    def allocate(self, nbytes: int) -> HostAllocation:
+        return allocate(nbytes)
+
+    def synchronize(self) -> None:
+        self.synchronizations += 1
+
+    def close(self) -> None:
+        self.kernels.clear()

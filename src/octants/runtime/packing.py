@@ -1,0 +1,304 @@
+"""Generates, once for each specialisation of a kernel, the function that launches it.
+
+The function fills a parameter block with one `struct` call, runs the code, and reads the results.
+The block's memory is one piece::
+
+    | slots, 8 bytes each | storage, zeroed: temporaries, returned values, adjoints of scalars |
+
+so that a warm launch allocates nothing. Blocks are pooled: a launch takes one for itself, and
+several threads may launch one kernel at once. Storage that outlives the launch is *outside* the
+block, at an address that the caller gives.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from octants.artifact import ParameterLayout, Slot
+from octants.diagnostics.exceptions import InternalError
+from octants.ir.core import Array, Companion, Space
+from octants.runtime.arguments import Leaf, is_torch
+from octants.runtime.conversions import check_scalar, flatten, numpy_address, torch_address
+from octants.types.scalars import DType, Kind
+from octants.types.signature import (
+    ArgumentSource,
+    ArraySource,
+    FieldSource,
+    NdarrayHandle,
+    ScalarType,
+)
+
+Place = tuple[Array, Companion]
+
+_ALIGNMENT = 64
+_LETTER = {
+    "u1": "?", "i8": "b", "i16": "h", "i32": "i", "i64": "q",
+    "u8": "B", "u16": "H", "u32": "I", "u64": "Q", "f16": "e", "f32": "f", "f64": "d",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A piece of the storage behind the slots: `count` numbers at `offset` of the block."""
+
+    offset: int
+    dtype: DType
+    count: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.dtype.size * self.count
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Where the arrays of a kernel come from at a launch: all that a packer is generated from.
+
+    `sources` stands parallel to `arrays`. `leaves` has the leaf of each (position, path) of an
+    argument, `forms` what sort of array is given there. `results` are read back after the launch,
+    in order; `outside` has the offsets of what lives in memory of the caller.
+    """
+
+    parameters: ParameterLayout
+    arrays: Sequence[Array]
+    sources: Sequence[ArraySource]
+    count: int
+    leaves: Mapping[tuple[int, tuple[str, ...]], Leaf]
+    forms: Mapping[tuple[int, tuple[str, ...]], Form]
+    results: Sequence[Place] = ()
+    outside: Mapping[Place, int] = field(default_factory=dict)
+
+    def source(self, array: Array) -> ArraySource:
+        return self.sources[self.arrays.index(array)]
+
+    def leaf(self, array: Array) -> Leaf:
+        source = self.source(array)
+        assert isinstance(source, ArgumentSource)
+        return self.leaves[source.position, source.path]
+
+    def form(self, array: Array) -> Form:
+        source = self.source(array)
+        assert isinstance(source, ArgumentSource)
+        return self.forms[source.position, source.path]
+
+
+Form = str
+"""What an array argument is: "own" (an ndarray of ours), "numpy" or "torch"."""
+
+
+def form_of(value: Any) -> Form:
+    """The form of an argument; "" for what is no array."""
+    if isinstance(value, NdarrayHandle):
+        return "own"
+    if isinstance(value, np.ndarray):
+        return "numpy"
+    return "torch" if is_torch(type(value)) else ""
+
+
+def make_launch(binding: Binding, run: Callable[[int], None]) -> Callable[..., Any]:
+    """The function ``launch(seed, number, outside, *arguments)``, which gives the flat results.
+
+    ``number`` is that of the forward launch, ``outside`` the address of outside storage (0 without
+    any); ``run`` takes the address of the block.
+    """
+    layout = _Layout(binding)
+    parameters = "".join(f", a{k}" for k in range(binding.count))
+    source = _SOURCE.format(
+        parameters=parameters,
+        arguments=parameters[2:] + ("," if parameters else ""),
+        values="".join(f", {value}" for value in layout.values),
+        results=layout.result_expression(),
+    )
+    scope = {
+        **layout.scope,
+        "pool": [],
+        "new_block": _block_maker(layout.size),
+        "pack": struct.Struct(layout.format).pack_into,
+        "repack": layout.repack,
+        "error": struct.error,
+        "run": run,
+    }
+    exec(source, scope)
+    launch: Callable[..., Any] = scope["launch"]
+    return launch
+
+
+_SOURCE = """
+def launch(seed, number, outside{parameters}):
+    try:
+        block = pool.pop()
+    except IndexError:
+        block = new_block()
+    view, base = block[0], block[1]
+    try:
+        pack(view, 0{values})
+    except (error, OverflowError, TypeError, ValueError, AttributeError):
+        repack(view, base, seed, number, outside, ({arguments}))
+    run(base)
+    results = {results}
+    pool.append(block)
+    return results
+"""
+
+
+def _block_maker(size: int) -> Callable[[], tuple[memoryview, int, Any]]:
+    """A function that makes blocks: the bytes, their address, and what keeps them alive."""
+
+    def make() -> tuple[memoryview, int, Any]:
+        memory = bytearray(size + _ALIGNMENT)
+        owner = (ctypes.c_char * len(memory)).from_buffer(memory)
+        start = -ctypes.addressof(owner) % _ALIGNMENT
+        view = memoryview(memory)[start : start + size]
+        return view, ctypes.addressof(owner) + start, owner
+
+    return make
+
+
+class _Layout:
+    """Formats and expressions of all slots and of the storage behind them."""
+
+    def __init__(self, binding: Binding) -> None:
+        self.binding = binding
+        self.scope: dict[str, Any] = {
+            "numpy_address": numpy_address,
+            "torch_address": torch_address,
+            "flatten": flatten,
+        }
+        self.values: list[str] = []
+        self._formats: list[str] = []
+        self.storage: dict[Place, Stored] = {}
+        self._place_storage()
+        for slot in binding.parameters.slots:
+            self._slot(slot)
+        self._formats.append(f"{self.size - 8 * len(binding.parameters.slots)}x")
+        self.format = "<" + "".join(self._formats)
+
+    # -- storage --------------------------------------------------------------------------------
+
+    def _place_storage(self) -> None:
+        """Give a piece of storage to each pointer that is not an argument's or a field's."""
+        position = 8 * len(self.binding.parameters.slots)
+        for slot in self.binding.parameters.slots:
+            if slot.kind != "pointer":
+                continue
+            array = self.binding.arrays[slot.array]
+            if array.space in (Space.TEMPORARY, Space.RETURN, Space.ARGUMENT):
+                if array.rank:
+                    raise InternalError(f"{array.space.value} array {array.name} has axes")
+                if (array, slot.companion) in self.binding.outside:
+                    continue
+                position = -(-position // 8) * 8
+                stored = Stored(position, array.dtype, math.prod(array.element_shape))
+                self.storage[array, slot.companion] = stored
+                position = stored.end
+        self.size = max(8, -(-position // 8) * 8)
+
+    def result_expression(self) -> str:
+        """The flat results as an expression over ``view``: a tuple."""
+        terms = []
+        for number, place in enumerate(self.binding.results):
+            stored = self.storage[place]
+            letters = f"<{stored.count}{_LETTER[stored.dtype.name]}"
+            self.scope[f"unpack{number}"] = struct.Struct(letters).unpack_from
+            terms.append(f"unpack{number}(view, {stored.offset})")
+        return " + ".join(terms) or "()"
+
+    # -- slots ----------------------------------------------------------------------------------
+
+    def _slot(self, slot: Slot) -> None:
+        if slot.kind == "system":
+            self._add("Q", {"messages": "0", "seed": "seed", "launch": "number"}[slot.name])
+            return
+        array = self.binding.arrays[slot.array]
+        if slot.kind == "shape":
+            self._add("q", f"{self.binding.leaf(array).expression}.shape[{slot.index}]")
+        elif slot.kind == "scalar":
+            self._scalar(array, slot.index)
+        else:
+            self._add("Q", self._address(array, slot.companion))
+
+    def _add(self, letter: str, value: str) -> None:
+        size = struct.calcsize("<" + letter)
+        self._formats.append(letter + (f"{8 - size}x" if size < 8 else ""))
+        self.values.append(value)
+
+    def _scalar(self, array: Array, component: int) -> None:
+        leaf, letter = self.binding.leaf(array), _LETTER[array.dtype.name]
+        if not array.element_shape:
+            is_bool = array.dtype.kind is Kind.BOOL
+            self._add(letter, leaf.expression + (".__bool__()" if is_bool else ""))
+            return
+        size = struct.calcsize("<" + letter)
+        self._formats.append(letter + (f"{8 - size}x" if size < 8 else ""))
+        if component == 0:
+            name = f"components{len(self.values)}"
+            kind = ScalarType(array.dtype, array.element_shape)
+            self.scope[name] = lambda value: flatten(leaf, value, kind)
+            self.values.append(f"*{name}({leaf.expression})")
+
+    def _address(self, array: Array, companion: Companion) -> str:
+        if (array, companion) in self.binding.outside:
+            return f"outside + {self.binding.outside[array, companion]}"
+        stored = self.storage.get((array, companion))
+        if stored is not None:
+            return f"base + {stored.offset}"
+        source = self.binding.source(array)
+        if isinstance(source, FieldSource):
+            return str(source.field.address(companion))
+        value, form = self.binding.leaf(array).expression, self.binding.form(array)
+        self.scope[companion.name] = companion
+        if form == "own":
+            return f"{value}.address({companion.name})"
+        if form == "torch":
+            return f"torch_address({value}, {companion.name})"
+        return f"numpy_address({value})"
+
+    # -- the slow way ---------------------------------------------------------------------------
+
+    def repack(
+        self,
+        view: memoryview,
+        base: int,
+        seed: int,
+        number: int,
+        outside: int,
+        arguments: Sequence[Any],
+    ) -> None:
+        """Fill a block whose quick filling failed: convert each scalar, or say what is wrong."""
+        converted = list(arguments)
+        for array in self.binding.arrays:
+            if array.space is Space.ARGUMENT and not array.element_shape:
+                leaf = self.binding.leaf(array)
+                number_given = check_scalar(leaf, leaf.value(arguments), array.dtype)
+                converted[leaf.position] = _with_member(
+                    converted[leaf.position], leaf.path, number_given
+                )
+        names = {f"a{k}": value for k, value in enumerate(converted)}
+        names |= {"view": view, "base": base, "seed": seed, "number": number, "outside": outside}
+        values = eval(f"[{', '.join(self.values)}]", dict(self.scope), names)
+        struct.Struct(self.format).pack_into(view, 0, *values)
+
+
+class _Replaced:
+    """A struct argument with some members replaced by converted numbers."""
+
+    def __init__(self, original: Any) -> None:
+        self._original = original
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+
+def _with_member(value: Any, path: tuple[str, ...], number: Any) -> Any:
+    if not path:
+        return number
+    copy = value if isinstance(value, _Replaced) else _Replaced(value)
+    setattr(copy, path[0], _with_member(getattr(copy, path[0]), path[1:], number))
+    return copy

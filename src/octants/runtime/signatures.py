@@ -1,0 +1,202 @@
+"""The signature of a kernel: what its annotations allow as arguments, and what it returns."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from octants.diagnostics.launch_errors import (
+    MissingAnnotation,
+    VariableArguments,
+    WrongAnnotation,
+    WrongCall,
+)
+from octants.diagnostics.span import Span
+from octants.runtime.arguments import Annotation, Leaf, StructAnnotation, leaves_of
+from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
+from octants.types.defaults import resolve
+from octants.types.matrix_types import MatrixType
+from octants.types.signature import ScalarType
+from octants.types.structs import StructType
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The parameters and return types of a kernel, and how a call is bound to them.
+
+    `returns` are the types of the return annotation; None without one.
+    """
+
+    kernel: str
+    text: str
+    names: tuple[str, ...]
+    annotations: tuple[Annotation, ...]
+    defaults: Mapping[str, Any]
+    returns: tuple[ScalarType, ...] | None
+    span: Span
+
+    def leaves(self) -> list[Leaf]:
+        """The leaves of all parameters, in order."""
+        found: list[Leaf] = []
+        for position, (name, annotation) in enumerate(
+            zip(self.names, self.annotations, strict=True)
+        ):
+            found += leaves_of(self.kernel, name, position, annotation)
+        return found
+
+    def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The arguments of a call in the order of the parameters."""
+        if len(arguments) > len(self.names):
+            raise self._wrong(f"{len(arguments)} arguments for {len(self.names)} parameters")
+        values = dict(zip(self.names, arguments, strict=False))
+        for name, value in named.items():
+            if name not in self.names:
+                raise self._wrong(f"there is no parameter `{name}`")
+            if name in values:
+                raise self._wrong(f"argument `{name}` is given twice")
+            values[name] = value
+        values = {**self.defaults, **values}
+        missing = [f"`{name}`" for name in self.names if name not in values]
+        if missing:
+            raise self._wrong(f"missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}")
+        return tuple(values[name] for name in self.names)
+
+    def _wrong(self, problem: str) -> Exception:
+        return WrongCall(self.kernel, problem, self.text).at(None)
+
+
+def read_signature(
+    function: types.FunctionType, local_names: Mapping[str, Any], *, is_method: bool
+) -> Signature:
+    """The signature of a kernel; ``local_names`` are those around its definition.
+
+    ``float`` and ``int`` stand for the default types of the current `init`. The first parameter of
+    a method is the object, a template.
+    """
+    reader = _Reader(function, local_names)
+    names: list[str] = []
+    annotations: list[Annotation] = []
+    defaults: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+            raise VariableArguments(reader.name, stars + parameter.name).at(reader.span)
+        is_self = is_method and not names
+        annotations.append(Template() if is_self else reader.parameter(parameter))
+        names.append(parameter.name)
+        if parameter.default is not parameter.empty:
+            defaults[parameter.name] = parameter.default
+    text = f"{function.__name__}({', '.join(names)})"
+    return Signature(
+        reader.name,
+        text,
+        tuple(names),
+        tuple(annotations),
+        defaults,
+        reader.returns(),
+        reader.span,
+    )
+
+
+class _Reader:
+    """Turns the annotations of a function into those of `runtime.arguments`."""
+
+    def __init__(self, function: types.FunctionType, local_names: Mapping[str, Any]) -> None:
+        self.name = function.__name__
+        code = function.__code__
+        self.span = Span(code.co_filename, code.co_firstlineno, function=function.__name__)
+        self._annotations = function.__annotations__
+        self._globals = function.__globals__
+        closure = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        self._locals = {**local_names, **_contents(closure)}
+
+    def parameter(self, parameter: inspect.Parameter) -> Annotation:
+        if parameter.annotation is parameter.empty:
+            raise MissingAnnotation(self.name, parameter.name).at(self.span)
+        what = f"parameter `{parameter.name}`"
+        return self._convert(self._evaluate(parameter.annotation, what), what)
+
+    def returns(self) -> tuple[ScalarType, ...] | None:
+        """The types of the returned values; None without an annotation."""
+        if "return" not in self._annotations:
+            return None
+        given = self._evaluate(self._annotations["return"], "the return value")
+        if given is None:
+            return ()
+        if isinstance(given, (tuple, list)):
+            return tuple(self._scalar(item) for item in given)
+        if typing.get_origin(given) is tuple:
+            return tuple(self._scalar(item) for item in typing.get_args(given))
+        return (self._scalar(given),)
+
+    def _scalar(self, given: Any) -> ScalarType:
+        converted = self._convert(given, "the return value")
+        if not isinstance(converted, ScalarType):
+            raise self._wrong("the return value", given)
+        return converted
+
+    def _evaluate(self, annotation: Any, what: str) -> Any:
+        """The value of an annotation that may be a string (``from __future__ import ...``)."""
+        while isinstance(annotation, str):
+            text = annotation
+            try:
+                annotation = eval(text, self._globals, self._locals)
+            except Exception as error:
+                raise self._wrong(what, text) from error
+        return annotation
+
+    def _convert(self, given: Any, what: str) -> Annotation:
+        if isinstance(given, (Template, NdarrayAnnotation)):
+            return given
+        if isinstance(given, type):
+            for kind in (Template, NdarrayAnnotation, AnyTensor):
+                if issubclass(given, kind):
+                    return kind()
+        if isinstance(given, MatrixType):
+            return ScalarType(given.dtype, given.element_shape)
+        if isinstance(given, StructType):
+            return self._struct(given, given.members, what)
+        if isinstance(given, type) and dataclasses.is_dataclass(given):
+            members = {entry.name: entry.type for entry in dataclasses.fields(given)}
+            scope = vars(inspect.getmodule(given) or object)
+            self._globals = {**scope, **self._globals}
+            return self._struct(given, members, what)
+        try:
+            if given is not None:
+                return ScalarType(resolve(given))
+        except TypeError:
+            pass
+        raise self._wrong(what, given)
+
+    def _struct(self, python_type: Any, members: Mapping[str, Any], what: str) -> StructAnnotation:
+        converted = []
+        for name, kind in members.items():
+            inner = f"{what}, member `{name}`"
+            converted.append((name, self._convert(self._evaluate(kind, inner), inner)))
+        return StructAnnotation(python_type, tuple(converted))
+
+    def _wrong(self, what: str, given: Any) -> Exception:
+        text = given if isinstance(given, str) else getattr(given, "__name__", repr(given))
+        return WrongAnnotation(self.name, what, f"`{text}`").at(self.span)
+
+
+def _contents(cells: Mapping[str, types.CellType]) -> dict[str, Any]:
+    found = {}
+    for name, cell in cells.items():
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:
+            continue
+    return found
+
+
+def is_method(function: Callable[..., Any]) -> bool:
+    """Whether a function was defined in the body of a class, and takes the object first."""
+    owner = function.__qualname__.rpartition(".")[0]
+    names = list(inspect.signature(function).parameters)
+    return bool(owner) and not owner.endswith("<locals>") and names[:1] == ["self"]

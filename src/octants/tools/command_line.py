@@ -1,0 +1,65 @@
+"""The commands: ``python -m octants demo|info|fuzz``."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from octants.demos.lynx_hare import command as lynx_hare
+from octants.diagnostics.exceptions import OctantsError
+from octants.tools import information
+from octants.version import __version__
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the command line says; the exit status."""
+    commands = parser()
+    options, rest = commands.parse_known_args(arguments)
+    if rest and options.run is not _fuzz:
+        commands.error(f"unrecognized arguments: {' '.join(rest)}")
+    options.rest = rest
+    try:
+        status: int | None = options.run(options)
+    except OctantsError as error:
+        print(f"octants: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("octants: interrupted", file=sys.stderr)
+        return 130
+    return status or 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(prog="octants", description="Kernels with right gradients.")
+    top.add_argument("--version", action="version", version=f"octants {__version__}")
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    demos = commands.add_parser("demo", help="run a demo").add_subparsers(
+        title="demos", required=True, metavar="NAME"
+    )
+    text = "fit a differential equation to measured data by its exact gradient"
+    demo = demos.add_parser("lynx-hare", help=text, description=text.capitalize() + ".")
+    lynx_hare.add_options(demo)
+    demo.set_defaults(run=lynx_hare.main)
+
+    text = "versions, processor, optional packages"
+    info = commands.add_parser("info", help=text, description=f"Print {text}.")
+    info.set_defaults(run=_information)
+
+    text = "compare random programs with an oracle; all options of python -m octants.fuzz"
+    fuzz = commands.add_parser("fuzz", help=text, add_help=False)
+    fuzz.set_defaults(run=_fuzz)
+    return top
+
+
+def _information(_: argparse.Namespace) -> None:
+    for line in information.lines():
+        print(line)
+
+
+def _fuzz(options: argparse.Namespace) -> int:
+    command = (sys.executable, "-m", "octants.fuzz", *options.rest)
+    return subprocess.run(command, check=False).returncode

@@ -1,0 +1,60 @@
+"""What there is to know about an installation: versions, processor, optional packages."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+from collections.abc import Iterator
+
+import llvmlite.binding as llvm
+
+from octants.version import __version__
+
+
+def lines() -> Iterator[str]:
+    """The lines of ``python -m octants info``."""
+    features = llvm.get_host_cpu_features()
+    known = ("avx512f", "avx2", "avx", "sse4.2", "neon", "sve")
+    yield f"octants    {__version__}"
+    yield f"python     {platform.python_version()} ({platform.python_implementation()})"
+    yield f"system     {platform.platform()}"
+    yield f"processor  {llvm.get_host_cpu_name()}, {threads()} threads"
+    yield f"simd       {', '.join(name for name in known if features.get(name)) or 'unknown'}"
+    version = ".".join(map(str, llvm.llvm_version_info))
+    yield f"llvm       {version}, by llvmlite {importlib.metadata.version('llvmlite')}"
+    yield f"numpy      {importlib.metadata.version('numpy')}"
+    for extra, packages in extras().items():
+        states = (f"{name} {installed(name) or 'missing'}" for name in packages)
+        yield f"[{extra}]".ljust(11) + ", ".join(states)
+
+
+def threads() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def extras() -> dict[str, list[str]]:
+    """The optional dependencies by the extra that installs them, if Octants is installed."""
+    result: dict[str, list[str]] = {}
+    try:
+        requirements = importlib.metadata.requires("octants") or ()
+    except importlib.metadata.PackageNotFoundError:
+        return result
+    for requirement in requirements:
+        extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", requirement)
+        name = re.match(r"[\w.-]+", requirement)
+        if extra and name:
+            result.setdefault(extra[1], []).append(name[0])
+    return result
+
+
+def installed(package: str) -> str:
+    """The version of a package, or nothing."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,93 @@
+"""What a parameter of a kernel may be annotated with, besides scalar, vector and struct types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.types.defaults import resolve
+from octants.types.scalars import DType
+
+
+class Template:
+    """The annotation of an argument that is known at compile time: ``x: qd.template()``.
+
+    The kernel is compiled anew for each value; a field, a function, a number or any other Python
+    object may be given. The class itself serves as the annotation too.
+    """
+
+    def __init__(self, element_type: Any = None, ndim: int | None = None) -> None:
+        self.element_type = element_type
+        self.ndim = ndim
+
+    def __class_getitem__(cls, item: Any) -> Template:
+        return cls(item)
+
+    def __repr__(self) -> str:
+        return "template()"
+
+
+template = Template
+
+
+class NdarrayAnnotation:
+    """The annotation of an array argument: ``x: qd.types.ndarray(dtype=qd.f32, ndim=1)``.
+
+    What is left out is taken from the argument, and the kernel compiled for it: `dtype` (a scalar
+    type, or a vector or matrix type for arrays of those), `ndim` (the number of axes, without those
+    of the element), `needs_grad` (True: the argument must have a gradient; False: its gradient is
+    not used). The class itself serves as an annotation that leaves out everything, and
+    ``ndarray[qd.f32, 1]`` is short for ``ndarray(qd.f32, 1)``.
+    """
+
+    def __init__(
+        self,
+        dtype: Any = None,
+        ndim: int | None = None,
+        element_dim: int | None = None,
+        element_shape: tuple[int, ...] | None = None,
+        field_dim: int | None = None,
+        needs_grad: bool | None = None,
+        boundary: str = "unsafe",
+    ) -> None:
+        self._dtype = dtype
+        self.element_shape = _element_shape(dtype, element_shape)
+        self.ndim = ndim if ndim is not None else field_dim
+        self.element_dim = element_dim
+        if self.element_shape is not None:
+            self.element_dim = len(self.element_shape)
+        self.needs_grad = needs_grad
+        self.boundary = boundary
+
+    @property
+    def dtype(self) -> DType | None:
+        """The scalar type of the elements, if it is stated."""
+        if self._dtype is None:
+            return None
+        return resolve(getattr(self._dtype, "dtype", self._dtype))
+
+    def __class_getitem__(cls, item: Any) -> NdarrayAnnotation:
+        return cls(*item) if isinstance(item, tuple) else cls(item)
+
+    def __repr__(self) -> str:
+        parts = [] if self.dtype is None else [f"dtype={self.dtype}"]
+        if self.element_shape:
+            parts.append(f"element_shape={self.element_shape}")
+        if self.ndim is not None:
+            parts.append(f"ndim={self.ndim}")
+        if self.needs_grad is not None:
+            parts.append(f"needs_grad={self.needs_grad}")
+        return f"ndarray({', '.join(parts)})"
+
+
+class AnyTensor:
+    """The annotation ``qd.Tensor``: an ndarray or a field, whichever is given."""
+
+
+def _element_shape(dtype: Any, given: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """The shape of an element of what `NdarrayAnnotation` was given; None where it is open."""
+    if given is not None or dtype is None:
+        return None if given is None else tuple(given)
+    shape = getattr(dtype, "element_shape", None)
+    if shape is None:
+        resolve(dtype)
+    return tuple(shape or ())

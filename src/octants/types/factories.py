@@ -1,0 +1,18 @@
+"""Where the layer of fields and arrays says how to make them, for ``Vector.field`` and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+FACTORIES: dict[str, Callable[..., Any]] = {}
+"""By the kind of what is made: "field", "ndarray", "tensor" and "struct_field".
+
+``FACTORIES["field"](dtype, shape, *, element_shape=(n,) or (n, m), **options)``, and the same for
+"ndarray" and "tensor"; ``FACTORIES["struct_field"](struct_type, shape, **options)``.
+"""
+
+
+def make(kind: str, *args: Any, **options: Any) -> Any:
+    """Call a factory; the packages that register them are imported with `octants`."""
+    return FACTORIES[kind](*args, **options)

@@ -1,0 +1,55 @@
+"""Numpy arrays that back vectors and matrices on the host: how they are made and converted."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from octants.diagnostics.library_errors import WrongHostValue
+from octants.types.defaults import resolve
+from octants.types.scalars import DType, from_numpy
+
+Array = np.ndarray[Any, Any]
+
+
+_KINDS = {"U": "text", "S": "bytes", "c": "complex numbers"}
+
+
+def fail(what: str, problem: str) -> NoReturn:
+    """Raise the error of a vector, matrix or struct on the host."""
+    raise WrongHostValue(what, problem).at(None)
+
+
+def to_array(what: str, elements: Any, dt: Any) -> Array:
+    """An array of one or two axes from nested sequences, arrays and matrices."""
+    if isinstance(elements, (list, tuple)):
+        elements = [np.asarray(item) if np.ndim(item) else item for item in elements]
+    try:
+        array = np.array(elements)
+    except ValueError:
+        fail(what, "its rows have different lengths")
+    if array.dtype.kind not in "biuf":
+        fail(what, f"its elements are numbers, not {_KINDS.get(array.dtype.kind, 'objects')}")
+    if array.ndim not in (1, 2) or array.size == 0:
+        fail(what, f"elements of shape {array.shape}; a vector has one axis, a matrix two")
+    return array if dt is None else convert(array, resolve(dt))
+
+
+def convert(array: Array, dtype: DType) -> Array:
+    """The elements with the language's conversion to ``dtype``."""
+    if dtype.is_integer and array.dtype.kind == "f":
+        numbers = [dtype(x) for x in array.ravel().tolist()]
+        converted: Array = np.array(numbers, dtype.numpy).reshape(array.shape)
+        return converted
+    return array.astype(dtype.numpy)
+
+
+def declared_type(elements: Any, dt: Any) -> DType | None:
+    """The stated type of the elements: ``dt``, or that of an array; None for Python numbers."""
+    if dt is not None:
+        return resolve(dt)
+    if isinstance(elements, np.ndarray) and elements.dtype not in (np.int64, np.float64):
+        return from_numpy(elements.dtype)
+    declared: DType | None = getattr(elements, "declared_dtype", None)
+    return declared

@@ -1,0 +1,138 @@
+"""The types of vectors and matrices: ``types.vector(3, f32)``, ``types.matrix(2, 2, f32)``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from octants.diagnostics.library_errors import WrongHostValue
+from octants.types import factories
+from octants.types.defaults import resolve
+from octants.types.matrix_values import Matrix, Vector
+from octants.types.scalars import DType
+
+
+class MatrixType:
+    """The type of n by m matrices; called, it makes one, on the host and in kernels.
+
+    It takes n * m numbers row by row, rows, one matrix, or one number for all elements; vectors
+    and numbers may be mixed: ``vec4(v.xyz, 1.0)``. As an annotation it is the type of an argument
+    or a return value, as a dtype that of the elements of a field or an array.
+    """
+
+    ndim = 2
+
+    def __init__(self, n: int, m: int, dtype: Any) -> None:
+        _require_extent(n)
+        _require_extent(m)
+        self._dtype = dtype if dtype in (int, float) else resolve(dtype)
+        self.n = n
+        self.m = m
+
+    @property
+    def dtype(self) -> DType:
+        """The type of an element; of ``float`` and ``int`` the default of the current `init`."""
+        return resolve(self._dtype)
+
+    @property
+    def element_shape(self) -> tuple[int, ...]:
+        """(n, m); (n,) for vectors."""
+        return (self.n, self.m)
+
+    @property
+    def declared_dtype(self) -> DType | None:
+        """The type of an element where it is stated; None for ``int`` and ``float``."""
+        return self._dtype if isinstance(self._dtype, DType) else None
+
+    @property
+    def python_dtype(self) -> Any:
+        """The type of an element as it was given: a scalar type, ``int`` or ``float``."""
+        return self._dtype
+
+    def get_shape(self) -> tuple[int, ...]:
+        return self.element_shape
+
+    def __call__(self, *elements: Any) -> Matrix:
+        """A value on the host."""
+        numbers = flatten(elements)
+        count = self.n * self.m
+        if len(numbers) == 1:
+            numbers = numbers * count
+        if len(numbers) != count:
+            raise WrongHostValue(str(self), f"needs {count} numbers, not {len(numbers)}").at(None)
+        cls = Vector if self.ndim == 1 else Matrix
+        array = np.array(numbers).reshape(self.element_shape)
+        return cls(array, self._dtype)
+
+    def field(self, shape: Any = None, **options: Any) -> Any:
+        """A field of such elements; see `octants.field` for the options."""
+        shape_of_element = self.element_shape
+        return factories.make("field", self.dtype, shape, element_shape=shape_of_element, **options)
+
+    def ndarray(self, shape: Any, **options: Any) -> Any:
+        """An array of such elements; see `octants.ndarray` for the options."""
+        shape_of_element = self.element_shape
+        return factories.make(
+            "ndarray", self.dtype, shape, element_shape=shape_of_element, **options
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MatrixType) and (self.element_shape, self._dtype) == (
+            other.element_shape,
+            other._dtype,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.element_shape, self._dtype))
+
+    def __repr__(self) -> str:
+        return f"matrix({self.n}, {self.m}, {_name(self._dtype)})"
+
+
+class VectorType(MatrixType):
+    """The type of vectors of n elements; called, it makes one, on the host and in kernels."""
+
+    ndim = 1
+
+    def __init__(self, n: int, dtype: Any) -> None:
+        super().__init__(n, 1, dtype)
+
+    @property
+    def element_shape(self) -> tuple[int, ...]:
+        return (self.n,)
+
+    def __repr__(self) -> str:
+        return f"vector({self.n}, {_name(self._dtype)})"
+
+
+def vector(n: int, dtype: Any) -> VectorType:
+    """The type of vectors of ``n`` elements of a scalar type."""
+    return VectorType(n, dtype)
+
+
+def matrix(n: int, m: int, dtype: Any) -> MatrixType:
+    """The type of matrices of ``n`` rows and ``m`` columns with elements of a scalar type."""
+    return MatrixType(n, m, dtype)
+
+
+def flatten(elements: Any) -> list[Any]:
+    """All numbers in nested sequences and matrices, in order."""
+    numbers: list[Any] = []
+    for element in elements:
+        if isinstance(element, (list, tuple)):
+            numbers.extend(flatten(element))
+        elif isinstance(element, (Matrix, np.ndarray)):
+            numbers.extend(np.asarray(element).ravel().tolist())
+        else:
+            numbers.append(element)
+    return numbers
+
+
+def _require_extent(extent: Any) -> None:
+    if not isinstance(extent, int) or isinstance(extent, bool) or extent < 1:
+        raise WrongHostValue("vector or matrix type", f"an extent cannot be {extent!r}").at(None)
+
+
+def _name(dtype: Any) -> str:
+    return dtype.name if isinstance(dtype, DType) else str(dtype.__name__)

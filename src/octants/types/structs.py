@@ -1,0 +1,219 @@
+"""Structs: their types, and their values on the host."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, ItemsView, Iterator, Mapping
+from typing import Any
+
+from octants.diagnostics.library_errors import NotAMember, WrongHostValue
+from octants.types import factories
+from octants.types.defaults import resolve
+from octants.types.matrix_types import MatrixType
+from octants.types.matrix_values import Matrix
+from octants.types.scalars import DType
+
+
+class Struct:
+    """Named values: ``Struct(mass=1.0, position=Vector([0, 0]))``, or from a dict.
+
+    Members are read and written by ``s.mass`` or ``s["mass"]``. In a kernel a struct is a value:
+    assignment copies.
+    """
+
+    def __init__(self, entries: Mapping[str, Any] | None = None, **members: Any) -> None:
+        given = {**(entries or {}), **members}
+        methods = given.pop("__struct_methods", {})
+        object.__setattr__(self, "entries", {name: _member(x) for name, x in given.items()})
+        object.__setattr__(self, "methods", dict(methods))
+        object.__setattr__(self, "struct_type", None)
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the members."""
+        return list(self.entries)
+
+    @property
+    def items(self) -> ItemsView[str, Any]:
+        """Pairs of name and value."""
+        return self.entries.items()  # type: ignore[no-any-return]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.entries[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name not in self.entries:
+            raise KeyError(name)
+        kind = self.struct_type.members.get(name) if self.struct_type is not None else None
+        self.entries[name] = _member(value) if kind is None else convert_member(value, kind)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("entries", "methods", "struct_type"):
+            raise AttributeError(name)
+        if name in self.entries:
+            return self.entries[name]
+        if name in self.methods:
+            return self.methods[name].__get__(self)
+        raise AttributeError(f"a struct of {self.keys} has no member `{name}`")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.entries:
+            raise AttributeError(f"a struct of {self.keys} has no member `{name}`")
+        self[name] = value
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def to_dict(self, include_methods: bool = False) -> dict[str, Any]:
+        """The members as a dict; vectors and matrices as nested lists."""
+        plain = {name: _plain(value) for name, value in self.entries.items()}
+        return {**plain, "__struct_methods": self.methods} if include_methods else plain
+
+    def __repr__(self) -> str:
+        return str(self.to_dict())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.entries, self.methods, self.struct_type)
+
+    @classmethod
+    def field(
+        cls,
+        members: Mapping[str, Any],
+        methods: Mapping[str, Any] | None = None,
+        shape: Any = None,
+        **options: Any,
+    ) -> Any:
+        """A field of structs with members of these types; see `octants.field` for the options."""
+        return StructType(members, methods).field(shape, **options)
+
+
+class StructType:
+    """The type of structs with these members; called, it makes one, on the host and in kernels.
+
+    Members are scalar, vector, matrix or struct types. It takes values by position or by name;
+    those left out are zero. `methods` are functions of the language whose first parameter is the
+    struct.
+    """
+
+    def __init__(
+        self,
+        members: Mapping[str, Any],
+        methods: Mapping[str, Callable[..., Any]] | None = None,
+        name: str = "struct",
+    ) -> None:
+        given = dict(members)
+        own = given.pop("__struct_methods", {})
+        self.members: dict[str, Any] = {key: _member_type(kind) for key, kind in given.items()}
+        self.methods: dict[str, Callable[..., Any]] = {**own, **(methods or {})}
+        self.name = name
+        if not self.members:
+            raise WrongHostValue(name, "a struct has at least one member").at(None)
+
+    def bind(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Values by the names of members, in order; `...` where none is given.
+
+        Raises `OctantsTypeError` for too many values, unknown names and doubled ones.
+        """
+        if len(args) > len(self.members):
+            self._fail(f"has {len(self.members)} members, not {len(args)}")
+        values: dict[str, Any] = dict(zip(self.members, args, strict=False))
+        for name, value in named.items():
+            if name not in self.members:
+                self._fail(f"has no member `{name}`")
+            if name in values:
+                self._fail(f"is given two values for `{name}`")
+            values[name] = value
+        return {name: values.get(name, ...) for name in self.members}
+
+    def _fail(self, problem: str) -> None:
+        raise NotAMember(self.name, problem, ", ".join(self.members)).at(None)
+
+    def __call__(self, *args: Any, **named: Any) -> Struct:
+        """A value on the host."""
+        bound = self.bind(args, named)
+        entries = {
+            name: convert_member(0 if value is ... else value, self.members[name])
+            for name, value in bound.items()
+        }
+        return _rebuild(entries, self.methods, self)
+
+    def field(self, shape: Any = None, **options: Any) -> Any:
+        """A field of such structs; see `octants.field` for the options."""
+        return factories.make("struct_field", self, shape, **options)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StructType):
+            return False
+        return list(self.members.items()) == list(other.members.items()) and (
+            self.methods == other.methods
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.members.items()))
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(f'{key}={kind}' for key, kind in self.members.items())})"
+
+
+def struct(**members: Any) -> StructType:
+    """The type of structs: ``struct(mass=f32, position=vector(3, f32))``."""
+    return StructType(members)
+
+
+def dataclass(cls: type) -> StructType:
+    """Make a class a struct type: its annotations are the members, its functions the methods."""
+    members = inspect.get_annotations(cls, eval_str=True)
+    methods = {name: x for name, x in vars(cls).items() if callable(x) and not _is_dunder(name)}
+    return StructType(members, methods, cls.__name__)
+
+
+def _is_dunder(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+def _member_type(kind: Any) -> Any:
+    if isinstance(kind, (MatrixType, StructType)):
+        return kind
+    return kind if kind in (int, float) else resolve(kind)
+
+
+def convert_member(value: Any, kind: Any) -> Any:
+    """A value on the host as a member of this type; a number fills vectors and structs."""
+    if isinstance(kind, StructType):
+        entries = value.entries if isinstance(value, Struct) else value
+        if isinstance(entries, Mapping):
+            return kind(**entries)
+        return kind(*(convert_member(value, each) for each in kind.members.values()))
+    if isinstance(kind, MatrixType):
+        return kind(value)
+    return resolve(kind)(value)
+
+
+def _member(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return Struct(value)
+    return Matrix(value) if isinstance(value, (list, tuple)) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Struct):
+        return value.to_dict()
+    return value.to_list() if isinstance(value, Matrix) else value
+
+
+def _rebuild(
+    entries: dict[str, Any], methods: Mapping[str, Any], struct_type: StructType | None
+) -> Struct:
+    value = Struct.__new__(Struct)
+    object.__setattr__(value, "entries", entries)
+    object.__setattr__(value, "methods", dict(methods))
+    object.__setattr__(value, "struct_type", struct_type)
+    return value
+
+
+def scalar_type_of(kind: Any) -> DType | None:
+    """The scalar type that a member type is, or None for vectors, matrices and structs."""
+    return None if isinstance(kind, (MatrixType, StructType)) else resolve(kind)

@@ -1,0 +1,163 @@
+"""The ledger of contents, on memory that is a numpy array."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.ad.ledger import Ledger
+from octants.data.stored import StoredArray
+from octants.diagnostics.exceptions import OctantsRuntimeError
+from octants.launch.foreign import ForeignArray
+from octants.launch.memory import Memory
+
+
+class Watched(ForeignArray):
+    """An array whose writes are all seen; counts its snapshots."""
+
+    def __init__(self, elements: np.ndarray[Any, Any]) -> None:
+        super().__init__(elements, elements)
+        self.snapshots = 0
+
+    def snapshot(self) -> np.ndarray[Any, Any]:
+        self.snapshots += 1
+        return super().snapshot()
+
+
+def memory_of(array: StoredArray, *, is_foreign: bool = False) -> Memory:
+    return Memory(array, "x", is_foreign=is_foreign)
+
+
+def test_what_is_never_overwritten_is_never_copied() -> None:
+    array = Watched(np.arange(3.0))
+    ledger, memory = Ledger(), memory_of(array)
+    contents = [ledger.need(memory) for _ in range(5)]
+    ledger.restore(contents)
+    ledger.finish()
+    assert array.snapshots == 0
+
+
+def test_a_write_that_nobody_minds_copies_nothing() -> None:
+    array = Watched(np.arange(3.0))
+    ledger, memory = Ledger(), memory_of(array)
+    ledger.overwrite(memory)
+    ledger.overwrite(memory)
+    assert array.snapshots == 0
+
+
+def test_one_copy_for_all_launches_between_two_writes() -> None:
+    array = Watched(np.arange(3.0))
+    ledger, memory = Ledger(), memory_of(array)
+    first = [ledger.need(memory) for _ in range(4)]
+    assert len(set(first)) == 1
+    ledger.overwrite(memory)
+    assert array.snapshots == 1
+
+
+def test_contents_come_back_and_the_final_one_stays() -> None:
+    x = np.zeros(2)
+    ledger, memory = Ledger(), memory_of(Watched(x))
+    contents = []
+    for step in range(4):
+        contents.append(ledger.need(memory))
+        ledger.overwrite(memory)
+        x[:] = step + 1
+    for step in reversed(range(4)):
+        ledger.restore([contents[step]])
+        assert (x == step).all()
+    ledger.finish()
+    assert (x == 4).all()
+
+
+def test_a_content_that_is_live_is_found_again_after_an_older_one() -> None:
+    x = np.zeros(1)
+    ledger, memory = Ledger(), memory_of(Watched(x))
+    old = ledger.need(memory)
+    ledger.overwrite(memory)
+    x[:] = 1
+    new = ledger.need(memory)
+    for content, value in ((new, 1), (old, 0), (new, 1), (old, 0)):
+        ledger.restore([content])
+        assert x[0] == value
+    ledger.finish()
+    assert x[0] == 1
+
+
+def test_a_view_and_its_base_share_their_contents() -> None:
+    base = np.arange(6.0)
+    ledger = Ledger()
+    whole, part, apart = (memory_of(Watched(x)) for x in (base, base[2:4], base[4:]))
+    needed = ledger.need(whole)
+    kept = ledger.need(apart)
+    ledger.overwrite(part)
+    base[2:4] = -1
+    needed_later = ledger.need(part)
+    ledger.restore([needed])
+    assert (base == np.arange(6)).all()
+    ledger.restore([needed_later])
+    assert (base[2:4] == -1).all()
+    ledger.restore([kept])
+    assert (base[4:] == [4, 5]).all()
+    ledger.finish()
+    assert base.tolist() == [0, 1, -1, -1, 4, 5]
+
+
+def test_random_histories_of_overlapping_views() -> None:
+    generator = random.Random(7)
+    for _ in range(300):
+        base = np.arange(8.0)
+        views = [base[a : a + n] for a, n in ((0, 8), (0, 4), (2, 4), (5, 3), (5, 3))]
+        memories = [memory_of(Watched(view)) for view in views]
+        ledger = Ledger()
+        history = []
+        for step in range(generator.randrange(1, 10)):
+            k = generator.randrange(len(views))
+            if generator.random() < 0.5:
+                history.append((ledger.need(memories[k]), k, views[k].copy()))
+            else:
+                ledger.overwrite(memories[k])
+                views[k][...] = 100 + step
+        final = base.copy()
+        for content, k, values in reversed(history):
+            ledger.restore([content])
+            assert (views[k] == values).all()
+            if generator.random() < 0.3:  # a reverse run that writes its memory
+                ledger.disturb(memories[k])
+                views[k][...] = -5
+        ledger.finish()
+        assert (base == final).all()
+
+
+def test_an_array_of_numpy_that_is_changed_unseen_is_put_back() -> None:
+    x = np.zeros(2)
+    ledger, memory = Ledger(), memory_of(ForeignArray(x, x), is_foreign=True)
+    contents = []
+    for step in range(3):
+        contents.append(ledger.need(memory))
+        x[:] = step + 1
+    for step in reversed(range(3)):
+        ledger.restore([contents[step]])
+        assert (x == step).all()
+    ledger.finish()
+    assert (x == 3).all()
+
+
+def test_an_array_of_numpy_that_is_not_changed_is_copied_once() -> None:
+    x = np.zeros(2)
+    ledger = Ledger()
+    contents = [ledger.need(memory_of(ForeignArray(x, x), is_foreign=True)) for _ in range(3)]
+    assert len(set(contents)) == 1
+
+
+def test_a_write_through_a_pointer_is_an_error() -> None:
+    array = Watched(np.zeros(2))
+    ledger, memory = Ledger(), memory_of(array)
+    content = ledger.need(memory)
+    array.mark_written()
+    with pytest.raises(OctantsRuntimeError, match="OCT320"):
+        ledger.restore([content])
+    with pytest.raises(OctantsRuntimeError, match="OCT320"):
+        ledger.overwrite(memory)

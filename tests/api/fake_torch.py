@@ -1,0 +1,48 @@
+"""As much of torch's CPU tensors as launches touch, for machines without torch."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import numpy as np
+
+
+class Tensor:
+    """A tensor over numpy memory."""
+
+    def __init__(self, array: Any, requires_grad: bool = False, device: str = "cpu") -> None:
+        self.array = np.asarray(array)
+        self.requires_grad = requires_grad
+        self.grad: Tensor | None = None
+        self.device = types.SimpleNamespace(type=device)
+
+    @property
+    def dtype(self) -> str:
+        return f"torch.{self.array.dtype.name}"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    def dim(self) -> int:
+        return self.array.ndim
+
+    def data_ptr(self) -> int:
+        return self.array.__array_interface__["data"][0]
+
+    def is_contiguous(self) -> bool:
+        return self.array.flags.c_contiguous
+
+    def detach(self) -> Tensor:
+        return Tensor(self.array)
+
+    def numpy(self) -> Any:
+        return self.array
+
+    def new_zeros(self, shape: tuple[int, ...]) -> Tensor:
+        return Tensor(np.zeros(shape, self.array.dtype))
+
+
+def tensor(values: Any, **options: Any) -> Tensor:
+    return Tensor(np.array(values, np.float32), **options)

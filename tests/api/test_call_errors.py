@@ -1,0 +1,235 @@
+"""Wrong calls: a clear error before anything runs, and the process goes on working."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from tests.golden_files import check_golden
+
+
+@pytest.fixture(autouse=True)
+def runtime() -> Iterator[None]:
+    qd.init(arch=qd.cpu, log_level="error")
+    yield
+    qd.reset()
+
+
+@qd.kernel
+def scale(x: qd.types.ndarray(dtype=qd.f32, ndim=1), factor: qd.f32, times: qd.i32 = 1):
+    for i in x:
+        x[i] *= factor * times
+
+
+@qd.kernel
+def shift(x: qd.types.ndarray(dtype=qd.math.vec3, ndim=1), by: qd.math.vec3):
+    for i in x:
+        x[i] += by
+
+
+@qd.kernel
+def differentiable(x: qd.types.ndarray(dtype=qd.f32, needs_grad=True)):
+    for I in qd.grouped(x):
+        x[I] += 1.0
+
+
+@dataclasses.dataclass
+class Body:
+    position: qd.types.NDArray[qd.f32, 1]
+    mass: qd.f32
+
+
+@qd.kernel
+def push(body: Body):
+    for i in body.position:
+        body.position[i] += body.mass
+
+
+@qd.kernel
+def flag(on: qd.u1, small: qd.u8) -> qd.i32:
+    return small
+
+
+class Owner:
+    @qd.kernel
+    def method(self, x: qd.f32) -> qd.f32:
+        return x
+
+
+def ones(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
+    return np.ones(shape, dtype)
+
+
+def read_only() -> np.ndarray[Any, Any]:
+    array = ones(2)
+    array.flags.writeable = False
+    return array
+
+
+CALLS: dict[str, Callable[[], Any]] = {
+    "OCT413_missing": lambda: scale(ones(2)),
+    "OCT413_too_many": lambda: scale(ones(2), 1.0, 2, 3),
+    "OCT413_unknown_name": lambda: scale(ones(2), 1.0, time=2),
+    "OCT413_twice": lambda: scale(ones(2), 1.0, factor=2),
+    "OCT414_dtype": lambda: scale(ones(2, dtype=np.float64), 1.0),
+    "OCT414_foreign_dtype": lambda: scale(ones(2, dtype=np.complex64), 1.0),
+    "OCT414_byte_order": lambda: scale(ones(2, dtype=">f4"), 1.0),
+    "OCT414_rank": lambda: scale(ones(2, 2), 1.0),
+    "OCT414_not_contiguous": lambda: scale(ones(4)[::2], 1.0),
+    "OCT414_read_only": lambda: scale(read_only(), 1.0),
+    "OCT414_not_an_array": lambda: scale([1.0, 2.0], 1.0),
+    "OCT414_own_dtype": lambda: scale(qd.ndarray(qd.i32, 2), 1.0),
+    "OCT414_field_dtype": lambda: scale(qd.field(qd.i32, 2), 1.0),
+    "OCT414_float_of_text": lambda: scale(ones(2), "2"),
+    "OCT414_float_of_none": lambda: scale(ones(2), None),
+    "OCT414_float_of_array": lambda: scale(ones(2), ones(1)),
+    "OCT414_integer_of_float": lambda: scale(ones(2), 1.0, 1.5),
+    "OCT414_integer_out_of_range": lambda: scale(ones(2), 1.0, 2**31),
+    "OCT414_unsigned_out_of_range": lambda: flag(True, -1),
+    "OCT414_bool_of_text": lambda: flag("no", 1),
+    "OCT414_element_shape": lambda: shift(ones(4, 2), [1, 2, 3]),
+    "OCT414_no_room_for_element": lambda: shift(np.ones((), np.float32), [1, 2, 3]),
+    "OCT414_vector_shape": lambda: shift(ones(4, 3), [1, 2]),
+    "OCT414_vector_of_text": lambda: shift(ones(4, 3), ["a", "b", "c"]),
+    "OCT414_needs_grad": lambda: differentiable(qd.ndarray(qd.f32, 2)),
+    "OCT414_numpy_needs_grad": lambda: differentiable(ones(2)),
+    "OCT414_no_member": lambda: push(ones(2)),
+    "OCT414_member_dtype": lambda: push(Body(ones(2, dtype=np.int32), 1.0)),
+    "OCT414_member_value": lambda: push(Body(ones(2), "heavy")),
+    "OCT416_mode": lambda: scale.inspect(ones(2), 1.0, mode="backward"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_error(name: str) -> None:
+    with pytest.raises(qd.OctantsRuntimeError if "413" not in name else qd.OctantsError) as caught:
+        CALLS[name]()
+    check_golden(f"errors/{name}", str(caught.value))
+    x = ones(2)
+    scale(x, 3.0)
+    assert x.tolist() == [3, 3]
+
+
+def test_wrong_arguments_are_type_errors_and_value_errors_too() -> None:
+    for kind in (TypeError, ValueError, qd.QuadrantsRuntimeTypeError):
+        with pytest.raises(kind):
+            scale(ones(2, 2), 1.0)
+
+
+def test_nothing_is_changed_by_a_wrong_call() -> None:
+    x = ones(2)
+    with pytest.raises(qd.OctantsRuntimeTypeError):
+        scale(x, 2.0, "3")
+    assert x.tolist() == [1, 1]
+
+
+def test_before_init_and_after_reset() -> None:
+    qd.reset()
+    for call in (lambda: scale(ones(2), 1.0), qd.sync, lambda: qd.field(qd.f32, 1)):
+        with pytest.raises(qd.QuadrantsRuntimeError) as caught:
+            call()
+        check_golden("errors/OCT401_not_initialised", str(caught.value))
+    qd.init(arch=qd.cpu, log_level="error")
+    scale(ones(2), 1.0)
+
+
+def test_a_method_without_an_object() -> None:
+    with pytest.raises(qd.OctantsRuntimeError) as caught:
+        Owner.method()
+    check_golden("errors/OCT415_no_object", str(caught.value).replace(__file__, "test.py"))
+    assert Owner().method(2.0) == 2
+
+
+# -- signatures -----------------------------------------------------------------------------------
+
+
+def missing(x, y: qd.f32): ...
+
+
+def not_a_type(x: list): ...
+
+
+def unknown(x: no_such_name): ...  # noqa: F821
+
+
+def variable(*values: qd.f32): ...
+
+
+def returns_array() -> qd.types.ndarray(): ...
+
+
+SIGNATURES = {
+    "OCT410_no_annotation": missing,
+    "OCT411_not_a_type": not_a_type,
+    "OCT411_unknown_name": unknown,
+    "OCT411_returns_array": returns_array,
+    "OCT412_variable": variable,
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_wrong_signature(name: str) -> None:
+    with pytest.raises(qd.QuadrantsSyntaxError) as caught:
+        qd.kernel(SIGNATURES[name])
+    assert caught.value.diagnostic is not None
+    (label,) = caught.value.diagnostic.labels
+    assert label.span.line == SIGNATURES[name].__code__.co_firstlineno
+    head = str(caught.value).split("\n")[0]
+    check_golden(f"errors/{name}", f"{head}\n{caught.value.diagnostic.remedy}")
+
+
+def test_wrong_keywords_of_decorators() -> None:
+    with pytest.raises(TypeError, match="no keyword `fast`"):
+        qd.kernel(fast=True)
+    with pytest.raises(TypeError, match="decorates functions"):
+        qd.kernel(3)
+
+
+# -- init -----------------------------------------------------------------------------------------
+
+
+def test_an_arch_that_is_not_there() -> None:
+    for arch in (qd.cuda, "fortran"):
+        with pytest.raises(qd.OctantsRuntimeError) as caught:
+            qd.init(arch=arch)
+        name = getattr(arch, "name", arch)
+        check_golden(f"errors/OCT404_{name}", str(caught.value))
+    scale(ones(2), 1.0)  # the runtime from before is still there
+
+
+def test_gpu_falls_back_with_a_message(capsys: Any) -> None:
+    qd.init(arch=qd.gpu)
+    assert qd.cfg.arch is qd.cpu
+    assert "not available" in capsys.readouterr().err
+    qd.init(arch=qd.vulkan, enable_fallback=True, log_level="error")
+    assert qd.cfg.arch is qd.cpu
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT404"):
+        qd.init(arch=qd.gpu, enable_fallback=False)
+
+
+def test_cfg() -> None:
+    qd.init(arch=qd.x64 if qd.cpu is qd.x64 else qd.arm64, debug=True, default_fp=qd.f64)
+    assert (qd.cfg.debug, qd.cfg.default_fp, qd.cfg.default_up) == (True, qd.f64, qd.u32)
+    assert qd.cfg.opt_level >= 0
+    assert qd.cfg.cuda_stack_limit is None
+    with pytest.raises(AttributeError):
+        qd.cfg.no_such_option
+
+
+def test_logging_levels() -> None:
+    qd.set_logging_level(qd.WARN)
+    assert qd.is_logging_effective(qd.ERROR)
+    assert not qd.is_logging_effective(qd.INFO)
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT403"):
+        qd.set_logging_level("loud")
+
+
+def test_extensions() -> None:
+    assert qd.is_extension_enabled(qd.extension.adstack)
+    assert qd.is_extension_enabled(qd.extension.data64)
+    assert not qd.is_extension_enabled(qd.extension.sparse)

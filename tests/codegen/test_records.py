@@ -1,0 +1,188 @@
+"""Tapes: what is pushed comes back, they grow, and memory that is refused is an error."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.codegen.llvm import cpu
+from octants.diagnostics.exceptions import OctantsMemoryError
+from octants.diagnostics.span import Span
+from octants.ir import ops
+from octants.ir.core import Module, Record, Value
+from octants.runtime.cpu import CpuDevice
+from octants.types import scalars
+from octants.types.scalars import f16, f32, f64, i32, i64
+from tests.codegen.compiled import Compiled, argument, for_, ndarray, parallel, while_
+
+
+def push(build: Any, record: Record, base: Value, index: Value, values: Any) -> None:
+    build.append(ops.RecordPush(record, base, index, list(values)))
+
+
+def pop(build: Any, record: Record, base: Value, index: Value) -> list[Value]:
+    results = [Value(dtype) for dtype in record.slots]
+    return build.append(ops.RecordPop(record, base, index, results=results)).results
+
+
+def end(build: Any, record: Record, base: Value, count: Value) -> Value:
+    return build.append(ops.RecordEnd(record, base, count, results=[Value(i64)])).result
+
+
+def reversal(by_while: bool) -> Module:
+    """Each item records n[i] numbers of several types, then sums them up from the last one."""
+    n, out = ndarray("n", i32), ndarray("out", f64)
+    slots = [f32, scalars.u8, f64, scalars.u1, f16, i32]
+    record, second = Record("r", slots, Span("program.py", 7)), Record("s", [i32])
+    empty = Record("none", [])
+
+    def body(build: Any, i: Any) -> None:
+        zero, count = build.index(0), build.load(n, [i])
+        base = build.offset(0)
+
+        def write(build: Any, k: Any) -> None:
+            number = build.binary("add", build.cast(k, i32), i)
+            low = build.binary("and", number, build.index(255))
+            values = [build.cast(low if dtype is f16 else number, dtype) for dtype in slots]
+            wide = k if k.type is i64 else build.cast(k, i64)
+            push(build, record, base, wide, values)
+            push(build, empty, base, wide, [])
+
+        def turn(build: Any, carried: Any) -> Any:
+            write(build, carried[0])
+            return [build.binary("add", carried[0], build.offset(1))]
+
+        if by_while:
+            while_(
+                build,
+                [build.offset(0)],
+                lambda b, c: b.compare("lt", b.cast(c[0], i32), count),
+                turn,
+            )
+        else:
+            for_(build, zero, count, [], lambda b, k, _: write(b, k) or [])
+        middle = end(build, record, base, build.cast(count, i64))
+        last = end(build, empty, middle, build.cast(count, i64))
+        push(build, second, last, build.offset(0), [count])
+
+        def read(build: Any, k: Any, carried: Any) -> Any:
+            back = build.binary("sub", build.binary("sub", count, k), build.index(1))
+            total = carried[0]
+            for value in pop(build, record, base, build.cast(back, i64)):
+                total = build.binary("add", total, build.cast(value, f64))
+            return [total]
+
+        (total,) = for_(build, zero, count, [build.constant(0.0, f64)], read)
+        (kept,) = pop(build, second, middle, build.offset(0))
+        build.store(out, [i], build.binary("add", total, build.cast(kept, f64)))
+
+    task = parallel("t", lambda build: (build.index(0), build.shape(n, 0)), body)
+    return Module("reversal", [n, out], tasks=[task])
+
+
+def wanted(n: np.ndarray[Any, Any]) -> list[float]:
+    return [
+        float(sum(3 * k + 2 * (k & 255) + (k != 0) for k in range(i, i + count))) + count
+        for i, count in enumerate(n.tolist())
+    ]
+
+
+@pytest.mark.parametrize("by_while", [False, True])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_is_pushed_comes_back(by_while: bool, threads: int) -> None:
+    device = CpuDevice(threads)
+    kernel = Compiled(reversal(by_while), device)
+    rng = np.random.default_rng(3)
+    for bound in (1, 40, 2000):
+        n = rng.integers(0, bound, 60).astype(np.int32)
+        data = {"n": n, "out": np.zeros(60)}
+        kernel.run(data)
+        assert data["out"].tolist() == wanted(n)
+    assert device.tape_bytes >= 1900 * 24
+    device.close()
+    assert device.tape_bytes == 0
+    kernel.run(data)
+    assert data["out"].tolist() == wanted(n)
+    device.close()
+
+
+def test_a_loop_reserves_once_and_its_pushes_do_not_check() -> None:
+    checks = [
+        cpu.llvm_text(reversal(by_while), cpu.host_target()).count("icmp ule i64")
+        for by_while in (False, True)
+    ]
+    assert checks == [2, 2]
+    text = cpu.optimised_llvm_text(reversal(False), cpu.host_target())
+    assert text.count("call ptr") == 2  # to grow: before the loop, and for the one push after it
+
+
+@pytest.mark.parametrize("by_while", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_memory_that_is_refused_ends_the_launch(by_while: bool, threads: int) -> None:
+    device = CpuDevice(threads, tape_limit=1 << 20)
+    kernel = Compiled(reversal(by_while), device)
+    n = np.full(40, 100, np.int32)
+    n[[17, 30]] = 2_000_000
+    for _, count in itertools.product(range(3), (1, 40)):
+        data = {"n": n[-count:], "out": np.zeros(count)}
+        if count == 1:
+            kernel.run(data)
+            assert data["out"].tolist() == wanted(n[-1:])
+            continue
+        with pytest.raises(OctantsMemoryError) as caught:
+            kernel.run(data)
+        text = str(caught.value)
+        assert "kernel `reversal`" in text
+        assert "program.py:7" in text
+        if threads == 1:  # helpers share the limit, and may be refused little after one took much
+            assert "work item 17;" in text
+        assert data["out"][0] == wanted(n[:1])[0]
+    device.close()
+
+
+def test_a_tape_that_the_doubling_would_not_fit_gets_just_what_it_needs() -> None:
+    device = CpuDevice(1, tape_limit=1_000_000)
+    kernel = Compiled(reversal(True), device)
+    for count in (20_000, 39_000):  # 24 bytes each: doubling asks for more than there may be
+        data = {"n": np.array([count], np.int32), "out": np.zeros(1)}
+        kernel.run(data)
+        assert data["out"].tolist() == wanted(data["n"])
+    device.close()
+
+
+def test_loops_that_do_not_begin_at_zero() -> None:
+    lower, upper, out = argument("lower", i32), argument("upper", i32), ndarray("out", i32)
+    record = Record("r", [i32])
+
+    def body(build: Any, i: Any) -> None:
+        low, high = build.load(lower, []), build.load(upper, [])
+        base = build.offset(0)
+
+        def write(build: Any, k: Any, _: Any) -> Any:
+            place = build.cast(build.binary("sub", k, low), i64)
+            push(build, record, base, place, [build.binary("mul", k, k)])
+            return []
+
+        for_(build, low, high, [], write)
+
+        def read(build: Any, k: Any, carried: Any) -> Any:
+            (value,) = pop(build, record, base, build.cast(build.binary("sub", k, low), i64))
+            return [build.binary("add", carried[0], value)]
+
+        (total,) = for_(build, low, high, [build.index(0)], read)
+        build.store(out, [i], total)
+
+    task = parallel("t", lambda build: (build.index(0), build.shape(out, 0)), body)
+    kernel = Compiled(Module("shifted", [lower, upper, out], tasks=[task]), CpuDevice(1))
+    too_many = {"lower": np.array(-(2**31), np.int32), "upper": np.array(2**31 - 1, np.int32)}
+    with pytest.raises(OctantsMemoryError):
+        kernel.run(too_many | {"out": np.zeros(2, np.int32)})
+    for low, high in ((-5, 9), (3, 3), (7, 2), (1000, 1300), (-70_000, -69_000)):
+        data = {"lower": np.array(low, np.int32), "upper": np.array(high, np.int32)}
+        data["out"] = np.zeros(2, np.int32)
+        kernel.run(data)
+        total = sum(k * k for k in range(low, high))
+        assert data["out"].tolist() == [scalars.convert(total, i32)] * 2

@@ -1,0 +1,19 @@
+"""Each test of the data layer has a runtime of its own, on memory of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from octants.data import current
+from octants.runtime.null import NullDevice
+from octants.types import defaults
+from octants.types.scalars import f32, i32
+
+
+@pytest.fixture(autouse=True)
+def runtime() -> Iterator[current.Runtime]:
+    defaults.set_defaults(i32, f32)
+    yield current.start(NullDevice())
+    current.stop()

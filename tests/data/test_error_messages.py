@@ -1,0 +1,236 @@
+"""The text of each error of the data layer."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.data import axes as ax
+from octants.data import current, errors
+from octants.data.make_fields import field
+from octants.data.ndarray import ndarray
+from octants.data.roots import FieldsBuilder, root
+from octants.data.tensor import tensor
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
+from octants.runtime.null import NullDevice
+from octants.types.enums import Layout
+from octants.types.matrix_values import Vector
+from octants.types.scalars import f32, i8, i32
+from tests.golden_files import check_golden
+
+CASES: dict[str, Callable[[], Any]] = {}
+TRIGGERED: set[str] = set()
+
+
+def case(function: Callable[[], Any]) -> Callable[[], Any]:
+    CASES[function.__name__] = function
+    return function
+
+
+@case
+def wrong_dtype() -> None:
+    field("f33", 3)
+
+
+@case
+def wrong_extents() -> None:
+    field(f32, (3, -1))
+
+
+@case
+def wrong_element_shape() -> None:
+    Vector.field(0, f32, 3)
+
+
+@case
+def not_differentiable() -> None:
+    ndarray(i32, 3, needs_grad=True)
+
+
+@case
+def wrong_option() -> None:
+    tensor(f32, (3, 4), layout=Layout.SOA)
+
+
+@case
+def out_of_memory() -> None:
+    class Full(NullDevice):
+        def allocate(self, nbytes: int) -> Any:
+            raise OctantsMemoryError("no")
+
+    current.start(Full())
+    ndarray(f32, (1000, 1000))
+
+
+@case
+def builder_is_finalized() -> None:
+    builder = FieldsBuilder()
+    builder.finalize()
+    builder.dense(ax.i, 3)
+
+
+@case
+def not_placed() -> None:
+    field(f32, name="x")[0]
+
+
+@case
+def placed_twice() -> None:
+    root.dense(ax.i, 3).place(field(f32, 3, name="x"))
+
+
+@case
+def cannot_place() -> None:
+    root.dense(ax.i, 3).place(np.zeros(3))
+
+
+@case
+def wrong_axes() -> None:
+    root.dense(ax.i, (3, 4))
+
+
+@case
+def tree_is_allocated() -> None:
+    x = field(f32)
+    block = root.dense(ax.i, 3).place(x)
+    x[0]
+    block.place(field(f32))
+
+
+@case
+def not_finalized() -> None:
+    x = field(f32, name="x")
+    FieldsBuilder().dense(ax.i, 3).place(x)
+    x[0]
+
+
+@case
+def wrong_companion_shape() -> None:
+    x = field(f32, name="x")
+    root.dense(ax.i, 3).place(x)
+    root.dense(ax.i, 4).place(x.grad, offset=1)
+    x[0]
+
+
+@case
+def companion_without_field() -> None:
+    x = field(f32, name="x")
+    root.dense(ax.i, 3).place(x.grad)
+    x.grad[0]
+
+
+@case
+def missing_companion() -> None:
+    field(f32, 3, name="x").grad[0]
+
+
+@case
+def unsupported_node() -> None:
+    root.pointer(ax.i, 3)
+
+
+@case
+def used_after_reset() -> None:
+    x = field(f32, 3, name="x")
+    current.start(NullDevice())
+    x[0]
+
+
+@case
+def used_after_destroy() -> None:
+    builder, x = FieldsBuilder(), field(f32, name="x")
+    builder.dense(ax.i, 3).place(x)
+    builder.finalize().destroy()
+    x[0]
+
+
+@case
+def uneven_components() -> None:
+    v = Vector.field(2, f32, name="v")
+    for k, extent in enumerate((3, 4)):
+        root.dense(ax.i, extent).place(v.get_scalar_field(k))
+    v[0]
+
+
+@case
+def missing_components() -> None:
+    v = Vector.field(2, f32, name="v")
+    root.dense(ax.i, 3).place(v.get_scalar_field(1))
+    v[0]
+
+
+@case
+def wrong_number_of_indices() -> None:
+    field(f32, (3, 4), name="x")[1]
+
+
+@case
+def wrong_index() -> None:
+    field(f32, 3, name="x")[0:2]
+
+
+@case
+def index_out_of_range() -> None:
+    field(f32, (3, 4), name="x")[1, -1]
+
+
+@case
+def wrong_value() -> None:
+    field(i32, 3, name="n")[0] = 1.5
+
+
+@case
+def value_out_of_range() -> None:
+    field(i8, 3, name="n").fill(200)
+
+
+@case
+def wrong_array_shape() -> None:
+    field(f32, (3, 4), name="x").from_numpy(np.zeros((4, 3)))
+
+
+@case
+def wrong_array() -> None:
+    field(f32, (3, 4), name="x").from_numpy([[1.0] * 4] * 3)
+
+
+@case
+def cannot_share() -> None:
+    x = field(f32, name="x")
+    root.dense(ax.i, 2).place(field(f32)).dense(ax.i, 3).place(x)
+    x.to_numpy(copy=False)
+
+
+@case
+def cannot_copy() -> None:
+    copy.deepcopy([field(f32, 3, name="x")])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_message(name: str) -> None:
+    with pytest.raises(OctantsError) as caught:
+        CASES[name]()
+    diagnostic = caught.value.diagnostic
+    assert diagnostic is not None
+    expected = getattr(errors, "".join(word.capitalize() for word in name.split("_")))
+    assert diagnostic.code == expected.code
+    assert isinstance(caught.value, expected.exception)
+    check_golden(f"errors/{diagnostic.code}_{name}", str(caught.value))
+
+
+def test_every_error_is_tested() -> None:
+    classes = {
+        name: kind
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, UserError) and kind is not UserError
+    }
+    assert {"".join(word.capitalize() for word in name.split("_")) for name in CASES} == set(
+        classes
+    )
+    codes = [kind.code for kind in classes.values()]
+    assert len(set(codes)) == len(codes)

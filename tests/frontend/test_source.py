@@ -1,0 +1,122 @@
+"""Where the source of functions is found, and where errors point to."""
+
+from __future__ import annotations
+
+import linecache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from octants.diagnostics.exceptions import OctantsCompilationError, OctantsError
+from octants.frontend import build
+from octants.frontend.source import find_source
+from octants.types.scalars import i32
+from octants.types.signature import ScalarType
+from tests.frontend.frontend_programs import compile_kernel, define, func, launch
+
+
+def decorated(*_: Any, **__: Any):
+    return lambda function: function
+
+
+class Outer:
+    class Inner:
+        # A comment before the decorators.
+        @decorated(
+            "of several lines",
+            key=")",
+        )
+        @staticmethod
+        def method(n):
+            """A docstring
+            that is indented less."""
+            text = """
+less still
+"""
+            return n + len(text)
+
+
+def test_indented_functions() -> None:
+    assert find_source(Outer.Inner.method).tree.name == "method"
+    built = build(Outer.Inner.method, [ScalarType(i32)])
+    assert launch(built, 1)[0] == 13
+
+    def local(n):
+        return n * 2  # noqa: E704
+
+    assert launch(compile_kernel(local, 4), 4)[0] == 8
+
+
+def lines_of(error: OctantsError) -> list[str]:
+    """The lines of the source that the message shows, and what is under the carets."""
+    assert error.diagnostic is not None
+    found = []
+    for label in error.diagnostic.labels:
+        line = linecache.getline(label.span.file, label.span.line)
+        found.append(line[label.span.column : label.span.end_column])
+    return found
+
+
+def test_places_are_those_of_the_file() -> None:
+    def kernel(n):
+        return "äöü", undefined_name, n  # noqa: F821
+
+    with pytest.raises(OctantsError) as caught:
+        compile_kernel(kernel, 1)
+    assert lines_of(caught.value) == ["undefined_name"]
+    assert f"{__file__}:" in str(caught.value)
+
+
+def test_places_in_called_functions() -> None:
+    @func
+    def helper(n):
+        return n + missing  # noqa: F821
+
+    def kernel(n):
+        return helper(n)
+
+    with pytest.raises(OctantsError) as caught:
+        compile_kernel(kernel, 1)
+    assert lines_of(caught.value) == ["missing"]
+    assert "in `helper`" in str(caught.value)
+
+
+def test_notebook_cells() -> None:
+    kernel = define("\n\nif True:\n    def kernel(n):\n        return n + 1\n", file="<cell 1>")
+    assert launch(compile_kernel(kernel, 4), 4)[0] == 5
+    with pytest.raises(OctantsError, match="<cell 2>:3"):
+        compile_kernel(define("\ndef kernel(n):\n    return m\n", file="<cell 2>"), 1)
+
+
+def test_a_file_that_has_changed(tmp_path: Path) -> None:
+    file = tmp_path / "changed.py"
+    file.write_text("def kernel(n):\n    return n\n")
+    namespace: dict[str, Any] = {}
+    exec(compile(file.read_text(), str(file), "exec"), namespace)
+    file.write_text("\n# moved\ndef kernel(n, m):\n    return n\n")
+    with pytest.raises(OctantsCompilationError, match="source of `kernel` cannot be found"):
+        compile_kernel(namespace["kernel"], 1)
+
+
+def test_redefinitions_are_told_apart() -> None:
+    results = []
+    for value in (1, 2):
+        kernel = define(f"def kernel(n):\n    return n + {value}\n", file="<same>")
+        results.append(launch(compile_kernel(kernel, 1), 1)[0])
+    assert results == [2, 3]
+
+
+def test_closures_that_are_not_filled_yet() -> None:
+    def kernel(n):
+        return n + later
+
+    with pytest.raises(OctantsError, match="`later` is not defined"):
+        compile_kernel(kernel, 1)
+    later = 3
+    assert launch(compile_kernel(kernel, 1), 1)[0] == 4
+
+
+def test_a_function_is_parsed_once() -> None:
+    sources = {find_source(Outer.Inner.method) for _ in range(3)}
+    assert len(sources) == 1

@@ -1,0 +1,202 @@
+"""Faults of the kinds that reverse-mode compilers have had, put into ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from octants.autodiff import backward, replay
+from octants.autodiff.backward import Backward
+from octants.ir import ops
+from octants.ir.core import Block, Companion, Value
+from octants.types.scalars import i64, u1
+
+Fault = Callable[[pytest.MonkeyPatch], None]
+
+
+def reset_accumulators(patch: pytest.MonkeyPatch) -> None:
+    """The adjoint of a value captured by a loop starts from zero in each iteration."""
+
+    def reverse_loop(self: Backward, op: Any) -> None:
+        captured = self.captures(op.body)
+        original(self, op)
+        loop = next(o for o in reversed(self.builder.block.ops) if isinstance(o, ops.For))
+        for argument in loop.body.args[len(loop.body.args) - len(captured) :]:
+            zero = self.builder.constant(0.0, argument.type)
+            _replace(loop.body, argument, zero)
+
+    original = Backward._reverse_loop
+    _patch_loops(patch, reverse_loop)
+
+
+def keep_captured_adjoints_inside(patch: pytest.MonkeyPatch) -> None:
+    """What a loop adds to the adjoint of a captured value is lost after it."""
+
+    def reverse_loop(self: Backward, op: Any) -> None:
+        before = {value: self.adjoints.get(value) for value in self.captures(op.body)}
+        original(self, op)
+        self._restore(before)
+
+    original = Backward._reverse_loop
+    _patch_loops(patch, reverse_loop)
+
+
+def forget_to_zero(patch: pytest.MonkeyPatch) -> None:
+    """A store takes the adjoint of its destination, but leaves it there."""
+
+    def reverse_store(self: Backward, op: ops.Store) -> None:
+        original(self, op)
+        ops_here = self.builder.block.ops
+        ops_here.remove(next(o for o in reversed(ops_here) if isinstance(o, ops.Store)))
+
+    original = Backward._reverse_store
+    patch.setitem(backward._REVERSE, ops.Store, reverse_store)
+
+
+def swap_record_slots(patch: pytest.MonkeyPatch) -> None:
+    """Two carried values of one type are read back from each other's slots."""
+
+    def pop_record(self: Backward, op: Any, iteration: Value) -> None:
+        original(self, op, iteration)
+        pop = next(o for o in reversed(self.builder.block.ops) if isinstance(o, ops.RecordPop))
+        for k, first in enumerate(pop.results):
+            for j in range(k + 1, len(pop.results)):
+                if pop.results[j].type is first.type and first.type.is_float:
+                    pop.results[k], pop.results[j] = pop.results[j], pop.results[k]
+                    return
+
+    original = Backward._pop_record
+    patch.setattr(Backward, "_pop_record", pop_record)
+
+
+def read_the_next_record(patch: pytest.MonkeyPatch) -> None:
+    """The carried values of an iteration are those of the last one."""
+
+    def pop_record(self: Backward, op: Any, iteration: Value) -> None:
+        one = self.builder.constant(1, i64)
+        original(self, op, self.builder.binary("sub", self.values[op, "count"], one))
+        if isinstance(op, ops.For):  # the counter is right
+            step = self.builder.cast(iteration, op.body.args[0].type)
+            lower = self.values[op.lower]
+            self.bind(op.body.args[0], self.builder.binary("add", lower, step))
+
+    original = Backward._pop_record
+    patch.setattr(Backward, "_pop_record", pop_record)
+
+
+def stale_branches(patch: pytest.MonkeyPatch) -> None:
+    """In a loop, the adjoint takes the same side of an if whatever the iteration took."""
+
+    def reverse_if(self: Backward, op: ops.If) -> None:
+        condition = self.values[op.condition]
+        if self.depth:  # type: ignore[attr-defined]
+            self.values[op.condition] = self.builder.constant(True, u1)
+        original(self, op)
+        self.values[op.condition] = condition
+
+    original = Backward._reverse_if
+    patch.setitem(backward._REVERSE, ops.If, reverse_if)
+    _count_depth(patch)
+
+
+def one_lane_for_all(patch: pytest.MonkeyPatch) -> None:
+    """Values that the reverse run reads again are those of the first work item."""
+
+    def make(self: Backward, builder: Any, arrays: Any, flag: Any, body: Block, *more: Any) -> None:
+        self.primal_arguments = body.args  # type: ignore[attr-defined]
+        original_make(self, builder, arrays, flag, body, *more)
+
+    def read(self: Any, op: Any, kind: str) -> Value:
+        result = original_read(self, op, kind)
+        load = self.builder.block.ops[-1]
+        for argument in self.primal_arguments:
+            zero = self.builder.constant(0, argument.type)
+            item = self.values[argument]
+            load.indices = [zero if index is item else index for index in load.indices]
+        return result
+
+    original_make, original_read = Backward.__init__, replay.Replayer._read
+    patch.setattr(Backward, "__init__", make)
+    patch.setattr(replay.Replayer, "_read", read)
+
+
+def overwrite_adjoints_of_loads(patch: pytest.MonkeyPatch) -> None:
+    """The adjoint of a load replaces that of the array's element instead of being added."""
+
+    def reverse_load(self: Backward, op: ops.Load) -> None:
+        before = len(self.builder.block.ops)
+        original(self, op)
+        for k, new in enumerate(self.builder.block.ops[before:], before):
+            if isinstance(new, ops.Atomic):
+                store = ops.Store(new.array, Companion.ADJOINT, new.value, new.indices)
+                self.builder.block.ops[k] = store
+
+    original = Backward._reverse_load
+    patch.setitem(backward._REVERSE, ops.Load, reverse_load)
+
+
+def one_iteration_less(patch: pytest.MonkeyPatch) -> None:
+    """The first iteration of a while loop is not reversed."""
+
+    def reverse_loop(self: Backward, op: Any) -> None:
+        count = self.values[op, "count"]
+        original(self, op)
+        if isinstance(op, ops.While):
+            loop = next(o for o in reversed(self.builder.block.ops) if isinstance(o, ops.For))
+            one = self.builder.constant(1, i64)
+            less = ops.Binary("sub", count, one, results=[Value(i64)])
+            self.builder.block.ops.insert(self.builder.block.ops.index(loop), less)
+            loop.upper = less.result
+
+    original = Backward._reverse_loop
+    _patch_loops(patch, reverse_loop)
+
+
+def untaken_selects(patch: pytest.MonkeyPatch) -> None:
+    """The first side of a select gets the adjoint even if the second was taken."""
+    from octants.autodiff import rules
+
+    _, _, second = rules._SELECT
+    patch.setattr(rules, "_SELECT", (None, rules._through, second))
+
+
+def _patch_loops(patch: pytest.MonkeyPatch, new: Callable[[Backward, Any], None]) -> None:
+    patch.setitem(backward._REVERSE, ops.For, new)
+    patch.setitem(backward._REVERSE, ops.While, new)
+
+
+def _count_depth(patch: pytest.MonkeyPatch) -> None:
+    def reverse_loop(self: Backward, op: Any) -> None:
+        self.depth += 1  # type: ignore[attr-defined]
+        original(self, op)
+        self.depth -= 1  # type: ignore[attr-defined]
+
+    original = Backward._reverse_loop
+    patch.setattr(Backward, "depth", 0, raising=False)
+    _patch_loops(patch, reverse_loop)
+
+
+def _replace(block: Block, old: Value, new: Value) -> None:
+    for op in block.walk():
+        for name in op.OPERANDS:
+            if getattr(op, name) is old:
+                setattr(op, name, new)
+        if op.VARIADIC is not None:
+            values: list[Value] = getattr(op, op.VARIADIC)
+            setattr(op, op.VARIADIC, [new if value is old else value for value in values])
+
+
+FAULTS: tuple[Fault, ...] = (
+    reset_accumulators,
+    keep_captured_adjoints_inside,
+    forget_to_zero,
+    swap_record_slots,
+    read_the_next_record,
+    stale_branches,
+    one_lane_for_all,
+    overwrite_adjoints_of_loads,
+    one_iteration_less,
+    untaken_selects,
+)

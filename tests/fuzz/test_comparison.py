@@ -1,0 +1,154 @@
+"""The comparison, the shrinker and the runner, with backends made for the purpose."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from octants.fuzz import runner
+from octants.fuzz.backends import Actual
+from octants.fuzz.compare import Status, check
+from octants.fuzz.generator.build import generate
+from octants.fuzz.oracle.run import run
+from octants.fuzz.program import Program
+from octants.fuzz.report import Report
+from tests.fuzz.helpers import make
+
+
+class Perfect:
+    """Gives what the oracle expects."""
+
+    name = "perfect"
+
+    def run(self, programs: Sequence[Program]) -> list[Actual]:
+        return [self.actual(program) for program in programs]
+
+    def actual(self, program: Program) -> Actual:
+        outcome = run(program)
+        return Actual(
+            {name: estimate.value.copy() for name, estimate in outcome.primal.items()},
+            [estimate.value.copy() for estimate in outcome.returned],
+            {"bare": {n: e.value.copy() for n, e in outcome.gradient_with_returned.items()}},
+            {name: estimate.value.copy() for name, estimate in outcome.tangent.items()},
+        )
+
+
+class WrongWhileGradients(Perfect):
+    """Loses a little of every gradient of a program with a while loop."""
+
+    name = "wrong"
+
+    def actual(self, program: Program) -> Actual:
+        actual = super().actual(program)
+        if "while" in program.source:
+            for values in actual.gradients["bare"].values():
+                values *= 1.001
+        return actual
+
+
+class Failing(Perfect):
+    """Refuses programs with a break."""
+
+    def actual(self, program: Program) -> Actual:
+        if "break" in program.source:
+            return Actual(errors={"compile": "SyntaxError: break"})
+        return super().actual(program)
+
+
+def test_a_perfect_backend_agrees() -> None:
+    programs = [generate(seed, "f32") for seed in range(30)]
+    assert {v.status for v in check(programs, Perfect())} <= {Status.AGREES, Status.SET_ASIDE}
+
+
+def test_small_errors_are_noticed() -> None:
+    found = 0
+    for seed in range(40):
+        program = generate(seed, "f32")
+        (verdict,) = check([program], WrongWhileGradients())
+        if "while" in program.source and verdict.status is not Status.SET_ASIDE and verdict.nonzero:
+            assert verdict.status is Status.DISAGREES, seed
+            assert verdict.kinds == {"bare gradient"}
+            found += 1
+    assert found >= 5
+
+
+def test_what_fails_is_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "SHRINK_BUDGET", 120)
+    entries = [
+        entry
+        for seed in range(5)
+        for entry in runner.work([(seed, "f32")], WrongWhileGradients(), shrinks=True)
+        if "source" in entry
+    ]
+    assert entries
+    for entry in entries:
+        assert "while" in entry["source"]
+        assert entry["source"].count("\n") < 0.6 * generate(entry["seed"], "f32").source.count("\n")
+        compile(entry["script"], "script", "exec")
+
+
+def test_errors_are_failures() -> None:
+    programs = [generate(seed, "f32") for seed in range(20)]
+    for program, verdict in zip(programs, check(programs, Failing()), strict=True):
+        if verdict.status is not Status.SET_ASIDE:
+            assert (verdict.status is Status.FAILS) == ("break" in program.source)
+
+
+def test_integers_must_be_equal() -> None:
+    source = """
+n = qd.field(qd.i32, shape=(2,))
+@qd.kernel
+def k():
+    for i in n:
+        n[i] += 1
+"""
+    program = make(source, {"n": [1, 2]}, [("k", ())])
+
+    class OneOff(Perfect):
+        def actual(self, program: Program) -> Actual:
+            actual = super().actual(program)
+            assert actual.primal is not None
+            actual.primal["n"] = actual.primal["n"] + np.array([0, 1])
+            return actual
+
+    (verdict,) = check([program], OneOff())
+    assert verdict.problems == ["primal: n[1]: expected np.int64(3), got np.int64(4), allowed 0"]
+
+
+def test_a_report_says_what_is_wrong() -> None:
+    report = Report("wrong")
+    for entry in runner.work([(s, "f64") for s in range(30)], WrongWhileGradients(), shrinks=False):
+        report.add(entry)
+    assert report.wrong
+    assert report.shortcomings() == [f"{report.wrong} programs disagree or fail"]
+    assert "disagrees" in report.text() and "while" in report.text()
+
+
+def test_a_crash_costs_one_program() -> None:
+    worker = runner.Worker("cpu", shrinks=False)
+    worker.command = [sys.executable, "-c", CRASHING]
+    entries = worker.run([(1, "f32"), (2, "f32"), (3, "f32")])
+    worker.close()
+    assert [entry["status"] for entry in entries] == ["agrees", "fails", "agrees"]
+    assert "exit code 3" in entries[1]["problems"][0]
+
+
+CRASHING = """
+import json, os, sys
+for line in sys.stdin:
+    for seed, name in json.loads(line):
+        if seed == 2:
+            os._exit(3)
+        print(json.dumps({"seed": seed, "status": "agrees"}), flush=True)
+    print("", flush=True)
+"""
+
+
+def test_a_program_can_be_shown() -> None:
+    command = [sys.executable, "-m", "octants.fuzz", "--seed", "5", "--show"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == generate(5, "f32").source.strip()

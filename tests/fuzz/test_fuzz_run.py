@@ -1,0 +1,44 @@
+"""Random programs, in f32 and f64, on the CPU: not one disagreement."""
+
+from __future__ import annotations
+
+import pytest
+
+from octants.fuzz import runner
+from octants.fuzz.backends import BACKENDS, Backend
+from octants.fuzz.report import Report
+
+PARTS = 4  # more by the command: see `python -m octants.fuzz --help`
+PROGRAMS = 100  # a part
+
+
+@pytest.fixture(scope="module", params=["cpu"])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    return BACKENDS[request.param]()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_programs_agree_with_the_oracle(part: int, backend: Backend) -> None:
+    report = Report(backend.name)
+    chosen = runner.cases(part * PROGRAMS, PROGRAMS, runner.PRECISIONS)
+    for start in range(0, PROGRAMS, runner.CHUNK):
+        for entry in runner.work(chosen[start : start + runner.CHUNK], backend, shrinks=True):
+            report.add(entry)
+    assert not report.wrong, report.text() + _findings(report)
+
+
+def test_programs_agree_on_the_interpreter() -> None:
+    report = Report("interpreter")
+    chosen = runner.cases(50_000, 50, runner.PRECISIONS)
+    for start in range(0, len(chosen), runner.CHUNK):
+        chunk = chosen[start : start + runner.CHUNK]
+        for entry in runner.work(chunk, BACKENDS["interpreter"](), shrinks=True):
+            report.add(entry)
+    assert not report.wrong, report.text() + _findings(report)
+
+
+def _findings(report: Report) -> str:
+    return "\n".join(
+        f"\n{entry['command']}\n{entry['problems']}\n{entry['source']}" for entry in report.findings
+    )

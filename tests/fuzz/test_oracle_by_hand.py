@@ -1,0 +1,297 @@
+"""The oracle against results worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from octants.fuzz.oracle.run import run
+from octants.fuzz.oracle.state import IllDefined, OutOfFuel
+from tests.fuzz.helpers import make, outcome
+
+ARRAYS = """
+x = qd.field(FP, shape=(3,), needs_grad=True)
+y = qd.field(FP, shape=(3,), needs_grad=True)
+n = qd.field(qd.i32, shape=(3,))
+"""
+
+
+def with_arrays(kernels: str) -> str:
+    return ARRAYS + kernels
+
+
+CONTENTS = {"x": [1.0, 2.0, 3.0], "y": [0.0, 0.0, 0.0], "n": [1, 2, 3]}
+
+
+def test_a_product_has_its_gradient_and_tangent() -> None:
+    source = with_arrays("""
+@qd.kernel
+def k():
+    for i in x:
+        y[i] += x[i] * x[i]
+""")
+    result = outcome(source, CONTENTS, weights={"x": [0, 0, 0], "y": [1, 10, 100]})
+    assert result.primal["y"].value.tolist() == [1, 4, 9]
+    assert result.gradient["x"].value.tolist() == [2, 40, 600]
+    assert result.tangent["y"].value.tolist() == [3, 5, 7]  # y's own direction and 2 x
+    assert result.gradient["y"].value.tolist() == [1, 10, 100]  # += leaves the adjoint
+
+
+def test_a_store_ends_the_adjoint_of_what_it_overwrites() -> None:
+    source = with_arrays("""
+@qd.kernel
+def k():
+    for i in x:
+        y[i] = 3 * x[i]
+""")
+    result = outcome(source, CONTENTS, weights={"x": [0, 0, 0], "y": [1, 1, 1]})
+    assert result.gradient["y"].value.tolist() == [0, 0, 0]
+    assert result.gradient["x"].value.tolist() == [3, 3, 3]
+
+
+def test_last_write_wins_and_reads_see_what_was_there() -> None:
+    source = with_arrays("""
+@qd.kernel
+def k():
+    for i in x:
+        x[i] = x[i] * x[i]
+        y[i] = x[i] * 5
+        x[i] = 7.0
+""")
+    result = outcome(source, CONTENTS)
+    assert result.primal["x"].value.tolist() == [7, 7, 7]
+    assert result.gradient["x"].value.tolist() == [10, 20, 30]
+
+
+def test_a_local_keeps_its_first_type() -> None:
+    source = with_arrays("""
+@qd.kernel
+def k():
+    for i in x:
+        a = 1
+        a += 2.9
+        a = a + 0.9
+        y[i] = a
+""")
+    assert outcome(source, CONTENTS).primal["y"].value.tolist() == [3, 3, 3]
+
+
+def test_f32_rounds_after_every_operation() -> None:
+    source = with_arrays("""
+@qd.kernel
+def k():
+    for i in x:
+        y[i] = x[i] + 1e-9 - 1.0
+""")
+    assert outcome(source, CONTENTS, precision="f32").primal["y"].value[0] == 0.0
+    assert outcome(source, CONTENTS, precision="f64").primal["y"].value[0] == (1.0 + 1e-9) - 1.0
+
+
+def test_literals_have_the_default_type() -> None:
+    source = """
+z = qd.field(qd.f64, shape=(1,), needs_grad=True)
+@qd.kernel
+def k():
+    for i in z:
+        z[i] = z[i] * 0.1
+"""
+    result = outcome(source, {"z": [1.0]}, precision="f32")
+    assert result.primal["z"].value[0] == float(np.float32(0.1))
+
+
+def test_integers_wrap_and_divide_like_python() -> None:
+    source = """
+n = qd.field(qd.i32, shape=(6,))
+@qd.kernel
+def k():
+    n[0] = 2147483647 + n[0]
+    n[1] = (0 - 7) // n[1]
+    n[2] = (0 - 7) % n[2]
+    n[3] = 5 // n[3]
+    n[4] = 5 % n[4]
+    n[5] = qd.cast(qd.cast(n[5], qd.u8), qd.i32)
+"""
+    result = outcome(source, {"n": [1, 2, 3, 0, 0, 300]})
+    assert result.primal["n"].value.tolist() == [-2147483648, -4, 2, 0, 5, 44]
+
+
+def test_vectors_copy_on_assignment() -> None:
+    source = """
+v = qd.Vector.field(2, FP, shape=(1,), needs_grad=True)
+@qd.func
+def g(a):
+    a[0] = 9.0
+    return a
+@qd.kernel
+def k():
+    for i in v:
+        a = v[i]
+        b = a
+        b[i + 1] = 5.0
+        c = g(b)
+        v[i] = a + 10 * b + 100 * c
+"""
+    result = outcome(source, {"v": [[1.0, 2.0]]})
+    assert result.primal["v"].value.tolist() == [[1 + 10 + 900, 2 + 50 + 500]]
+
+
+def test_conventions_at_kinks() -> None:
+    source = """
+x = qd.field(FP, shape=(6,), needs_grad=True)
+y = qd.field(FP, shape=(6,), needs_grad=True)
+@qd.kernel
+def k():
+    y[0] = qd.abs(x[0])
+    y[1] = qd.sqrt(x[1])
+    y[2] = qd.max(x[2], x[3])
+    y[3] = qd.min(x[2], x[3])
+    y[4] = x[4] ** 0
+    y[5] = x[5] % 2.0
+"""
+    contents = {"x": [0.0, 0.0, 1.0, 1.0, 0.0, 5.0], "y": [0.0] * 6}
+    result = outcome(source, contents, weights={"x": [0] * 6})
+    assert result.gradient["x"].value.tolist() == [0, 0, 2, 0, 0, 1]
+    assert not result.near
+
+
+def test_atomic_extremum_gives_the_adjoint_to_the_winner_and_ties_to_the_prior_value() -> None:
+    source = with_arrays("""
+@qd.kernel
+def k():
+    qd.atomic_max(y[0], x[0])
+    qd.atomic_max(y[0], x[1])
+    qd.atomic_max(y[1], x[2] - 3)
+""")
+    result = outcome(source, CONTENTS, weights={"x": [0, 0, 0], "y": [1, 1, 1]})
+    assert result.gradient["x"].value.tolist() == [0, 1, 0]
+    assert result.gradient["y"].value.tolist() == [0, 1, 1]
+
+
+def test_values_cross_tasks() -> None:
+    source = with_arrays("""
+@qd.kernel
+def k() -> FP:
+    s = 2.0 * x[0]
+    t = 0.0
+    for i in range(3):
+        t += s * x[i]
+    y[1] = t
+    return t
+""")
+    result = outcome(source, CONTENTS, weights={"x": [0, 0, 0], "y": [0, 1, 0]})
+    assert result.returned[0].value.tolist() == [12.0]
+    assert result.gradient["x"].value.tolist() == [12 + 2, 2, 2]
+
+
+def test_breaks_and_early_returns() -> None:
+    source = with_arrays("""
+@qd.func
+def g(a):
+    for j in range(4):
+        if a > 2.5:
+            return a * j
+        a = a * 1.5
+    return a
+@qd.kernel
+def k():
+    for i in x:
+        s = 0.0
+        while True:
+            s += x[i]
+            if s > 4.0:
+                break
+        y[i] = s + g(x[i])
+""")
+    result = outcome(source, CONTENTS, weights={"x": [0, 0, 0]})
+    assert result.primal["y"].value.tolist() == [5 + 3.375 * 3, 6 + 3, 6]
+    assert result.gradient["x"].value.tolist() == [5 + 3.375 * 3, 3 + 1.5, 2]
+
+
+def test_random_draws_depend_on_the_item_and_the_draw() -> None:
+    source = with_arrays("""
+@qd.kernel
+def k():
+    for i in x:
+        a = qd.random()
+        y[i] = a + qd.random()
+""")
+    values = outcome(source, CONTENTS, precision="f32").primal["y"].value
+    assert len(set(values.tolist())) == 3
+    assert values.tolist() == outcome(source, CONTENTS, precision="f32").primal["y"].value.tolist()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "        y[0] = x[i]\n",
+        "        y[i] = x[(i + 1) % 3]\n        x[i] = 0.0\n",
+        "        y[i] = x[i + 1]\n",
+        "        if i == 1:\n            a = 1.0\n        y[i] = a\n",
+        "        y[i] = x[i] / (x[i] - x[i])\n",
+    ],
+    ids=["race of stores", "race of a load and a store", "bounds", "unassigned", "division"],
+)
+def test_programs_outside_the_language_are_noticed(body: str) -> None:
+    source = ARRAYS + "@qd.kernel\ndef k():\n    for i in range(3):\n" + body
+    with pytest.raises(IllDefined):
+        outcome(source, CONTENTS)
+
+
+def test_a_race_on_a_local_of_the_kernel_is_noticed() -> None:
+    source = with_arrays("""
+@qd.kernel
+def k():
+    s = 0.0
+    for i in range(3):
+        s = x[i]
+    y[0] = s
+""")
+    with pytest.raises(IllDefined, match="race"):
+        outcome(source, CONTENTS)
+
+
+def test_endless_programs_end() -> None:
+    source = with_arrays("""
+@qd.kernel
+def k():
+    while True:
+        pass
+""")
+    with pytest.raises(OutOfFuel):
+        outcome(source, CONTENTS)
+
+
+def test_close_decisions_are_noted() -> None:
+    source = with_arrays("""
+@qd.kernel
+def k():
+    for i in x:
+        if qd.sin(x[i]) ** 2 + qd.cos(x[i]) ** 2 < 1.0:
+            y[i] = 1.0
+""")
+    assert outcome(source, CONTENTS).near
+
+
+def test_bounds_hold_between_precisions() -> None:
+    """The f32 run's distance from an f64 one is within its bound: values and gradients."""
+    source = with_arrays("""
+@qd.kernel
+def k():
+    for i in x:
+        s = x[i]
+        for j in range(20):
+            s = qd.sin(1.1 * s) + 0.1 * qd.exp(-s * s)
+        y[i] = s
+""")
+    rough = outcome(source, CONTENTS, precision="f32")
+    program = make(source, CONTENTS, [("k", ())], precision="f32")
+    exact = run(program, rounding=False)
+    for got, want in ((rough.primal, exact.primal), (rough.gradient, exact.gradient)):
+        distance = np.abs(got["x"].value - want["x"].value) + np.abs(
+            got["y"].value - want["y"].value
+        )
+        assert np.all(distance <= got["x"].error + got["y"].error + 1e-12)
+    assert 0 < rough.primal["y"].error.max() < 1e-3
+    assert math.isfinite(rough.gradient["x"].error.max())

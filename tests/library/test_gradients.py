@@ -1,0 +1,214 @@
+"""Derivatives of the functions of the library, by both modes, against central differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import octants.lang.names as qd
+from octants import types
+from octants.lang.marker import library_function
+from octants.lang.syntax import static
+from tests.library.kernels import derivatives
+
+random = np.random.default_rng(11)
+
+
+def agree(kernel, x, outputs, tolerance=2e-8):
+    weights = random.normal(size=(3, outputs))
+    reverse, forward, differences = derivatives(kernel, x, weights)
+    size = max(1.0, np.abs(differences).max())
+    np.testing.assert_allclose(forward, differences, atol=tolerance * size)
+    np.testing.assert_allclose(reverse, weights @ forward, atol=1e-11 * size, rtol=1e-11)
+
+
+@library_function
+def load(x, n: types.template()):
+    """The matrix that an array holds row by row."""
+    return qd.Matrix([[x[n * i + j] for j in static(range(n))] for i in static(range(n))])
+
+
+@library_function
+def store(y, start, m):
+    """Write a matrix into an array, row by row."""
+    for i in static(range(m.n)):
+        for j in static(range(m.m)):
+            y[start + m.m * i + j] = m[i, j]
+
+
+def polar_2(x: types.ndarray, y: types.ndarray):
+    u, p = qd.polar_decompose(load(x, 2))
+    store(y, 0, u)
+    store(y, 4, p)
+
+
+def polar_3(x: types.ndarray, y: types.ndarray):
+    u, p = qd.polar_decompose(load(x, 3))
+    store(y, 0, u)
+    store(y, 9, p)
+
+
+def svd_2(x: types.ndarray, y: types.ndarray):
+    u, s, v = qd.svd(load(x, 2))
+    store(y, 0, u)
+    store(y, 4, s)
+    store(y, 8, v)
+
+
+def svd_3(x: types.ndarray, y: types.ndarray):
+    u, s, v = qd.svd(load(x, 3))
+    store(y, 0, u)
+    store(y, 9, s)
+    store(y, 18, v)
+
+
+def eigen(x: types.ndarray, y: types.ndarray):
+    a = load(x, 3)
+    values, vectors = qd.sym_eig(a + a.transpose())
+    for k in static(range(3)):
+        y[k] = values[k]
+    store(y, 3, vectors)
+    store(y, 12, qd.make_spd(a + a.transpose()))
+
+
+def solved(x: types.ndarray, y: types.ndarray):
+    z = qd.solve(load(x, 3), qd.Vector([x[0], 1.0, x[1] * x[2]]))
+    for k in static(range(3)):
+        y[k] = z[k]
+
+
+def algebra(x: types.ndarray, y: types.ndarray):
+    a = load(x, 3)
+    v = qd.Vector([x[0], x[4], x[7]])
+    y[0] = a.determinant()
+    y[1] = a.norm()
+    y[2] = a.trace() + v.norm_inv() + v.norm(0.1)
+    y[3] = v.cross(qd.Vector([x[1], x[2], x[3]])).dot(v.normalized() + 1.0)
+    store(y, 4, a.inverse())
+    store(y, 13, v.outer_product(v) @ a)
+
+
+def shading(x: types.ndarray, y: types.ndarray):
+    a = qd.Vector([x[0], x[1], x[2]])
+    n = qd.Vector([x[3], x[4], x[5]]).normalized()
+    y[0] = qd.math.reflect(a, n).norm()
+    y[1] = qd.math.refract(a.normalized(), n, 0.7).x
+    y[2] = qd.math.smoothstep(-2.0, 3.0, x[6])
+    y[3] = qd.math.mix(x[6], x[7], x[8])
+    y[4] = qd.math.distance(a, n)
+    y[5] = qd.math.csqrt(a.xy).x + qd.math.cpow(a.yz, 1.5).y
+    y[6] = qd.math.cdiv(a.xy, a.yz).x + qd.math.clog(a.xy).y
+    y[7] = (qd.math.rot_by_axis(a, x[6]) @ qd.Vector([1.0, 2.0, 3.0, 1.0])).x
+    y[8] = (qd.math.rotation3d(x[6], x[7], x[8]) @ qd.Vector([1.0, 2.0, 3.0, 1.0])).y
+
+
+def powers(x: types.ndarray, y: types.ndarray):
+    y[0] = x[0] ** 3 + x[1] ** -2 + x[2] ** 7
+    y[1] = qd.abs(x[0]) ** 0.5 + qd.abs(x[1]) ** -0.5 + qd.abs(x[2]) ** 1.3
+    y[2] = 2.0 ** x[0] + (1 + x[1] * x[1]) ** x[2]
+    y[3] = qd.max(x[0], x[1], x[2]) * qd.min(x[3], x[4])
+    y[4] = qd.select(x[0] > x[1], x[2] * x[3], qd.sin(x[4]))
+    y[5] = qd.Vector([x[0], x[1], x[2]]).max()
+
+
+CASES = [
+    (polar_2, 4, 8),
+    (polar_3, 9, 18),
+    (svd_2, 4, 12),
+    (svd_3, 9, 27),
+    (eigen, 9, 21),
+    (solved, 9, 3),
+    (algebra, 9, 22),
+    (shading, 9, 9),
+    (powers, 5, 6),
+]
+
+
+@pytest.mark.parametrize(("kernel", "inputs", "outputs"), CASES)
+@pytest.mark.parametrize("trial", range(2))
+def test_derivatives(kernel, inputs, outputs, trial):
+    agree(kernel, random.normal(size=inputs), outputs, 1e-6)
+
+
+def test_polar_factors_of_a_rotation():
+    """All singular values are equal, and yet the polar decomposition is smooth."""
+    for sign in (1.0, -1.0):
+        agree(polar_2, sign * np.eye(2).ravel(), 8)
+        agree(polar_3, sign * np.eye(3).ravel(), 18)
+    angle = np.cos(0.3), np.sin(0.3)
+    turned = np.array([[angle[0], -angle[1], 0], [angle[1], angle[0], 0], [0, 0, 1]])
+    agree(polar_3, turned.ravel(), 18)
+
+
+def test_decompositions_of_diagonal_matrices():
+    """Jacobi's rotations are by nothing there, but their derivatives are not zero."""
+    agree(svd_2, np.diag([3.0, 1.0]).ravel(), 12)
+    agree(svd_3, np.diag([3.0, -2.0, 0.5]).ravel(), 27)
+    agree(eigen, np.diag([3.0, -2.0, 0.5]).ravel(), 21)
+
+
+SINGULAR = [
+    (polar_2, 8, np.zeros(4)),
+    (polar_3, 18, np.zeros(9)),
+    (polar_3, 18, np.outer([1.0, 2.0, 3.0], [1.0, 0.0, 1.0]).ravel()),
+    (polar_3, 18, np.diag([1.0, 2.0, 0.0]).ravel()),
+    (svd_2, 12, np.eye(2).ravel()),
+    (svd_2, 12, np.zeros(4)),
+    (svd_3, 27, np.eye(3).ravel()),
+    (svd_3, 27, np.zeros(9)),
+    (svd_3, 27, np.diag([1.0, 1.0, 0.0]).ravel()),
+    (eigen, 21, np.eye(3).ravel()),
+    (eigen, 21, np.zeros(9)),
+]
+
+
+@pytest.mark.parametrize("case", range(len(SINGULAR)))
+def test_derivatives_are_finite_where_there_are_none(case):
+    kernel, outputs, x = SINGULAR[case]
+    reverse, forward, _ = derivatives(kernel, x, np.ones((1, outputs)))
+    assert np.isfinite(reverse).all()
+    assert np.isfinite(forward).all()
+
+
+def kinks(x: types.ndarray, y: types.ndarray):
+    v = qd.Vector([x[0], x[1]])
+    y[0] = v.norm()
+    y[1] = v.normalized().x
+    y[2] = qd.abs(x[0])
+    y[3] = qd.sqrt(x[0])
+    y[4] = qd.max(x[0], x[1])
+    y[5] = qd.min(x[0], x[1])
+    y[6] = qd.math.csqrt(v).x + qd.math.cinv(v).x
+    y[7] = qd.math.clamp(x[0], 0.0, 1.0)
+    y[8] = qd.sign(x[0]) + qd.floor(x[0])
+
+
+def test_derivatives_at_kinks():
+    reverse, forward, _ = derivatives(kinks, [0.0, 0.0], np.eye(9))
+    expected = np.zeros((9, 2))
+    expected[4, 0] = expected[5, 0] = expected[7, 0] = 1.0
+    np.testing.assert_array_equal(reverse, expected)
+    np.testing.assert_array_equal(forward, expected)
+
+
+def stopped(x: types.ndarray, y: types.ndarray):
+    y[0] = qd.stop_grad(x[0]) * x[0]
+    y[1] = qd.cast(qd.cast(x[0], int), float) + qd.bit_cast(qd.bit_cast(x[0], qd.i64), qd.f64)
+
+
+def test_stop_grad():
+    reverse, forward, _ = derivatives(stopped, [3.5], np.eye(2))
+    np.testing.assert_array_equal(reverse, [[3.5], [0.0]])
+    np.testing.assert_array_equal(forward, [[3.5], [0.0]])
+
+
+def stopped_array(x: types.ndarray, y: types.ndarray):
+    y[0] = x[0] * x[0]
+    qd.stop_grad(x)
+    y[1] = x[0] * x[0]
+
+
+def test_stop_grad_of_an_array():
+    reverse, forward, _ = derivatives(stopped_array, [3.0], np.eye(2))
+    np.testing.assert_array_equal(reverse, [[6.0], [0.0]])
+    np.testing.assert_array_equal(forward, [[6.0], [0.0]])

@@ -1,0 +1,49 @@
+"""The Before/After pictures in the docstrings of the passes are executed."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from types import ModuleType
+
+import pytest
+
+from octants.autodiff import forward, reverse
+from octants.ir.parser import parse
+from octants.ir.printer import to_text
+from octants.ir.verifier import verify
+from octants.passes import check_bounds, outline_tasks
+from octants.simplify import fold, prune
+
+PASSES = [
+    (check_bounds, "check_bounds"),
+    (outline_tasks, "outline_tasks"),
+    (fold, "fold"),
+    (prune, "prune"),
+    (reverse, "reverse"),
+    (forward, "forward"),
+]
+
+
+def pictures(module: ModuleType) -> list[tuple[str, str]]:
+    """The pairs of Before and After texts in a module's docstring."""
+    blocks = re.findall(
+        r"^(Before|After)::\n\n((?:    .*\n|\n)+)", module.__doc__ or "", re.MULTILINE
+    )
+    texts = [textwrap.dedent(text).strip() + "\n" for _, text in blocks]
+    return list(zip(texts[::2], texts[1::2], strict=True))
+
+
+@pytest.mark.parametrize(("module", "name"), PASSES, ids=[name for _, name in PASSES])
+def test_picture(module: ModuleType, name: str) -> None:
+    pairs = pictures(module)
+    assert pairs
+    for before, after in pairs:
+        parsed = parse(before)
+        verify(parsed)
+        transformed = getattr(module, name)(parsed)
+        if hasattr(transformed, "module"):
+            transformed = transformed.module
+        result = parsed if transformed is None else transformed
+        verify(result)
+        assert to_text(result) == to_text(parse(after))

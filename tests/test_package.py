@@ -1,0 +1,138 @@
+"""The wheel holds what it should, the command line answers, and a missing extra is named."""
+
+from __future__ import annotations
+
+import email
+import importlib.util
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from octants.demos.lynx_hare.pelts import read_pelts
+from octants.diagnostics.extras import OctantsMissingDependency, import_optional
+from octants.tools import information
+from octants.tools.command_line import main
+from octants.version import __version__
+
+REPOSITORY = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    pytest.importorskip("pip")
+    folder = tmp_path_factory.mktemp("wheel")
+    command = ("pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(folder))
+    subprocess.run([sys.executable, "-m", *command, str(REPOSITORY)], check=True)
+    (path,) = folder.glob("*.whl")
+    return zipfile.ZipFile(path)
+
+
+def metadata(wheel: zipfile.ZipFile) -> email.message.Message:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return email.message_from_string(wheel.read(name).decode())
+
+
+def test_wheel_holds_every_module_and_the_data(wheel: zipfile.ZipFile) -> None:
+    source = REPOSITORY / "src"
+    files = {str(path.relative_to(source)) for path in source.rglob("*.py")}
+    files |= {"octants/py.typed", "octants/demos/data/lynx-hare.csv"}
+    packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert packed == files
+
+
+def test_wheel_requires_only_numpy_and_llvmlite(wheel: zipfile.ZipFile) -> None:
+    requirements = metadata(wheel).get_all("Requires-Dist") or []
+    required = [text for text in requirements if "extra ==" not in text]
+    assert sorted(text.split(">=")[0] for text in required) == ["llvmlite", "numpy"]
+
+
+def test_wheel_names_version_license_and_python(wheel: zipfile.ZipFile) -> None:
+    message = metadata(wheel)
+    assert message["Version"] == __version__
+    assert message["License-Expression"] == "Apache-2.0"
+    assert message["Requires-Python"] == ">=3.10"
+    assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())
+
+
+def test_installed_package_works_away_from_the_checkout(
+    wheel: zipfile.ZipFile, tmp_path: Path
+) -> None:
+    wheel.extractall(tmp_path / "site")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r})\n"
+        "import octants; from octants.demos.lynx_hare.pelts import read_pelts\n"
+        "print(octants.__file__, len(read_pelts().year))"
+    )
+    output = subprocess.run(
+        [sys.executable, "-P" if sys.version_info >= (3, 11) else "-s", "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert Path(output[0]).is_relative_to(tmp_path)
+    assert output[1] == "21"
+
+
+def test_data_of_the_demo() -> None:
+    pelts = read_pelts()
+    assert list(pelts.year) == list(range(1900, 1921))
+    assert list(pelts.count[0]) == [30.0, 4.0]
+    assert list(pelts.count[-1]) == [24.7, 8.6]
+
+
+def test_info_tells_versions_and_extras(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info"]) == 0
+    output = capsys.readouterr().out
+    for word in (__version__, "llvm", "numpy", "threads"):
+        assert word in output
+
+
+def test_extras_come_from_the_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    requirements = [
+        "numpy>=1.24",
+        'rich>=13; extra == "demo"',
+        "x; python_version<'4' and extra=='b'",
+    ]
+    monkeypatch.setattr(information.importlib.metadata, "requires", lambda _: requirements)
+    assert information.extras() == {"demo": ["rich"], "b": ["x"]}
+
+
+def test_extras_without_an_installation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def requires(name: str) -> list[str]:
+        raise information.importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(information.importlib.metadata, "requires", requires)
+    assert information.extras() == {}
+
+
+@pytest.mark.parametrize("arguments", [[], ["demo"], ["demo", "lynx"], ["inform"]])
+def test_wrong_command_line_is_explained(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 2
+    assert "usage: octants" in capsys.readouterr().err
+
+
+def test_missing_extra_is_named() -> None:
+    with pytest.raises(OctantsMissingDependency, match=r"pip install 'octants\[demo\]'"):
+        import_optional("no_such_package.part", "demo")
+
+
+@pytest.mark.parametrize("missing", ["rich", "matplotlib"])
+def test_demo_without_its_extra(
+    missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == missing else find_spec(name)
+    )
+    assert main(["demo", "lynx-hare"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"octants: {missing} is not installed")
+    assert "octants[demo]" in error
