@@ -43,10 +43,14 @@ def test_both_modes_agree_with_central_differences() -> None:
         )
         assert abs(forward - reverse) <= 1e-10 * scale, program.seed
         ahead, behind = (run(moved(program, sign * STEP), rounding=False) for sign in (1, -1))
-        if not ahead.path == behind.path == outcome.path:
+        smooth = run(program, rounding=False)  # rounding to f16 moves the place of the derivative
+        if not ahead.path == behind.path == smooth.path:
             continue
+        slope = sum(
+            np.sum(smooth.gradient[n].value * program.direction[n]) for n in program.weights
+        )
         change = ahead.functional(program.weights) - behind.functional(program.weights)
-        assert abs(change / (2 * STEP) - reverse) <= 1e-6 * scale, program.seed
+        assert abs(change / (2 * STEP) - slope) <= 1e-6 * scale, program.seed
         compared += 1
     assert compared >= 0.7 * COUNT
 

@@ -43,6 +43,10 @@ class Variable:
     frozen: bool = False
 
     @property
+    def bound(self) -> float:
+        return max(abs(self.low), abs(self.high))
+
+    @property
     def expr(self) -> Expr:
         return Expr(self.name, self.low, self.high)
 

@@ -261,6 +261,32 @@ def _half(c: Context, depth: int) -> Expr | None:
     return Expr(text, -bound - 1, bound + 1)
 
 
+def _guarded(c: Context, _: int) -> Expr | None:
+    """An operation whose other side has no value, or an infinite derivative, if it is not taken."""
+    variable = c.recent([v for v in c.variables("f") if v.bound <= 6])
+    if variable is None:
+        return None
+    form = c.pick(GUARDED)
+    c.note("guarded operation")
+    other = c.floating(0).text
+    text = form.format(variable.name, other, round(c.rng.uniform(0.1, 0.6), 2))
+    return Expr(f"({text})", -10.0, 10.0)
+
+
+GUARDED = (
+    "qd.select({0} > {2}, qd.sqrt({0}), {1})",
+    "qd.select({0} > {2}, qd.log({0}), {1})",
+    "qd.select(qd.abs({0}) > {2}, 0.5 / {0}, {1})",
+    "qd.select(qd.abs({0}) < 0.8, qd.asin({0}), {1})",
+    "qd.select({0} < {2}, {1}, {0} ** 1.5)",
+    "qd.sqrt({0}) if {0} > {2} else {1}",
+    "{1} if {0} < {2} else qd.log({0})",
+    "0.4 / {0} if qd.abs({0}) > {2} else {1}",
+    "qd.sqrt(qd.max({0}, 0.0))",
+    "qd.sqrt(qd.abs({0} - {0}) + {2} * qd.abs({0}))",
+)
+
+
 def _from_truth(c: Context, _: int) -> Expr | None:
     c.note("cast of a truth value")
     return Expr(f"qd.cast({c.truth(0)}, FP)", 0.0, 1.0)
@@ -290,6 +316,7 @@ OPERATIONS: list[tuple[float, Maker]] = [
     (0.15, _sign),
     (1.2, _select),
     (0.2, _mix),
+    (0.5, _guarded),
     (0.04, _half),
     (0.2, _from_truth),
     (1.5, _call),

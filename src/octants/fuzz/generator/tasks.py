@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from octants.fuzz.generator import places, shaping, statements, vectors
+from octants.fuzz.generator import memory, places, shaping, vectors
 from octants.fuzz.generator.context import ArrayInfo, Context, Role, Variable
 from octants.fuzz.generator.shaping import fitting, within
 
@@ -95,7 +95,10 @@ _TWO_AXES = ("ndrange", "struct2", "grouped", "ndspan")
 def _bound(c: Context, extent: int) -> str:
     """A number of work items that depends on data."""
     c.roles = {array.name: Role("read") for array in c.shared.arrays}
-    bound = within(c, c.whole(1), extent + 1).text
+    if c.chance(0.3):
+        bound = within(c, c.whole(1), extent + 1).text  # perhaps none
+    else:
+        bound = f"1 + ({within(c, c.whole(1), extent).text})"
     c.roles = {}
     return bound
 
@@ -264,7 +267,7 @@ def _accumulate_locals(c: Context, array: ArrayInfo, role: Role) -> None:
     elif role.fn == "mul":
         c.emit(f"qd.atomic_mul({place}, 0.8 + 0.2 * qd.sin({_mixture(c)}))")
     else:
-        c.emit(f"qd.atomic_{role.fn}({place}, {_mixture(c)}{statements.tie_breaker(c)})")
+        c.emit(f"qd.atomic_{role.fn}({place}, {_mixture(c)}{memory.tie_breaker(c)})")
 
 
 def _product(extents: tuple[int, ...]) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from octants.fuzz.oracle.matrices import Matrix, broadcast
-from octants.fuzz.oracle.numbers import Num, Type, binary, convert, lift
+from octants.fuzz.oracle.numbers import Num, Type, convert, lift
+from octants.fuzz.oracle.operators import binary
 from octants.fuzz.oracle.state import STATE, IllDefined
 
 SEVERAL = -1
@@ -44,6 +45,46 @@ class RaceWatch:
         self.accesses[place] = (mode, SEVERAL)
 
 
+class Sums:
+    """How large the terms are that the parallel loop in progress has added up in each place.
+
+    Added in another order, partial sums may be as large as all of the terms together.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = -1
+        self.sizes: dict[Any, tuple[float, float]] = {}
+
+    def unordered(self, place: Any, fn: str, before: Num, operand: Num, after: Num) -> Num:
+        """What an update of a place gives where the order of work items is free.
+
+        It has more error; and there is no winner between equals.
+        """
+        if STATE.item is None or not after.type.is_float:
+            return after
+        if fn in ("min", "max"):
+            if before.value == operand.value and before.node != operand.node:
+                STATE.note_near(f"atomic {fn} of equals")
+            return after
+        sizes = abs(after.value), abs(after.tangent)
+        if fn != "*":
+            sizes = self._extend(place, before, operand)
+        roundoff = after.type.roundoff
+        result = Num(after.type, after.value, after.error + roundoff * sizes[0])
+        result.node, result.tangent = after.node, after.tangent
+        result.tangent_error = after.tangent_error + roundoff * sizes[1]
+        return result
+
+    def _extend(self, place: Any, before: Num, operand: Num) -> tuple[float, float]:
+        """The sizes of the terms so far, of the values and of the tangents."""
+        if self.epoch != STATE.epoch:
+            self.epoch = STATE.epoch
+            self.sizes = {}
+        value, tangent = self.sizes.get(place, (abs(before.value), abs(before.tangent)))
+        self.sizes[place] = value + abs(operand.value), tangent + abs(operand.tangent)
+        return self.sizes[place]
+
+
 class Array:
     """A field or an ndarray; `cells` has the elements row by row, components last."""
 
@@ -58,6 +99,7 @@ class Array:
         self.cells: list[Num] = [Num(dtype, dtype(0).value)] * (_product(shape) * self.width)
         self.leaves: list[int] = []
         self.watch = RaceWatch()
+        self.sums = Sums()
 
     def load_initial(self, values: Sequence[Any], tangents: Sequence[float] | None) -> None:
         """Give the cells their content before the kernel, as inputs of the tape."""
@@ -104,22 +146,9 @@ class Array:
         self.watch.note(offset, "write" if used else _MODES.get(fn, fn))
         before, operand = self.cells[offset], lift(value)
         after = convert(binary(fn, before, operand), self.dtype)
-        if STATE.item is not None and after.type.is_float:
-            after = self._unordered(fn, before, operand, after)
+        after = self.sums.unordered(offset, fn, before, operand, after)
         self.put(offset, after)
         return before
-
-    def _unordered(self, fn: str, before: Num, operand: Num, after: Num) -> Num:
-        """The order of work items is free: more error, and no winner between equals."""
-        if fn in ("min", "max"):
-            if before.value == operand.value and before.node != operand.node:
-                STATE.note_near(f"atomic {fn} of equals")
-            return after
-        size = abs(before.value) + abs(operand.value) if fn != "*" else abs(after.value)
-        result = Num(after.type, after.value, after.error + self.dtype.roundoff * size)
-        result.node, result.tangent = after.node, after.tangent
-        result.tangent_error = after.tangent_error
-        return result
 
     # -- what kernels say ----------------------------------------------------------------------
 

@@ -7,17 +7,19 @@ from typing import Any
 
 from octants.fuzz.oracle import functions
 from octants.fuzz.oracle.numbers import (
-    COMPARISON_METHODS,
-    OPERATORS,
     Num,
     Type,
+    convert,
+    lift,
+    promote,
+)
+from octants.fuzz.oracle.operators import (
+    COMPARISON_METHODS,
+    OPERATORS,
     binary,
     compare,
-    convert,
     invert,
-    lift,
     negative,
-    promote,
 )
 from octants.fuzz.oracle.state import STATE, IllDefined
 
@@ -263,6 +265,15 @@ def broadcast(fn: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
     if isinstance(y, Matrix):
         return y.map(lambda b: fn(x, b))
     return fn(x, y)
+
+
+def select(condition: Any, x: Any, y: Any) -> Any:
+    """``select``, by element where the condition or a side is a vector."""
+    if isinstance(condition, Matrix):
+        sides = [v.items if isinstance(v, Matrix) else [v] * len(condition.items) for v in (x, y)]
+        trios = zip(condition.items, *sides, strict=True)
+        return Matrix([functions.select(*trio) for trio in trios], condition.shape)
+    return broadcast(lambda a, b: functions.select(condition, a, b), x, y)
 
 
 def _elementwise(fn: str, apply: Callable[[str, Any, Any], Num], flipped: bool = False) -> Any:

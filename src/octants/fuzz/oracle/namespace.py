@@ -9,7 +9,8 @@ from typing import Any
 from octants.fuzz.oracle import functions, support
 from octants.fuzz.oracle.arrays import Array
 from octants.fuzz.oracle.matrices import Matrix, broadcast, fold, inexact, matrix, vector
-from octants.fuzz.oracle.numbers import TYPES, Defaults, Num, Type, binary, convert, lift
+from octants.fuzz.oracle.numbers import TYPES, Defaults, Num, Type, convert, lift
+from octants.fuzz.oracle.operators import binary
 
 
 class Template:
@@ -165,14 +166,6 @@ def cast(value: Any, dtype: Any) -> Any:
     return wanted.get(dtype, dtype)(value) if dtype in (int, float) else dtype(value)
 
 
-def select(condition: Any, x: Any, y: Any) -> Any:
-    if isinstance(condition, Matrix):
-        sides = [v.items if isinstance(v, Matrix) else [v] * len(condition.items) for v in (x, y)]
-        trios = zip(condition.items, *sides, strict=True)
-        return Matrix([functions.select(*trio) for trio in trios], condition.shape)
-    return broadcast(lambda a, b: functions.select(condition, a, b), x, y)
-
-
 def _power(x: Any, y: Any) -> Any:
     return broadcast(lambda a, b: binary("**", a, b), x, y)
 
@@ -234,7 +227,6 @@ class Namespace:
     ndrange = support.NdRange
     grouped = staticmethod(support.grouped)
     cast = staticmethod(cast)
-    select = staticmethod(select)
     random = staticmethod(functions.random)
     pow = staticmethod(_power)
     popcnt = staticmethod(functions.popcount)

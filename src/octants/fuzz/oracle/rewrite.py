@@ -112,8 +112,7 @@ class FunctionRewriter(ast.NodeTransformer):
         task = 0  # even for serial stretches, empty ones too, odd for parallel loops
         for statement, flag in zip(statements, parallel, strict=True):
             if flag and isinstance(statement, ast.For):
-                result.append(_parse(f"_o.begin_task({task + 1})"))
-                result.append(self._parallel_loop(statement))
+                result.append(self._parallel_loop(statement, task + 1))
                 task += 2
                 result.append(_parse(f"_o.begin_task({task})"))
             else:
@@ -128,7 +127,7 @@ class FunctionRewriter(ast.NodeTransformer):
         text = ast.unparse(before) if isinstance(before, ast.Expr) else ""
         return not ("loop_config" in text and "serialize=True" in text)
 
-    def _parallel_loop(self, loop: ast.For) -> ast.stmt:
+    def _parallel_loop(self, loop: ast.For, task: int) -> ast.stmt:
         self.shared = assigned_names(loop.body) & self.outer_names
         fresh = sorted(bound_names(loop.body) - self.outer_names)
         self.loops += 1
@@ -137,7 +136,7 @@ class FunctionRewriter(ast.NodeTransformer):
         self.shared = set()
         if fresh:
             body.insert(0, _parse(" = ".join([*fresh, "_o.unassigned"])))
-        iterator = _call("parallel", self.visit(loop.iter))
+        iterator = _call("parallel", self.visit(loop.iter), ast.Constant(task))
         return ast.For(target=loop.target, iter=iterator, body=body, orelse=[])
 
     # -- statements -----------------------------------------------------------------------------
@@ -199,10 +198,12 @@ class FunctionRewriter(ast.NodeTransformer):
 
     def _bind_update(self, name: str, symbol: str, value: Any) -> ast.stmt:
         before: Any = ast.Name(name, ast.Load())
+        local = ast.Name("_s", ast.Load()), ast.Constant(name)
         if name in self.shared:
             before = _call("touch", ast.Constant(name), before, ast.Constant(symbol))
-        new = _call("operate", ast.Constant(symbol), before, value)
-        cell = _call("assign", ast.Name("_s", ast.Load()), ast.Constant(name), new)
+            cell = _call("accumulate", *local, ast.Constant(symbol), before, value)
+        else:
+            cell = _call("assign", *local, _call("operate", ast.Constant(symbol), before, value))
         return ast.Assign(targets=[ast.Name(name, ast.Store())], value=cell)
 
     def _unpack(self, target: ast.Tuple, value: Any) -> ast.stmt:
@@ -246,6 +247,10 @@ class FunctionRewriter(ast.NodeTransformer):
 
     def _call(self, node: ast.Call, used: bool) -> Any:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if name == "select":
+            condition, *sides = node.args
+            thunks = [_thunk(self.visit(side)) for side in sides]
+            return _call("select", self.visit(condition), *thunks)
         if name.startswith("atomic_"):
             target = node.args[0]
             assert isinstance(target, ast.Subscript | ast.Attribute)

@@ -16,7 +16,7 @@ from octants.fuzz.oracle.rewrite import rewrite
 from octants.fuzz.oracle.state import STATE, reverse
 from octants.fuzz.program import Estimate, FloatArray, Outcome, Program
 
-FUEL = 150_000
+FUEL = 250_000
 
 
 def run(program: Program, rounding: bool = True, fuel: int = FUEL) -> Outcome:

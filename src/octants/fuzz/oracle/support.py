@@ -7,14 +7,16 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from octants.fuzz.oracle import arrays
-from octants.fuzz.oracle.arrays import Array, RaceWatch
+from octants.fuzz.oracle import arrays, matrices
+from octants.fuzz.oracle.arrays import Array, RaceWatch, Sums
 from octants.fuzz.oracle.matrices import Matrix, broadcast
-from octants.fuzz.oracle.numbers import U1, Num, Type, binary, convert, lift, promote
+from octants.fuzz.oracle.numbers import U1, Num, Type, convert, lift, promote
+from octants.fuzz.oracle.operators import binary
 from octants.fuzz.oracle.state import STATE, IllDefined
 
 unassigned = object()
 _locals_watch = RaceWatch()
+_local_sums = Sums()
 update = arrays.update
 Scope = dict[str, Any]
 
@@ -96,6 +98,31 @@ def choose(condition: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -
     return value
 
 
+def select(condition: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
+    """``select(condition, then, orelse)``: both are evaluated, one is taken.
+
+    What the other one is, if it is anything, must not matter.
+    """
+    if isinstance(condition, Matrix):
+        return matrices.select(condition, then(), orelse())
+    decision = bool(lift(condition))
+    first = then() if decision else _attempt(then)
+    second = _attempt(orelse) if decision else orelse()
+    taken, other = (first, second) if decision else (second, first)
+    return taken if other is None else matrices.select(decision, first, second)
+
+
+def _attempt(side: Callable[[], Any]) -> Any:
+    """A value that is not taken, or None if it has none; its draws count."""
+    STATE.quiet += 1
+    try:
+        return side()
+    except (ValueError, ArithmeticError, IllDefined):
+        return None
+    finally:
+        STATE.quiet -= 1
+
+
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
     """Evaluate for the type only: nothing is stored, drawn or noted."""
@@ -124,8 +151,12 @@ def begin_task(task: int) -> None:
     STATE.item = None
 
 
-def parallel(domain: Iterable[Any]) -> Iterator[Any]:
-    """The work items of a parallel loop, one after the other."""
+def parallel(domain: Iterable[Any], task: int) -> Iterator[Any]:
+    """The work items of a parallel loop, one after the other.
+
+    Its bounds have been evaluated as part of the serial stretch before it.
+    """
+    begin_task(task)
     STATE.epoch += 1
     start = domain.first if isinstance(domain, Range) else 0
     for item, index in enumerate(domain, start):
@@ -143,6 +174,17 @@ def touch(name: str, value: Any, mode: str) -> Any:
     """A use of a kernel's local in a parallel loop that assigns it."""
     _locals_watch.note(name, _LOCAL_MODES.get(mode, mode))
     return value
+
+
+def accumulate(types: Scope, name: str, fn: str, before: Any, value: Any) -> Any:
+    """``name fn= value`` of a kernel's local in a parallel loop: atomic."""
+    after = assign(types, name, operate(fn, before, value))
+    if not isinstance(after, Matrix):
+        return _local_sums.unordered(name, fn, lift(before), lift(value), after)
+    operands = value.items if isinstance(value, Matrix) else [lift(value)] * len(after.items)
+    quartets = enumerate(zip(before.items, operands, after.items, strict=True))
+    items = [_local_sums.unordered((name, k), fn, *numbers) for k, numbers in quartets]
+    return Matrix(items, after.shape)
 
 
 # -- iteration -------------------------------------------------------------------------------------
