@@ -19,6 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("diagnostics", "options", "target", "version"),
     ("types",),
     ("abi", "artifact", "ir", "lang"),
+    ("mathlib",),
     ("analysis", "cache", "frontend", "interpreter", "runtime", "simplify"),
     ("autodiff", "codegen", "data", "passes"),
     ("pipeline",),

@@ -53,7 +53,9 @@ from octants.data.tensor import VectorTensor as VectorTensor
 from octants.data.tensor import tensor as tensor
 from octants.data.tree import SNode as SNode
 from octants.diagnostics.exceptions import InternalError as InternalError
+from octants.diagnostics.exceptions import OctantsArgumentError as OctantsArgumentError
 from octants.diagnostics.exceptions import OctantsAssertionError as OctantsAssertionError
+from octants.diagnostics.exceptions import OctantsCallError as OctantsCallError
 from octants.diagnostics.exceptions import OctantsCompilationError as OctantsCompilationError
 from octants.diagnostics.exceptions import OctantsError as OctantsError
 from octants.diagnostics.exceptions import OctantsHostIndexError as OctantsHostIndexError

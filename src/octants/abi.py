@@ -3,8 +3,9 @@
 A kernel's entry is ``void entry(ptr parameters, ptr context)``. The parameter block is laid out by
 `artifact.ParameterLayout`. The context is the launch's own; compiled code reads these words of it:
 
-    parallel_for  void (ptr context, ptr task, ptr parameters, i64 lower, i64 upper, i64 grain)
-                  runs `task` over [lower, upper) on all threads, at least `grain` items at a time
+    parallel_for  void (ptr context, ptr task, ptr parameters, i64 lower, i64 upper, i64 grain,
+                  i64 tile) runs `task` over [lower, upper) on all threads, at least `grain` items
+                  at a time, and a multiple of `tile` but for the last ones
     grow          ptr (ptr context, ptr worker, i64 bytes): the worker's tape, now with room for so
                   many bytes, or null if memory is refused
     guard         void (ptr context), called before work that may take long: lets Ctrl-C stop it
@@ -27,12 +28,16 @@ CONTEXT_PRIVATE = 40  # from here on it is the runtime's
 WORKER_TAPE = 0
 WORKER_CAPACITY = 8
 WORKER_SIZE = 16
+MAXIMUM_TAPE = 1 << 60
+"""More bytes than any tape has: what needs more is refused, before positions could overflow."""
 
 # The message buffer: a header, then what was printed. A printed message is a word with its id in
 # the low and its task in the high half, a word with the work item, and a word for each value:
 # integers extended to 64 bits, floats as f64. Messages are written to `cursor` and up, which counts
 # words and runs on when the buffer is full; `end` is the least cursor at which one did not fit.
-# The first failure is kept apart: that of the lowest work item of the first task that has one.
+# The first failure is kept apart: that of the lowest work item of the first task that has one. So
+# is the worst overflow of a tape: that of the largest need, of the first task and lowest work item
+# that has it. Other work items go on after it.
 MESSAGES_CURSOR = 0
 MESSAGES_END = 8
 MESSAGES_CAPACITY = 16
@@ -44,7 +49,11 @@ MESSAGES_FAILURE_TASK = 44  # i32
 MESSAGES_FAILURE_ITEM = 48
 MESSAGES_FAILURE_VALUES = 56
 MAXIMUM_FAILURE_VALUES = 72
-MESSAGES_HEADER = 640
+MESSAGES_OVERFLOW_NEED = 632  # iterations; 0: nothing has overflowed
+MESSAGES_OVERFLOW_ID = 640  # i32
+MESSAGES_OVERFLOW_TASK = 644  # i32
+MESSAGES_OVERFLOW_ITEM = 648
+MESSAGES_HEADER = 704
 
 LIBRARY_PREFIX = "octants_libm_"
 """Compiled code calls the C library's ``sin`` as ``octants_libm_sin``: a name that LLVM does not

@@ -99,15 +99,24 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **giv
 
 
 def reset() -> None:
-    """End all arrays; the next thing to call is `init`. Kernels stay usable."""
-    driver.state.stop()
+    """End all arrays; the next thing to call is `init`. Kernels stay usable.
+
+    What would have been raised by the next `sync` becomes a warning.
+    """
+    unseen = driver.state.stop()
     current.stop()
     if options.is_initialised():
         options.install(None)
+    driver.warn_of(unseen)
 
 
 def sync() -> None:
-    """Wait until all launches are done; raises what went wrong in them."""
+    """Wait until all launches are done; raises what went wrong in them.
+
+    Raises:
+        OctantsAssertionError: the tape of a gradient has overflowed, which a forced `ad_stack_size`
+            makes possible. Host reads of fields and ndarrays raise it too; it is raised once.
+    """
     options.current()
     if driver.state.device is not None:
         driver.state.device.synchronize()

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from octants.diagnostics.span import Span
-from octants.ir.core import Array, Companion, Module, Space
+from octants.ir.core import Array, Companion, Module, Record, Space
+from octants.types.layouts import STRIDED
+from octants.types.scalars import i64
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class Slot:
         "launch" (u64, the number of the forward launch, which random draws depend on);
       - "pointer": the address of the first element of `array`'s `companion`;
       - "shape": the extent of axis `index` of an ndarray (i64);
+      - "stride": the bytes from an element of its `companion` to the next one along index `index`,
+        those of the element counted behind the axes (i64); for strided ones only;
       - "scalar": the value of component `index` of an argument, in the low bytes of the slot.
     """
 
@@ -57,6 +61,9 @@ def layout_parameters(arrays: list[Array]) -> ParameterLayout:
                 slots += [Slot("scalar", array=number, index=k) for k in range(count)]
             else:
                 slots.append(Slot("pointer", array=number, companion=companion))
+            if array.layouts[companion] == STRIDED:
+                count = array.rank + len(array.element_shape)
+                slots += [Slot("stride", "", number, companion, axis) for axis in range(count)]
     return ParameterLayout(tuple(slots))
 
 
@@ -72,7 +79,7 @@ class MessageFormat:
     """How the host renders one kind of message: a print or a failed assertion of the kernel.
 
     `parts` are literal strings and, for values, tuples (format spec,); `dtypes` are the names of
-    the values' types in order. `kind` is "print", or the error class of an assertion.
+    the values' types in order. `kind` is "print", "overflow", or the error class of a failure.
     """
 
     kind: str
@@ -81,9 +88,19 @@ class MessageFormat:
     location: Span | None = None
 
 
+def overflow_message(record: Record) -> MessageFormat:
+    """What is said of a record that would have to hold more; its value is how many iterations."""
+    has = f" slots, one for each iteration, and has {record.capacity}"
+    return MessageFormat("overflow", ("it needs ", ("",), has), (i64.name,), record.location)
+
+
 @dataclass(frozen=True)
 class Artifact:
-    """A compiled kernel: exactly what the offline cache stores."""
+    """A compiled kernel: exactly what the offline cache stores.
+
+    `kernel` is the name of the user's function. `records` says what takes memory for a gradient:
+    where the loops stand, and what they record.
+    """
 
     name: str
     target: str
@@ -93,6 +110,8 @@ class Artifact:
     messages: tuple[MessageFormat, ...] = ()
     assembly: str = ""
     metadata: tuple[tuple[str, Any], ...] = ()
+    kernel: str = ""
+    records: tuple[tuple[Span, str], ...] = ()
 
 
 def parameters_of(module: Module) -> ParameterLayout:

@@ -7,9 +7,11 @@ and the state that all launches share: options, random seed, numbers of launches
 
 from __future__ import annotations
 
+import atexit
 import functools
 import itertools
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +21,12 @@ from typing import Any, Protocol
 from octants import frontend, options, pipeline
 from octants.artifact import Artifact
 from octants.codegen.llvm import cpu as cpu_codegen
-from octants.data.events import observe_ends
+from octants.codegen.llvm.reductions import find_reductions
+from octants.data.events import forget_observer, observe_ends, observe_reads
+from octants.diagnostics.exceptions import OctantsError, OctantsWarning
+from octants.diagnostics.stack import levels_to_the_user
 from octants.frontend import Built
-from octants.ir.core import Module
+from octants.ir.core import Module, Operation, Task
 from octants.ir.printer import to_text
 from octants.options import Options
 from octants.pipeline import Observer, Stage
@@ -75,15 +80,28 @@ class State:
         self.seed = chosen.random_seed & (2**64 - 1)
         self.numbers = itertools.count(1)
         self.device = make_device(chosen)
+        self.device.pending.watch = _begin_to_look
+        self.device.pending.unwatch = _end_looking
         return self.device
 
-    def stop(self) -> None:
-        """Wait for the device, and give it back."""
+    def stop(self) -> OctantsError | None:
+        """Wait for the device, and give it back; the error that it has left, if any."""
         device, self.device, self.recorder = self.device, None, None
         self.generation += 1
-        if device is not None:
+        if device is None:
+            return None
+        try:
             device.synchronize()
+        except OctantsError as error:
+            return error
+        finally:
             device.close()
+        return None
+
+    def look(self) -> None:
+        """Raise what launches have left, before the host is given what they computed."""
+        if self.device is not None:
+            self.device.synchronize()
 
     def forget_addresses(self) -> None:
         """Let kernels be specialised anew: arrays whose addresses they hold are gone."""
@@ -92,6 +110,32 @@ class State:
 
 state = State()
 observe_ends(state.forget_addresses)
+
+
+def _begin_to_look() -> None:
+    """Let each read of the host be a synchronisation, since there is something to be raised."""
+    _end_looking()
+    observe_reads(_look)
+
+
+def _end_looking() -> None:
+    forget_observer(_look)
+
+
+def _look(_: Any) -> None:
+    state.look()
+
+
+def warn_of(unseen: OctantsError | None) -> None:
+    """Say what went wrong in a launch after which nothing was read."""
+    if unseen is not None:
+        warnings.warn(f"not raised before: {unseen}", OctantsWarning, levels_to_the_user())
+
+
+@atexit.register
+def _warn_at_exit() -> None:
+    if state.device is not None:
+        warn_of(state.device.pending.take())
 
 
 def make_device(chosen: Options) -> Device:
@@ -129,7 +173,25 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
     verifies = chosen.debug or options.verifies_passes()
     if observe is None and (chosen.print_ir or chosen.dump_ir):
         observe = functools.partial(_show, chosen)
-    return Stage(chosen.checks_bounds, verifies, observe)
+    budget = max(1, chosen.stack_budget // threads())
+    return Stage(
+        chosen.checks_bounds,
+        verifies,
+        observe,
+        chosen.ad_stack_size,
+        budget,
+        chosen.deterministic,
+    )
+
+
+def shared_updates(task: Task, apart: bool) -> set[Operation]:
+    """The updates of a task that each worker collects in a register, and does once."""
+    return {op for found in find_reductions(task, apart) for op in found.atomics}
+
+
+def threads() -> int:
+    """How many work items are reversed at the same time."""
+    return state.device.threads if isinstance(state.device, CpuDevice) else 1
 
 
 def _show(chosen: Options, name: str, module: Module) -> None:
@@ -145,10 +207,10 @@ def _show(chosen: Options, name: str, module: Module) -> None:
 def compile_module(module: Module, chosen: Options) -> Code:
     """Code for a lowered module."""
     _print_code(module, chosen)
-    if chosen.arch == "python":
-        return Code(module, reference.make_run(module))
-    artifact = _artifact(module, chosen)
     assert state.device is not None
+    if chosen.arch == "python":
+        return Code(module, reference.make_run(module, state.device.pending))
+    artifact = _artifact(module, chosen)
     return Code(module, state.device.load(artifact).launch, artifact)
 
 
@@ -171,6 +233,7 @@ def _artifact(module: Module, chosen: Options) -> Artifact:
             fast_math=chosen.fast_math,
             debug=chosen.debug,
             opt_level=chosen.opt_level,
+            simd=chosen.simd,
         )
         while len(_artifacts) >= _MOST_ARTIFACTS:
             _artifacts.pop(next(iter(_artifacts)), None)
@@ -197,18 +260,20 @@ def _print_code(module: Module, chosen: Options) -> None:
 
 def llvm_text(module: Module, chosen: Options) -> str:
     """The LLVM IR of a module; empty for the interpreter."""
-    return "" if chosen.arch == "python" else cpu_codegen.llvm_text(module, host_target())
+    return (
+        "" if chosen.arch == "python" else cpu_codegen.llvm_text(module, host_target(), chosen.simd)
+    )
 
 
 def optimised_llvm_text(module: Module, chosen: Options) -> str:
     """The LLVM IR of a module after LLVM's passes."""
     if chosen.arch == "python":
         return ""
-    return cpu_codegen.optimised_llvm_text(module, host_target(), chosen.opt_level)
+    return cpu_codegen.optimised_llvm_text(module, host_target(), chosen.opt_level, chosen.simd)
 
 
 def assembly_text(module: Module, chosen: Options) -> str:
     """The assembly of a module."""
     if chosen.arch == "python":
         return ""
-    return cpu_codegen.assembly_text(module, host_target(), chosen.opt_level)
+    return cpu_codegen.assembly_text(module, host_target(), chosen.opt_level, chosen.simd)

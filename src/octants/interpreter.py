@@ -13,6 +13,7 @@ import numpy as np
 from octants.ir import ops, semantics
 from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Value
 from octants.ir.philox import draw
+from octants.mathlib.evaluate import evaluate
 from octants.types.scalars import convert
 
 Storage = dict[tuple[Array, Companion], "np.ndarray[Any, Any]"]
@@ -22,8 +23,18 @@ class AssertionFailed(Exception):
     """An `assert` operation whose condition did not hold."""
 
 
+class Overflow(Exception):
+    """A `record_check` of a work item whose loop takes more iterations than its record holds."""
+
+    def __init__(self, record: Record, count: int) -> None:
+        super().__init__(record.name, count)
+        self.record = record
+        self.count = count
+        self.item = 0
+
+
 class Interpreter:
-    """The state of one launch: the arrays, the tape of the current work item, what was printed."""
+    """The state of one launch: the arrays, the tape of the current work item, what was said."""
 
     def __init__(self, storage: Storage, seed: int = 0, launch: int = 0) -> None:
         self.storage = storage
@@ -32,6 +43,7 @@ class Interpreter:
         self.printed: list[str] = []
         self.tape: dict[tuple[int, Record, int], list[Any]] = {}
         self.tape_bytes = 0
+        self.overflows: list[Overflow] = []
 
     def run(self, module: Module) -> None:
         if module.body is not None:
@@ -49,7 +61,11 @@ class Interpreter:
     def item(self, body: Block, environment: dict[Value, Any]) -> None:
         """One work item, with a tape of its own."""
         self.tape = {}
-        self.block(body, environment)
+        try:
+            self.block(body, environment)
+        except Overflow as overflow:
+            overflow.item = environment[body.args[0]] if body.args else 0
+            self.overflows.append(overflow)
 
     def block(self, block: Block, environment: dict[Value, Any]) -> list[Any]:
         for op in block.ops:
@@ -62,11 +78,11 @@ def _constant(_: Interpreter, op: ops.Constant, env: dict[Value, Any]) -> None:
 
 
 def _unary(_: Interpreter, op: ops.Unary, env: dict[Value, Any]) -> None:
-    env[op.result] = semantics.evaluate(op.fn, op.x.type, env[op.x])
+    env[op.result] = evaluate(op.fn, op.x.type, env[op.x])
 
 
 def _binary(_: Interpreter, op: ops.Binary | ops.Compare, env: dict[Value, Any]) -> None:
-    env[op.result] = semantics.evaluate(op.fn, op.lhs.type, env[op.lhs], env[op.rhs])
+    env[op.result] = evaluate(op.fn, op.lhs.type, env[op.lhs], env[op.rhs])
 
 
 def _select(_: Interpreter, op: ops.Select, env: dict[Value, Any]) -> None:
@@ -174,16 +190,26 @@ def _assert(_: Interpreter, op: ops.Assert, env: dict[Value, Any]) -> None:
 
 
 def _record_push(self: Interpreter, op: ops.RecordPush, env: dict[Value, Any]) -> None:
+    if 0 < op.record.capacity <= env[op.index]:
+        return
     self.tape[env[op.base], op.record, env[op.index]] = [env[value] for value in op.values]
     self.tape_bytes = max(self.tape_bytes, env[op.base] + (env[op.index] + 1) * _stride(op.record))
 
 
 def _record_pop(self: Interpreter, op: ops.RecordPop, env: dict[Value, Any]) -> None:
-    env.update(zip(op.results, self.tape[env[op.base], op.record, env[op.index]], strict=True))
+    index, capacity = env[op.index], op.record.capacity
+    if capacity and not 0 <= index < capacity:
+        index = capacity - 1
+    env.update(zip(op.results, self.tape[env[op.base], op.record, index], strict=True))
 
 
 def _record_end(_: Interpreter, op: ops.RecordEnd, env: dict[Value, Any]) -> None:
     env[op.result] = env[op.base] + env[op.count] * _stride(op.record)
+
+
+def _record_check(_: Interpreter, op: ops.RecordCheck, env: dict[Value, Any]) -> None:
+    if env[op.count] > op.record.capacity:
+        raise Overflow(op.record, env[op.count])
 
 
 def _stride(record: Record) -> int:
@@ -217,6 +243,7 @@ HANDLERS: dict[type[Operation], Callable[..., None]] = {
     ops.RecordPush: _record_push,
     ops.RecordPop: _record_pop,
     ops.RecordEnd: _record_end,
+    ops.RecordCheck: _record_check,
     ops.Yield: _yield,
 }
 

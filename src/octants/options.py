@@ -20,9 +20,9 @@ LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "critical")
 
 ACCEPTED_AND_IGNORED = frozenset(
     """
-    ad_stack_experimental_enabled ad_stack_size ad_stack_sparse_threshold_bytes
-    advanced_optimization auto_mesh_local_default_occupacy cache_loop_invariant_global_vars
-    cfg_optimization cuda_stack_limit default_cpu_block_dim default_gpu_block_dim
+    ad_stack_experimental_enabled ad_stack_sparse_threshold_bytes advanced_optimization
+    auto_mesh_local_default_occupacy cache_loop_invariant_global_vars cfg_optimization
+    cuda_stack_limit default_ad_stack_size default_cpu_block_dim default_gpu_block_dim
     demote_dense_struct_fors demote_no_access_mesh_fors detect_read_only device_memory_GB
     device_memory_fraction experimental_auto_mesh_local external_metal_command_queue
     external_metal_command_queue_is_torch_queue flatten_if force_scalarize_matrix gdb_trigger
@@ -31,10 +31,10 @@ ACCEPTED_AND_IGNORED = frozenset(
     mesh_localize_from_end_mapping mesh_localize_to_end_mapping move_loop_invariant_outside_if
     num_compile_threads offline_cache_cleaning_factor offline_cache_cleaning_policy
     offline_cache_max_size_of_files optimize_mesh_reordered_mapping print_accessor_ir
-    print_full_traceback print_ir_dbg_info print_kernel_amdgcn print_non_pure
-    print_preprocessed_ir print_struct_llvm_ir quant_opt_atomic_demotion quant_opt_store_fusion
-    raise_on_templated_floats real_matrix_scalarize require_version saturating_grid_dim
-    short_circuit_operators src_ll_cache timeline unrolling_limit vk_api_version
+    print_full_traceback print_ir_dbg_info print_kernel_amdgcn print_non_pure print_preprocessed_ir
+    print_struct_llvm_ir quant_opt_atomic_demotion quant_opt_store_fusion raise_on_templated_floats
+    real_matrix_scalarize require_version saturating_grid_dim short_circuit_operators src_ll_cache
+    timeline unrolling_limit vk_api_version
     """.split()
 )
 """Options of `init` that steer another compiler; they change nothing here."""
@@ -42,7 +42,17 @@ ACCEPTED_AND_IGNORED = frozenset(
 
 @dataclass(frozen=True)
 class Options:
-    """The options of `init`. Number types are given by their names ("f32")."""
+    """The options of `init`. Number types are given by their names ("f32").
+
+    With `ad_stack_size` the record of each loop holds so many iterations, and no more; with 0, as
+    many as there are. The copies that a tape makes of what is overwritten take at most
+    `ad_snapshot_budget_bytes`; 0 stands for half of the memory of the machine. The records of loops
+    take at most `ad_stack_budget_bytes` on all threads together, by running parts of long loops
+    twice; 0 stands for a 64th of the memory. With `deterministic`, updates of arrays happen in an
+    order that neither chance nor the number of threads changes, and so results are the same bits
+    each time; it costs time where work items update places that they share. With `simd` a CPU runs
+    several work items of a parallel loop at once, one in each lane of its vectors.
+    """
 
     arch: str = "cpu"
     debug: bool = False
@@ -51,8 +61,13 @@ class Options:
     default_ip: str = "i32"
     fast_math: bool = True
     opt_level: int = 2
+    simd: bool = False
     random_seed: int = 0
     cpu_max_num_threads: int = 0
+    ad_stack_size: int = 0
+    ad_stack_budget_bytes: int = 0
+    ad_snapshot_budget_bytes: int = 0
+    deterministic: bool = False
     offline_cache: bool = True
     offline_cache_file_path: str = str(Path.home() / ".cache" / "octants")
     log_level: str = "info"
@@ -69,6 +84,16 @@ class Options:
         """Whether every access to an array is checked."""
         return self.debug or self.check_out_of_bound
 
+    @property
+    def snapshot_budget(self) -> int:
+        """How many bytes the copies of a tape may take."""
+        return self.ad_snapshot_budget_bytes or _memory_of_the_machine() // 2
+
+    @property
+    def stack_budget(self) -> int:
+        """How many bytes the records of loops may take on all threads together."""
+        return self.ad_stack_budget_bytes or _memory_of_the_machine() // 64
+
     def compilation_key(self) -> tuple[Any, ...]:
         """What of the options decides the code of a kernel."""
         return (
@@ -79,6 +104,10 @@ class Options:
             self.default_ip,
             self.fast_math,
             self.opt_level,
+            self.simd,
+            self.ad_stack_size,
+            self.deterministic,
+            self.ad_stack_budget_bytes,
         )
 
 
@@ -131,7 +160,7 @@ def _parse(variable: str, name: str, text: str) -> Any:
         return text.strip().lower() not in ("", "0", "false", "no", "off")
     if kind is int:
         try:
-            return int(text)
+            return _natural(variable, name, int(text))
         except ValueError:
             raise WrongOption(variable, "an integer", repr(text)).at(None) from None
     return _checked(variable, name, text)
@@ -146,7 +175,20 @@ def _coerce(name: str, value: Any) -> Any:
         return _checked(name, name, str(value))
     if not hasattr(value, "__index__"):
         raise WrongOption(name, f"of type {kind.__name__}", repr(value)).at(None)
-    return kind(value)
+    return _natural(name, name, kind(value)) if kind is int else kind(value)
+
+
+_COUNTS = {
+    "ad_stack_size": "a number of iterations, or 0",
+    "ad_stack_budget_bytes": "a number of bytes, or 0",
+    "ad_snapshot_budget_bytes": "a number of bytes, or 0",
+}
+
+
+def _natural(given_as: str, name: str, value: int) -> int:
+    if name in _COUNTS and value < 0:
+        raise WrongOption(given_as, _COUNTS[name], str(value)).at(None)
+    return value
 
 
 _CHOICES = {
@@ -161,6 +203,14 @@ def _checked(given_as: str, name: str, text: str) -> str:
     if choices is not None and text not in choices:
         raise WrongOption(given_as, f"one of {', '.join(choices)}", text).at(None)
     return text
+
+
+def _memory_of_the_machine() -> int:
+    """The bytes of memory; as much as is usual where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 8 * 2**30
 
 
 class _InForce:

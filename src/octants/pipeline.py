@@ -13,8 +13,13 @@ from dataclasses import dataclass
 from octants.autodiff.forward import forward
 from octants.autodiff.reverse import Reversed, reverse
 from octants.ir.core import Module
+from octants.ir.rewriter import copy_module
+from octants.ir.rewriter import serialise as serialise_task
 from octants.ir.verifier import verify
 from octants.passes.check_bounds import check_bounds
+from octants.passes.collect_sums import collect_sums
+from octants.passes.demote_atomics import demote_atomics
+from octants.passes.fix_order import fix_order
 from octants.passes.outline_tasks import outline_tasks
 from octants.simplify import simplify
 
@@ -49,11 +54,18 @@ PASSES = (
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """How the passes of one compilation are run."""
+    """How the passes of one compilation are run.
+
+    `capacity` is that of records, if it is forced; `tape_budget` is in bytes for each work item. A
+    `deterministic` kernel updates arrays in an order that is always the same.
+    """
 
     checks_bounds: bool = False
     verifies: bool = False
     observe: Observer | None = None
+    capacity: int = 0
+    tape_budget: int = 0
+    deterministic: bool = False
 
     def see(self, name: str, module: Module) -> None:
         """Verify and show a module."""
@@ -72,9 +84,27 @@ def lower(module: Module, stage: Stage) -> None:
             stage.see(step.name, module)
 
 
-def differentiate_reverse(module: Module, stage: Stage, *, saved: bool, part: bool) -> Reversed:
+def serialise(module: Module, stage: Stage) -> Module:
+    """A lowered module whose parallel loops run their work items one after the other, in order."""
+    tasks = [serialise_task(task) for task in module.tasks]
+    result = Module(module.name, list(module.arrays), None, tasks, module.location)
+    simplify(result)
+    stage.see("serialise", result)
+    return result
+
+
+def differentiate_reverse(
+    module: Module, stage: Stage, *, saved: bool, part: bool, argument_gradients: bool = False
+) -> Reversed:
     """The reverse of a lowered module, simplified."""
-    result = reverse(module, saved=saved, part=part)
+    result = reverse(
+        module,
+        saved=saved,
+        part=part,
+        argument_gradients=argument_gradients,
+        capacity=stage.capacity,
+        tape_budget=stage.tape_budget,
+    )
     stage.see("reverse", result.module)
     return result
 
@@ -83,4 +113,21 @@ def differentiate_forward(module: Module, stage: Stage) -> Module:
     """A lowered module with its tangents, simplified."""
     result = forward(module)
     stage.see("forward", result)
+    return result
+
+
+def finish(module: Module, stage: Stage, *, apart: bool = False) -> Module:
+    """A copy of a lowered or differentiated module for code generation, with cheaper updates.
+
+    ``apart`` says that no two of its arrays share memory.
+    """
+    result = copy_module(module)
+    result.apart = apart
+    collect_sums(result, apart)
+    demote_atomics(result, apart)
+    if stage.deterministic:  # what only one work item touches is known better before than after
+        fix_order(result, apart)
+        collect_sums(result, apart)
+        demote_atomics(result, apart)
+    stage.see("finish", result)
     return result

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.analysis.regions import Accessed, Region, intersect, unite
+from octants.analysis.regions import Accessed, Region, intersect, tidy, unite
 from octants.interpreter import run
 from octants.ir.core import Space
 from octants.launch.memory import Memory
@@ -181,6 +181,32 @@ def test_regions() -> None:
     assert not intersect((((3, 2), (0, 5)),), (((0, 9), (0, 9)),))
     assert unite(row, column) == (*row, *column)
     assert unite(row, None) is None
+
+
+def test_regions_become_fewer_boxes_of_the_same_elements() -> None:
+    generator = random.Random(3)
+
+    def elements(region: Region) -> set[tuple[int, ...]]:
+        assert region is not None
+        return {
+            (i, j)
+            for (low, high), (other_low, other_high) in region
+            for i in range(low, high + 1)
+            for j in range(other_low, other_high + 1)
+        }
+
+    def interval() -> tuple[int, int]:
+        low = generator.randrange(4)
+        return low, low + generator.randrange(-1, 4)
+
+    for _ in range(2000):
+        region = tuple((interval(), interval()) for _ in range(generator.randrange(1, 6)))
+        tidied = tidy(region)
+        assert tidied is not None
+        assert elements(tidied) == elements(region)
+        assert len(tidied) <= len(set(region))
+    assert tidy((((2, 2), (0, 5)), ((2, 2), (2, 7)))) == (((2, 2), (0, 7)),)
+    assert tidy((((2, 2), (0, 5)), ((3, 3), (0, 5)), ((2, 3), (6, 7)))) == (((2, 3), (0, 7)),)
 
 
 # -- what follows for the tape --------------------------------------------------------------------

@@ -34,6 +34,18 @@ class Tensor:
     def is_contiguous(self) -> bool:
         return self.array.flags.c_contiguous
 
+    def is_neg(self) -> bool:
+        return False
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(stride // self.array.itemsize for stride in self.array.strides)
+
+    def element_size(self) -> int:
+        return self.array.itemsize
+
+    def contiguous(self) -> Tensor:
+        return Tensor(np.ascontiguousarray(self.array))
+
     def detach(self) -> Tensor:
         return Tensor(self.array)
 

@@ -383,7 +383,7 @@ def test_threads_launch_one_kernel_at_once() -> None:
 
 def test_inspect_shows_every_stage() -> None:
     shown = add.inspect(np.zeros(1, np.float32), 1.0)
-    assert list(shown.stages) == ["frontend", "outline_tasks", "simplify"]
+    assert list(shown.stages) == ["frontend", "outline_tasks", "simplify", "finish"]
     assert "parallel @add" in shown.stages["simplify"]
     assert "define" in shown.llvm_ir
     assert "define" in shown.llvm_ir_optimized
@@ -418,3 +418,21 @@ def test_a_kernel_looks_like_its_function() -> None:
     assert documented.__name__ == "documented"
     assert documented.__doc__ == "What it does."
     assert repr(documented) == "<kernel documented()>"
+
+
+def test_an_assertion_draws_the_same_random_numbers_in_both_modes() -> None:
+    drawn = []
+    for debug in (False, True):
+        qd.init(arch=qd.cpu, debug=debug, random_seed=3)
+        x = qd.field(qd.f32, shape=8)
+
+        @qd.kernel
+        def draw():
+            for i in x:
+                assert qd.random() >= 0.0
+                x[i] = qd.random()
+
+        draw()
+        drawn.append(x.to_numpy())
+    assert np.array_equal(*drawn)
+    assert len(set(drawn[0].tolist())) == 8

@@ -26,8 +26,9 @@ Data = dict[str, "np.ndarray[Any, Any]"]
 class Generator:
     """Builds one random kernel over the arrays x and y (owned by rows), p (read) and total."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, trips: int = 4) -> None:
         self.random = random.Random(seed)
+        self.trips = trips  # loops make less
         both: dict[Companion, Any] = {PRIMAL: None, ADJOINT: None, TANGENT: None}
         self.x = Array("x", f64, 2, Space.NDARRAY, layouts=dict(both))
         self.y = Array("y", f64, 2, Space.NDARRAY, layouts=dict(both))
@@ -162,7 +163,7 @@ class Generator:
             (floats if value.type is f64 else ints).append(value)
 
     def _bound(self, ints: list[Value]) -> Value:
-        return self.builder.binary("mod", self.random.choice(ints), self.builder.index(4))
+        return self.builder.binary("mod", self.random.choice(ints), self.builder.index(self.trips))
 
     def __getattr__(self, name: str) -> Any:
         return {"for": self.for_, "while": self.while_, "if": self.if_}[name]
@@ -235,17 +236,18 @@ def forward(module: Module, data: Data) -> Data:
     return after
 
 
-def gradient(module: Module, data: Data, weights: Data) -> tuple[Data, str]:
+def gradient(module: Module, data: Data, weights: Data, tape_budget: int = 0) -> tuple[Data, str]:
     """The gradient of the objective with respect to the initial data, and how it was got."""
     adjoints = {name: value.copy() for name, value in weights.items()}
-    reversed_ = differentiate(module)
+    reversed_ = differentiate(module, tape_budget=tape_budget)
     if not reversed_.hazards:
         state = data if reversed_.state == "before" else forward(module, data)
         state = {name: value.copy() for name, value in state.items()}
         _run_reverse(reversed_, state, adjoints)
         _check_untouched(module, reversed_, state, data)
         return adjoints, reversed_.state
-    _run_parts(module, {name: value.copy() for name, value in data.items()}, adjoints)
+    start = {name: value.copy() for name, value in data.items()}
+    _run_parts(module, start, adjoints, tape_budget)
     return adjoints, "split"
 
 
@@ -264,7 +266,7 @@ def _check_untouched(module: Module, reversed_: Reversed, state: Data, data: Dat
         assert np.array_equal(state[array.name], after[array.name]), array.name
 
 
-def _run_parts(module: Module, state: Data, adjoints: Data) -> None:
+def _run_parts(module: Module, state: Data, adjoints: Data, tape_budget: int) -> None:
     """As a tape does it: one launch per task, with the memory before and after each kept."""
     state["t"], adjoints["t"] = np.zeros(()), np.zeros(())
     parts = split_tasks(module)
@@ -273,7 +275,7 @@ def _run_parts(module: Module, state: Data, adjoints: Data) -> None:
         run(part, state)
         kept.append({name: value.copy() for name, value in state.items()})
     for number in reversed(range(len(parts))):
-        reversed_ = differentiate(parts[number], part=True)
+        reversed_ = differentiate(parts[number], part=True, tape_budget=tape_budget)
         assert not reversed_.hazards, reversed_.hazards
         memory = kept[number if reversed_.state == "before" else number + 1]
         _run_reverse(reversed_, {n: v.copy() for n, v in memory.items()}, adjoints)

@@ -167,4 +167,4 @@ def test_atomic_result_cannot_be_had_again() -> None:
         %w: f32 = binary<mul>(%n, %n)
         store<@x, primal>(%w, %i, %one)"""
     )
-    assert [hazard.kind for hazard in result.hazards] == ["atomic"]
+    assert {hazard.kind for hazard in result.hazards} == {"atomic", "order"}

@@ -13,6 +13,7 @@ from octants.codegen.llvm import cpu
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
 from octants.ir.verifier import verify
+from octants.options import make_options
 from octants.runtime.cpu import CpuDevice
 from octants.runtime.cpu import device as default_device
 from octants.target import Target
@@ -20,6 +21,7 @@ from octants.types.scalars import DType, i32
 
 PRIMAL = Companion.PRIMAL
 TARGET = cpu.host_target()
+SIMD = make_options({}).simd  # an environment variable can have all tests run in lanes
 
 
 def ndarray(
@@ -120,13 +122,15 @@ class Compiled:
     ) -> None:
         verify(module)
         self.module = module
+        options.setdefault("simd", SIMD)
         self.load(cpu.compile_module(module, target, **options), device)
 
     @classmethod
     def together(cls, modules: Sequence[Module]) -> list[Compiled]:
         """Several kernels in one object."""
         kernels = []
-        for module, artifact in zip(modules, cpu.compile_modules(modules, TARGET), strict=True):
+        artifacts = cpu.compile_modules(modules, TARGET, simd=SIMD)
+        for module, artifact in zip(modules, artifacts, strict=True):
             kernels.append(cls.__new__(cls))
             kernels[-1].module = module
             kernels[-1].load(artifact)

@@ -24,12 +24,12 @@ def of(count: int) -> Any:
 
 def test_lines_come_in_the_order_of_tasks_and_items(capsys: Any) -> None:
     def body(build: Any, i: Any) -> None:
-        build.print_(("first ", ("",)), [i])
-        build.print_(("second ", ("04d",), "!"), [i])
+        build.print_(("first ", ("",), "\n"), [i])
+        build.print_(("second ", ("04d",), "!\n"), [i])
 
     tasks = [
         parallel("t", of(3000), body),
-        serial("u", lambda build: build.print_(("then",), [])),
+        serial("u", lambda build: build.print_(("then\n",), [])),
         parallel("v", lambda build: (build.index(-2), build.index(1)), body),
     ]
     run(Module("lines", [], tasks=tasks), {})
@@ -43,16 +43,16 @@ def test_values_of_every_type(capsys: Any) -> None:
     def body(build: Any) -> None:
         parts = tuple(part for _ in range(9) for part in ((("",), " ")))
         low = [build.constant(scalars.integer_range(t)[0], t) for t in scalars.ALL if t.is_integer]
-        build.print_((*parts[:15], "|"), low)
+        build.print_((*parts[:15], "|\n"), low)
         high = [build.constant(scalars.integer_range(t)[1], t) for t in scalars.ALL if t.is_integer]
-        build.print_((*parts[:15], "|"), high)
+        build.print_((*parts[:15], "|\n"), high)
         floats = [build.constant(0.1, f16), build.constant(0.1, f32), build.constant(0.1, f64)]
         extra = [
             build.constant(math.nan, f32),
             build.constant(-math.inf, f64),
             build.constant(True, u1),
         ]
-        build.print_((*parts[:11], (" >8.3f",)), [*floats, *extra, floats[1]])
+        build.print_((*parts[:11], (" >8.3f",), "\n"), [*floats, *extra, floats[1]])
 
     run(Module("values", [], tasks=[serial("t", body)]), {})
     assert capsys.readouterr().out.splitlines() == [
@@ -66,14 +66,14 @@ def test_what_does_not_fit_is_counted(capsys: Any) -> None:
     count = CAPACITY // 3 + 1000
 
     def body(build: Any, i: Any) -> None:
-        build.print_((("",),), [i])
+        build.print_((("",), "\n"), [i])
 
     kernel = Compiled(Module("much", [], tasks=[parallel("t", of(count), body)]))
     kernel.run({})
     *lines, last = capsys.readouterr().out.splitlines()
     assert len(lines) == CAPACITY // 3
     assert len(set(lines)) == len(lines)
-    assert last == f"[{count - len(lines)} more lines of kernel `much` did not fit its buffer]"
+    assert last == f"[{count - len(lines)} more prints of kernel `much` did not fit its buffer]"
 
 
 @pytest.mark.parametrize("first", [0, 1, 4321, 99_999])
@@ -146,9 +146,9 @@ def test_what_was_printed_before_a_failure_is_there(capsys: Any) -> None:
     flag = temporary("flag", u1)
 
     def body(build: Any) -> None:
-        build.print_(("before",), [])
+        build.print_(("before\n",), [])
         build.assert_("assertion", "never", build.load(flag, []), [])
-        build.print_(("after",), [])
+        build.print_(("after\n",), [])
 
     with pytest.raises(OctantsAssertionError, match="never"):
         run(Module("early", [flag], tasks=[serial("t", body)]), {})
@@ -191,7 +191,7 @@ def test_the_lowest_item_and_the_order_of_lines_do_not_depend_on_who_is_first(ca
         build.assert_("assertion", "item {}", ok, [i])
 
     def prints(build: Any, i: Any) -> None:
-        build.print_((("",), " ", ("",)), [i, late(build, i, x)])
+        build.print_((("",), " ", ("",), "\n"), [i, late(build, i, x)])
 
     domain: Any = lambda build: (build.index(0), build.shape(x, 0))  # noqa: E731
     device = CpuDevice(2)

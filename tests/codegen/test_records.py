@@ -162,21 +162,23 @@ def test_loops_that_do_not_begin_at_zero() -> None:
         base = build.offset(0)
 
         def write(build: Any, k: Any, _: Any) -> Any:
-            place = build.cast(build.binary("sub", k, low), i64)
+            place = build.binary("sub", build.cast(k, i64), build.cast(low, i64))
             push(build, record, base, place, [build.binary("mul", k, k)])
             return []
 
         for_(build, low, high, [], write)
 
         def read(build: Any, k: Any, carried: Any) -> Any:
-            (value,) = pop(build, record, base, build.cast(build.binary("sub", k, low), i64))
+            place = build.binary("sub", build.cast(k, i64), build.cast(low, i64))
+            (value,) = pop(build, record, base, place)
             return [build.binary("add", carried[0], value)]
 
         (total,) = for_(build, low, high, [build.index(0)], read)
         build.store(out, [i], total)
 
     task = parallel("t", lambda build: (build.index(0), build.shape(out, 0)), body)
-    kernel = Compiled(Module("shifted", [lower, upper, out], tasks=[task]), CpuDevice(1))
+    device = CpuDevice(1, tape_limit=1 << 30)
+    kernel = Compiled(Module("shifted", [lower, upper, out], tasks=[task]), device)
     too_many = {"lower": np.array(-(2**31), np.int32), "upper": np.array(2**31 - 1, np.int32)}
     with pytest.raises(OctantsMemoryError):
         kernel.run(too_many | {"out": np.zeros(2, np.int32)})

@@ -13,7 +13,17 @@ from octants.codegen.llvm import cpu
 from octants.ir.core import Array, Module, Space
 from octants.types import scalars
 from octants.types.scalars import f16, f32, f64, i32, i64, u1
-from tests.codegen.compiled import PRIMAL, TARGET, Compiled, if_, ndarray, parallel, run, temporary
+from tests.codegen.compiled import (
+    PRIMAL,
+    TARGET,
+    Compiled,
+    for_,
+    if_,
+    ndarray,
+    parallel,
+    run,
+    temporary,
+)
 
 N = 30_000
 
@@ -120,14 +130,70 @@ def test_where_the_register_would_be_seen_through() -> None:
         build.atomic("max", s, [], one(build))
 
     def two_arguments(build: Any, i: Any) -> None:
-        build.atomic("add", x, [build.index(0)], build.load(y, [i]))
+        build.atomic("add", x, [build.index(0)], one(build))
+        build.load(y, [i])
+
+    def two_arguments_in_a_loop(build: Any, i: Any) -> None:
+        def step(build: Any, *_: Any) -> Any:
+            build.atomic("add", x, [build.index(0)], build.load(y, [i]))
+            return []
+
+        for_(build, build.index(0), build.index(2), [], step)
 
     for body in (uses_the_value_before, reads_the_place, another_element, two_functions):
         assert updates_in_loop(module_with(body, s, x))
+    for body in (two_arguments, two_arguments_in_a_loop):
+        module = module_with(body, x, y)
+        assert updates_in_loop(module)
+        module.apart = True
+        assert not updates_in_loop(module)
     module = module_with(two_arguments, x, y)
-    assert updates_in_loop(module)
     data = np.ones(N, np.int64)
     run(module, {"x": data, "y": data})  # one array in both places
+
+
+def test_a_read_before_the_update_sees_what_it_may() -> None:
+    """Arguments that overlap: the order of work items is nobody's business."""
+    x, y = ndarray("x", i64), ndarray("y", i64)
+
+    def body(build: Any, i: Any) -> None:
+        build.atomic("add", x, [build.index(0)], build.load(y, [i]))
+
+    assert not updates_in_loop(module_with(body, x, y))
+
+
+def test_one_place_for_all_by_an_argument() -> None:
+    """Indices of constants, arguments and extents; other places of the array may be updated too."""
+    n = Array("n", i32, 0, Space.ARGUMENT, (), {PRIMAL: None})
+    x, y = ndarray("x", f32), ndarray("y", f32)
+
+    def body(build: Any, i: Any) -> None:
+        last = build.binary("sub", build.shape(x, 0), build.load(n, []))
+        build.atomic("add", x, [last], build.load(y, [i]))
+        build.atomic("sub", x, [last], build.constant(2.0, f32))
+        build.atomic("add", x, [build.binary("and", i, build.index(3))], build.constant(1.0, f32))
+
+    module = module_with(body, n, x, y)
+    text = cpu.llvm_text(module, TARGET)
+    task = text[text.index("define internal void @octants_") :]
+    places = [found.start() for found in re.finditer("atomicrmw", task)]
+    assert [place < task.index("\nreturn:") for place in places] == [True, False]
+    data = {"n": np.array(2, np.int32), "x": np.zeros(9, np.float32), "y": np.ones(N, np.float32)}
+    run(module, data)
+    assert data["x"].tolist() == [N / 4] * 4 + [0.0] * 3 + [-N, 0.0]
+
+
+def test_halves_are_collected_in_single_precision() -> None:
+    s, y = temporary("s", f16), ndarray("y", f16)
+
+    def body(build: Any, i: Any) -> None:
+        build.atomic("add", s, [], build.load(y, [i]))
+
+    module = module_with(body, s, y)
+    assert not updates_in_loop(module)
+    data = {"s": np.array(0, np.float16), "y": np.full(N, 0.5, np.float16)}
+    run(module, data)
+    assert abs(data["s"] - N / 2) < 0.01 * N / 2  # one by one it would stop at 1024
 
 
 def test_fields_of_one_type_are_apart() -> None:

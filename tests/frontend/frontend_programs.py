@@ -142,7 +142,7 @@ def launch(built: Built, *arguments: Any) -> tuple[Any, interpreter.Interpreter]
 def printed(function: Callable[..., Any], *arguments: Any, **options: Any) -> list[str]:
     """The lines that a kernel prints."""
     built = compile_kernel(function, *arguments, **options)
-    return launch(built, *arguments)[1].printed
+    return "".join(launch(built, *arguments)[1].printed).splitlines()
 
 
 def text_of(module: Module) -> str:

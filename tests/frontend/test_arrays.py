@@ -393,3 +393,12 @@ def test_a_field_is_one_array_however_it_is_found() -> None:
     names = {(read.kind, read.name) for read in built.reads}
     assert names >= {("closure", "x"), ("closure", "holder"), ("attribute", "n")}
     assert Companion.ADJOINT in built.module.arrays[0].layouts
+
+
+def test_len_of_an_array() -> None:
+    def kernel(x, y):
+        y[0] = len(x) * 10 + len(y)
+
+    y = np.zeros(3)
+    launch(compile_kernel(kernel, np.zeros((4, 5)), y), np.zeros((4, 5)), y)
+    assert y[0] == 43

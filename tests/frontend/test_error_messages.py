@@ -121,9 +121,13 @@ PROGRAMS: dict[str, str] = {
     "OCT153_too_many": "y = half(1, 2)",
     "OCT153_unknown": "y = half(y=a)",
     "OCT153_twice": "y = half(a, x=a)",
+    "OCT132_array": "x += 1",
+    "OCT131_lambda": "x[0] = lambda y: y",
+    "OCT151_container": "values = []\nvalues.append(n)",
     "OCT153_length": "y = len(a)",
     "OCT153_range": "for i in range():\n    x[i] = 1",
     "OCT153_ndrange": "for i in ndrange((1, 2, 3)):\n    x[i] = 1",
+    "OCT153_print_end": "print(n, sep='-', end=n)",
     "OCT153_print": "print(n, file=x)",
     "OCT154_function": "y = sometimes(n)",
     "OCT154_kernel": "if n > 1:\n    return 1",
@@ -135,7 +139,6 @@ PROGRAMS: dict[str, str] = {
     "OCT155_mixed": "y = mixed(n)",
     "OCT156_spec": "print(f'{n:.3q}')",
     "OCT156_field": "print('{} {}'.format(n))",
-    "OCT156_end": "print(n, end='')",
 }
 
 PROGRAM_OF_HELPERS = """

@@ -8,6 +8,7 @@ import pytest
 from octants import interpreter
 from octants.diagnostics.exceptions import OctantsTypeError
 from octants.ir import ops
+from octants.lang.syntax import static
 from octants.types.matrix_values import Vector
 from tests.frontend.frontend_programs import compile_kernel, define, launch, printed, run
 
@@ -32,16 +33,41 @@ def test_values_of_all_sorts() -> None:
     ]
 
 
-def test_a_line_is_one_operation() -> None:
+def test_lines_are_assembled_from_prints() -> None:
+    def kernel(x, n):
+        print("row", n, end=": ")
+        for k in range(3):
+            print(x[k], end="" if static(False) else ", ")
+        print(end="")
+        print()
+        print("a", n, sep=None, end=None)
+        print("two\nlines", end="|", flush=True)
+
+    assert printed(kernel, np.arange(3.0), 7) == [
+        "row 7: 0.0, 1.0, 2.0, ",
+        "a 7",
+        "two",
+        "lines|",
+    ]
+
+
+def test_a_print_of_nothing_is_no_operation() -> None:
+    built = compile_kernel(define("def kernel(n):\n    print(end='')\n    print('', end='')\n"), 1)
+    assert not any(isinstance(op, ops.Print) for op in built.module.walk())
+
+
+def test_a_print_is_one_operation() -> None:
     def kernel(n):
         print("n is", n, f"{n:5d}!", 3)
 
     (op,) = [op for op in compile_kernel(kernel, 1).module.walk() if isinstance(op, ops.Print)]
-    assert op.parts == ("n is ", ("",), " ", ("5d",), "! 3")
+    assert op.parts == ("n is ", ("",), " ", ("5d",), "! 3\n")
     assert op.location is not None
 
 
-@pytest.mark.parametrize("call", ["f'{n:.2q}'", "n, end=''", "n, file=0", "'{} {}'.format(n)"])
+@pytest.mark.parametrize(
+    "call", ["f'{n:.2q}'", "n, end=n", "n, sep=0", "n, file=0", "'{} {}'.format(n)"]
+)
 def test_wrong_formats(call: str) -> None:
     with pytest.raises(OctantsTypeError):
         compile_kernel(define(f"def kernel(n):\n    print({call})\n"), 1)

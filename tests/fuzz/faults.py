@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from octants.ad.contents import Content
+from octants.ad.ledger import Ledger
 from octants.autodiff import backward, replay
 from octants.autodiff.backward import Backward
+from octants.autodiff.recording import Recorder
 from octants.ir import ops
 from octants.ir.core import Block, Companion, Value
 from octants.types.scalars import i64, u1
@@ -58,8 +61,8 @@ def forget_to_zero(patch: pytest.MonkeyPatch) -> None:
 def swap_record_slots(patch: pytest.MonkeyPatch) -> None:
     """Two carried values of one type are read back from each other's slots."""
 
-    def pop_record(self: Backward, op: Any, iteration: Value) -> None:
-        original(self, op, iteration)
+    def pop_record(self: Backward, op: Any, turn: Value, iteration: Value) -> None:
+        original(self, op, turn, iteration)
         pop = next(o for o in reversed(self.builder.block.ops) if isinstance(o, ops.RecordPop))
         for k, first in enumerate(pop.results):
             for j in range(k + 1, len(pop.results)):
@@ -74,13 +77,10 @@ def swap_record_slots(patch: pytest.MonkeyPatch) -> None:
 def read_the_next_record(patch: pytest.MonkeyPatch) -> None:
     """The carried values of an iteration are those of the last one."""
 
-    def pop_record(self: Backward, op: Any, iteration: Value) -> None:
+    def pop_record(self: Backward, op: Any, turn: Value, iteration: Value) -> None:
         one = self.builder.constant(1, i64)
-        original(self, op, self.builder.binary("sub", self.values[op, "count"], one))
-        if isinstance(op, ops.For):  # the counter is right
-            step = self.builder.cast(iteration, op.body.args[0].type)
-            lower = self.values[op.lower]
-            self.bind(op.body.args[0], self.builder.binary("add", lower, step))
+        last = self.builder.binary("sub", self.values[op, "count"], one)
+        original(self, op, last, iteration)
 
     original = Backward._pop_record
     patch.setattr(Backward, "_pop_record", pop_record)
@@ -117,9 +117,9 @@ def one_lane_for_all(patch: pytest.MonkeyPatch) -> None:
             load.indices = [zero if index is item else index for index in load.indices]
         return result
 
-    original_make, original_read = Backward.__init__, replay.Replayer._read
+    original_make, original_read = Backward.__init__, replay.Replayer.read
     patch.setattr(Backward, "__init__", make)
-    patch.setattr(replay.Replayer, "_read", read)
+    patch.setattr(replay.Replayer, "read", read)
 
 
 def overwrite_adjoints_of_loads(patch: pytest.MonkeyPatch) -> None:
@@ -188,6 +188,40 @@ def _replace(block: Block, old: Value, new: Value) -> None:
             setattr(op, op.VARIADIC, [new if value is old else value for value in values])
 
 
+def skip_checkpoints(patch: pytest.MonkeyPatch) -> None:
+    """A block is run again from what the loop started with, whichever block it is."""
+
+    def rerun_block(self: Backward, op: Any, number: Value, size: Value) -> None:
+        self.run_block(op, number, size, self._mapped(op.inits))
+
+    patch.setattr(Recorder, "rerun_block", rerun_block)
+
+
+def skip_a_snapshot(patch: pytest.MonkeyPatch) -> None:
+    """What a launch overwrites is not copied before."""
+    patch.setattr(Ledger, "_save", lambda self, content: None)
+
+
+def restore_in_the_wrong_order(patch: pytest.MonkeyPatch) -> None:
+    """Contents are put back in the order in which they were saved, and not in the reverse one."""
+
+    def save(self: Ledger, content: Content) -> None:
+        original_save(self, content)
+        saved.setdefault((id(self), content.memory.key), []).append(content)
+
+    def put(self: Ledger, content: Content) -> None:
+        order = saved.get((id(self), content.memory.key), [])
+        same = [one for one in order if one.region == content.region]
+        if content in same:
+            content = same[-1 - same.index(content)]
+        original_put(self, content)
+
+    saved: dict[Any, list[Content]] = {}
+    original_save, original_put = Ledger._save, Ledger._put
+    patch.setattr(Ledger, "_save", save)
+    patch.setattr(Ledger, "_put", put)
+
+
 FAULTS: tuple[Fault, ...] = (
     reset_accumulators,
     keep_captured_adjoints_inside,
@@ -199,4 +233,7 @@ FAULTS: tuple[Fault, ...] = (
     overwrite_adjoints_of_loads,
     one_iteration_less,
     untaken_selects,
+    skip_checkpoints,
+    skip_a_snapshot,
+    restore_in_the_wrong_order,
 )

@@ -13,6 +13,7 @@ from octants.fuzz.program import Outcome, Program
 
 COUNT = 150
 STEP = 1e-5
+ENDS = "written float array without a gradient"  # where derivatives end, and differences do not
 
 
 def accepted() -> list[tuple[Program, Outcome]]:
@@ -33,7 +34,7 @@ def moved(program: Program, step: float) -> Program:
 def test_both_modes_agree_with_central_differences() -> None:
     compared = 0
     for program, outcome in accepted():
-        if "stop_grad" in program.source:
+        if "stop_grad" in program.source or ENDS in program.features:
             continue
         products = [outcome.gradient[n].value * program.direction[n] for n in program.weights]
         reverse = sum(np.sum(product) for product in products)
@@ -52,7 +53,7 @@ def test_both_modes_agree_with_central_differences() -> None:
         change = ahead.functional(program.weights) - behind.functional(program.weights)
         assert abs(change / (2 * STEP) - slope) <= 1e-6 * scale, program.seed
         compared += 1
-    assert compared >= 0.7 * COUNT
+    assert compared >= 0.5 * COUNT
 
 
 def test_few_are_set_aside_and_few_have_zero_gradients() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from octants.ir.philox import draw, philox
@@ -76,6 +78,15 @@ def test_promotion_is_symmetric_and_idempotent() -> None:
 def test_bitcast() -> None:
     assert bitcast(1.0, f32, i32) == 0x3F800000
     assert bitcast(0x3F800000, u32, f32) == 1.0
+
+
+@pytest.mark.parametrize("dtype", [f16, f32, f64], ids=str)
+def test_the_error_of_a_product_is_exact(dtype: DType) -> None:
+    numbers = np.random.default_rng(1).uniform(-2.0, 2.0, (200, 2)).astype(dtype.numpy)
+    for a, b in numbers.tolist():
+        error = Fraction(a) * Fraction(b) - Fraction(evaluate("mul", dtype, a, b))
+        assert evaluate("mul_error", dtype, a, b) == convert(float(error), dtype)
+    assert evaluate("mul_error", dtype, math.inf, 2.0) != evaluate("mul_error", dtype, 2.0, 2.0)
 
 
 def test_philox_known_answers() -> None:

@@ -260,17 +260,47 @@ def unary(function: Any, x: float) -> float:
     return result
 
 
+def check_derivatives(function: Any, at: list[float]) -> None:
+    """Compare reverse and forward mode with central differences, in f64."""
+    n = len(at)
+    x = qd.field(qd.f64, n, needs_grad=True, needs_dual=True)
+    y = qd.field(qd.f64, (), needs_grad=True, needs_dual=True)
+
+    @qd.kernel
+    def f():
+        for _ in range(1):
+            y[None] = function(*[x[k] for k in qd.static(range(n))])
+
+    def value(given: Any) -> float:
+        x.from_numpy(np.asarray(given))
+        f()
+        return float(y[None])
+
+    steps = 1e-6 * np.eye(n)
+    expected = [(value(at + step) - value(at - step)) / 2e-6 for step in steps]
+    x.from_numpy(np.array(at))
+    with qd.ad.Tape(loss=y):
+        f()
+    assert x.grad.to_numpy() == pytest.approx(np.array(expected), rel=1e-8, abs=1e-8)
+    for k in range(n):
+        with qd.ad.FwdMode(loss=y, param=x, seed=list(np.eye(n)[k])):
+            f()
+        assert y.dual[None] == pytest.approx(expected[k], rel=1e-8, abs=1e-8)
+
+
 @check("sin", "cos", "tan", "asin", "acos", "tanh", "exp", "log", "sqrt", "floor", "ceil", "abs")
 def functions(name: str) -> None:
     expected = getattr(np, {"asin": "arcsin", "acos": "arccos"}.get(name, name))
     for x in (0.3, 0.8):
         assert unary(lookup(name), x) == pytest.approx(expected(x), rel=1e-14)
         assert lookup(name)(x) == pytest.approx(expected(x))
+        check_derivatives(lookup(name), [x])
 
 
 @check("rsqrt")
 def reciprocal_root() -> None:
     assert unary(qd.rsqrt, 4.0) == 0.5
+    check_derivatives(qd.rsqrt, [4.0])
 
 
 @check("atan2", "max", "min", "select", "math.clamp")
@@ -283,6 +313,21 @@ def functions_of_several() -> None:
     for a, b in ((1.0, 2.0), (2.0, -1.0)):
         expected = (math.atan2(a, b), max(a, b), min(a, b), max(a, b), 0.5)
         assert f(a, b) == pytest.approx(expected)
+        for function in (qd.atan2, qd.max, qd.min):
+            check_derivatives(function, [a, b])
+    for x in (-1.0, 0.3, 2.0):
+        check_derivatives(clamped, [x])
+        check_derivatives(chosen, [x, -0.5])
+
+
+@qd.func
+def clamped(x):
+    return qd.math.clamp(x, 0.0, 0.5) * x
+
+
+@qd.func
+def chosen(a, b):
+    return qd.select(a > b, a * b, a - 3 * b)
 
 
 @check("cast")
@@ -292,6 +337,12 @@ def casts() -> None:
         return qd.cast(x, qd.i32) + qd.i32(x)
 
     assert f(2.7) == 4
+    check_derivatives(widened, [0.7])
+
+
+@qd.func
+def widened(x):
+    return qd.cast(qd.cast(x, qd.f64) * x, qd.f64) + qd.cast(x, qd.i32)
 
 
 @check("random")
@@ -306,6 +357,20 @@ def random() -> None:
     f()
     values = x.to_numpy()
     assert 0 <= values.min() < 0.1 < 0.9 < values.max() < 1
+    assert len(set(values.tolist())) > 990
+    p = Pair()
+    drawn = qd.field(qd.f32, 2)
+
+    @qd.kernel
+    def g():
+        for i in p.x:
+            draw = qd.random()
+            drawn[i] = draw
+            p.loss[None] += draw * p.x[i]
+
+    with qd.ad.Tape(loss=p.loss):
+        g()
+    assert p.x.grad.to_numpy().tolist() == drawn.to_numpy().tolist()
 
 
 @check("atomic_add")
@@ -320,6 +385,16 @@ def atomics() -> None:
 
     assert f() == 4950
     assert total[None] == 4951
+    p = Pair()
+
+    @qd.kernel
+    def g():
+        for i in p.x:
+            qd.atomic_add(p.loss[None], (i + 1) * p.x[i] ** 2)
+
+    with qd.ad.Tape(loss=p.loss):
+        g()
+    assert p.x.grad.to_numpy().tolist() == [4, 8]
 
 
 @check("polar_decompose")
@@ -331,6 +406,13 @@ def polar_decomposition() -> None:
 
     m = [[1.0, 2.0], [-0.5, 3.0]]
     assert np.asarray(f(m).to_list()) == pytest.approx(np.asarray(m))
+    check_derivatives(polar, [1.0, 2.0, -0.5, 3.0])
+
+
+@qd.func
+def polar(a, b, c, d):
+    u, p = qd.polar_decompose(qd.Matrix([[a, b], [c, d]]), qd.f64)
+    return u[0, 1] + 2 * p[1, 1] + u[0, 0] * p[0, 1]
 
 
 # -- kernels --------------------------------------------------------------------------------------
@@ -356,6 +438,18 @@ def language() -> None:
 
     f(x)
     assert x.to_numpy().tolist() == [[6, 6, 6], [106, 106, 106]]
+
+    @qd.kernel
+    def in_order() -> qd.i32:
+        last = 0
+        qd.loop_config(serialize=True)
+        for i in range(100):
+            if i == 7:
+                break
+            last = i
+        return last
+
+    assert in_order() == 6
 
 
 @check("data_oriented")

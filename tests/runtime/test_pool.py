@@ -16,7 +16,7 @@ import pytest
 
 from octants.diagnostics.exceptions import OctantsAssertionError
 from octants.ir.core import Module
-from octants.runtime.cpu import CpuDevice, limits
+from octants.runtime.cpu import CpuDevice, limits, native, support
 from octants.types.scalars import i32, i64
 from tests.codegen.compiled import Compiled, argument, ndarray, parallel
 from tests.runtime.kernels import increment, spin
@@ -33,6 +33,22 @@ def test_every_item_is_run_once(threads: int) -> None:
             kernel.run(data)
         np.testing.assert_array_equal(data["x"], 3 * np.arange(1, count + 1))
     device.close()
+
+
+def test_a_system_without_posix_threads_and_signals() -> None:
+    """What is missing there is never called: one thread does the work."""
+    missing = dict.fromkeys((*support.SYMBOLS[:-2],), 0)
+    assert not {"realloc", "free"} & missing.keys()
+    device = CpuDevice(4, support=native.Support(missing))
+    assert device.threads == 1
+    kernel = Compiled(increment(), device)
+    data = {"x": np.zeros(300_001, np.int32)}
+    for _ in range(3):
+        kernel.run(data)
+    np.testing.assert_array_equal(data["x"], 3 * np.arange(1, 300_002))
+    device.set_threads(8)
+    device.close()
+    device.at_exit()
 
 
 def test_bounds_anywhere() -> None:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from octants.ad.checkpointed import checkpointed
 from octants.ad.clearing import clear_all_gradients
 from octants.ad.custom import grad_for, grad_replaced, no_grad
 from octants.ad.forward_mode import FwdMode
 from octants.ad.tape import Tape
 
-__all__ = ["FwdMode", "Tape", "clear_all_gradients", "grad_for", "grad_replaced", "no_grad"]
+__all__ = [
+    "FwdMode",
+    "Tape",
+    "checkpointed",
+    "clear_all_gradients",
+    "grad_for",
+    "grad_replaced",
+    "no_grad",
+]

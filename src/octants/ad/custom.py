@@ -55,7 +55,9 @@ class ReplacedFunction:
         with tape.custom_call() as touched:
             result = self.function(*args, **named)
         gradient = functools.partial(self.grad, *args, **named)
-        tape.append(CustomEntry(gradient, [tape.need(memory) for memory in touched.values()]))
+        name = self.function.__name__
+        needed = [tape.need(memory, reader=name) for memory in touched.values()]
+        tape.append(CustomEntry(name, gradient, needed))
         return result
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:

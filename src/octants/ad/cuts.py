@@ -1,4 +1,4 @@
-"""Warns where a gradient silently ends: at an array without one, between two recorded launches."""
+"""Warns where a gradient silently ends: at an array without one, in a launch or between two."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from octants.autodiff.cuts import ends_within
 from octants.diagnostics.exceptions import OctantsWarning
 from octants.diagnostics.stack import levels_to_the_user
-from octants.ir.core import Companion, Space
+from octants.ir.core import Array, Companion, Module, Space
 from octants.ir.ops import Load
 from octants.launch.memory import Memory
 from octants.launch.specialisation import Specialisation, written_arrays
@@ -25,6 +26,7 @@ class Flow:
     reads_plain: frozenset[int]
     writes_active: frozenset[int]
     writes_plain: frozenset[int]
+    ends_within: tuple[int, ...] = ()
 
 
 class Cuts:
@@ -32,6 +34,7 @@ class Cuts:
 
     def __init__(self) -> None:
         self._holds: dict[Any, str] = {}
+        self._told: set[Any] = set()
 
     def see(self, specialisation: Specialisation, memories: Mapping[int, Memory]) -> None:
         """Look at a launch: warn if it reads such an array and writes one with a gradient."""
@@ -40,6 +43,11 @@ class Cuts:
         if flow.writes_active:
             for memory in reads:
                 self._warn(memory, specialisation)
+        for position in flow.ends_within:
+            if (specialisation.kernel, position) not in self._told:
+                self._told.add((specialisation.kernel, position))
+                self._holds.setdefault(memories[position].key, memories[position].name)
+                self._warn(memories[position], specialisation)
         if flow.reads_active or reads:
             for position in flow.writes_plain:
                 self._holds.setdefault(memories[position].key, memories[position].name)
@@ -60,22 +68,29 @@ class Cuts:
 
 def _flow(specialisation: Specialisation) -> Flow:
     if "flow" not in specialisation.programs:
-        module = specialisation.module
-        read = {op.array: None for op in module.walk() if isinstance(op, Load)}
-        written = dict.fromkeys(written_arrays(module))
-        found: list[frozenset[int]] = []
-        for arrays in (read, written):
-            for active in (True, False):
-                found.append(
-                    frozenset(
-                        position
-                        for position, array in enumerate(module.arrays)
-                        if array in arrays
-                        and array.dtype.is_float
-                        and array.space in (Space.FIELD, Space.NDARRAY)
-                        and array.has(ADJOINT) == active
-                    )
-                )
-        specialisation.programs["flow"] = Flow(*found)
+        specialisation.programs["flow"] = _make_flow(specialisation.module)
     flow: Flow = specialisation.programs["flow"]
     return flow
+
+
+def _make_flow(module: Module) -> Flow:
+    read = {op.array: None for op in module.walk() if isinstance(op, Load)}
+    written = dict.fromkeys(written_arrays(module))
+
+    def positions(arrays: Mapping[Array, None], is_active: bool) -> frozenset[int]:
+        return frozenset(
+            position
+            for position, array in enumerate(module.arrays)
+            if array in arrays
+            and array.dtype.is_float
+            and array.space in (Space.FIELD, Space.NDARRAY)
+            and array.has(ADJOINT) == is_active
+        )
+
+    return Flow(
+        positions(read, True),
+        positions(read, False),
+        positions(written, True),
+        positions(written, False),
+        tuple(module.arrays.index(array) for array in ends_within(module)),
+    )

@@ -6,18 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from octants import driver
-from octants.ad.ledger import Content, Ledger
-from octants.analysis.regions import Accessed, Region, unite
+from octants.ad.contents import Content
+from octants.ad.ledger import Ledger, Phase, Place
+from octants.analysis.regions import Accessed, Region, tidy, unite
 from octants.data.events import HostWrite
-from octants.launch.gradient import Outside, Step
+from octants.diagnostics.tape_errors import ChangedSinceLaunch
+from octants.launch.gradient import Step
+from octants.launch.logs import Logs
 from octants.launch.memory import Memory, adjoint_of, outside_memory
+from octants.launch.outside import Outside
 from octants.launch.specialisation import Specialisation
+from octants.launch.witness import Witness
 
 
 class Keeper(Protocol):
     """Who keeps contents for the reverse runs: the tape."""
 
-    def need(self, memory: Memory, region: Region) -> Content:
+    def need(self, memory: Memory, region: Region, reader: str) -> Content:
         """The content of a region as it is now."""
 
     def overwrite(self, memory: Memory, region: Region) -> None:
@@ -52,37 +57,57 @@ class LaunchEntry:
         self.is_first = is_first
         self._seed = driver.state.seed
         self._contents: list[Content] = []
-        self._rewritten: list[tuple[Memory, Region]] = []
+        self._before: list[Place] = []
+        self._writes: list[Place] = []
+        self._after: list[Place] = []
+        self._rewritten: list[Place] = []
+        self._seen: list[int] = []
+        self._log: Logs = ()
 
-    def run(self, keeper: Keeper, memories: Mapping[int, Memory]) -> tuple[Any, ...]:
-        """Run it forward; the flat results of the kernel."""
+    @property
+    def kernel(self) -> str:
+        """The name of the kernel."""
+        return self.specialisation.signature.kernel
+
+    def prepare(self, memories: Mapping[int, Memory]) -> list[Phase]:
+        """Find out what it will need and write, in this order."""
         step, accessed = self.step, self.step.accessed(self.arguments)
-        self._need(keeper, step.needed_before, memories, accessed)
-        for position in step.written:
-            region = accessed[position].written if position in accessed else None
-            keeper.overwrite(self._memory(position, memories), region)
-        results = self._launch(step.forward)
-        self._need(keeper, step.needed_after, memories, accessed)
-        for position in step.rewritten:
-            region = accessed[position].written if position in accessed else None
-            self._rewritten.append((self._memory(position, memories), region))
+        self._writes = self._places(step.written, memories, accessed, self._written)
+        self._before = self._places(step.needed_before, memories, accessed, self._read)
+        self._after = self._places(step.needed_after, memories, accessed, self._read)
+        self._rewritten = self._places(step.rewritten, memories, accessed, self._written)
+        return [(self._before, self._writes), (self._after, [])]
+
+    def run(self, keeper: Keeper) -> tuple[Any, ...]:
+        """Run it forward, once it is prepared; the flat results of the kernel."""
+        self._contents = [keeper.need(*place, self.kernel) for place in self._before]
+        for place in self._writes:
+            keeper.overwrite(*place)
+        results = self._launch_forward()
+        self._contents += [keeper.need(*place, self.kernel) for place in self._after]
         return results
 
-    def _need(
+    def _places(
         self,
-        keeper: Keeper,
         positions: Sequence[int],
         memories: Mapping[int, Memory],
         accessed: Mapping[int, Accessed],
-    ) -> None:
-        """Keep the contents that the reverse run reads, or writes again."""
-        for position in positions:
-            region: Region = None
-            if position in accessed:
-                region = accessed[position].read
-                if position in self.step.rewritten:
-                    region = unite(region, accessed[position].written)
-            self._contents.append(keeper.need(self._memory(position, memories), region))
+        part: Callable[[int, Accessed], Region],
+    ) -> list[Place]:
+        """The memories at some positions, with the part of each that the launch touches."""
+        return [
+            (self._memory(k, memories), tidy(part(k, accessed[k])) if k in accessed else None)
+            for k in positions
+        ]
+
+    def _read(self, position: int, accessed: Accessed) -> Region:
+        """What the reverse run reads, or writes again."""
+        if position in self.step.rewritten:
+            return unite(accessed.read, accessed.written)
+        return accessed.read
+
+    def _written(self, _: int, accessed: Accessed) -> Region:
+        return accessed.written
 
     def _memory(self, position: int, memories: Mapping[int, Memory]) -> Memory:
         if position in memories:
@@ -92,24 +117,52 @@ class LaunchEntry:
 
     def _launch(self, program: Any) -> tuple[Any, ...]:
         address = self.outside.address if self.outside is not None else 0
-        results: tuple[Any, ...] = program.launch(self._seed, self.number, address, *self.arguments)
+        arguments = (*self.arguments, *self._log)
+        results: tuple[Any, ...] = program.launch(self._seed, self.number, address, *arguments)
         return results
+
+    def _launch_forward(self) -> tuple[Any, ...]:
+        self._make_log()
+        witness = self.step.witness
+        if witness is None:
+            return self._launch(self.step.forward)
+        results, self._seen = witness.run(witness.launch, self._seed, self.number, self.arguments)
+        return results
+
+    def _check_reads(self, witness: Witness) -> None:
+        """An error if the reverse run would read something else than the launch did."""
+        _, sums = witness.run(witness.look, self._seed, self.number, self.arguments)
+        for name, seen, now in zip(witness.names, self._seen, sums, strict=True):
+            if seen != now:
+                raise ChangedSinceLaunch(name, self.kernel).at(None)
 
     def run_again(self) -> None:
         """Run it forward once more, on the memory as it is."""
         if self.outside is not None and self.is_first:
             self.outside.clear()
+        self._make_log()
         self._launch(self.step.forward)
 
-    def seed_result(self) -> None:
-        """Set the adjoint of what the kernel returns to one."""
+    def _make_log(self) -> None:
+        """Make room for what atomics will return."""
+        if self.step.log is not None:
+            self._log = self.step.log.allocate(self._measure)
+
+    def _measure(self, program: Any, log: Logs) -> None:
+        self._log = log
+        self._launch(program)
+
+    def seed_result(self, seed: Any) -> None:
+        """Set the adjoint of what the kernel returns; to one without a seed."""
         if self.outside is not None:
-            self.outside.seed()
+            self.outside.seed(self.specialisation, seed)
 
     def reverse(self, ledger: Ledger) -> None:
         if self.step.backward is None:
             return
-        ledger.restore(self._contents)
+        ledger.restore(self._contents, self.kernel)
+        if self.step.witness is not None:
+            self._check_reads(self.step.witness)
         for memory, region in self._rewritten:
             ledger.disturb(memory, region)
         self._launch(self.step.backward)
@@ -141,10 +194,11 @@ class HostEntry:
 class CustomEntry:
     """A call of a function with a gradient of its own, which sees memory as the call left it."""
 
-    def __init__(self, gradient: Callable[[], Any], contents: list[Content]) -> None:
+    def __init__(self, name: str, gradient: Callable[[], Any], contents: list[Content]) -> None:
+        self._name = name
         self._gradient = gradient
         self._contents = contents
 
     def reverse(self, ledger: Ledger) -> None:
-        ledger.restore(self._contents)
+        ledger.restore(self._contents, self._name)
         self._gradient()

@@ -14,7 +14,8 @@ from octants.ad.clearing import clear_gradients
 from octants.data.events import HostWrite, forget_observer, observe_writes
 from octants.diagnostics.tape_errors import NestedTape, NoDual, WrongSeed
 from octants.ir.core import Companion
-from octants.launch.gradient import tangent_program
+from octants.launch.gradient import merge_aliases, tangent_program
+from octants.launch.memory import equals_of, memories_of
 from octants.launch.specialisation import Specialisation
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ class FwdMode:
         """Run a launch with its tangents; those of other threads without."""
         if self.paused or threading.get_ident() != self._thread:
             return specialisation.run(arguments)
-        program = tangent_program(specialisation)
+        equals = equals_of(specialisation, memories_of(specialisation, arguments))
+        program = tangent_program(merge_aliases(specialisation, equals))
         number = specialisation.number = next(driver.state.numbers)
         results = program.launch(driver.state.seed, number, 0, *arguments)
         return specialisation.wrap(results) if results else None

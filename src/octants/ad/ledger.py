@@ -9,112 +9,36 @@ what is needed of them is copied at once, and compared with what is there when i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from octants.ad.contents import Content, LiveContents
 from octants.analysis.regions import Region, intersect
-from octants.diagnostics.tape_errors import ChangedUnseen
+from octants.diagnostics.tape_errors import ChangedSinceLaunch, SnapshotRefused, TooManySnapshots
 from octants.launch.memory import Memory
 
 _MOST_DISTURBANCES = 32
-_MOST_ROWS = 16
 
-
-class Content:
-    """What a region of a memory held between two writes.
-
-    `saved` is a copy; it may be made while the content is `live`, in its memory still.
-    """
-
-    __slots__ = ("_clock", "_time", "live", "memory", "region", "saved")
-
-    def __init__(self, memory: Memory, region: Region, clock: LiveContents) -> None:
-        self.memory = memory
-        self.region = region
-        self.live = True
-        self._clock = clock
-        self._time = clock.unseen_writes(memory)
-        self.saved: Any = memory.snapshot() if memory.is_foreign else None
-
-    def end(self) -> None:
-        """The region is about to be written."""
-        self.live = False
-        if self.saved is None:
-            self.check()
-            self.saved = self.memory.snapshot(self.region)
-
-    def check(self) -> None:
-        """An error if the array was written through a pointer since."""
-        if self._clock.unseen_writes(self.memory) != self._time:
-            raise ChangedUnseen(self.memory.name).at(None)
-
-    def is_intact(self) -> bool:
-        """Whether the memory still holds a live content."""
-        if self.memory.is_foreign:
-            return self.memory.holds(self.saved)
-        self.check()
-        return True
-
-
-class LiveContents:
-    """The live contents of one memory, found by region.
-
-    A program that steps through the rows of an array has many, each in a row of its own; they are
-    found by the numbers of the rows.
-    """
-
-    def __init__(self) -> None:
-        self.host_writes = 0
-        self._by_region: dict[Region, Content] = {}
-        self._in_row: dict[int, dict[Region, None]] = {}
-        self._elsewhere: dict[Region, None] = {}
-
-    def unseen_writes(self, memory: Memory) -> int:
-        """A number that changes with each write of the host that was not announced."""
-        return memory.version - self.host_writes
-
-    def get(self, region: Region) -> Content | None:
-        return self._by_region.get(region)
-
-    def add(self, content: Content) -> None:
-        region = content.region
-        self._by_region[region] = content
-        rows = _rows(region)
-        if rows is None:
-            self._elsewhere[region] = None
-        for row in rows or ():
-            self._in_row.setdefault(row, {})[region] = None
-
-    def remove(self, content: Content) -> None:
-        region = content.region
-        del self._by_region[region]
-        self._elsewhere.pop(region, None)
-        for row in _rows(region) or ():
-            del self._in_row[row][region]
-
-    def meeting(self, region: Region) -> list[Content]:
-        """The contents that a write to a region may end."""
-        rows = _rows(region)
-        candidates: Iterable[Region] = self._by_region
-        if rows is not None:
-            near = [self._in_row[row] for row in rows if row in self._in_row]
-            candidates = {other: None for found in (*near, self._elsewhere) for other in found}
-        return [self._by_region[other] for other in candidates if intersect(region, other)]
-
-
-def _rows(region: Region) -> range | None:
-    """The first indices of the elements of a region; None where they are many or unknown."""
-    if not region or not region[0]:
-        return None
-    first = min(box[0][0] for box in region)
-    last = max(box[0][1] for box in region)
-    return range(first, last + 1) if last - first < _MOST_ROWS else None
+Place = tuple[Memory, Region]
+Phase = tuple[Sequence[Place], Sequence[Place]]
+"""What will be needed, and then what will be written."""
 
 
 class Ledger:
-    """The contents that are needed, during the recording and during the backward pass."""
+    """The contents that are needed, during the recording and during the backward pass.
 
-    def __init__(self) -> None:
+    Copies may take ``budget`` bytes. One that does not ``save`` keeps none: it takes what memory
+    holds for what is needed. One that ``validates`` raises `OctantsAssertionError` where that, or
+    what it has put back, is not what the launch saw.
+    """
+
+    def __init__(
+        self, *, saves: bool = True, validates: bool = False, budget: float = float("inf")
+    ) -> None:
+        self.saved_bytes = 0
+        self._saves = saves
+        self._validates = validates
+        self._budget = budget
         self._live: dict[Any, LiveContents] = {}
         self._neighbours: dict[Any, list[Memory]] = {}
         self._final: dict[Any, tuple[Memory, Any]] = {}
@@ -122,8 +46,8 @@ class Ledger:
 
     # -- recording ------------------------------------------------------------------------------
 
-    def need(self, memory: Memory, region: Region = None) -> Content:
-        """The present content of a region, which will be needed later."""
+    def need(self, memory: Memory, region: Region = None, reader: str = "") -> Content:
+        """The present content of a region, which ``reader`` will need later."""
         self._know(memory)
         if not memory.has_regions:
             region = None
@@ -134,25 +58,65 @@ class Ledger:
             content.live, content = False, None
         if content is None:
             content = Content(memory, region, live)
+            if memory.is_foreign and self._saves:
+                self._save(content)
             live.add(content)
+        if self._validates:
+            self._mark(content, reader)
         return content
-
-    def needed(self, memory: Memory, region: Region = None) -> Memory | None:
-        """Whose content, of those that are needed, a write to a region would end."""
-        return next((content.memory for content in self._ended_by(memory, region)), None)
 
     def overwrite(self, memory: Memory, region: Region = None) -> None:
         """Save what is needed of a region that is about to be written."""
-        for content in list(self._ended_by(memory, region)):
+        for content in list(self.ended_by(memory, region)):
+            if self._saves and content.saved is None:
+                self._save(content)
             self._live[content.memory.key].remove(content)
-            content.end()
+            content.live = False
 
     def overwrite_by_host(self, memory: Memory, region: Region) -> None:
         """The same for an announced write of the host, which counts in the array's version."""
         self.overwrite(memory, region)
         self._live[memory.key].host_writes += 1
 
-    def _ended_by(self, memory: Memory, region: Region) -> Iterator[Content]:
+    def make_room(self, writer: str, phases: Iterable[Phase]) -> None:
+        """An error if the copies that will be due do not fit into the budget."""
+        due = self._forecast(phases).due if self._saves else []
+        if not due:
+            return
+        sizes = [(memory.nbytes(region), memory.name) for memory, region in due]
+        if self.saved_bytes + sum(size for size, _ in sizes) > self._budget:
+            largest, name = max(sizes)
+            budget = int(self._budget)
+            raise TooManySnapshots(writer, name, largest, self.saved_bytes, budget).at(None)
+
+    def overwritten(self, phases: Iterable[Phase]) -> list[Memory]:
+        """The memories of which contents that are needed will be overwritten."""
+        return self._forecast(phases).overwritten
+
+    def _forecast(self, phases: Iterable[Phase]) -> _Forecast:
+        forecast = _Forecast(self)
+        for needs, writes in phases:
+            for place in needs:
+                forecast.need(*place)
+            for place in writes:
+                forecast.overwrite(*place)
+        return forecast
+
+    def live(self, memory: Memory, region: Region) -> Content | None:
+        """The content of a region that is needed already."""
+        self._know(memory)
+        return self._live[memory.key].get(region)
+
+    def _save(self, content: Content) -> None:
+        try:
+            content.save()
+        except MemoryError:
+            name, size = content.memory.name, content.nbytes
+            raise SnapshotRefused(name, size, self.saved_bytes).at(None) from None
+        self.saved_bytes += content.nbytes
+
+    def ended_by(self, memory: Memory, region: Region) -> Iterator[Content]:
+        """The live contents that a write to a region would end."""
         self._know(memory)
         for other in self._neighbours[memory.key]:
             yield from self._live[other.key].meeting(region if other.key == memory.key else None)
@@ -169,13 +133,24 @@ class Ledger:
         self._neighbours[memory.key] = neighbours
         self._live[memory.key] = LiveContents()
 
+    def _mark(self, content: Content, reader: str) -> None:
+        """Note what a content is; an error if it is not what it was when it was noted."""
+        digest = content.memory.digest(content.region)
+        if content.digest not in (None, digest):
+            raise ChangedSinceLaunch(content.memory.name, reader).at(None)
+        content.digest = digest
+
     # -- the backward pass ----------------------------------------------------------------------
 
-    def restore(self, contents: Iterable[Content]) -> None:
+    def restore(self, contents: Iterable[Content], reader: str = "") -> None:
         """Put contents back into their memories, where they are not there already."""
+        if not self._saves:
+            self._put_back_final()
         for content in contents:
-            if not self._is_in_place(content):
+            if self._saves and not self._is_in_place(content):
                 self._put(content)
+            if self._validates:
+                self._mark(content, reader)
 
     def _is_in_place(self, content: Content) -> bool:
         for region, holder in reversed(self._disturbed.get(content.memory.key, ())):
@@ -232,10 +207,55 @@ class Ledger:
 
     def finish(self) -> None:
         """Put back the final contents of all that was disturbed."""
+        self._put_back_final()
+        self._final.clear()
+        self._live.clear()
+        self._neighbours.clear()
+
+    def _put_back_final(self) -> None:
         for key, (memory, saved) in self._final.items():
             if key in self._disturbed:
                 memory.restore(saved)
         self._disturbed.clear()
-        self._final.clear()
-        self._live.clear()
-        self._neighbours.clear()
+
+
+class _Forecast:
+    """Follows needs and writes without doing them.
+
+    `due` is what will be copied, with repetitions; `overwritten` are the memories of contents that
+    were needed.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.due: list[Place] = []
+        self.overwritten: list[Memory] = []
+        self._ledger = ledger
+        self._ended: set[Content] = set()
+        self._needed: dict[tuple[Any, Region], Place] = {}
+
+    def need(self, memory: Memory, region: Region) -> None:
+        if not memory.has_regions:
+            region = None
+        live = self._ledger.live(memory, region)
+        key = memory.key, region
+        if (live is not None and live not in self._ended) or key in self._needed:
+            return
+        self._needed[key] = memory, region
+        if memory.is_foreign:
+            self.due.append((memory, region))
+
+    def overwrite(self, memory: Memory, region: Region) -> None:
+        for content in self._ledger.ended_by(memory, region):
+            if content in self._ended:
+                continue
+            self._ended.add(content)
+            self.overwritten.append(content.memory)
+            if content.saved is None:
+                self.due.append((content.memory, content.region))
+        for key, (other, needed) in list(self._needed.items()):
+            is_same = other.key == memory.key
+            if intersect(needed, region) if is_same else other.overlaps(memory):
+                del self._needed[key]
+                self.overwritten.append(other)
+                if not other.is_foreign:
+                    self.due.append((other, needed))

@@ -1,4 +1,4 @@
-"""What a tape differentiates: an array of one element, or what a kernel returns."""
+"""What a tape differentiates: an array, or what a kernel returns; with the adjoint of it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ from typing import Any, Protocol
 
 from octants.ad.entries import Entry, LaunchEntry
 from octants.data.stored import StoredArray
-from octants.diagnostics.tape_errors import CannotCheck, LossNotLaunched, WrongLoss
+from octants.diagnostics.tape_errors import (
+    CannotCheck,
+    LossNotLaunched,
+    WrongAdjoint,
+    WrongLoss,
+)
 from octants.ir.core import Companion
 from octants.launch.kernel import BoundKernel, Kernel
+from octants.launch.outside import adjoint_seed
 
 
 class Loss(Protocol):
@@ -20,39 +26,42 @@ class Loss(Protocol):
         """Make it ready for the body."""
 
     def seed(self, entries: Sequence[Entry], /) -> None:
-        """Set its adjoint to one."""
+        """Set its adjoint to the seed; to one without."""
 
     def value(self) -> float:
         """What it is now."""
 
 
 class ArrayLoss:
-    """A field or an ndarray of one element."""
+    """A field or an ndarray; of one element unless there is a seed for each."""
 
-    def __init__(self, array: Any) -> None:
-        if math.prod((*array.shape, *array.element_shape)) != 1:
+    def __init__(self, array: Any, seed: Any = None) -> None:
+        shape = (*array.shape, *array.element_shape)
+        if seed is None and math.prod(shape) != 1:
             raise WrongLoss(f"has the shape {array.shape}, not one element").at(None)
         if not array.dtype.is_float:
             raise WrongLoss(f"is of {array.dtype}, which has no gradient").at(None)
         if not array.has_grad():
             raise WrongLoss("has no gradient").at(None)
         self._array = array
+        self._seed = adjoint_seed(array.describe(), 1.0 if seed is None else seed, shape)
 
     def reset(self) -> None:
         self._array.clear()
 
     def seed(self, _: Sequence[Entry]) -> None:
-        self._array.companion_array(Companion.ADJOINT).write(1.0)
+        self._array.companion_array(Companion.ADJOINT).write(self._seed)
 
     def value(self) -> float:
-        return float(self._array.snapshot().item())
+        return float((self._array.snapshot() * self._seed).sum())
 
 
 class KernelLoss:
-    """The value that a kernel returns in its only launch."""
+    """What a kernel returns in its only launch: one float, or what there is a seed for."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, seed: Any = None) -> None:
         self._kernel = kernel
+        self._seed = seed
 
     def reset(self) -> None:
         """The kernel starts from nothing."""
@@ -66,26 +75,38 @@ class KernelLoss:
             for entry in entries
             if isinstance(entry, LaunchEntry) and entry.specialisation.kernel is self._kernel
         }
+        if any(self._kernel in getattr(entry, "kernels", ()) for entry in entries):
+            problem = f"is kernel `{self._kernel.name}`, launched in a checkpointed loop"
+            raise WrongLoss(problem).at(None)
         if len(launches) != 1:
             raise LossNotLaunched(self._kernel.name, len(launches)).at(None)
         (entry,) = launches.values()
         returns = entry.specialisation.returns
-        if len(returns) != 1 or returns[0].element_shape or not returns[0].dtype.is_float:
+        is_number = len(returns) == 1 and not returns[0].element_shape
+        has_float = any(kind.dtype.is_float for kind in returns)
+        if not has_float or not (is_number or self._seed is not None):
             problem = f"is kernel `{self._kernel.name}`, which does not return a float"
             raise WrongLoss(problem).at(None)
-        entry.seed_result()
+        entry.seed_result(self._seed)
 
 
-def make_losses(loss: Any) -> list[Loss]:
-    """The losses that ``Tape(loss=...)`` was given."""
+def make_losses(loss: Any, seed: Any = None) -> list[Loss]:
+    """The losses that ``Tape(loss=..., seed=...)`` was given: one, or lists of both."""
     if loss is None:
         return []
-    if isinstance(loss, (list, tuple)):
-        return [each for item in loss for each in make_losses(item)]
+    if not isinstance(loss, (list, tuple)):
+        return [_make_loss(loss, seed)]
+    seeds = [None] * len(loss) if seed is None else list(seed)
+    if len(seeds) != len(loss):
+        raise WrongAdjoint(f"{len(loss)} losses", f"there are {len(seeds)} seeds").at(None)
+    return [each for pair in zip(loss, seeds, strict=True) for each in make_losses(*pair)]
+
+
+def _make_loss(loss: Any, seed: Any) -> Loss:
     if isinstance(loss, BoundKernel):
-        return [KernelLoss(loss.kernel)]
+        return KernelLoss(loss.kernel, seed)
     if isinstance(loss, Kernel):
-        return [KernelLoss(loss)]
+        return KernelLoss(loss, seed)
     if isinstance(loss, StoredArray) and loss.companion is Companion.PRIMAL:
-        return [ArrayLoss(loss)]
+        return ArrayLoss(loss, seed)
     raise WrongLoss(f"cannot be a {type(loss).__name__}").at(None)

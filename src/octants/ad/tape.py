@@ -4,35 +4,39 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from octants import driver
+from octants import driver, options
 from octants.ad.arguments import freeze
 from octants.ad.check import GradientCheck
 from octants.ad.clearing import clear_gradients as clear
+from octants.ad.contents import Content
 from octants.ad.cuts import Cuts
 from octants.ad.entries import Entry, HostEntry, LaunchEntry
-from octants.ad.ledger import Content, Ledger
+from octants.ad.ledger import Ledger, Phase, Place
 from octants.ad.losses import Loss, make_losses
+from octants.ad.unseen import UnseenWrites
+from octants.ad.watch import ArgumentWatch
 from octants.analysis.regions import Region
 from octants.data.events import HostWrite, forget_observer, observe_writes
 from octants.diagnostics.tape_errors import NestedTape, OverwrittenUnderTape, TapeIsUsed
 from octants.ir.core import Companion
-from octants.launch.gradient import Outside, merge_aliases, tape_plan
+from octants.launch.gradient import TapePlan, differentiable, tape_plan
 from octants.launch.memory import (
     Memory,
-    aliases_of,
     memories_of,
     memory_of_write,
     region_of_write,
 )
+from octants.launch.outside import Outside
 from octants.launch.specialisation import Specialisation
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-ON_OVERWRITE = ("save", "error")
+ON_OVERWRITE = ("save", "error", "trust")
 
 
 class Tape:
@@ -44,11 +48,20 @@ class Tape:
 
     `loss` is a field or an ndarray of one element, a kernel that returns a float (launched once in
     the body), or a list of these; without one, the adjoints that the body has set are propagated.
+    `seed` is the adjoint of the loss in place of one, with a list of losses a list; where it has a
+    number for each element, the loss may be an array of several, or a vector that is returned.
+
     Arrays may be overwritten: what a reverse run needs is saved before, and put back for it;
     afterwards all arrays are as the body left them. With ``on_overwrite="error"`` such a write is
-    an error instead. A host write (`fill`, ``x[i] = v``, `from_numpy`, `copy_from`) ends the
-    adjoints of what it overwrites. `grad_check` lists arrays whose gradients are compared with
-    central differences. `validation` is accepted: there is no data access rule to be validated.
+    an error instead; with "trust" nothing is saved, and the reverse runs take what the arrays hold
+    at the end of the body: right only if that is what the launches read. With `validation` each
+    reverse run is preceded by a check that it reads, in arrays of every kind, what the launch did:
+    an `OctantsAssertionError` tells of writes through pointers and of trust that was misplaced.
+
+    A host write (`fill`, ``x[i] = v``, `from_numpy`, `copy_from`) ends the adjoints of what it
+    overwrites. `grad_check` lists arrays whose gradients are compared with central differences.
+    `argument_gradients` names the kernel, or lists those, of whose launches `argument_gradients()`
+    will be asked; ``True`` means all.
     """
 
     def __init__(
@@ -58,11 +71,13 @@ class Tape:
         validation: bool = False,
         grad_check: Sequence[Any] | None = None,
         *,
+        seed: Any = None,
         on_overwrite: str = "save",
+        argument_gradients: Any = False,
     ) -> None:
         if on_overwrite not in ON_OVERWRITE:
             raise ValueError(f"on_overwrite is one of {ON_OVERWRITE}, not {on_overwrite!r}")
-        self.losses: list[Loss] = make_losses(loss)
+        self.losses: list[Loss] = make_losses(loss, seed)
         self.clear_gradients = clear_gradients
         self.validation = validation
         self.grad_check = list(grad_check or ())
@@ -70,13 +85,32 @@ class Tape:
         self.on_overwrite = on_overwrite
         self.paused = 0
         self.thread = threading.get_ident()
+        self._watch = ArgumentWatch(argument_gradients)
         self._entries: list[Entry] = []
-        self._ledger = Ledger()
+        self._ledger = Ledger(
+            saves=on_overwrite != "trust",
+            validates=validation,
+            budget=options.current().snapshot_budget,
+        )
         self._touched: set[Any] = set()
         self._cuts = Cuts()
+        self._unseen = UnseenWrites()
         self._custom: dict[Any, Memory] | None = None
         self._done = False
         self._entered = False
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The bytes that the tape has copied of what was overwritten."""
+        return self._ledger.saved_bytes
+
+    def argument_gradients(self, kernel: Any) -> list[dict[str, Any]]:
+        """The gradients of float arguments that are passed by value, for each launch of a kernel.
+
+        In the order of the launches, dictionaries of numbers, vectors and matrices by the names of
+        the parameters. They are there after the body, if the tape was made to compute them.
+        """
+        return self._watch.gradients_of(kernel)
 
     # -- the context ----------------------------------------------------------------------------
 
@@ -92,7 +126,7 @@ class Tape:
         for loss in self.losses:
             loss.reset()
         driver.state.recorder = self
-        observe_writes(self._before_write)
+        observe_writes(self.before_write)
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
@@ -103,7 +137,7 @@ class Tape:
     def _stop(self) -> None:
         if driver.state.recorder is self:
             driver.state.recorder = None
-        forget_observer(self._before_write)
+        forget_observer(self.before_write)
 
     def grad(self) -> None:
         """Propagate the adjoints back; happens by itself at the end of the body, and only once."""
@@ -113,17 +147,19 @@ class Tape:
         self._stop()
         for loss in self.losses:
             loss.seed(self._entries)
+        self._watch.collect(self._entries)
         guard = _BackwardGuard(self._ledger)
         driver.state.recorder = guard
         observe_writes(guard.before_write)
+        entries = list(self._entries) if self._check is not None else []
         try:
-            for entry in reversed(self._entries):
-                entry.reverse(self._ledger)
+            while self._entries:  # what only one launch needs is freed when it has been reversed
+                self._entries.pop().reverse(self._ledger)
         finally:
             driver.state.recorder = None
             forget_observer(guard.before_write)
             self._ledger.finish()
-            entries, self._entries = self._entries, []
+            self._entries.clear()
         if self._check is not None:
             self._check.run(entries)
 
@@ -134,25 +170,37 @@ class Tape:
         memories = memories_of(specialisation, arguments)
         if self.paused or threading.get_ident() != self.thread:
             return self._run_unrecorded(specialisation, arguments, memories)
-        self._cuts.see(specialisation, memories)
-        specialisation = merge_aliases(specialisation, aliases_of(specialisation, memories))
-        plan = tape_plan(specialisation)
+        self.see_cuts(specialisation, memories)
+        self._unseen.see(specialisation, memories)
+        specialisation = differentiable(specialisation, memories)
+        plan = self._plan(specialisation)
         outside = Outside(plan.outside) if plan.outside.size else None
         frozen = freeze(specialisation, arguments)
         number = specialisation.number = next(driver.state.numbers)
         results: tuple[Any, ...] = ()
-        if self._check is not None:
-            for memory in memories.values():
-                self._check.touch(memory)
-        for step in plan.steps:
-            is_first = step is plan.steps[0]
-            entry = LaunchEntry(specialisation, step, frozen, number, outside, is_first=is_first)
-            results = entry.run(self, memories)
+        for memory in memories.values():
+            self.touch(memory)
+        entries = [
+            LaunchEntry(specialisation, step, frozen, number, outside, is_first=not position)
+            for position, step in enumerate(plan.steps)
+        ]
+        phases = [phase for entry in entries for phase in entry.prepare(memories)]
+        self._prepare_writes(f"kernel `{specialisation.signature.kernel}`", phases)
+        for entry in entries:
+            results = entry.run(self)
             self._entries.append(entry)
-        self._touched.update(memory.key for memory in memories.values())
         if len(plan.steps) != 1 and outside is not None:
             results = outside.results(specialisation)
         return specialisation.wrap(results) if specialisation.returned else None
+
+    def _plan(self, specialisation: Specialisation) -> TapePlan:
+        """How a launch runs."""
+        return tape_plan(
+            specialisation,
+            arguments=self.wants_arguments_of(specialisation),
+            trusts=self.on_overwrite == "trust",
+            validates=self.validation,
+        )
 
     def _run_unrecorded(
         self,
@@ -162,8 +210,10 @@ class Tape:
     ) -> Any:
         """Run a launch of which the tape only keeps what it overwrites."""
         position = {array: k for k, array in enumerate(specialisation.module.arrays)}
-        for array in specialisation.written:
-            self.overwrite(memories[position[array]])
+        writes = [(memories[position[array]], None) for array in specialisation.written]
+        self.make_room(f"kernel `{specialisation.signature.kernel}`", writes)
+        for place in writes:
+            self.overwrite(*place)
         if self._custom is not None:
             self._custom.update((memory.key, memory) for memory in memories.values())
         return specialisation.run(arguments)
@@ -183,33 +233,62 @@ class Tape:
 
     def overwrite(self, memory: Memory, region: Region = None) -> None:
         """Save what is needed of a region before it is written."""
-        if self.on_overwrite == "error":
-            self._forbid(memory, region)
         self._ledger.overwrite(memory, region)
 
-    def _forbid(self, memory: Memory, region: Region) -> None:
-        needed = self._ledger.needed(memory, region)
-        if needed is not None:
-            raise OverwrittenUnderTape(needed.name).at(None)
+    def make_room(self, writer: str, writes: Sequence[Place], needs: Sequence[Place] = ()) -> None:
+        """An error if what these writes will end, and these contents, cannot be saved."""
+        self._prepare_writes(writer, [((), writes), (needs, ())])
 
-    def need(self, memory: Memory, region: Region = None) -> Content:
-        """The content of a region as it is now."""
-        return self._ledger.need(memory, region)
+    def _prepare_writes(self, writer: str, phases: Sequence[Phase]) -> None:
+        """An error, before anything is written, if what is needed cannot be saved, or must not."""
+        if self.on_overwrite == "error":
+            for memory in self._ledger.overwritten(phases):
+                raise OverwrittenUnderTape(memory.name).at(None)
+        self._ledger.make_room(writer, phases)
+
+    def need(self, memory: Memory, region: Region = None, reader: str = "") -> Content:
+        """The content of a region as it is now, which ``reader`` needs for its reverse run."""
+        return self._ledger.need(memory, region, reader)
+
+    def see_cuts(self, specialisation: Specialisation, memories: Mapping[int, Memory]) -> None:
+        """Warn where the gradient ends at an array that has none."""
+        self._cuts.see(specialisation, memories)
+
+    def touch(self, memory: Memory) -> None:
+        """Note that launches use an array: a host write ends its adjoint from now on."""
+        self._touched.add(memory.key)
+        if self._check is not None:
+            self._check.touch(memory)
+
+    @property
+    def touched(self) -> AbstractSet[Any]:
+        """The keys of the arrays that launches use."""
+        return self._touched
+
+    def wants_arguments_of(self, specialisation: Specialisation) -> bool:
+        """Whether gradients of the arguments of a kernel were asked for."""
+        return self._watch.wants(specialisation.kernel)
+
+    def hold(self, nbytes: int) -> None:
+        """Count copies that an entry keeps by itself."""
+        self._ledger.saved_bytes += nbytes
 
     def append(self, entry: Entry) -> None:
         """Record something else than a launch."""
         self._entries.append(entry)
 
-    def _before_write(self, write: HostWrite) -> None:
+    def before_write(self, write: HostWrite) -> None:
+        """Save what a write of the host is about to overwrite, and record it."""
         memory = memory_of_write(write)
         if memory is None:
             return
         if self._check is not None:
             self._check.touch(memory)
-        region = region_of_write(write)
-        if self.on_overwrite == "error":
-            self._forbid(memory, region)
-        self._ledger.overwrite_by_host(memory, region)
+        self._unseen.see_host_write(memory, is_done=write.is_done)
+        if not write.is_done:
+            region = region_of_write(write)
+            self.make_room(f"a host write to `{memory.name}`", [(memory, region)])
+            self._ledger.overwrite_by_host(memory, region)
         if self.paused:
             return
         if not write.region:
@@ -237,5 +316,5 @@ class _BackwardGuard:
 
     def before_write(self, write: HostWrite) -> None:
         memory = memory_of_write(write)
-        if memory is not None:
+        if memory is not None and not write.is_done:
             self._ledger.disturb_if_known(memory)

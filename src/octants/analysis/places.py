@@ -1,100 +1,61 @@
-"""Whether a write can touch, after a read, the place that was read.
+"""Whether a write can touch, after a read, the place that was read; which places are whose.
 
-Indices are compared as affine forms: a constant plus multiples of atoms, which are the counters of
-loops, the index of the work item, and values that no arithmetic explains. Index arithmetic is taken
-not to wrap: an index that did would be out of bounds.
+Indices are compared by their `forms`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Sequence
 
+from octants.analysis.forms import Affine, Forms
 from octants.ir import ops
-from octants.ir.core import Block, Operation, Space, Task, Value
+from octants.ir.core import Operation, Value
 
 Write = ops.Store | ops.Atomic | ops.CompareExchange
+Access = ops.Load | Write
 
 
-@dataclass(slots=True)
-class Affine:
-    """``constant + sum(coefficient * atom)``"""
+class Places(Forms):
+    """Facts of one task about the elements that its accesses touch."""
 
-    constant: int = 0
-    terms: dict[Value, int] = field(default_factory=dict)
-
-    def plus(self, other: Affine, factor: int = 1) -> Affine:
-        terms = dict(self.terms)
-        for atom, coefficient in other.terms.items():
-            terms[atom] = terms.get(atom, 0) + factor * coefficient
-        kept = {atom: c for atom, c in terms.items() if c}
-        return Affine(self.constant + factor * other.constant, kept)
-
-
-class Places:
-    """Facts of one task on which `may_touch_later` rests."""
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-        self.definitions: dict[Value, Operation] = {}
-        self.order: dict[Operation, int] = {}
-        self.loops: dict[Operation, tuple[Operation, ...]] = {}
-        self.home: dict[Value, tuple[Operation, ...]] = {}  # the loops around a definition
-        self._forms: dict[Value, Affine] = {}
-        self._visit(task.body, ())
-        self.item = task.body.args[0] if task.is_parallel else None
-
-    def _visit(self, block: Block, loops: tuple[Operation, ...]) -> None:
-        self.home.update((arg, loops) for arg in block.args)
-        for op in block.ops:
-            self.order[op] = len(self.order)
-            self.loops[op] = loops
-            for value in op.results:
-                self.definitions[value] = op
-                self.home[value] = loops
-            inner = (*loops, op) if isinstance(op, (ops.For, ops.While)) else loops
-            for region in op.regions:
-                self._visit(region, inner)
-
-    # -- forms -------------------------------------------------------------------------------------
-
-    def form(self, value: Value) -> Affine:
-        if value not in self._forms:
-            self._forms[value] = self._compute(value)
-        return self._forms[value]
-
-    def _compute(self, value: Value) -> Affine:
-        op = self.definitions.get(value)
-        if isinstance(op, ops.Constant):
-            return Affine(op.value)
-        if isinstance(op, ops.Cast) and op.x.type.is_integer:
-            return self.form(op.x)
-        if isinstance(op, ops.Binary) and op.fn in ("add", "sub"):
-            return self.form(op.lhs).plus(self.form(op.rhs), 1 if op.fn == "add" else -1)
-        if isinstance(op, ops.Binary) and op.fn == "mul":
-            left, right = self.form(op.lhs), self.form(op.rhs)
-            if not left.terms:
-                return Affine().plus(right, left.constant)
-            if not right.terms:
-                return Affine().plus(left, right.constant)
-        return Affine(0, {value: 1})
-
-    def _is_uniform(self, atom: Value) -> bool:
-        """Whether all work items see the same value."""
-        op = self.definitions.get(atom)
-        if isinstance(op, ops.Shape):
+    def is_owned(self, accesses: Sequence[Access]) -> bool:
+        """Whether no element is touched, by these accesses to one array, by two work items."""
+        if not self.task.is_parallel:
             return True
-        return isinstance(op, ops.Load) and op.array.space is Space.ARGUMENT
+        places = {tuple(map(self._number, op.indices)): op.indices for op in accesses}
+        verdicts: dict[tuple[tuple[Value, Value], ...], bool] = {}
+        for (key, one), (other_key, other) in itertools.combinations_with_replacement(
+            places.items(), 2
+        ):
+            numbers = list(zip(key, other_key, strict=True))
+            if any(a != b and isinstance(a, int) and isinstance(b, int) for a, b in numbers):
+                continue
+            indices = zip(one, other, numbers, strict=True)
+            pairs = tuple((a, b) for a, b, (number, _) in indices if not isinstance(number, int))
+            if pairs not in verdicts:
+                verdicts[pairs] = self._is_own(pairs)
+            if not verdicts[pairs]:
+                return False
+        return True
 
-    # -- the question ------------------------------------------------------------------------------
+    def _number(self, index: Value) -> int | Value:
+        """The number that an index is, if it is one: those of elements mostly are."""
+        form = self.form(index)
+        return index if form.terms else form.constant
+
+    def _is_own(self, pairs: Sequence[tuple[Value, Value]]) -> bool:
+        """Whether no two work items have these pairs of indices equal."""
+        apart = any(self._always_differ(self.form(a), self.form(b)) for a, b in pairs)
+        return apart or self._same_item_only(pairs)
 
     def may_touch_later(self, load: ops.Load, write: Write) -> bool:
         """Whether ``write`` may overwrite, after ``load``, the element that it read."""
-        pairs = [
-            (self.form(a), self.form(b)) for a, b in zip(load.indices, write.indices, strict=True)
-        ]
+        indices = list(zip(load.indices, write.indices, strict=True))
+        pairs = [(self.form(a), self.form(b)) for a, b in indices]
         if any(self._always_differ(read, written) for read, written in pairs):
             return False
-        if self.task.is_parallel and not self._same_item_only(pairs):
+        if self.task.is_parallel and not self._same_item_only(indices):
             return True
         return not self._never_after(load, write, pairs)
 
@@ -102,37 +63,14 @@ class Places:
         """Whether two indices differ whichever work items and iterations they belong to."""
         difference = written.plus(read, -1)
         atoms = {**read.terms, **written.terms}
-        uniform = all(self._is_uniform(atom) for atom in atoms)
+        uniform = all(self.is_uniform(atom) for atom in atoms)
         return not difference.terms and difference.constant != 0 and uniform
 
-    def _same_item_only(self, pairs: list[tuple[Affine, Affine]]) -> bool:
+    def _same_item_only(self, indices: Sequence[tuple[Value, Value]]) -> bool:
         """Whether equal indices mean that the same work item computed them."""
         assert self.item is not None
-        shared: set[Value] = set()
-        for read, written in pairs:
-            varying = [atom for atom in read.terms if not self._is_uniform(atom)]
-            difference = written.plus(read, -1)
-            if len(varying) == 1 and not difference.terms and not difference.constant:
-                shared.add(varying[0])
-        return self._determined(self.item, shared)
-
-    def _determined(self, value: Value, by: set[Value]) -> bool:
-        """Whether ``value`` follows from others: it is one, or its quotient and remainder are."""
-        if value in by:
-            return True
-        quotients: dict[Value, list[Value]] = {}
-        remainders: set[Value] = set()
-        for result, op in self.definitions.items():
-            if isinstance(op, ops.Binary) and op.lhs is value and not self.loops[op]:
-                if op.fn == "floordiv":
-                    quotients.setdefault(op.rhs, []).append(result)
-                elif op.fn == "mod" and result in by:
-                    remainders.add(op.rhs)
-        return any(
-            self._determined(quotient, by)
-            for divisor in remainders
-            for quotient in quotients.get(divisor, ())
-        )
+        agreed = [self.agreeing(read, written) for read, written in indices]
+        return self.determined(self.item, set().union(*agreed))
 
     def _never_after(
         self, load: ops.Load, write: Write, pairs: list[tuple[Affine, Affine]]

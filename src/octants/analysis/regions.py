@@ -55,6 +55,42 @@ def unite(one: Region, other: Region) -> Region:
     return tuple(dict.fromkeys((*one, *other)))
 
 
+def tidy(region: Region) -> Region:
+    """The same elements in fewer boxes: those that are one box together become one."""
+    if region is None or len(region) < 2:
+        return region
+    boxes: list[Box] = []
+    for box in region:
+        position = 0
+        while position < len(boxes):
+            merged = _merged(boxes[position], box)
+            if merged is None:
+                position += 1
+            else:
+                del boxes[position]
+                box, position = merged, 0
+        boxes.append(box)
+    return tuple(boxes)
+
+
+def _merged(one: Box, other: Box) -> Box | None:
+    """The box that two boxes are together, if they are one."""
+    pairs = list(zip(one, other, strict=True))
+    different = [axis for axis, (a, b) in enumerate(pairs) if a != b]
+    if not different:
+        return one
+    for inner, outer in ((one, other), (other, one)):
+        if all(b[0] <= a[0] and a[1] <= b[1] for a, b in zip(inner, outer, strict=True)):
+            return outer
+    (low, high), (other_low, other_high) = pairs[different[0]]
+    if len(different) > 1 or low > other_high + 1 or other_low > high + 1:
+        return None
+    if low > high or other_low > other_high:  # one of them has no elements
+        return None
+    united = min(low, other_low), max(high, other_high)
+    return (*one[: different[0]], united, *one[different[0] + 1 :])
+
+
 def make_regions(
     module: Module,
     count: int,

@@ -7,13 +7,14 @@ its carried values from the record, is replayed (which records the loops in it),
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from octants.autodiff import atomics
 from octants.autodiff.activity import Flow
-from octants.autodiff.errors import no_rule
 from octants.autodiff.hazards import Log
-from octants.autodiff.replay import EntryBuilder, Flag, Replayer
+from octants.autodiff.recording import Recorder
+from octants.autodiff.replay import EntryBuilder, Flag
 from octants.autodiff.rules import SCALAR, Point, adjoint_type, has_unbounded_slope, rules_of
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Operation, Value
@@ -22,7 +23,7 @@ from octants.types.scalars import i64
 ADJOINT = Companion.ADJOINT
 
 
-class Backward(Replayer):
+class Backward(Recorder):
     """The reverse of a block; `adjoints` holds the adjoint of each primal value so far."""
 
     def __init__(
@@ -32,12 +33,15 @@ class Backward(Replayer):
         flag: Flag,
         body: Block,
         log: Log | None = None,
+        capacity: int = 0,
+        rooms: Mapping[Operation, int] | None = None,
     ) -> None:
-        super().__init__(builder, arrays, flag, log)
+        super().__init__(builder, arrays, flag, log, capacity, rooms or {})
         flow = Flow(body)
         self.active = flow.varied(self._has_adjoint) & flow.useful(self._has_adjoint)
         self.guarded = flow.guarded()
         self.adjoints: dict[Value, Value] = {}
+        self.mixed: frozenset[Array] = frozenset()  # see `ordering.Ordering`
         self._captures: dict[Block, dict[Value, None]] = {}
         self._recorded: dict[Operation, bool] = {}
 
@@ -128,53 +132,6 @@ class Backward(Replayer):
         self.builder.store(array, indices, self.builder.constant(0, array.dtype), ADJOINT)
         self.accumulate(op.value, self.builder.cast(adjoint, adjoint_type(array.dtype)))
 
-    def _reverse_atomic(self, op: ops.Atomic) -> None:
-        reverse = _REVERSE_ATOMIC.get(op.fn)
-        if reverse is None:
-            remedy = "compute the value in a loop of your own, and store it"
-            raise no_rule(f"atomic_{op.fn} on `{op.array.name}`", op.location, remedy)
-        reverse(self, op)
-
-    def _reverse_atomic_add(self, op: ops.Atomic) -> None:
-        array, indices = self.arrays[op.array], self._mapped(op.indices)
-        kind = adjoint_type(array.dtype)
-        adjoint = self.builder.cast(self.builder.load(array, indices, ADJOINT), kind)
-        share = adjoint if op.fn == "add" else self.builder.unary("neg", adjoint)
-        self.accumulate(op.value, share)
-        returned = self.adjoints.get(op.result)
-        if returned is not None:
-            share = self.builder.cast(returned, array.dtype)
-            self.builder.atomic("add", array, indices, share, ADJOINT)
-
-    def _reverse_atomic_extremum(self, op: ops.Atomic) -> None:
-        """The adjoint goes to one contribution that equals the result, else to the prior value."""
-        if self.adjoints.get(op.result) is not None:
-            remedy = "read the array after the loop instead"
-            raise no_rule(f"the value returned by atomic_{op.fn}", op.location, remedy)
-        array, indices = self.arrays[op.array], self._mapped(op.indices)
-        final = self._read(op, "extremum")
-        kind = adjoint_type(array.dtype)
-        then, orelse = Block(), Block()
-        with self.builder.into(then):
-            zero = self.builder.constant(0, array.dtype)
-            taken = self.builder.atomic("exchange", array, indices, zero, ADJOINT)
-            self.builder.yield_([self.builder.cast(taken, kind)])
-        with self.builder.into(orelse):
-            self.builder.yield_([self.builder.constant(0, kind)])
-        wins = self.builder.compare("eq", final, self.values[op.value])
-        self.accumulate(op.value, self.builder.if_(wins, then, orelse).result)
-
-    def _reverse_exchange(self, op: ops.Atomic) -> None:
-        array, indices = self.arrays[op.array], self._mapped(op.indices)
-        adjoint = self.builder.load(array, indices, ADJOINT)
-        self.accumulate(op.value, self.builder.cast(adjoint, adjoint_type(array.dtype)))
-        returned = self.builder.cast(self.adjoint(op.result), array.dtype)
-        self.builder.store(array, indices, returned, ADJOINT)
-
-    def _reverse_compare_exchange(self, op: ops.CompareExchange) -> None:
-        remedy = "keep the data-dependent exchange out of the differentiated kernel"
-        raise no_rule(f"compare-and-swap on `{op.array.name}`", op.location, remedy)
-
     # -- control -----------------------------------------------------------------------------------
 
     def _reverse_if(self, op: ops.If) -> None:
@@ -208,7 +165,6 @@ class Backward(Replayer):
                 self.adjoints[value] = adjoint
 
     def _reverse_loop(self, op: ops.For | ops.While) -> None:
-        builder = self.builder
         first = len(op.body.args) - len(op.inits)
         carried = [
             k
@@ -216,16 +172,61 @@ class Backward(Replayer):
             if arg in self.active or result in self.active
         ]
         captured = list(self.captures(op.body))
-        zero, count = builder.constant(0, i64), self.values[op, "count"]
-        inits = [self.adjoint(op.results[k]) for k in carried]
-        inits += [self.adjoint(value) for value in captured]
-        body = Block([Value(i64), *(Value(value.type) for value in inits)])
+        adjoints = [self.adjoint(op.results[k]) for k in carried]
+        adjoints += [self.adjoint(value) for value in captured]
         for value in captured:
             self.adjoints.pop(value, None)
+        if op in self.rooms:
+            adjoints = self._reverse_blocks(op, adjoints, carried, captured)
+        else:
+            zero, count = self.builder.constant(0, i64), self.values[op, "count"]
+            adjoints = self._reverse_turns(op, zero, count, adjoints, carried, captured)
+        self.adjoints.update(zip(captured, adjoints[len(carried) :], strict=True))
+        for k, adjoint in zip(carried, adjoints, strict=False):
+            self.accumulate(op.inits[k], adjoint)
+
+    def _reverse_blocks(
+        self,
+        op: ops.For | ops.While,
+        adjoints: list[Value],
+        carried: list[int],
+        captured: list[Value],
+    ) -> list[Value]:
+        """Reverse the blocks of a loop, all but the last one after they have been run again."""
+        builder, zero = self.builder, self.builder.constant(0, i64)
+        count, length, blocks = (self.values[op, what] for what in ("count", "length", "blocks"))
+        last = builder.binary("mul", self._counted_down(blocks, zero), length)
+        inits = [last, builder.binary("sub", count, last), *adjoints]
+        body = Block([Value(i64), *(Value(value.type) for value in inits)])
+        again, is_there = Block(), Block()
         with builder.into(body):
-            back = builder.binary("sub", count, body.args[0])
-            iteration = builder.binary("sub", back, builder.constant(1, i64))
-            self._pop_record(op, iteration)
+            step, first, size, *adjoints = body.args
+            with builder.into(again):
+                self.rerun_block(op, self._counted_down(blocks, step), first)
+                builder.yield_()
+            with builder.into(is_there):
+                builder.yield_()
+            builder.if_(builder.compare("gt", step, zero), again, is_there)
+            adjoints = self._reverse_turns(op, first, size, adjoints, carried, captured)
+            builder.yield_([builder.binary("sub", first, length), length, *adjoints])
+        return builder.for_(zero, blocks, inits, body).results[2:]
+
+    def _reverse_turns(
+        self,
+        op: ops.For | ops.While,
+        first: Value,
+        count: Value,
+        adjoints: list[Value],
+        carried: list[int],
+        captured: list[Value],
+    ) -> list[Value]:
+        """Reverse so many iterations from the first one on, whose records are on the stack."""
+        builder = self.builder
+        body = Block([Value(i64), *(Value(value.type) for value in adjoints)])
+        start = len(op.body.args) - len(op.inits)
+        with builder.into(body):
+            turn = self._counted_down(count, body.args[0])
+            self._pop_record(op, turn, builder.binary("add", first, turn))
             self.stack = self.values[op, "end"]
             self.recorded(op.body)
             for k, adjoint in zip(carried, body.args[1:], strict=False):
@@ -233,42 +234,33 @@ class Backward(Replayer):
             for value, adjoint in zip(captured, body.args[1 + len(carried) :], strict=True):
                 self.accumulate(value, adjoint)
             self.reverse(op.body)
-            ends = [self.adjoint(op.body.args[first + k]) for k in carried]
+            ends = [self.adjoint(op.body.args[start + k]) for k in carried]
             builder.yield_([*ends, *(self.adjoint(value) for value in captured)])
-        new = builder.for_(zero, count, inits, body)
-        self.adjoints.update(zip(captured, new.results[len(carried) :], strict=True))
-        for k, adjoint in zip(carried, new.results, strict=False):
-            self.accumulate(op.inits[k], adjoint)
+        return builder.for_(builder.constant(0, i64), count, adjoints, body).results
 
-    def _pop_record(self, op: ops.For | ops.While, iteration: Value) -> None:
+    def _counted_down(self, count: Value, step: Value) -> Value:
+        back = self.builder.binary("sub", count, step)
+        return self.builder.binary("sub", back, self.builder.constant(1, i64))
+
+    def _pop_record(self, op: ops.For | ops.While, turn: Value, iteration: Value) -> None:
         """Bind the arguments of the body of a loop to those of an iteration."""
         carried = op.body.args
         if isinstance(op, ops.For):
             counter, *carried = op.body.args
-            step = self.builder.cast(iteration, counter.type)
-            lower = self.values[op.lower]
-            self.bind(counter, self.builder.binary("add", lower, step))
+            self.bind(counter, self.counter(op, iteration))
         base = self.values[op, "base"]
         results = [Value(arg.type, arg.name) for arg in carried]
-        pop = ops.RecordPop(self.records[op], base, iteration, results=results)
+        pop = ops.RecordPop(self.records[op], base, turn, results=results)
         self.builder.append(pop)
-        self._bind_all(carried, results)
+        self._bind_all(carried, self.at_iteration(op, iteration, results))
 
 
 _REVERSE: dict[type[Operation], Callable[[Backward, Any], None]] = {
     ops.Load: Backward._reverse_load,
     ops.Store: Backward._reverse_store,
-    ops.Atomic: Backward._reverse_atomic,
-    ops.CompareExchange: Backward._reverse_compare_exchange,
+    ops.Atomic: atomics.reverse_atomic,
+    ops.CompareExchange: atomics.reverse_compare_exchange,
     ops.If: Backward._reverse_if,
     ops.For: Backward._reverse_loop,
     ops.While: Backward._reverse_loop,
-}
-
-_REVERSE_ATOMIC: dict[str, Callable[[Backward, Any], None]] = {
-    "add": Backward._reverse_atomic_add,
-    "sub": Backward._reverse_atomic_add,
-    "min": Backward._reverse_atomic_extremum,
-    "max": Backward._reverse_atomic_extremum,
-    "exchange": Backward._reverse_exchange,
 }

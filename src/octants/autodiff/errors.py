@@ -16,13 +16,16 @@ class Hazard:
     array: str
     read: Span | None
     write: Span | None
-    kind: str = "load"  # or "atomic": what an atomic returned; "extremum": what atomic_min/max left
+    kind: str = "load"
+    """What is needed: "load": what was read; "atomic": what an atomic returned; "extremum": what
+    atomic_min or atomic_max left; "order": in which order work items made an update."""
 
 
 _TITLES = {
     "load": "the gradient needs a value of `{}` that the kernel overwrites",
     "atomic": "the gradient needs the value that an atomic on `{}` returned",
     "extremum": "the gradient of an atomic minimum or maximum needs `{}` as it left it",
+    "order": "the gradient needs the order in which work items updated `{}`",
 }
 
 
@@ -41,7 +44,7 @@ def overwritten(kernel: str, hazards: list[Hazard]) -> OctantsCompilationError:
         )
     remedy = "run the kernel under `ad.Tape`, which restores what was overwritten"
     if first.kind != "load":
-        remedy = "store the value into an array of its own and differentiate from there"
+        remedy = "run the kernel under `ad.Tape`, which keeps what is needed"
     title = _TITLES[first.kind].format(first.array)
     return OctantsCompilationError(Diagnostic("OCT301", title, tuple(labels), tuple(notes), remedy))
 

@@ -29,6 +29,8 @@ After::
     }
 
 A value that depends on no array with a tangent has none; what is stored then has tangent zero.
+A task whose tangents depend on the order of its work items runs them in order: what atomic_min or
+atomic_max leaves has the tangent of the winner, and nothing updates two numbers in one step.
 """
 
 from __future__ import annotations
@@ -38,11 +40,12 @@ from typing import Any
 
 from octants.autodiff.activity import Flow
 from octants.autodiff.errors import no_rule
+from octants.autodiff.ordering import ordering_of
 from octants.autodiff.rules import SCALAR, Point, adjoint_type, rules_of
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value, rebuild
-from octants.ir.rewriter import copy_arrays, copy_block
+from octants.ir.rewriter import copy_arrays, copy_block, serialise
 from octants.simplify import simplify
 
 PRIMAL, TANGENT = Companion.PRIMAL, Companion.TANGENT
@@ -60,7 +63,10 @@ def forward(module: Module) -> Module:
             array.layouts[TANGENT] = None
     result = Module(f"{module.name}_forward", list(arrays.values()), location=module.location)
     for task in module.tasks:
-        body = _Forward(arrays, task).run()
+        ordering = ordering_of(task, lambda array: arrays[array].has(TANGENT))
+        if not ordering.only_sums:
+            task = serialise(task)
+        body = _Forward(arrays, task, ordering.shared).run()
         domain = None if task.domain is None else copy_block(task.domain, {})
         for op in domain.walk() if domain is not None else ():
             if hasattr(op, "array"):
@@ -73,14 +79,14 @@ def forward(module: Module) -> Module:
 class _Forward:
     """Emits the body of a task again; `tangents` holds those of primal values that have one."""
 
-    def __init__(self, arrays: dict[Array, Array], task: Task) -> None:
+    def __init__(self, arrays: dict[Array, Array], task: Task, shared: frozenset[Array]) -> None:
         self.arrays = arrays
+        self.shared = shared if task.is_parallel else frozenset()
         self.task = task
         self.builder = Builder()
         self.values: dict[Value, Value] = {}
         self.tangents: dict[Value, Value] = {}
         self.varied = Flow(task.body).varied(self._has_tangent)
-        self.used = {value for op in task.body.walk() for value in op.operands}
 
     def _has_tangent(self, array: Array) -> bool:
         return self.arrays[array].has(TANGENT)
@@ -172,17 +178,14 @@ class _Forward:
         if not self._has_tangent(op.array):
             self._copy(op)
             return
-        exclusive = not self.task.is_parallel
-        if not exclusive and (op.result in self.used or op.fn not in ("add", "sub")):
-            remedy = "in forward mode, use it in serial code, or store and reduce in two loops"
-            raise no_rule(f"atomic_{op.fn} in a parallel loop", op.location, remedy)
-        before = self._load_tangent(op) if exclusive else None
-        self._copy(op)
-        if before is None:
+        if op.array in self.shared:
+            self._copy(op)
             self._add_tangent(op)
-        else:
-            self.tangents[op.result] = before
-            self._store_tangent(op, self._after_atomic(op, before))
+            return
+        before = self._load_tangent(op)
+        self._copy(op)
+        self.tangents[op.result] = before
+        self._store_tangent(op, self._after_atomic(op, before))
 
     def _add_tangent(self, op: ops.Atomic) -> None:
         array = self.arrays[op.array]
@@ -190,7 +193,7 @@ class _Forward:
         self.builder.atomic(op.fn, array, self._mapped(op.indices), moved, TANGENT)
 
     def _after_atomic(self, op: ops.Atomic, before: Value) -> Value:
-        """The tangent of a place after an atomic that nobody runs at the same time."""
+        """The tangent of a place after an update that no other work item makes."""
         moved, kind = self.tangent(op.value), before.type
         old, value = self.values[op.result], self.values[op.value]
         if op.fn in ("add", "sub"):

@@ -33,13 +33,14 @@ class Log:
     """A task whose hazardous reads have positions in a log.
 
     `body` is a copy of the task's body that threads the next position through its control flow;
-    `positions` gives the one of each such read, `end` how many there were.
+    `positions` gives the one of each such read, `end` how many there were. What an atomic on a
+    `shared` array returned is not what it returns when it runs again.
     """
 
     body: Block
     positions: dict[Operation, Value] = field(default_factory=dict)
     end: Value | None = None
-    is_parallel: bool = False
+    shared: frozenset[Array] = frozenset()
 
 
 def thread_log(body: Block, arrays: frozenset[Array]) -> Log:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
+from octants.autodiff import overflow
 from octants.autodiff.hazards import Log
 from octants.autodiff.rules import SCALAR
 from octants.ir import ops
@@ -41,7 +41,7 @@ class EntryBuilder(Builder):
 class Replayer:
     """Emits copies of primal operations; `values` maps primal values to those of the reverse run.
 
-    Its keys are also (operation, what): the base, count and end of the record of a loop.
+    Its keys are also (operation, what): what is known of the record of a loop.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class Replayer:
         arrays: dict[Array, Array],
         flag: Flag,
         log: Log | None = None,
+        capacity: int = 0,
     ) -> None:
         self.builder = builder
         self.arrays = arrays
@@ -60,6 +61,8 @@ class Replayer:
         self.journal: list[Hashable] = []
         self.stack = builder.constant(0, i64)  # where the tape's stack is free
         self.records: dict[Operation, Record] = {}
+        self.capacity = capacity  # of records, where it is forced
+        self.checks_plain = False  # whether loops are checked that run plainly; see `overflow`
         self.stores_run: frozenset[Array] = frozenset()  # arrays written by the first sweep
 
     def bind(self, key: Hashable, value: Value) -> None:
@@ -74,6 +77,10 @@ class Replayer:
 
     def is_recorded(self, op: Operation) -> bool:
         """Whether a loop or an if will be reversed, and so must be recorded."""
+        raise NotImplementedError
+
+    def record(self, op: Operation) -> None:
+        """Emit a loop or an if so that it can be reversed."""
         raise NotImplementedError
 
     # -- blocks ------------------------------------------------------------------------------------
@@ -93,7 +100,7 @@ class Replayer:
         if isinstance(op, SCALAR):
             self._scalar(op)
         elif recorded and op.REGIONS and self.is_recorded(op):
-            _RECORDED[type(op)](self, op)
+            self.record(op)
         else:
             _PLAIN[type(op)](self, op)
 
@@ -120,9 +127,9 @@ class Replayer:
         if self.log is not None and op in self.log.positions:
             self._logged(op, op.result, op.array)
             return
-        self.bind(op.result, self._read(op, "load"))
+        self.bind(op.result, self.read(op, "load"))
 
-    def _read(self, op: Any, kind: str) -> Value:
+    def read(self, op: Any, kind: str) -> Value:
         """Load where a primal access went, noting that the value is needed."""
         indices = self._mapped(op.indices)
         result = self.builder.load(self.arrays[op.array], indices, op.companion)
@@ -145,7 +152,7 @@ class Replayer:
             return
         pop = ops.RecordPop(self.log_record, base, position, results=[Value(u64)])
         word = builder.append(pop).result
-        if self.log.is_parallel and not isinstance(op, ops.Load):
+        if array in self.log.shared and not isinstance(op, ops.Load):
             self.flag(pop, op, "atomic")
         value = builder.cast(word, bits or array.dtype)
         self.bind(result, builder.bitcast(value, array.dtype) if bits else value)
@@ -160,7 +167,7 @@ class Replayer:
         if self.log is not None and op in self.log.positions:
             self._logged(op, op.result, op.array)
         else:
-            self.bind(op.result, self._read(op, "atomic"))
+            self.bind(op.result, self.read(op, "atomic"))
 
     def _nothing(self, op: Operation) -> None:
         """Prints and assertions of the forward run are not repeated."""
@@ -169,6 +176,9 @@ class Replayer:
 
     def _plain_for(self, op: ops.For) -> None:
         lower, upper, *inits = self._mapped(op.operands)
+        if self._is_checked(op):
+            count = overflow.trips(self.builder, lower, upper)
+            overflow.check(self.builder, self._record(op), count)
         body = Block([Value(arg.type, arg.name) for arg in op.body.args])
         with self._into(body, op.body.args):
             self.plain(op.body)
@@ -177,6 +187,10 @@ class Replayer:
         self._bind_all(op.results, new.results)
 
     def _plain_while(self, op: ops.While) -> None:
+        if self._is_checked(op):
+            count = self._counted_while(op, lambda count, carried: None)
+            overflow.check(self.builder, self._record(op), count)
+            return
         inits = self._mapped(op.inits)
         condition = self._condition(op, [])
         body = Block([Value(arg.type, arg.name) for arg in op.body.args])
@@ -186,11 +200,45 @@ class Replayer:
         new = self.builder.while_(inits, condition, body)
         self._bind_all(op.results, new.results)
 
-    def _condition(self, op: ops.While, extra: list[Value]) -> Block:
+    def _is_checked(self, op: Operation) -> bool:
+        """Whether a loop that is not recorded here must fit the record that it will have."""
+        return bool(self.capacity) and self.checks_plain and self.is_recorded(op)
+
+    def _counted_while(
+        self,
+        op: ops.While,
+        begin: Callable[[Value, list[Value]], None],
+        carried: list[Value] | None = None,
+        limit: Value | None = None,
+    ) -> Value:
+        """Emit a loop with ``begin`` at the start of each iteration; how many there were.
+
+        It may start from other values than its own, and end when there were ``limit``.
+        """
+        builder = self.builder
+        inits = self._mapped(op.inits) if carried is None else carried
+        condition = self._condition(op, [Value(i64)], limit)
+        body = Block([*(Value(arg.type, arg.name) for arg in op.body.args), Value(i64)])
+        with self._into(body, op.body.args):
+            *args, count = body.args
+            begin(count, args)
+            self.plain(op.body)
+            one_more = builder.binary("add", count, builder.constant(1, i64))
+            builder.yield_([*self._mapped(op.body.yielded), one_more])
+        new = builder.while_([*inits, builder.constant(0, i64)], condition, body)
+        self._bind_all(op.results, new.results)
+        return new.results[-1]
+
+    def _condition(self, op: ops.While, extra: list[Value], limit: Value | None = None) -> Block:
+        """A condition with more arguments, which may also ask the last one to be below a limit."""
         block = Block([*(Value(arg.type, arg.name) for arg in op.condition.args), *extra])
         with self._into(block, op.condition.args):
             self.plain(op.condition)
-            self.builder.yield_(self._mapped(op.condition.yielded))
+            (goes_on,) = self._mapped(op.condition.yielded)
+            if limit is not None:
+                is_below = self.builder.compare("lt", extra[-1], limit)
+                goes_on = self.builder.binary("and", goes_on, is_below)
+            self.builder.yield_([goes_on])
         return block
 
     def _plain_if(self, op: ops.If) -> None:
@@ -208,90 +256,13 @@ class Replayer:
         for key, value in zip(primal, new, strict=False):
             self.bind(key, value)
 
-    # -- control, recorded -------------------------------------------------------------------------
-
-    def _recorded_for(self, op: ops.For) -> None:
-        builder = self.builder
-        lower, upper, *inits = self._mapped(op.operands)
-        body = Block([Value(arg.type, arg.name) for arg in op.body.args])
-        record, base = self._new_record(op, op.body.args[1:]), self.stack
-        with self._into(body, op.body.args):
-            iteration = builder.cast(builder.binary("sub", body.args[0], lower), i64)
-            builder.append(ops.RecordPush(record, base, iteration, body.args[1:]))
-            self.plain(op.body)
-            builder.yield_(self._mapped(op.body.yielded))
-        new = builder.for_(lower, upper, inits, body)
-        self._bind_all(op.results, new.results)
-        last = builder.binary("max", lower, upper)
-        count = builder.cast(builder.binary("sub", last, lower), i64)
-        self._end_record(op, record, base, count)
-
-    def _recorded_while(self, op: ops.While) -> None:
-        builder = self.builder
-        inits = [*self._mapped(op.inits), builder.constant(0, i64)]
-        condition = self._condition(op, [Value(i64)])
-        body = Block([*(Value(arg.type, arg.name) for arg in op.body.args), Value(i64)])
-        record, base = self._new_record(op, op.body.args), self.stack
-        with self._into(body, op.body.args):
-            *carried, count = body.args
-            builder.append(ops.RecordPush(record, base, count, carried))
-            self.plain(op.body)
-            one_more = builder.binary("add", count, builder.constant(1, i64))
-            builder.yield_([*self._mapped(op.body.yielded), one_more])
-        new = builder.while_(inits, condition, body)
-        self._bind_all(op.results, new.results)
-        self._end_record(op, record, base, new.results[-1])
-
-    def _new_record(self, op: Operation, carried: list[Value]) -> Record:
-        record = Record("r", [value.type for value in carried], op.location)
-        self.records[op] = record
-        return record
-
-    def _end_record(self, op: Operation, record: Record, base: Value, count: Value) -> None:
-        end = ops.RecordEnd(record, base, count, results=[Value(i64)])
-        self.stack = self.builder.append(end).result
-        self.bind((op, "base"), base)
-        self.bind((op, "count"), count)
-        self.bind((op, "end"), self.stack)
-
-    def _recorded_if(self, op: ops.If) -> None:
-        """Both branches hand out all that they define, so that nothing need be computed twice."""
-        start = self.stack
-        then, orelse = [self._branch(block, start) for block in (op.then, op.orelse)]
-        exports = {**then.exports, **orelse.exports}
-        for branch in (then, orelse):
-            given = [
-                branch.exports.get(key) or self.builder.constant(0, value.type)
-                for key, value in exports.items()
-            ]
-            with self.builder.into(branch.block):
-                self.builder.yield_([*branch.results, *given, branch.end])
-        new = self.builder.if_(self.values[op.condition], then.block, orelse.block)
-        keys: list[Hashable] = [*op.results, *exports]
-        for key, value in zip(keys, new.results[:-1], strict=True):
-            self.bind(key, value)
-        self.stack = new.results[-1]
-
-    def _branch(self, primal: Block, start: Value) -> _Branch:
-        """Emit one side of an if that is recorded, without its yield."""
-        block, mark = Block(), len(self.journal)
-        self.stack = start
-        with self.builder.into(block):
-            self.recorded(primal)
-        own = {value for op in block.ops for value in op.results}
-        bound = [key for key in self.journal[mark:] if self.values[key] in own]
-        exports = {key: self.values[key] for key in bound}
-        return _Branch(block, self._mapped(primal.yielded), exports, self.stack)
-
-
-@dataclass(eq=False, slots=True)
-class _Branch:
-    """A recorded side of an if: its results, what else it defines, where the stack ends."""
-
-    block: Block
-    results: list[Value]
-    exports: dict[Hashable, Value]
-    end: Value
+    def _record(self, op: ops.For | ops.While) -> Record:
+        """The record of a loop, which may be checked before it is pushed to."""
+        if op not in self.records:
+            carried = op.body.args[len(op.body.args) - len(op.inits) :]
+            types = [value.type for value in carried]
+            self.records[op] = Record("r", types, op.location, self.capacity)
+        return self.records[op]
 
 
 def _bits_type(dtype: DType) -> DType | None:
@@ -309,10 +280,4 @@ _PLAIN: dict[type[Operation], Callable[[Replayer, Any], None]] = {
     ops.For: Replayer._plain_for,
     ops.While: Replayer._plain_while,
     ops.If: Replayer._plain_if,
-}
-
-_RECORDED: dict[type[Operation], Callable[[Replayer, Any], None]] = {
-    ops.For: Replayer._recorded_for,
-    ops.While: Replayer._recorded_while,
-    ops.If: Replayer._recorded_if,
 }

@@ -44,11 +44,13 @@ from dataclasses import dataclass, field
 
 from octants.analysis.places import Places
 from octants.autodiff.backward import Backward
+from octants.autodiff.checkpoints import rooms
 from octants.autodiff.errors import Hazard
 from octants.autodiff.hazards import WRITES, Log, thread_log, writers
+from octants.autodiff.ordering import ordering_of
 from octants.autodiff.replay import EntryBuilder
 from octants.ir import ops
-from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
+from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Task, Value
 from octants.ir.rewriter import copy_arrays, copy_block
 from octants.simplify import simplify
 from octants.simplify.prune import prune
@@ -65,13 +67,15 @@ class Reversed:
     it reads. `state` says which contents: those "after" the forward run of the kernel, or those
     "before" it; in the second case the run writes again what it must read while it changes, and
     arrays that the forward run changes and this one does not are read as they were after it. If
-    `hazards` is not empty, the reverse kernel is wrong.
+    `hazards` is not empty, the reverse kernel is wrong. `reads` are the operations of the primal
+    whose reads it repeats.
     """
 
     module: Module
     needed: list[Array]
     state: str
     hazards: list[Hazard] = field(default_factory=list)
+    reads: list[Operation] = field(default_factory=list)
 
 
 def reverse(
@@ -80,39 +84,56 @@ def reverse(
     saved: bool = False,
     part: bool = False,
     argument_gradients: bool = False,
+    capacity: int = 0,
+    tape_budget: int = 0,
 ) -> Reversed:
     """The reverse of a kernel whose tasks have been outlined and simplified.
 
     With ``saved`` the kernel, of one task, is reversed on the memory from before it, whatever it
     overwrites. With ``part`` it is one of the parts of `ir.rewriter.split_tasks`, whose temporaries
     still hold what the forward run put there. With ``argument_gradients`` float scalar arguments
-    have adjoints too.
+    have adjoints too. With a ``capacity`` the record of each loop holds so many iterations; a work
+    item that needs more ends before it reverses anything. Without one, loops that may not fit a
+    ``tape_budget`` (bytes for each work item; 0: no bound) are recorded in blocks.
 
     Raises:
         OctantsCompilationError: an operation has no derivative rule.
     """
-    return _Reverser(module, saved, part, argument_gradients).run()
+    budget = 0 if capacity else tape_budget
+    return _Reverser(module, saved, part, argument_gradients, capacity, budget).run()
 
 
-def differentiate(module: Module, *, part: bool = False) -> Reversed:
+def differentiate(module: Module, *, part: bool = False, tape_budget: int = 0) -> Reversed:
     """The reverse of a kernel in the best state that its overwriting allows.
 
     The one for the memory after the forward run if it has no hazards; else, for a kernel of one
     task, the one for the memory from before. Hazards that remain are for the caller to see to: of a
     kernel of several tasks, by launching its tasks as parts under a tape.
     """
-    after = reverse(module, part=part)
+    after = reverse(module, part=part, tape_budget=tape_budget)
     if not after.hazards or len(module.tasks) != 1:
         return after
-    before = reverse(module, saved=True, part=part)
+    before = reverse(module, saved=True, part=part, tape_budget=tape_budget)
     return after if before.hazards else before
 
 
 class _Reverser:
-    def __init__(self, module: Module, saved: bool, part: bool, argument_gradients: bool) -> None:
+    def __init__(
+        self,
+        module: Module,
+        saved: bool,
+        part: bool,
+        argument_gradients: bool,
+        capacity: int,
+        budget: int,
+    ) -> None:
         self.module = module
         self.saved = saved
         self.part = part
+        self.capacity = capacity
+        self.budget = budget
+        self.rooms: dict[Operation, int] = {}
+        self.records: dict[int, dict[Operation, Record]] = {}
         self.arrays = copy_arrays(module)
         self.primal_of = {new: old for old, new in self.arrays.items()}
         for array in self.arrays.values():
@@ -122,44 +143,74 @@ class _Reverser:
             f"{module.name}_reverse", list(self.arrays.values()), location=module.location
         )
         self.writers = [writers(task) for task in module.tasks]
+        self.orderings = [ordering_of(task, self._has_adjoint) for task in module.tasks]
         self.places: dict[int, Places] = {}
         self.flagged: dict[Operation, tuple[int, Operation, str]] = {}
+        self.reads: dict[Operation, None] = {}
+        self.logs = [self._thread_log(number) for number in range(len(module.tasks))]
+
+    def _has_adjoint(self, array: Array) -> bool:
+        return self.arrays[array].has(ADJOINT)
 
     def run(self) -> Reversed:
+        self._reverse_tasks()
+        if self.budget and self._choose_rooms():
+            self._reverse_tasks()
         tasks = self.reverse_module.tasks
-        for number in reversed(range(len(self.module.tasks))):
-            tasks.append(self._reverse_task(number))
-        prune(self.reverse_module)
         if not (self.part or self.saved) and self._reads_temporaries():
             tasks[:0] = self._recompute_temporaries()
             prune(self.reverse_module)
         hazards, needed = self._survey()
         simplify(self.reverse_module)
         state = "before" if self.saved else "after"
-        return Reversed(self.reverse_module, needed, state, hazards)
+        return Reversed(self.reverse_module, needed, state, hazards, list(self.reads))
 
     # -- tasks -------------------------------------------------------------------------------------
 
+    def _reverse_tasks(self) -> None:
+        self.flagged.clear()
+        numbers = reversed(range(len(self.module.tasks)))
+        self.reverse_module.tasks[:] = [self._reverse_task(number) for number in numbers]
+        prune(self.reverse_module)
+
+    def _choose_rooms(self) -> bool:
+        """Find the loops that are to be recorded in blocks, from records that have been pruned."""
+        for number, task in enumerate(self.module.tasks):
+            log = self.logs[number]
+            body = task.body if log is None else log.body
+            self.rooms.update(rooms(body, self.records[number], self.budget))
+        return bool(self.rooms)
+
+    def _overwritten(self, number: int) -> frozenset[Array]:
+        """The arrays that a task both reads and writes."""
+        return frozenset(self.writers[number]) & self._read_arrays(number)
+
+    def _thread_log(self, number: int) -> Log | None:
+        if not self.saved:
+            return None
+        log = thread_log(self.module.tasks[number].body, self._overwritten(number))
+        log.shared = self.orderings[number].shared
+        return log
+
     def _reverse_task(self, number: int) -> Task:
-        task = self.module.tasks[number]
-        primal, log = task.body, None
-        if self.saved:
-            overwritten = frozenset(self.writers[number]) & _read_arrays(task)
-            log = thread_log(task.body, overwritten)
-            log.is_parallel = task.is_parallel
-            primal = log.body
+        task, log = self.module.tasks[number], self.logs[number]
+        primal = task.body if log is None else log.body
         body = Block([Value(arg.type, arg.name) for arg in primal.args])
         builder = EntryBuilder(body)
 
         def flag(read: Operation, origin: Operation, kind: str) -> None:
             self.flagged[read] = number, origin, kind
 
-        backward = Backward(builder, self.arrays, flag, primal, log)
+        backward = Backward(builder, self.arrays, flag, primal, log, self.capacity, self.rooms)
+        self.records[number] = backward.records
+        backward.mixed = self.orderings[number].mixed
         for arg, new in zip(primal.args, body.args, strict=True):
             backward.bind(arg, new)
         if log is not None:
-            _first_sweep(backward, log, overwritten)
+            _first_sweep(backward, log, self._overwritten(number))
+        backward.checks_plain = True
         backward.recorded(primal)
+        backward.checks_plain = False
         backward.reverse(primal)
         builder.yield_()
         body.ops[:0] = builder.entry
@@ -226,6 +277,10 @@ class _Reverser:
                 for op in block.walk() if block is not None else ():
                     if op in self.flagged:
                         self._consider(op, id(task.body) in again, hazards, needed)
+        for ordering in self.orderings:
+            hazards += [
+                Hazard(op.array.name, op.location, None, "order") for op in ordering.unordered
+            ]
         return hazards, list(needed)
 
     def _consider(
@@ -234,13 +289,23 @@ class _Reverser:
         number, origin, kind = self.flagged[op]
         array: Array = origin.array  # type: ignore[attr-defined]
         if self._is_kept(array):
-            needed[array] = None
+            needed[array] = self.reads[origin] = None
         if again and array.space is Space.TEMPORARY and kind == "load":
             return
         writes = self._later_writes(array, number, origin, kind)
         if kind == "atomic" or writes:
             write = writes[0].location if writes else None
             hazards.append(Hazard(array.name, origin.location, write, kind))
+
+    def _read_arrays(self, number: int) -> frozenset[Array]:
+        """The arrays from which a task reads, be it what was there before an update."""
+        body = self.module.tasks[number].body
+        used = {value for op in body.walk() for value in op.operands}
+        return self.orderings[number].needing.union(
+            op.array
+            for op in body.walk()
+            if isinstance(op, (ops.Load, ops.Atomic, ops.CompareExchange)) and op.result in used
+        )
 
     def _is_kept(self, array: Array) -> bool:
         """Whether the contents of the array outlive the forward launch."""
@@ -267,7 +332,7 @@ class _Reverser:
         if kind == "load":
             return later if self.saved else self._touching(number, origin, own) + later
         if kind == "extremum":
-            if self.saved and array in _read_arrays(self.module.tasks[number]):
+            if self.saved and array in self._read_arrays(number):
                 return own  # run again item by item, it never holds what all of them left
             fn = origin.attributes[0]
             own = [op for op in own if not (isinstance(op, ops.Atomic) and op.fn == fn)]
@@ -293,16 +358,6 @@ def _gets_adjoint(array: Array, argument_gradients: bool) -> bool:
     if array.space is Space.ARGUMENT:
         return argument_gradients
     return array.space in (Space.TEMPORARY, Space.RETURN)
-
-
-def _read_arrays(task: Task) -> frozenset[Array]:
-    """The arrays from which the task reads, itself or by the value that an atomic returns."""
-    used = {value for op in task.body.walk() for value in op.operands}
-    return frozenset(
-        op.array
-        for op in task.body.walk()
-        if isinstance(op, (ops.Load, ops.Atomic, ops.CompareExchange)) and op.result in used
-    )
 
 
 def _is_again(task: Task) -> bool:

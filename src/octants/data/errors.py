@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
@@ -17,7 +16,6 @@ from octants.diagnostics.exceptions import (
 # -- making arrays ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class WrongDtype(UserError):
     """A dtype that is not one."""
 
@@ -29,7 +27,6 @@ class WrongDtype(UserError):
     remedy = "give a type such as `qd.f32`, `float`, or `qd.types.vector(3, qd.f32)`"
 
 
-@dataclass(frozen=True)
 class WrongExtents(UserError):
     """A shape or the dimensions of a block that cannot be."""
 
@@ -42,7 +39,6 @@ class WrongExtents(UserError):
     remedy = "a shape is an integer or a tuple of integers, each at least {least}"
 
 
-@dataclass(frozen=True)
 class WrongElementShape(UserError):
     """A number of rows or columns that cannot be."""
 
@@ -54,7 +50,6 @@ class WrongElementShape(UserError):
     remedy = "the numbers of rows and columns are integers from 1"
 
 
-@dataclass(frozen=True)
 class NotDifferentiable(UserError):
     """A gradient of a type that has none."""
 
@@ -67,7 +62,6 @@ class NotDifferentiable(UserError):
     remedy = "leave out `needs_grad` and `needs_dual`, or use a floating-point type"
 
 
-@dataclass(frozen=True)
 class WrongOption(UserError):
     """A keyword of `field` or `tensor` with a value that it cannot have."""
 
@@ -81,7 +75,6 @@ class WrongOption(UserError):
     remedy = "{advice}"
 
 
-@dataclass(frozen=True)
 class OutOfMemory(UserError):
     """The device refused memory."""
 
@@ -96,7 +89,6 @@ class OutOfMemory(UserError):
 # -- placing fields --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class NotPlaced(UserError):
     """A field was used before it was placed."""
 
@@ -107,7 +99,6 @@ class NotPlaced(UserError):
     remedy = "give it a shape, or place it: `qd.root.dense(qd.i, n).place(x)`"
 
 
-@dataclass(frozen=True)
 class PlacedTwice(UserError):
     """A field was placed a second time."""
 
@@ -118,7 +109,6 @@ class PlacedTwice(UserError):
     remedy = "place each field once; a field that was made with a shape is placed by that"
 
 
-@dataclass(frozen=True)
 class CannotPlace(UserError):
     """Something else than a field was to be placed."""
 
@@ -129,7 +119,6 @@ class CannotPlace(UserError):
     remedy = "give fields, their `.grad` or `.dual`, or lists of them"
 
 
-@dataclass(frozen=True)
 class WrongAxes(UserError):
     """The axes of a block, or their number, cannot be."""
 
@@ -140,7 +129,6 @@ class WrongAxes(UserError):
     remedy = "axes are `qd.i`, `qd.ij`, ... or `qd.axes(0, 2)`, each once, with an extent for each"
 
 
-@dataclass(frozen=True)
 class TreeIsAllocated(UserError):
     """A tree was changed after its memory was allocated."""
 
@@ -152,7 +140,6 @@ class TreeIsAllocated(UserError):
     remedy = "place all its fields before that, or start again from `qd.root`: it is a new tree now"
 
 
-@dataclass(frozen=True)
 class NotFinalized(UserError):
     """A field of a `FieldsBuilder` was used before `finalize`."""
 
@@ -163,7 +150,6 @@ class NotFinalized(UserError):
     remedy = "call `finalize()` on the builder first"
 
 
-@dataclass(frozen=True)
 class BuilderIsFinalized(UserError):
     """A `FieldsBuilder` was used after `finalize`."""
 
@@ -173,7 +159,6 @@ class BuilderIsFinalized(UserError):
     remedy = "make another `qd.FieldsBuilder()`"
 
 
-@dataclass(frozen=True)
 class UnevenComponents(UserError):
     """Components of vectors that were placed one by one have no common spacing."""
 
@@ -186,7 +171,6 @@ class UnevenComponents(UserError):
     )
 
 
-@dataclass(frozen=True)
 class MissingComponents(UserError):
     """Only some components of a field of vectors are placed."""
 
@@ -199,7 +183,6 @@ class MissingComponents(UserError):
     remedy = "place them all, or the field as a whole"
 
 
-@dataclass(frozen=True)
 class WrongCompanionShape(UserError):
     """A gradient was placed with another shape than its field."""
 
@@ -213,7 +196,6 @@ class WrongCompanionShape(UserError):
     remedy = "place both in blocks of the same shape and with the same offset"
 
 
-@dataclass(frozen=True)
 class CompanionWithoutField(UserError):
     """A gradient was placed, but not what it is the gradient of."""
 
@@ -225,7 +207,6 @@ class CompanionWithoutField(UserError):
     remedy = "place the field too: `block.place(x, x.grad)`"
 
 
-@dataclass(frozen=True)
 class MissingCompanion(UserError):
     """A gradient or dual that does not exist was used."""
 
@@ -242,7 +223,6 @@ class MissingCompanion(UserError):
     )
 
 
-@dataclass(frozen=True)
 class UnsupportedNode(UserError):
     """A sparse or quantised kind of block."""
 
@@ -256,7 +236,6 @@ class UnsupportedNode(UserError):
 # -- the life of arrays ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class UsedAfterReset(UserError):
     """An array of an earlier `init` was used."""
 
@@ -269,7 +248,6 @@ class UsedAfterReset(UserError):
     remedy = "make it anew after `qd.init()`"
 
 
-@dataclass(frozen=True)
 class UsedAfterDestroy(UserError):
     """A field of a destroyed tree was used."""
 
@@ -283,7 +261,6 @@ class UsedAfterDestroy(UserError):
 # -- access from the host --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class WrongNumberOfIndices(UserError):
     """Too many or too few indices."""
 
@@ -296,7 +273,6 @@ class WrongNumberOfIndices(UserError):
     remedy = "give one index per axis, None where there is no axis; `x.to_numpy()` can be sliced"
 
 
-@dataclass(frozen=True)
 class WrongIndex(UserError):
     """An index that is not an integer."""
 
@@ -308,7 +284,6 @@ class WrongIndex(UserError):
     remedy = "`x.to_numpy()` can be sliced and indexed by arrays"
 
 
-@dataclass(frozen=True)
 class IndexOutOfRange(UserError):
     """An index outside of the array."""
 
@@ -324,7 +299,6 @@ class IndexOutOfRange(UserError):
     )
 
 
-@dataclass(frozen=True)
 class WrongValue(UserError):
     """A value that an array cannot hold."""
 
@@ -338,7 +312,6 @@ class WrongValue(UserError):
     remedy = "{advice}"
 
 
-@dataclass(frozen=True)
 class ValueOutOfRange(UserError):
     """An integer that its type cannot hold."""
 
@@ -352,7 +325,6 @@ class ValueOutOfRange(UserError):
     title = "{what}: {value} is out of the range of {dtype}, {low} to {high}"
 
 
-@dataclass(frozen=True)
 class WrongArrayShape(UserError):
     """An array of another shape was to be copied into ours."""
 
@@ -364,7 +336,6 @@ class WrongArrayShape(UserError):
     title = "{what}: an array of shape {needed} is needed, not {given}"
 
 
-@dataclass(frozen=True)
 class WrongArray(UserError):
     """Something that is not the array that is needed."""
 
@@ -378,7 +349,6 @@ class WrongArray(UserError):
     remedy = "{advice}"
 
 
-@dataclass(frozen=True)
 class CannotShare(UserError):
     """The memory of an array cannot be given away without a copy."""
 
@@ -391,7 +361,6 @@ class CannotShare(UserError):
     remedy = "{advice}"
 
 
-@dataclass(frozen=True)
 class CannotCopy(UserError):
     """An array was to be pickled, or copied as a Python object."""
 

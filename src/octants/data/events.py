@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class HostWrite:
-    """A write that is about to happen.
+    """A write that is about to happen or, by others than us, has happened (`is_done`).
 
     `array` is the array or companion that is written (see `stored.StoredArray`). `region` is the
     index of what is written, () for all: leading indices from 0, those of the element last.
@@ -24,6 +24,7 @@ class HostWrite:
     array: Any
     region: tuple[int, ...] = ()
     source: Any = None
+    is_done: bool = False
 
 
 _write_observers: list[Callable[[HostWrite], None]] = []
@@ -68,6 +69,12 @@ def before_write(array: Any, region: tuple[int, ...] = (), source: Any = None) -
         write = HostWrite(array, region, source)
         for observer in tuple(_write_observers):
             observer(write)
+
+
+def after_write(array: Any, region: tuple[int, ...]) -> None:
+    """Announce a write that was not: somebody else has made it."""
+    for observer in tuple(_write_observers):
+        observer(HostWrite(array, region, is_done=True))
 
 
 def before_read(array: Any) -> None:

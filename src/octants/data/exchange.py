@@ -29,6 +29,17 @@ def to_torch(values: Array, device: Any) -> Any:
     return tensor if device is None else tensor.to(device)
 
 
+def writes_of(tensor: Any) -> int:
+    """How often torch has written a tensor, or others that share its memory by torch's doing.
+
+    0 for what is no tensor, and for those of which torch does not count the writes.
+    """
+    try:
+        return int(tensor._version)
+    except (AttributeError, RuntimeError):
+        return 0
+
+
 def torch_to_numpy(what: str, tensor: Any) -> Array:
     """The elements of a tensor on any device; memory on the CPU is shared."""
     if not is_torch_tensor(tensor):

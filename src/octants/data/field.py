@@ -217,4 +217,9 @@ class MatrixField(Field):
 
     def to_torch(self, device: Any = None, keep_dims: bool = False, *, copy: bool = True) -> Any:
         """The elements as a torch tensor on ``device``; see `to_numpy`."""
-        return exchange.to_torch(self.to_numpy(keep_dims, copy=copy), device)
+        if copy:
+            return exchange.to_torch(self.to_numpy(keep_dims), device)
+        tensor = self._share_torch(device)
+        if keep_dims:
+            return tensor.unsqueeze(-1) if self.ndim == 1 else tensor
+        return tensor[..., 0] if self.ndim == 2 and self.m == 1 else tensor

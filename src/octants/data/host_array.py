@@ -56,6 +56,7 @@ class Tensor(StoredArray, AnyTensor):
     _kind = "tensor"
     _opened: Window | None = None
     _end: Callable[[str], UserError] | None = None
+    _tensor: Any = None  # torch's view of the memory, once it was asked for
 
     def __init__(self) -> None:
         self._identity = next(_identities)
@@ -87,7 +88,7 @@ class Tensor(StoredArray, AnyTensor):
 
     def retire(self, reason: Callable[[str], UserError] = UsedAfterReset) -> None:
         """Give up the memory; any later use is an error."""
-        self._opened = None
+        self._opened = self._tensor = None
         self._end = self._end or reason
 
     def describe(self) -> str:
@@ -225,8 +226,19 @@ class Tensor(StoredArray, AnyTensor):
         self._copy_in(what, values, other)
 
     def to_torch(self, device: Any = None, *, copy: bool = True) -> Any:
-        """The elements as a torch tensor on ``device``; see `to_numpy`."""
-        return exchange.to_torch(self.to_numpy(copy=copy), device)
+        """The elements as a torch tensor on ``device``; see `to_numpy`.
+
+        With ``copy=False`` torch itself counts the writes through the tensor, and through others
+        that it makes of it: `mark_written` is needed only after those by numpy and pointers.
+        """
+        return exchange.to_torch(self.to_numpy(), device) if copy else self._share_torch(device)
+
+    def _share_torch(self, device: Any) -> Any:
+        """The memory as a tensor; all of them have one counter of writes."""
+        if self._tensor is None:
+            self._tensor = exchange.to_torch(self._shared(), None)
+        tensor = self._tensor.detach()
+        return tensor if device is None else tensor.to(device)
 
     def from_torch(self, arr: Any) -> None:
         """Copy a torch tensor of `shape` + `element_shape`, from any device, into this."""
@@ -262,7 +274,22 @@ class Tensor(StoredArray, AnyTensor):
     def __str__(self) -> str:
         return str(self.to_numpy()) if self._opened is not None else repr(self)
 
+    def mark_written(self, region: Any = ()) -> None:
+        """Say that the memory was written by others: through a numpy view, or through a pointer.
+
+        `region` holds leading indices of what was written; without it, that is all. Under a tape
+        this counts as a write of the host: the adjoint of what was overwritten ends.
+        """
+        super().mark_written()
+        index = region if isinstance(region, tuple) else (region,)
+        events.after_write(self, index)
+
     # -- for the tape ---------------------------------------------------------------------------
+
+    @property
+    def shared_version(self) -> int:
+        """What torch counts of the writes through its tensors on this memory."""
+        return exchange.writes_of(self._tensor)
 
     @property
     def identity(self) -> Hashable:

@@ -18,7 +18,8 @@ class StoredArray(ABC):
     """The values of an array, or one of its companions: a gradient, a dual.
 
     `companion` says what it is of its `primal`. `version` changes whenever the host writes the
-    array, and when `mark_written` is called.
+    array, and when `mark_written` is called; with `shared_version`, it is all that can be known of
+    writes by others.
     """
 
     companion: Companion = Companion.PRIMAL
@@ -29,6 +30,11 @@ class StoredArray(ABC):
     def primal(self) -> Any:
         """The array whose companion this is; itself if it is none."""
         return self
+
+    @property
+    def shared_version(self) -> int:
+        """What torch counts of the writes through its tensors on this memory."""
+        return 0
 
     @property
     def is_allocated(self) -> bool:

@@ -7,9 +7,8 @@ OCT5xx fields and ndarrays on the host.
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
-from typing import ClassVar
+import inspect
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from octants.diagnostics.exceptions import (
     OctantsCompilationError,
@@ -22,17 +21,56 @@ from octants.diagnostics.exceptions import (
 from octants.diagnostics.render import Diagnostic, Label
 from octants.diagnostics.span import Span
 
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
 
-@dataclass(frozen=True)
+    def dataclass_transform(**_: Any) -> Any:
+        """Do nothing: only type checkers want to know that subclasses are like dataclasses."""
+        return lambda decorated: decorated
+
+
+@dataclass_transform(frozen_default=True)
 class UserError:
-    """The base: `diagnostic(span)` fills the templates, `exception` is what is raised."""
+    """The base: `diagnostic(span)` fills the templates, `exception` is what is raised.
 
+    A subclass is a frozen dataclass of the names that it annotates, without the decorator: that
+    compiles several functions for each class, which takes longer than all else of an import.
+    """
+
+    FIELDS: ClassVar[tuple[str, ...]] = ()
     code: ClassVar[str] = "OCT000"
     exception: ClassVar[type[OctantsError]] = OctantsCompilationError
     title: ClassVar[str] = ""
     label: ClassVar[str] = ""
     notes: ClassVar[tuple[str, ...]] = ()
     remedy: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        cls.FIELDS = (*cls.FIELDS, *inspect.get_annotations(cls))
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        named.update(zip(self.FIELDS, given, strict=False))
+        missing = [name for name in self.FIELDS if name not in named and not hasattr(self, name)]
+        if len(given) > len(self.FIELDS) or missing or not named.keys() <= set(self.FIELDS):
+            raise TypeError(f"{type(self).__name__} takes {self.FIELDS}, not {given}, {named}")
+        self.__dict__.update(named)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen: {name} cannot be set")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self._values().values()))
+
+    def __repr__(self) -> str:
+        values = (f"{name}={value!r}" for name, value in self._values().items())
+        return f"{type(self).__name__}({', '.join(values)})"
+
+    def _values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.FIELDS}
 
     def diagnostic(self, *labels: Label, span: Span | None = None) -> Diagnostic:
         """The error at ``span``, with further labels after the main one."""
@@ -46,14 +84,12 @@ class UserError:
         return self.exception(self.diagnostic(*labels, span=span))
 
     def _fill(self, template: str) -> str:
-        names = [entry.name for entry in dataclasses.fields(self)]
-        return template.format(**{name: getattr(self, name) for name in names})
+        return template.format(**self._values())
 
 
 # -- syntax ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class UnsupportedSyntax(UserError):
     """Python that is not in the language."""
 
@@ -66,7 +102,6 @@ class UnsupportedSyntax(UserError):
     remedy = "{way_out}"
 
 
-@dataclass(frozen=True)
 class NoSource(UserError):
     """A kernel's source cannot be read."""
 
@@ -80,7 +115,6 @@ class NoSource(UserError):
     )
 
 
-@dataclass(frozen=True)
 class StarParameter(UserError):
     """A parameter ``*args`` or ``**kwargs``."""
 
@@ -92,7 +126,6 @@ class StarParameter(UserError):
     remedy = "name each parameter, or pass a tuple as a template() argument"
 
 
-@dataclass(frozen=True)
 class LoopElse(UserError):
     """``for ... else`` or ``while ... else``."""
 
@@ -104,7 +137,6 @@ class LoopElse(UserError):
     remedy = "set a variable before `break` and test it with `if` after the loop"
 
 
-@dataclass(frozen=True)
 class BreakInParallel(UserError):
     """``break`` out of a parallel loop."""
 
@@ -115,7 +147,6 @@ class BreakInParallel(UserError):
     remedy = "put `qd.loop_config(serialize=True)` before the loop to run it in order"
 
 
-@dataclass(frozen=True)
 class ReturnInParallel(UserError):
     """``return`` out of a parallel loop."""
 
@@ -129,7 +160,6 @@ class ReturnInParallel(UserError):
     )
 
 
-@dataclass(frozen=True)
 class WrongLoopConfig(UserError):
     """An option of ``loop_config`` that is unknown or has a wrong value."""
 
@@ -139,14 +169,13 @@ class WrongLoopConfig(UserError):
     title = "loop_config: {problem}"
     remedy = (
         "its options are serialize=True, parallelize=<threads>, block_dim=<threads>, name=<str>,"
-        " bit_vectorize=<bool>"
+        " simd=<bool>, bit_vectorize=<bool>"
     )
 
 
 # -- names -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class UndefinedName(UserError):
     """A name that nobody defined."""
 
@@ -159,7 +188,6 @@ class UndefinedName(UserError):
     remedy = "{suggestion}"
 
 
-@dataclass(frozen=True)
 class UsedBeforeAssignment(UserError):
     """A local variable that has no value yet."""
 
@@ -171,7 +199,6 @@ class UsedBeforeAssignment(UserError):
     remedy = "assign `{name}` on every way that leads here"
 
 
-@dataclass(frozen=True)
 class AssignedInBranch(UserError):
     """A variable that only one branch of an ``if`` assigned."""
 
@@ -183,7 +210,6 @@ class AssignedInBranch(UserError):
     remedy = "assign `{name}` before the `if`, or in both of its branches"
 
 
-@dataclass(frozen=True)
 class BranchTypes(UserError):
     """A variable that the branches of an ``if`` gave values of different sorts."""
 
@@ -195,7 +221,6 @@ class BranchTypes(UserError):
     remedy = "use two names, or make both a scalar, or vectors or matrices of one shape"
 
 
-@dataclass(frozen=True)
 class AssignedInLoop(UserError):
     """A variable that was first assigned inside of a loop and is used after it."""
 
@@ -208,7 +233,6 @@ class AssignedInLoop(UserError):
     remedy = "assign `{name}` before the loop"
 
 
-@dataclass(frozen=True)
 class LoopIndexAfterLoop(UserError):
     """A loop's index that is used after the loop."""
 
@@ -220,7 +244,6 @@ class LoopIndexAfterLoop(UserError):
     remedy = "copy it to a variable that was assigned before the loop"
 
 
-@dataclass(frozen=True)
 class UnknownAttribute(UserError):
     """An attribute that an object does not have."""
 
@@ -234,7 +257,6 @@ class UnknownAttribute(UserError):
     remedy = "{suggestion}"
 
 
-@dataclass(frozen=True)
 class NotAssignable(UserError):
     """The target of an assignment is not a variable or a place in an array."""
 
@@ -249,7 +271,6 @@ class NotAssignable(UserError):
 # -- compile time ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class NotCompileTime(UserError):
     """A run-time value where one is needed at compile time."""
 
@@ -261,7 +282,6 @@ class NotCompileTime(UserError):
     remedy = "use Python values: literals, closures, globals, template() arguments"
 
 
-@dataclass(frozen=True)
 class StaticAssertion(UserError):
     """A static_assert that does not hold."""
 
@@ -271,7 +291,6 @@ class StaticAssertion(UserError):
     label = "this is false"
 
 
-@dataclass(frozen=True)
 class CompileTimeFailure(UserError):
     """Python code raised an exception while the kernel was compiled."""
 
@@ -283,7 +302,6 @@ class CompileTimeFailure(UserError):
     label = "evaluated while the kernel is compiled"
 
 
-@dataclass(frozen=True)
 class CompileTimeVariable(UserError):
     """A variable holds a compile-time object and changes under run-time control flow."""
 
@@ -296,7 +314,6 @@ class CompileTimeVariable(UserError):
     remedy = "use `static(...)` for the condition or the loop, or a number in place of the object"
 
 
-@dataclass(frozen=True)
 class EndlessRecursion(UserError):
     """Functions call each other too deeply."""
 
@@ -309,7 +326,6 @@ class EndlessRecursion(UserError):
     remedy = "end it by `if static(...)` on a template() argument, or write a loop"
 
 
-@dataclass(frozen=True)
 class NumberTooLarge(UserError):
     """An integer that no type can hold."""
 
@@ -324,7 +340,6 @@ class NumberTooLarge(UserError):
 # -- types -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class TypeChange(UserError):
     """A variable is given a value of another sort than it has."""
 
@@ -339,7 +354,6 @@ class TypeChange(UserError):
     remedy = "use another name"
 
 
-@dataclass(frozen=True)
 class ShapeMismatch(UserError):
     """A value of one shape is stored to a place of another."""
 
@@ -350,9 +364,10 @@ class ShapeMismatch(UserError):
     exception = OctantsTypeError
     title = "{what} holds {wanted}, not {given}"
     label = "{given} is stored here"
+    remedy = "{way_out}"
+    way_out: str = ""
 
 
-@dataclass(frozen=True)
 class NotAValue(UserError):
     """Something that is no number, vector, matrix or struct where a value is needed."""
 
@@ -365,7 +380,6 @@ class NotAValue(UserError):
     way_out: str = ""
 
 
-@dataclass(frozen=True)
 class IdentityOfRunTimeValue(UserError):
     """``is`` between run-time values."""
 
@@ -376,7 +390,6 @@ class IdentityOfRunTimeValue(UserError):
     remedy = "use `==`"
 
 
-@dataclass(frozen=True)
 class NoMembership(UserError):
     """``in`` with something that is not a compile-time collection."""
 
@@ -387,7 +400,6 @@ class NoMembership(UserError):
     remedy = "compare with `==` in a loop"
 
 
-@dataclass(frozen=True)
 class WrongLoopBound(UserError):
     """A bound of a loop that is not an integer."""
 
@@ -399,7 +411,6 @@ class WrongLoopBound(UserError):
     remedy = "convert it: `qd.i32(...)`"
 
 
-@dataclass(frozen=True)
 class NotIterable(UserError):
     """A loop over something that has no elements."""
 
@@ -411,7 +422,6 @@ class NotIterable(UserError):
     remedy = "loop over range(...), ndrange(...), a field, an array, or a static(...) sequence"
 
 
-@dataclass(frozen=True)
 class WrongLoopTargets(UserError):
     """The number of a loop's indices does not match what it runs over."""
 
@@ -424,7 +434,6 @@ class WrongLoopTargets(UserError):
     remedy = "or use `for I in qd.grouped(...)` for all indices as one vector"
 
 
-@dataclass(frozen=True)
 class WrongUnpacking(UserError):
     """An assignment to several targets from a value of another length."""
 
@@ -433,10 +442,9 @@ class WrongUnpacking(UserError):
     code = "OCT138"
     exception = OctantsTypeError
     title = "{what} cannot be assigned to {targets} targets"
-    label = "this is {what}"
+    label = "one name for each element"
 
 
-@dataclass(frozen=True)
 class SidesDiffer(UserError):
     """A conditional expression whose sides are of different sorts."""
 
@@ -451,7 +459,6 @@ class SidesDiffer(UserError):
 # -- indices ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class WrongIndexCount(UserError):
     """Too many or too few indices."""
 
@@ -466,7 +473,6 @@ class WrongIndexCount(UserError):
     way_out: str = ""
 
 
-@dataclass(frozen=True)
 class IndexOutOfRange(UserError):
     """A compile-time index outside of its range."""
 
@@ -480,7 +486,6 @@ class IndexOutOfRange(UserError):
     label = "the extent of this axis is {extent}"
 
 
-@dataclass(frozen=True)
 class WrongIndex(UserError):
     """An index that is not an integer."""
 
@@ -489,10 +494,10 @@ class WrongIndex(UserError):
     exception = OctantsTypeError
     title = "an index is an integer, not {what}"
     label = "this is {what}"
-    remedy = "convert it: `qd.i32(...)`"
+    remedy = "{way_out}"
+    way_out: str = "convert it: `qd.i32(...)`"
 
 
-@dataclass(frozen=True)
 class NotIndexable(UserError):
     """A subscript of something that has no elements."""
 
@@ -503,7 +508,6 @@ class NotIndexable(UserError):
     label = "it has no elements"
 
 
-@dataclass(frozen=True)
 class RunTimeIndex(UserError):
     """A run-time index into a Python sequence."""
 
@@ -515,7 +519,6 @@ class RunTimeIndex(UserError):
     remedy = "make it a `qd.Vector([...])`, or index it in a loop over static(range(...))"
 
 
-@dataclass(frozen=True)
 class MissingCompanion(UserError):
     """``x.grad`` of something without a gradient."""
 
@@ -531,7 +534,6 @@ class MissingCompanion(UserError):
 # -- calls -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class NotCallable(UserError):
     """A call of something that is no function."""
 
@@ -542,7 +544,6 @@ class NotCallable(UserError):
     label = "called here"
 
 
-@dataclass(frozen=True)
 class PythonFunction(UserError):
     """A call of a plain Python function with run-time values."""
 
@@ -555,7 +556,6 @@ class PythonFunction(UserError):
     way_out: str = "decorate it with `@qd.func`"
 
 
-@dataclass(frozen=True)
 class KernelInKernel(UserError):
     """A kernel calls a kernel."""
 
@@ -566,7 +566,6 @@ class KernelInKernel(UserError):
     remedy = "make the called one a `@qd.func`"
 
 
-@dataclass(frozen=True)
 class WrongArguments(UserError):
     """A call that does not fit the parameters."""
 
@@ -578,7 +577,6 @@ class WrongArguments(UserError):
     label = "called here"
 
 
-@dataclass(frozen=True)
 class MissingReturn(UserError):
     """A function returns a value on some of its ways only."""
 
@@ -590,7 +588,6 @@ class MissingReturn(UserError):
     remedy = "add a `return` at its end"
 
 
-@dataclass(frozen=True)
 class WrongReturn(UserError):
     """Returned values that do not fit the annotation, or each other."""
 
@@ -603,7 +600,6 @@ class WrongReturn(UserError):
     remedy = "{way_out}"
 
 
-@dataclass(frozen=True)
 class WrongFormat(UserError):
     """A format of ``print`` or of a message that does not fit."""
 

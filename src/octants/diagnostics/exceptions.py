@@ -24,6 +24,10 @@ class OctantsSyntaxError(OctantsCompilationError, SyntaxError):
         return str(self.args[0])
 
 
+class OctantsCallError(OctantsSyntaxError, TypeError):
+    """A call of a kernel with missing arguments, with too many, or with unknown names."""
+
+
 class OctantsNameError(OctantsCompilationError, NameError):
     """A name that is not defined."""
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsAssertionError, OctantsMemoryError
 
 
-@dataclass(frozen=True)
 class AssertionFailed(UserError):
     """An ``assert`` in a kernel that did not hold."""
 
@@ -21,7 +18,6 @@ class AssertionFailed(UserError):
     notes = ("in work item {item}, the first one that failed; the launch ended there",)
 
 
-@dataclass(frozen=True)
 class OutOfBounds(UserError):
     """An index outside its array, found by the checks of debug mode."""
 
@@ -34,7 +30,6 @@ class OutOfBounds(UserError):
     notes = ("in work item {item}, the first one that failed; the launch ended there",)
 
 
-@dataclass(frozen=True)
 class TapeMemoryRefused(UserError):
     """The record of a loop for which there was no memory."""
 
@@ -43,6 +38,23 @@ class TapeMemoryRefused(UserError):
     item: int
     code = "OCT422"
     exception = OctantsMemoryError
-    title = "kernel `{kernel}`: there is no memory for the tape of a loop: {text}"
-    notes = ("in work item {item}; nothing of the launch's results can be used",)
-    remedy = "record less: fewer iterations, fewer work items at a time, or narrower types"
+    title = "kernel `{kernel}`: there is no memory for the tape of its gradient: {text}"
+    notes = ("in work item {item}; the gradients of this launch are void",)
+    remedy = (
+        "lower `ad_stack_budget_bytes`, so that long loops are recorded in parts, each of which is"
+        " run twice; or use narrower types"
+    )
+
+
+class TapeOverflow(UserError):
+    """The record of a loop that takes more iterations than it holds."""
+
+    kernel: str
+    text: str
+    item: int
+    code = "OCT423"
+    exception = OctantsAssertionError
+    title = "kernel `{kernel}`: the tape of a loop has overflowed: {text}"
+    label = "this loop"
+    notes = ("in work item {item}, the one that needs most; the gradients of this launch are void",)
+    remedy = "leave `ad_stack_size` at 0, its default: records then hold what their loops need"

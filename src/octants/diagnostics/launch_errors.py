@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsArgumentError,
+    OctantsCallError,
     OctantsRuntimeError,
     OctantsSyntaxError,
     OctantsValueError,
 )
 
 
-@dataclass(frozen=True)
 class NotInitialised(UserError):
     """Something that needs `init` was done before it."""
 
@@ -23,7 +21,6 @@ class NotInitialised(UserError):
     remedy = "call `qd.init()` first; after `qd.reset()` call it again"
 
 
-@dataclass(frozen=True)
 class UnknownOption(UserError):
     """A keyword of `init` that does not exist."""
 
@@ -35,7 +32,6 @@ class UnknownOption(UserError):
     remedy = "{hint}"
 
 
-@dataclass(frozen=True)
 class WrongOption(UserError):
     """A value that an option of `init` cannot hold."""
 
@@ -48,7 +44,6 @@ class WrongOption(UserError):
     remedy = "it is {wanted}"
 
 
-@dataclass(frozen=True)
 class MissingBackend(UserError):
     """An architecture that this installation cannot run on."""
 
@@ -60,7 +55,6 @@ class MissingBackend(UserError):
     remedy = "use `qd.init(arch=qd.cpu)`, or `arch=qd.gpu`, which takes the best that there is"
 
 
-@dataclass(frozen=True)
 class MissingAnnotation(UserError):
     """A parameter of a kernel without a type."""
 
@@ -69,10 +63,10 @@ class MissingAnnotation(UserError):
     code = "OCT410"
     exception = OctantsSyntaxError
     title = "parameter `{parameter}` of kernel `{kernel}` has no annotation"
+    label = "of which type is it?"
     remedy = "annotate it with a scalar type, `qd.types.ndarray()`, `qd.template()`, or a struct"
 
 
-@dataclass(frozen=True)
 class WrongAnnotation(UserError):
     """A parameter or return value of a kernel whose annotation is not a type of the language."""
 
@@ -82,12 +76,12 @@ class WrongAnnotation(UserError):
     code = "OCT411"
     exception = OctantsSyntaxError
     title = "{what} of kernel `{kernel}` is annotated with {annotation}, which is not a type here"
+    label = "not a type of the language"
     remedy = (
         "use a scalar type, `qd.types.vector(n, dtype)`, `qd.types.ndarray()` or `qd.template()`"
     )
 
 
-@dataclass(frozen=True)
 class VariableArguments(UserError):
     """``*args`` or ``**kwargs`` in the signature of a kernel."""
 
@@ -96,10 +90,10 @@ class VariableArguments(UserError):
     code = "OCT412"
     exception = OctantsSyntaxError
     title = "kernel `{kernel}` has the parameter `{parameter}`; a kernel has a fixed number of them"
+    label = "any number of arguments"
     remedy = "name each parameter, or pass one vector or ndarray"
 
 
-@dataclass(frozen=True)
 class WrongCall(UserError):
     """A call whose arguments cannot be bound to the parameters."""
 
@@ -107,12 +101,11 @@ class WrongCall(UserError):
     problem: str
     signature: str
     code = "OCT413"
-    exception = OctantsSyntaxError
+    exception = OctantsCallError
     title = "kernel `{kernel}`: {problem}"
     notes = ("its signature is `{signature}`",)
 
 
-@dataclass(frozen=True)
 class WrongArgument(UserError):
     """An argument that does not fit its annotation."""
 
@@ -126,7 +119,6 @@ class WrongArgument(UserError):
     remedy = "{advice}"
 
 
-@dataclass(frozen=True)
 class WrongInspection(UserError):
     """A mode of ``kernel.inspect`` that does not exist."""
 
@@ -138,7 +130,6 @@ class WrongInspection(UserError):
     remedy = "it is one of {modes}"
 
 
-@dataclass(frozen=True)
 class MissingMethodOwner(UserError):
     """A kernel of a class that was called without an object."""
 

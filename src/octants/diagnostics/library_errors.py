@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsRuntimeError,
@@ -14,7 +12,6 @@ from octants.diagnostics.exceptions import (
 # -- operators and types ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class WrongOperands(UserError):
     """A binary operator that is not defined for its operands."""
 
@@ -29,7 +26,6 @@ class WrongOperands(UserError):
     remedy = "{way_out}"
 
 
-@dataclass(frozen=True)
 class WrongOperand(UserError):
     """A unary operator or a function that is not defined for its operand."""
 
@@ -43,7 +39,6 @@ class WrongOperand(UserError):
     remedy = "{way_out}"
 
 
-@dataclass(frozen=True)
 class ShapesDiffer(UserError):
     """Vectors or matrices whose shapes do not go together."""
 
@@ -58,7 +53,6 @@ class ShapesDiffer(UserError):
     remedy = "{way_out}"
 
 
-@dataclass(frozen=True)
 class AmbiguousTruth(UserError):
     """A vector or matrix as a condition."""
 
@@ -70,7 +64,6 @@ class AmbiguousTruth(UserError):
     remedy = "use `.any()` or `.all()`"
 
 
-@dataclass(frozen=True)
 class LiteralTooLarge(UserError):
     """An integer literal that its type cannot hold."""
 
@@ -84,7 +77,6 @@ class LiteralTooLarge(UserError):
     remedy = "{way_out}"
 
 
-@dataclass(frozen=True)
 class NotAType(UserError):
     """Something else where a scalar type is needed."""
 
@@ -97,7 +89,6 @@ class NotAType(UserError):
     remedy = "types are `qd.f32`, `qd.i32`, `int`, `float`, ..."
 
 
-@dataclass(frozen=True)
 class DifferentWidths(UserError):
     """A bit_cast between types of different widths."""
 
@@ -113,7 +104,6 @@ class DifferentWidths(UserError):
 # -- vectors and matrices --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class WrongElements(UserError):
     """A vector or matrix cannot be made from what was given."""
 
@@ -125,7 +115,6 @@ class WrongElements(UserError):
     label = "made here"
 
 
-@dataclass(frozen=True)
 class WrongShape(UserError):
     """A method of vectors or matrices on a shape that it is not for."""
 
@@ -143,7 +132,6 @@ class WrongShape(UserError):
 # -- functions -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class WrongArgumentValue(UserError):
     """An argument of a function of the library that it cannot work with."""
 
@@ -157,7 +145,6 @@ class WrongArgumentValue(UserError):
     remedy = "{way_out}"
 
 
-@dataclass(frozen=True)
 class NotAPlace(UserError):
     """An atomic on something that is not in memory."""
 
@@ -170,7 +157,6 @@ class NotAPlace(UserError):
     remedy = "write `qd.{function}(x[i], value)`"
 
 
-@dataclass(frozen=True)
 class WrongAtomic(UserError):
     """An atomic that is not defined for the type of its place."""
 
@@ -184,7 +170,6 @@ class WrongAtomic(UserError):
     remedy = "{way_out}"
 
 
-@dataclass(frozen=True)
 class NotAMember(UserError):
     """A struct that is given a member that it does not have, or too many of them."""
 
@@ -201,7 +186,6 @@ class NotAMember(UserError):
 # -- on the host -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class KernelOnly(UserError):
     """A function of kernels that was called on the host."""
 
@@ -212,7 +196,6 @@ class KernelOnly(UserError):
     remedy = "call it inside a function that is decorated with `@qd.kernel` or `@qd.func`"
 
 
-@dataclass(frozen=True)
 class WrongHostValue(UserError):
     """A vector, matrix or struct on the host that cannot be made or used so."""
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsAssertionError,
+    OctantsMemoryError,
     OctantsRuntimeError,
     OctantsValueError,
 )
 
 
-@dataclass(frozen=True)
 class NestedTape(UserError):
     """A tape or forward mode within another one."""
 
@@ -22,7 +20,6 @@ class NestedTape(UserError):
     remedy = "leave the outer one first; `loss=[...]` takes several losses"
 
 
-@dataclass(frozen=True)
 class TapeIsUsed(UserError):
     """A tape was entered twice."""
 
@@ -32,7 +29,6 @@ class TapeIsUsed(UserError):
     remedy = "make a new `qd.ad.Tape(...)` for each pass"
 
 
-@dataclass(frozen=True)
 class WrongLoss(UserError):
     """Something that cannot be the loss of a tape."""
 
@@ -46,7 +42,6 @@ class WrongLoss(UserError):
     )
 
 
-@dataclass(frozen=True)
 class LossNotLaunched(UserError):
     """A kernel as the loss, launched never or more than once."""
 
@@ -58,7 +53,6 @@ class LossNotLaunched(UserError):
     remedy = "launch it once, or sum up into a field"
 
 
-@dataclass(frozen=True)
 class OverwrittenUnderTape(UserError):
     """A write to what a recorded launch needs, where the tape forbids it."""
 
@@ -69,7 +63,6 @@ class OverwrittenUnderTape(UserError):
     remedy = "use `on_overwrite='save'`, the default, which keeps a copy; or write to another array"
 
 
-@dataclass(frozen=True)
 class ChangedUnseen(UserError):
     """An array that a recorded launch needs was written through a pointer."""
 
@@ -78,12 +71,75 @@ class ChangedUnseen(UserError):
     exception = OctantsRuntimeError
     title = (
         "`{array}` was changed through a pointer or a shared view after a launch on the tape that"
-        " needs its contents"
+        " needs its contents, or its gradient"
     )
-    remedy = "write it by `from_numpy`, `fill` or a kernel, which the tape sees"
+    remedy = "write it by `from_numpy`, `from_torch`, `fill` or a kernel, which the tape sees"
 
 
-@dataclass(frozen=True)
+class ChangedSinceLaunch(UserError):
+    """Validation: the reverse run would read something else than the launch did."""
+
+    array: str
+    kernel: str
+    code = "OCT325"
+    exception = OctantsAssertionError
+    title = (
+        "`{array}` does not hold what kernel `{kernel}` read on the tape, and its gradient would be"
+        " wrong"
+    )
+    remedy = (
+        "leave `on_overwrite` at 'save', and call `mark_written()` after writing through a pointer"
+        " or a shared view"
+    )
+
+
+class TooManySnapshots(UserError):
+    """The copies of overwritten contents exceed their budget."""
+
+    writer: str
+    array: str
+    nbytes: int
+    held: int
+    budget: int
+    code = "OCT326"
+    exception = OctantsMemoryError
+    title = (
+        "{writer} would have the tape copy {nbytes} bytes of `{array}`, which the gradient needs,"
+        " but it holds {held} of its {budget} bytes already"
+    )
+    notes = ("nothing was launched or written, and all arrays are as they were",)
+    remedy = (
+        "raise `init(ad_snapshot_budget_bytes=...)`, write to new elements instead (as"
+        " `x[t + 1, i]`), or run steps under `qd.ad.checkpointed`"
+    )
+
+
+class SnapshotRefused(UserError):
+    """The system has no memory for a copy of what is about to be overwritten."""
+
+    array: str
+    nbytes: int
+    held: int
+    code = "OCT327"
+    exception = OctantsMemoryError
+    title = (
+        "there is no memory to copy {nbytes} bytes of `{array}`, which the gradient needs; the tape"
+        " holds {held} bytes already"
+    )
+    notes = ("nothing was launched or written, and all arrays are as they were",)
+    remedy = "write to new elements instead, or run steps under `qd.ad.checkpointed`"
+
+
+class ArgumentsNotAsked(UserError):
+    """The gradients of a kernel's arguments were not asked for before the body ran."""
+
+    kernel: str
+    code = "OCT324"
+    exception = OctantsRuntimeError
+    title = "the tape has no gradients of the arguments of kernel `{kernel}`"
+    remedy = "ask for them before: `qd.ad.Tape(loss=..., argument_gradients=[{kernel}])`"
+
+
 class PartialOverlap(UserError):
     """Two arguments share some of their memory, and the kernel writes it."""
 
@@ -99,7 +155,6 @@ class PartialOverlap(UserError):
     remedy = "pass arrays that are the same or do not overlap"
 
 
-@dataclass(frozen=True)
 class WrongSeed(UserError):
     """The seed of forward mode does not fit its parameters."""
 
@@ -110,7 +165,17 @@ class WrongSeed(UserError):
     remedy = "`seed` has one number for each element of `param`; it may be left out for one element"
 
 
-@dataclass(frozen=True)
+class WrongAdjoint(UserError):
+    """A seed of reverse mode that does not fit."""
+
+    what: str
+    problem: str
+    code = "OCT323"
+    exception = OctantsValueError
+    title = "`seed` of {what}: {problem}"
+    remedy = "a seed is a number, or has one number for each element of what it is the adjoint of"
+
+
 class NoDual(UserError):
     """A parameter or loss of forward mode without a dual."""
 
@@ -121,7 +186,6 @@ class NoDual(UserError):
     remedy = "make it with `needs_dual=True`, or place it with `qd.root.lazy_dual()`"
 
 
-@dataclass(frozen=True)
 class WrongGradientCheck(UserError):
     """A gradient disagrees with central differences."""
 
@@ -137,7 +201,6 @@ class WrongGradientCheck(UserError):
     )
 
 
-@dataclass(frozen=True)
 class CannotCheck(UserError):
     """Something that ``grad_check`` cannot run again."""
 
@@ -148,7 +211,6 @@ class CannotCheck(UserError):
     remedy = "check a body of kernels, on arrays of ours with gradients, with an array as the loss"
 
 
-@dataclass(frozen=True)
 class NotReplaced(UserError):
     """``grad_for`` of a function that is not marked."""
 
@@ -159,7 +221,6 @@ class NotReplaced(UserError):
     remedy = "decorate it, or name the function whose gradient is given"
 
 
-@dataclass(frozen=True)
 class NoGradientGiven(UserError):
     """A `grad_replaced` function was called under a tape without a gradient."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import operator as python
 from collections.abc import Callable
@@ -189,11 +190,11 @@ def truths(context: Context, x: Any) -> RunTime:
     return elementwise(context, "!=", functools.partial(context.builder.compare, "ne"), x, zero)
 
 
-def truth(context: Context, x: Any) -> Value:
-    """The u1 of a condition: whether a scalar is not zero."""
+def truth(context: Context, x: Any, node: ast.AST | None = None) -> Value:
+    """The u1 of a condition, which stands at ``node``: whether a scalar is not zero."""
     value = operand(context, x)
     if isinstance(value, MatrixValue):
-        context.fail(AmbiguousTruth(describe(value)))
+        context.fail(AmbiguousTruth(describe(value)), node)
     result = truths(context, value)
     assert isinstance(result, Value)
     return result

@@ -8,6 +8,7 @@ from typing import Any
 from octants.frontend.values import ArrayReference, MatrixValue, StructValue
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Operation, Space, Value
+from octants.types.layouts import STRIDED
 from octants.types.scalars import DType
 from octants.types.signature import (
     ArgumentSource,
@@ -73,7 +74,7 @@ class Arrays:
             array = Array(
                 self._name(name), kind.dtype, kind.rank, Space.NDARRAY, kind.element_shape
             )
-            array.layouts = dict.fromkeys(kind.companions)
+            array.layouts = dict.fromkeys(kind.companions, STRIDED if kind.strided else None)
             return ArrayReference(self._add(array, source), handle=kind)
         return self._scalar(kind, name, source)
 

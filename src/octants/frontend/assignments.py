@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
+from typing import Any, NoReturn
 
 from octants.diagnostics.errors import (
     NotAssignable,
@@ -107,9 +107,13 @@ def initial(context: Context, value: Any, node: ast.AST) -> Any:
         members = {name: initial(context, x, node) for name, x in value.members.items()}
         return StructValue(members, value.python_type)
     if value is None:
-        problem = NotAValue("None", "a function without `return` gives None")
-        context.fail(problem, node)
+        refuse_none(context, node)
     return value
+
+
+def refuse_none(context: Context, node: ast.AST) -> NoReturn:
+    """The error where None is to be the value of a variable."""
+    context.fail(NotAValue("None", "a function without `return` gives None"), node)
 
 
 def declare_typed(context: Context, name: str, kind: Any, value: Any, node: ast.AST) -> None:

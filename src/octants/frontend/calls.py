@@ -6,7 +6,7 @@ import ast
 import dataclasses
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from octants.diagnostics.errors import (
     KernelInKernel,
@@ -22,6 +22,7 @@ from octants.frontend.names import BoundFunction
 from octants.frontend.objects import wrap
 from octants.frontend.scope import Frame
 from octants.frontend.values import MatrixValue, StructValue, describe, is_run_time
+from octants.lang import names as library
 from octants.types.matrix_values import Matrix
 
 Keywords = dict[str, Any]
@@ -30,6 +31,8 @@ Keywords = dict[str, Any]
 @dataclasses.dataclass(frozen=True, slots=True)
 class LocalFunction:
     """A lambda of a kernel: an expression of the function that it stands in."""
+
+    DESCRIPTION: ClassVar[str] = "a lambda"
 
     node: ast.Lambda
     frame: Frame
@@ -247,6 +250,25 @@ def _as_sequence(context: Context, arg: Any, node: ast.Call) -> Any:
     return compile_time.iterate(context, arg, node) if is_run_time(arg) else arg
 
 
+_LIBRARIES = ("builtins", "math", "numpy", "random", "scipy", "torch")
+
+
+def _is_of_a_library(function: Any) -> bool:
+    module = getattr(function, "__module__", None)
+    if not module and not inspect.isfunction(function):
+        module = type(function).__module__
+    return str(module).partition(".")[0] in _LIBRARIES
+
+
+def _way_out(name: str, function: Any) -> str:
+    """What to call in place of a function of a library, or of a method of a Python object."""
+    if isinstance(getattr(function, "__self__", None), (list, dict, set)):
+        return "Python's containers do not change when a kernel runs: use a vector or an array"
+    if hasattr(library, name):
+        return f"use `qd.{name}`"
+    return "call it outside of the kernel, or write a `@qd.func` that computes it"
+
+
 def _known(context: Context, arg: Any, function: Any, node: ast.Call) -> Any:
     """An argument as a Python object, where run-time values are no use."""
     if not is_run_time(arg):
@@ -254,9 +276,8 @@ def _known(context: Context, arg: Any, function: Any, node: ast.Call) -> Any:
     known = context.known(arg)
     if is_run_time(known):
         name = getattr(function, "__name__", describe(function))
-        module = getattr(function, "__module__", "")
-        if module in ("math", "numpy", "builtins"):
-            context.fail(PythonFunction(name, f"use `qd.{name}` if there is one"), node)
+        if _is_of_a_library(function):
+            context.fail(PythonFunction(name, _way_out(name, function)), node)
         context.fail(PythonFunction(name), node)
     return known
 

@@ -45,16 +45,16 @@ _COSTLY = FLOAT_FUNCTIONS | {"pow", "atan2"}
 
 def condition(context: Context, node: ast.expr) -> Value | bool:
     """A condition: a bool if it is known at compile time, else a u1."""
-    return truth(context, context.evaluate(node))
+    return truth(context, context.evaluate(node), node)
 
 
-def truth(context: Context, value: Any) -> Value | bool:
-    """Whether a value counts as true."""
+def truth(context: Context, value: Any, node: ast.AST | None = None) -> Value | bool:
+    """Whether a value counts as true; ``node`` is where it stands."""
     if isinstance(value, StaticValue):
-        return truth(context, value.value)
+        return truth(context, value.value, node)
     if not _is_computed(value):
         return bool(value)
-    known = context.known(arithmetic.truth(context, value))
+    known = context.known(arithmetic.truth(context, value, node))
     return known if isinstance(known, Value) else bool(known)
 
 

@@ -30,7 +30,7 @@ from octants.frontend.values import (
     is_number,
     plain,
 )
-from octants.ir.core import Array, Companion, Value
+from octants.ir.core import Array, Value
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import Kind, i32, i64, integer_range
 from octants.types.swizzles import positions
@@ -93,9 +93,8 @@ def _extent(context: Context, base: ShapeReference, index: Any, node: ast.Subscr
 
 def extent(context: Context, array: Array, axis: int) -> Any:
     """The extent of an axis: a number for a field."""
-    layout = array.layouts.get(Companion.PRIMAL)
-    if layout is not None:
-        return layout.shape[axis]
+    if array.fixed_shape is not None:
+        return array.fixed_shape[axis]
     value = context.builder.shape(array, axis)
     context.arrays.extents.add(value)
     return value
@@ -198,8 +197,19 @@ def _array_element(
         wanted = f"{array.rank} {'index' if array.rank == 1 else 'indices'}"
         problem = WrongIndexCount(f"`{array.name}`", wanted, len(indices), way_out)
         context.fail(problem, node)
-    values = [_array_index(context, base, axis, item, node) for axis, item in enumerate(indices)]
+    parts = _parts(node.slice, len(indices))
+    values = [
+        _array_index(context, base, axis, item, at)
+        for axis, (item, at) in enumerate(zip(indices, parts, strict=True))
+    ]
     return places.whole_element(base, tuple(values))
+
+
+def _parts(index: ast.expr, count: int) -> list[ast.expr]:
+    """Where each of an element's indices stands in the source."""
+    if isinstance(index, ast.Tuple) and len(index.elts) == count:
+        return index.elts
+    return [index] * count
 
 
 def _flatten(context: Context, index: Any) -> list[Any]:
@@ -216,28 +226,26 @@ def _flatten(context: Context, index: Any) -> list[Any]:
 
 
 def _array_index(
-    context: Context, base: ArrayReference, axis: int, index: Any, node: ast.Subscript
+    context: Context, base: ArrayReference, axis: int, index: Any, at: ast.expr
 ) -> Value:
     if isinstance(index, slice):
-        problem = WrongIndex("a slice")
-        context.fail(problem, node.slice)
+        way_out = "loop over the elements; only vectors and matrices have slices"
+        context.fail(WrongIndex("a slice", way_out), at)
     first = first_index(base, axis)
     if not is_number(index):
-        value = integer_index(context, index, node.slice)
+        value = integer_index(context, index, at)
         if first:
             start = context.builder.constant(first, value.type)
             value = context.builder.binary("sub", value, start)
         return value
     if isinstance(index, float):
-        context.fail(WrongIndex(describe(index)), node.slice)
+        context.fail(WrongIndex(describe(index)), at)
     if first:
         return context.builder.index(int(index) - first)
-    layout = base.array.layouts.get(Companion.PRIMAL)
-    if layout is not None:
+    shape = base.array.fixed_shape
+    if shape is not None:
         name = f"`{base.array.name}`"
-        return index_constant(
-            context, in_range(context, int(index), layout.shape[axis], axis, name, node.slice)
-        )
+        return index_constant(context, in_range(context, int(index), shape[axis], axis, name, at))
     if index < 0:
         end = context.builder.shape(base.array, axis)
         return context.builder.binary("add", end, context.builder.index(int(index)))

@@ -184,7 +184,8 @@ def _merged(joined: Join, a: Any, b: Any, dtype: DType | None) -> Any:
 def _fail_mismatch(context: Context, variable: Variable, a: Any, b: Any, node: ast.AST) -> None:
     if variable is context.scopes.frame.result:
         problem = f"one `return` gives {describe(a)}, another one {describe(b)}"
-        context.fail(WrongReturn(problem), node)
+        place = next((part for part in ast.walk(node) if isinstance(part, ast.Return)), node)
+        context.fail(WrongReturn(problem, "return values of one sort everywhere"), place)
     if structure.has_object(a) or structure.has_object(b):
         context.fail(CompileTimeVariable(variable.name, describe(a)), node)
     context.fail(TypeChange(variable.name, describe(a), describe(b)), node)
@@ -204,6 +205,12 @@ class Carry:
             for variable, value in self.before.items()
             for leaf in structure.leaves(value)
         ]
+        self.names = [
+            variable.name if count == 1 else f"{variable.name}[{k}]"
+            for variable, value in self.before.items()
+            for count in [len(structure.leaves(value))]
+            for k in range(count)
+        ]
 
     def _materialised(self, leaf: Any, variable: Variable) -> Value:
         if isinstance(leaf, Value):
@@ -211,8 +218,8 @@ class Carry:
         return self.context.constant(leaf, variable.dtype)
 
     def arguments(self) -> list[Value]:
-        """Fresh arguments for a block of the loop."""
-        return [Value(init.type, init.name) for init in self.inits]
+        """Fresh arguments for a block of the loop, with the names of the variables."""
+        return [Value(init.type, name) for init, name in zip(self.inits, self.names, strict=True)]
 
     def bind(self, values: list[Value]) -> None:
         """Let the variables hold these values."""

@@ -14,7 +14,7 @@ from typing import Any
 from octants.diagnostics.errors import NotAValue
 from octants.diagnostics.library_errors import ShapesDiffer
 from octants.frontend.context import Context
-from octants.frontend.values import MatrixValue, StaticValue, describe, is_number
+from octants.frontend.values import ArrayReference, MatrixValue, StaticValue, describe, is_number
 from octants.ir.core import Value
 from octants.types.scalars import DType, integer_range, promote, u1
 
@@ -29,7 +29,9 @@ def operand(context: Context, x: Any) -> Any:
     if not isinstance(x, (Value, MatrixValue)):
         given, x = x, context.value(x)
         if not isinstance(x, (Value, MatrixValue)):
-            context.fail(NotAValue(describe(given)))
+            is_array = isinstance(given, ArrayReference)
+            way_out = "loop over its elements: `for i in a: ... a[i] ...`" if is_array else ""
+            context.fail(NotAValue(describe(given), way_out))
     return x
 
 

@@ -32,7 +32,7 @@ from octants.frontend.values import (
     describe,
     is_number,
 )
-from octants.ir.core import Array, Companion, Value
+from octants.ir.core import Array, Value
 from octants.types import scalars
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
@@ -107,9 +107,8 @@ def load(context: Context, place: Any) -> Any:
 
 def shape_of(context: Context, array: Array) -> tuple[Any, ...]:
     """The extents of an array: numbers for a field, run-time values for an argument."""
-    layout = array.layouts.get(Companion.PRIMAL)
-    if layout is not None:
-        return tuple(layout.shape)
+    if array.fixed_shape is not None:
+        return array.fixed_shape
     return tuple(context.builder.shape(array, axis) for axis in range(array.rank))
 
 
@@ -251,7 +250,10 @@ def _fitting(
     if isinstance(new, Value) or is_number(new):
         return [cast(context, new, dtype)] * count
     what = f"an element of `{place.array.name}`"
-    return context.fail(ShapeMismatch(what, describe(place), describe(new)), node)
+    way_out = ""
+    if isinstance(new, MatrixValue) and not place.shape:
+        way_out = "store one component: `... = v[0]`; or make an array of vectors or matrices"
+    return context.fail(ShapeMismatch(what, describe(place), describe(new), way_out), node)
 
 
 def _store_members(context: Context, place: StructValue, new: Any, node: ast.AST | None) -> None:

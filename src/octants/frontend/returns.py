@@ -42,7 +42,7 @@ def store(context: Context, value: Any, node: ast.Return) -> None:
             returns.add(context, _type_of(context, item, node))
     if len(items) != len(returns.types):
         problem = f"{len(returns.types)} values are to be returned, not {len(items)}"
-        context.fail(WrongReturn(problem), node)
+        context.fail(WrongReturn(problem, _way_out(returns)), node)
     for item, reference, kind in zip(items, returns.references, returns.types, strict=True):
         given = _type_of(context, item, node)
         if not returns.is_declared and given.dtype.is_float and not kind.dtype.is_float:
@@ -51,8 +51,15 @@ def store(context: Context, value: Any, node: ast.Return) -> None:
         if given.element_shape != kind.element_shape:
             wanted = "a scalar" if not kind.element_shape else f"of shape {kind.element_shape}"
             problem = f"the return value is {wanted}, not {describe(item)}"
-            context.fail(WrongReturn(problem), node)
+            context.fail(WrongReturn(problem, _way_out(returns)), node)
         context.store(places.whole_element(reference, ()), item, node)
+
+
+def _way_out(returns: Returns) -> str:
+    """What to do about values that differ from those that are expected."""
+    if returns.is_declared:
+        return "change the annotation after `->`, which says what is returned, or this `return`"
+    return "return the same number of values, of the same shapes, everywhere"
 
 
 def _type_of(context: Context, item: Any, node: ast.Return) -> ScalarType:

@@ -109,7 +109,7 @@ def _find(function: types.FunctionType) -> FunctionSource:
         raise NoSource(code.co_name).at(_place(code)) from None
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=512)
 def _parse(code: types.CodeType, file: str, text: str) -> FunctionSource:
     indented = text[:1].isspace()
     tree = ast.parse("if True:\n" + text if indented else text)

@@ -77,7 +77,7 @@ def _if_with_rest(context: Context, node: ast.If, rest: list[ast.stmt]) -> tuple
     """
     with context.at(node):
         value = context.evaluate(node.test)
-        test = conditions.truth(context, value)
+        test = conditions.truth(context, value, node.test)
         if isinstance(test, bool):
             taken = node.body if test else node.orelse
             if isinstance(value, StaticValue):
@@ -153,6 +153,8 @@ def return_(context: Context, node: ast.Return) -> bool:
 def assign(context: Context, node: ast.Assign) -> bool:
     """``a = b = value``"""
     value = context.evaluate(node.value)
+    if value is None:
+        assignments.refuse_none(context, node.value)
     for target in node.targets:
         assignments.assign(context, target, value)
     return True
@@ -223,10 +225,14 @@ def pass_(_: Context, __: ast.Pass) -> bool:
 
 
 def assert_(context: Context, node: ast.Assert) -> bool:
-    """In debug mode the work item stops if the condition does not hold; else nothing happens."""
+    """In debug mode the work item stops if the condition does not hold.
+
+    Without it the condition is evaluated all the same, so that both modes draw the same random
+    numbers and have the same effects; what has no effect is dropped later.
+    """
+    test = conditions.condition(context, node.test)
     if not context.debug:
         return True
-    test = conditions.condition(context, node.test)
     condition = test if isinstance(test, Value) else context.constant(test)
     message = messages.Message(context, node)
     if node.msg is None:

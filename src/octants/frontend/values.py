@@ -220,7 +220,7 @@ def _describe_python(value: Any) -> str:
     if callable(value) and hasattr(value, "__name__"):
         return f"the function `{value.__name__}`"
     name = type(value).__name__
-    return f"{_article(name)} `{name}` object"
+    return getattr(value, "DESCRIPTION", f"{_article(name)} `{name}` object")
 
 
 def _article(noun: str) -> str:

@@ -11,11 +11,10 @@ from octants.diagnostics.errors import (
     NotCompileTime,
     StaticAssertion,
     WrongArguments,
-    WrongFormat,
     WrongLoopBound,
     WrongLoopConfig,
 )
-from octants.frontend import compile_time, messages, names
+from octants.frontend import compile_time, indexing, messages, names
 from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.messages import format_string
 from octants.frontend.values import (
@@ -131,15 +130,16 @@ def bound(context: Context, value: Any, node: ast.AST) -> Any:
 
 def ndrange(context: Context, node: ast.Call) -> Any:
     """``ndrange(n, (lo, hi), ...)``: the host's object if its arguments are known."""
-    args: list[Any] = []
+    args: list[tuple[Any, ast.expr]] = []
     for arg in node.args:
         if isinstance(arg, ast.Starred):
-            args.extend(compile_time.iterate(context, context.evaluate(arg.value), arg))
+            items = compile_time.iterate(context, context.evaluate(arg.value), arg)
+            args += [(item, arg) for item in items]
         else:
-            args.append(context.evaluate(arg))
+            args.append((context.evaluate(arg), arg))
     if not args or node.keywords:
         context.fail(WrongArguments("ndrange", "takes an extent or bounds for each index"), node)
-    bounds = tuple(pair for arg in args for pair in _ndrange_bounds(context, arg, node))
+    bounds = tuple(pair for arg, at in args for pair in _ndrange_bounds(context, arg, at))
     if any(is_run_time(pair) for pair in bounds):
         return ProductDomain(bounds)
     return syntax.ndrange(*bounds)
@@ -176,6 +176,7 @@ LOOP_OPTIONS = {
     "parallelize": (int, type(None)),
     "bit_vectorize": (bool,),
     "name": (str, type(None)),
+    "simd": (bool, type(None)),
 }
 
 
@@ -203,23 +204,31 @@ def block_local(context: Context, node: ast.Call) -> None:
 
 
 def print_(context: Context, node: ast.Call) -> None:
-    """One line of output with run-time values."""
+    """Output with run-time values; ``sep`` and ``end`` are known when the kernel is compiled."""
     args, named = _values(context, node)
-    options = {"sep": " ", "end": "\n", **named}
-    if set(options) - {"sep", "end", "flush"} or not _are_strings(options["sep"], options["end"]):
+    options = {"sep": None, "end": None, **named}
+    if set(options) - {"sep", "end", "flush"}:
         context.fail(WrongArguments("print", "takes `sep` and `end`, both strings"), node)
-    if options["end"] != "\n":
-        problem = "`print` in a kernel writes whole lines; `end` cannot be changed"
-        context.fail(WrongFormat(problem), node)
+    separator, end = _text(context, node, options, "sep"), _text(context, node, options, "end")
     message = messages.Message(context, node)
     for position, arg in enumerate(args):
-        message.text(options["sep"] if position else "")
+        message.text(separator if position else "")
         message.add(arg)
-    context.builder.print_(tuple(message.parts), message.values)
+    message.text(end)
+    if message.parts:
+        context.builder.print_(tuple(message.parts), message.values)
 
 
-def _are_strings(*values: Any) -> bool:
-    return all(isinstance(value, str) for value in values)
+def _text(context: Context, node: ast.Call, options: dict[str, Any], name: str) -> str:
+    """An option of ``print``; None stands for what it is by default, as in Python."""
+    text = options[name]
+    if text is None:
+        return {"sep": " ", "end": "\n"}[name]
+    if not isinstance(text, str):
+        problem = f"takes a string known at compile time for `{name}`"
+        place = next(word.value for word in node.keywords if word.arg == name)
+        context.fail(WrongArguments("print", problem), place)
+    return text
 
 
 # -- questions about values ------------------------------------------------------------------------
@@ -230,8 +239,10 @@ def len_(context: Context, node: ast.Call) -> Any:
     value = args[0] if args else None
     if isinstance(value, MatrixValue):
         return value.shape[0]
+    if isinstance(value, ArrayReference) and value.array.rank:
+        return indexing.extent(context, value.array, 0)
     if isinstance(value, (Value, StructValue, ArrayReference)):
-        problem = f"takes a vector, a matrix or a tuple, not {describe(value)}"
+        problem = f"takes an array, a vector, a matrix or a tuple, not {describe(value)}"
         context.fail(WrongArguments("len", problem), node)
     return compile_time.call(context, node, len, *args)
 

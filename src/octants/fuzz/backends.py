@@ -13,11 +13,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from octants.fuzz.program import FloatArray, Program
+from octants.fuzz.program import HOST_WRITES, FloatArray, Program
 
 Arrays = dict[str, FloatArray]
-REFUSALS = ("OCT301", "OCT302")
-"""Codes of the documented errors of autodiff: an overwritten value, an operation without a rule."""
+REFUSALS = ("OCT301", "OCT302", "OCT423")
+"""Codes of documented errors of autodiff: an overwritten value, an operation without a rule, and
+a record of a forced size that is too small."""
 
 
 @dataclass
@@ -70,33 +71,48 @@ class PackageBackend:
             return actual
         if _attempt(actual, "primal", lambda: session.primal(actual)) is None:
             return actual
+        writes = len(program.launches) > len(program.kernels)
         if len(program.launches) == 1:
             _attempt(actual, "bare", lambda: session.bare(actual))
         if "bare" not in actual.gradients or program.seed % 4 == 0:
             _attempt(actual, "tape", lambda: session.tape(actual))
-        _attempt(actual, "forward", lambda: session.forward(actual))
+        if not writes:  # what the host writes to a parameter leaves its tangent as it is
+            _attempt(actual, "forward", lambda: session.forward(actual))
         return actual
 
     def _start(self, program: Program) -> None:
         """Begin anew where the options differ, and now and then to give memory back."""
-        debug = program.seed % 16 == 5
-        wanted = (program.precision, program.random_seed, optimisation(program.seed), debug)
+        wanted = (program.precision, program.random_seed, options(program.seed))
         self._runs += 1
         if wanted != self._started or self._runs % 25 == 0:
             self.qd.init(
                 arch=getattr(self.qd, self.arch),
                 default_fp=getattr(self.qd, program.precision),
                 random_seed=program.random_seed,
-                opt_level=optimisation(program.seed),
-                debug=debug,
                 offline_cache=False,
+                **options(program.seed),
             )
             self._started = wanted
 
 
-def optimisation(seed: int) -> int:
-    """The level at which a program is compiled: most at the quickest, a hundred in four at full."""
-    return 2 if seed // 100 % 4 == 0 else 0
+def options(seed: int) -> dict[str, Any]:
+    """The options that a program is run with.
+
+    Most are compiled at the quickest, a hundred in four at full optimisation. Some have a tape so
+    small that loops are recorded in blocks of one to a few iterations, or a forced size, or
+    `deterministic` updates.
+    """
+    chosen: dict[str, Any] = {
+        "opt_level": 2 if seed // 100 % 4 == 0 else 0,
+        "debug": seed % 16 == 5,
+    }
+    if seed % 4 == 1:
+        chosen["ad_stack_budget_bytes"] = (16, 60, 200, 1000)[seed // 4 % 4]
+    elif seed % 16 == 6:
+        chosen["ad_stack_size"] = 1 + seed // 16 % 8
+    elif seed % 16 == 10:
+        chosen["deterministic"] = True
+    return chosen
 
 
 def _attempt(actual: Actual, mode: str, action: Callable[[], Any]) -> Any:
@@ -140,10 +156,14 @@ class Session:
             _write(array, self.program.inputs[name])
 
     def _launches(self) -> list[Any]:
-        return [
-            self.module[kernel](*self._arguments(arguments))
-            for kernel, arguments in self.program.launches
-        ]
+        returned = []
+        for name, arguments in self.program.launches:
+            values = self._arguments(arguments)
+            if name in HOST_WRITES:
+                getattr(values[0], name)(*values[1:])
+            else:
+                returned.append(self.module[name](*values))
+        return returned
 
     def _arguments(self, arguments: tuple[Any, ...]) -> list[Any]:
         return [self.arrays[a] if isinstance(a, str) else a for a in arguments]
@@ -169,7 +189,7 @@ class Session:
     def tape(self, actual: Actual) -> None:
         """A tape over all launches; what a kernel that is launched alone returns is its loss."""
         self._reset()
-        kernel = self.module[self.program.launches[0][0]]
+        kernel = self.module[self.program.kernels[0]]
         has_loss = len(self.program.launches) == 1 and actual.returned[0].dtype.kind == "f"
         has_loss = has_loss and actual.returned[0].size == 1
         with self.qd.ad.Tape(loss=kernel if has_loss else None):

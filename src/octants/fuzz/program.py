@@ -11,6 +11,9 @@ import numpy as np
 FloatArray = np.ndarray[Any, np.dtype[Any]]
 
 
+HOST_WRITES = ("fill", "copy_from", "__setitem__")
+
+
 @dataclass
 class Program:
     """A module's source, which finds the package in ``qd`` and the float type of the run in ``FP``.
@@ -18,7 +21,8 @@ class Program:
     `inputs` has the contents of every array that the module makes, by its name there, with the
     shape of the array followed by that of its element. `weights` are the adjoints that the outputs
     start with, `direction` the tangents of the inputs. `launches` are the kernels to call, in
-    order; an argument that is a string names an array of the module.
+    order; an argument that is a string names an array of the module. Between them may stand writes
+    by the host: `fill`, `copy_from`, and `__setitem__`, of the array that is the first argument.
     """
 
     seed: int
@@ -30,6 +34,11 @@ class Program:
     launches: list[tuple[str, tuple[Any, ...]]]
     features: Counter[str] = field(default_factory=Counter)
     random_seed: int = 7
+
+    @property
+    def kernels(self) -> list[str]:
+        """The names of the kernels that are launched, in order."""
+        return [name for name, _ in self.launches if name not in HOST_WRITES]
 
     def with_source(self, source: str) -> Program:
         """The same program with another text."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.fuzz.program import FloatArray, Program
+from octants.fuzz.program import HOST_WRITES, FloatArray, Program
 
 TEMPLATE = '''\
 """{problems}
@@ -49,7 +49,10 @@ def script(program: Program, problems: list[str], backend: str) -> str:
     calls = []
     for kernel, arguments in program.launches:
         texts = [a if isinstance(a, str) else repr(a) for a in arguments]
-        calls.append(f"    print({kernel!r}, {kernel}({', '.join(texts)}))")
+        if kernel in HOST_WRITES:
+            calls.append(f"    {texts[0]}.{kernel}({', '.join(texts[1:])})")
+        else:
+            calls.append(f"    print({kernel!r}, {kernel}({', '.join(texts)}))")
     return TEMPLATE.format(
         problems="\n".join(problems).replace('"""', "'''"),
         command=command(program, backend),

@@ -35,7 +35,17 @@ def shrink(program: Program, fails: Test, budget: int = 400) -> Program:
             tree, changes = _changes(best)
         else:
             position += 1
-    return _without_unused_arrays(best, fails)
+    return _without_unused_arrays(_with_fewer_launches(best, fails), fails)
+
+
+def _with_fewer_launches(program: Program, fails: Test) -> Program:
+    """Drop launches and host writes, last first."""
+    for position in reversed(range(len(program.launches))):
+        fewer = program.launches[:position] + program.launches[position + 1 :]
+        smaller = Program(**{**program.__dict__, "launches": fewer})
+        if smaller.kernels and fails(smaller):
+            program = smaller
+    return program
 
 
 def _changes(program: Program) -> tuple[ast.Module, list[Change]]:

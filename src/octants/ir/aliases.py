@@ -10,11 +10,10 @@ _SHARED = (Space.FIELD, Space.NDARRAY)
 def may_overlap(first: Array, second: Array) -> bool:
     """Whether an access to one array may touch an element of the other.
 
-    Array arguments may be given the same memory, or that of a field. Two fields lie apart, as do
-    arrays of different types: a view of memory as another type is not looked for.
+    Array arguments may be given the same memory, or that of a field, also as views of different
+    types. Two fields lie apart.
     """
     if first is second:
         return True
     spaces = (first.space, second.space)
-    may_be_one = all(space in _SHARED for space in spaces) and Space.NDARRAY in spaces
-    return may_be_one and first.dtype is second.dtype
+    return all(space in _SHARED for space in spaces) and Space.NDARRAY in spaces

@@ -26,12 +26,13 @@ class Builder:
 
     @contextmanager
     def into(self, block: Block) -> Iterator[Block]:
-        """Build into another block for a while."""
-        outer, self.block = self.block, block
+        """Build into another block for a while; afterwards the location is that from before."""
+        outer, location = self.block, self.location
+        self.block = block
         try:
             yield block
         finally:
-            self.block = outer
+            self.block, self.location = outer, location
 
     def append(self, op: Operation) -> Operation:
         """Append an operation as it is."""
@@ -160,9 +161,8 @@ class Builder:
 
     def shape(self, array: Array, axis: int) -> Value:
         """The extent of an axis, i32; a constant where the layout knows it."""
-        layout = array.layouts.get(PRIMAL)
-        if layout is not None:
-            return self.constant(layout.shape[axis], i32)
+        if array.fixed_shape is not None:
+            return self.constant(array.fixed_shape[axis], i32)
         return self.append(ops.Shape(array, axis, results=[Value(i32)])).result
 
     def print_(self, parts: tuple[str | tuple[str], ...], values: Sequence[Value]) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from octants.diagnostics.span import Span
 from octants.types.companions import Companion as Companion
-from octants.types.layouts import Layout
+from octants.types.layouts import Layout, Strided
 from octants.types.scalars import DType
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Space(enum.Enum):
     """Where an array lives."""
 
     FIELD = "field"  # a field: its shape is part of its layout
-    NDARRAY = "ndarray"  # row-major, its shape is known at launch
+    NDARRAY = "ndarray"  # its shape, and its strides if not row-major, are known at launch
     ARGUMENT = "argument"  # scalars passed by value: read-only
     TEMPORARY = "temporary"  # launch-temporary: values that cross tasks
     RETURN = "return"  # what the kernel returns
@@ -46,7 +46,7 @@ class Array:
     `rank` counts its indices without those of the element; `element_shape` is () for a scalar, (n,)
     for a vector and (n, m) for a matrix. An access gives rank + len(element_shape) indices.
     `layouts` has an entry for each companion that exists; the value is None where the layout is the
-    plain one (row-major, elements together).
+    plain one (row-major, elements together), and `STRIDED` where only the launch knows it.
     """
 
     name: str
@@ -54,7 +54,13 @@ class Array:
     rank: int
     space: Space
     element_shape: tuple[int, ...] = ()
-    layouts: dict[Companion, Layout | None] = field(default_factory=dict)
+    layouts: dict[Companion, Layout | Strided | None] = field(default_factory=dict)
+
+    @property
+    def fixed_shape(self) -> tuple[int, ...] | None:
+        """The extents of the axes, where they are known when the kernel is compiled."""
+        shapes = (layout.shape for layout in self.layouts.values() if isinstance(layout, Layout))
+        return next(shapes, None)
 
     def has(self, companion: Companion) -> bool:
         return companion in self.layouts
@@ -62,11 +68,15 @@ class Array:
 
 @dataclass(eq=False, slots=True)
 class Record:
-    """What a loop writes down at the start of each iteration: one slot per needed carried value."""
+    """What a loop writes down at the start of each iteration: one slot per needed carried value.
+
+    `capacity` is how many iterations it holds; 0: as many as there are.
+    """
 
     name: str
     slots: list[DType]
     location: Span | None = None
+    capacity: int = 0
 
     def offsets(self) -> tuple[list[int], int]:
         """Byte offset of each slot and the bytes of one iteration; slots are naturally aligned."""
@@ -243,13 +253,23 @@ class Task:
 
 @dataclass(eq=False, slots=True)
 class Module:
-    """A kernel: the arrays that it names, and its code as one body or as tasks."""
+    """A kernel: the arrays that it names, and its code as one body or as tasks.
+
+    Of one that is `apart`, no two arrays, nor their companions, share memory in any launch.
+    """
 
     name: str
     arrays: list[Array] = field(default_factory=list)
     body: Block | None = None
     tasks: list[Task] = field(default_factory=list)
     location: Span | None = None
+    apart: bool = False
+
+    @property
+    def kernel(self) -> str:
+        """The name of the user's function that this is, or a derivative or a part of it."""
+        given = self.location.function if self.location is not None else ""
+        return given or self.name
 
     def blocks(self) -> Iterator[Block]:
         """The outermost blocks: the body, or the domains and bodies of the tasks in order."""

@@ -23,7 +23,7 @@ from octants.ir.core import (
     Task,
     Value,
 )
-from octants.types.layouts import Layout, Term
+from octants.types.layouts import STRIDED, Layout, Strided, Term
 from octants.types.scalars import by_name
 
 _TOKEN = re.compile(
@@ -77,6 +77,7 @@ class Parser:
     def module(self) -> Module:
         self._expect("kernel")
         module = Module(self._next()[1:])
+        module.apart = self._take("apart")
         while self._peek():
             head = self._next()
             if head == "array":
@@ -104,23 +105,28 @@ class Parser:
         self._expect("[")
         while not self._take("]"):
             companion = Companion(self._next())
-            array.layouts[companion] = self._layout() if self._peek() == "(" else None
+            array.layouts[companion] = self._layout()
             self._take(",")
         self._arrays[name] = array
         return array
 
-    def _layout(self) -> Layout:
+    def _layout(self) -> Layout | Strided | None:
+        if self._take("strided"):
+            return STRIDED
+        if self._peek() != "(":
+            return None
         shape, terms, strides = self._literal(), self._literal(), self._literal()
         return Layout(shape, tuple(Term(*term) for term in terms), strides)
 
     def _record(self) -> None:
         name = self._next()[1:]
+        capacity = self._literal()[0] if self._peek() == "[" else 0
         self._expect(":")
         slots = []
         while re.fullmatch(r"[uif]\d+", self._peek()):
             slots.append(by_name(self._next()))
             self._take(",")
-        self._records[name] = Record(re.sub(r"\d+$", "", name), slots)
+        self._records[name] = Record(re.sub(r"\d+$", "", name), slots, None, capacity)
 
     def _task(self, head: str) -> Task:
         name = self._next()[1:]

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Value
-from octants.types.layouts import Layout, Term
+from octants.types.layouts import Layout, Strided, Term
 
 
 class Printer:
@@ -30,7 +30,7 @@ class Printer:
         self._lines: list[str] = []
 
     def module(self, module: Module) -> str:
-        self._lines = [f"kernel @{module.name}"]
+        self._lines = [f"kernel @{module.name}" + " apart" * module.apart]
         self._lines.extend(_array(array) for array in module.arrays)
         body_start = len(self._lines)
         if module.body is not None:
@@ -43,7 +43,7 @@ class Printer:
                 self._lines.append(head + "{" + self._block(task.domain, 1))
                 head = self._lines.pop() + " "
             self._lines.append(head + "{" + self._block(task.body, 1))
-        records = [f"record #{name}: {_types(r.slots)}" for r, name in self._records.items()]
+        records = [_record(record, name) for record, name in self._records.items()]
         self._lines[body_start:body_start] = records
         return "\n".join(self._lines) + "\n"
 
@@ -87,23 +87,26 @@ class Printer:
 
 def _array(array: Array) -> str:
     companions = ", ".join(
-        companion.value + ("" if layout is None else " " + _layout(layout))
+        companion.value + ("" if layout is None else f" {_layout(layout)}")
         for companion, layout in array.layouts.items()
     )
     head = f"array @{array.name}: {array.dtype}, {array.rank}, {array.space.value}"
     return f"{head}, {array.element_shape} [{companions}]"
 
 
-def _layout(layout: Layout) -> str:
+def _record(record: Record, name: str) -> str:
+    capacity = f" [{record.capacity}]" if record.capacity else ""
+    return f"record #{name}{capacity}: {', '.join(map(str, record.slots))}"
+
+
+def _layout(layout: Layout | Strided) -> str:
+    if isinstance(layout, Strided):
+        return "strided"
     return f"{layout.shape} {tuple(map(_term, layout.terms))} {layout.element_strides}"
 
 
 def _term(term: Term) -> tuple[int, int, int, int]:
     return term.axis, term.divisor, term.modulus, term.stride
-
-
-def _types(slots: list[Any]) -> str:
-    return ", ".join(str(dtype) for dtype in slots)
 
 
 def to_text(module: Module) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from octants.ir import ops
 from octants.ir.core import Array, Block, Module, Operation, Task, Value, rebuild
 
 
@@ -26,6 +27,17 @@ def copy_task(task: Task) -> Task:
     domain = None if task.domain is None else copy_block(task.domain, {})
     body = copy_block(task.body, {})
     return Task(task.name, body, domain, task.location, task.options)
+
+
+def serialise(task: Task) -> Task:
+    """A copy of a task whose work items run one after the other, in order."""
+    copy = copy_task(task)
+    if copy.domain is None:
+        return copy
+    lower, upper = copy.domain.yielded
+    loop = ops.For(lower, upper, [], copy.body, location=task.location)
+    body = Block([], [*copy.domain.ops[:-1], loop, ops.Yield([])])
+    return Task(task.name, body, None, task.location, task.options)
 
 
 def copy_arrays(module: Module) -> dict[Array, Array]:

@@ -2,94 +2,33 @@
 
 Under a tape a kernel whose tasks overwrite what the reverse run needs is launched task by task, so
 that the tape can restore the memory that each task saw. What crosses its tasks then lives in
-*outside* storage, which the tape keeps until the backward pass.
+*outside* storage, which the tape keeps until the backward pass. Gradients of arguments are variants
+of their own: whoever does not ask for them does not pay for them.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from octants import driver, pipeline
 from octants.analysis.regions import Accessed
 from octants.autodiff.errors import no_rule, overwritten
+from octants.autodiff.logs import log_results
 from octants.autodiff.reverse import Reversed
 from octants.ir.core import Array, Companion, Module, Space
 from octants.ir.ops import Atomic, CompareExchange, Load, Store
 from octants.ir.rewriter import copy_module, split_tasks
+from octants.launch.logs import LogPlan, make_plan, with_log_arguments
+from octants.launch.memory import Memory, aliases_of, are_apart
+from octants.launch.outside import OutsideLayout
 from octants.launch.specialisation import Program, Specialisation, written_arrays
-from octants.runtime.memory import HostAllocation
-from octants.runtime.packing import Place
+from octants.launch.witness import Witness, make_witness
 
 PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGENT
-
-
-class OutsideLayout:
-    """Offsets in storage that outlives a launch, for arrays by their position in the module."""
-
-    def __init__(self, module: Module, spaces: Sequence[Space], companions: Sequence[Companion]):
-        self.arrays = module.arrays
-        self.offsets: dict[tuple[int, Companion], int] = {}
-        self.size = 0
-        for position, array in enumerate(module.arrays):
-            if array.space not in spaces:
-                continue
-            for companion in companions:
-                if companion is PRIMAL or array.dtype.is_float:
-                    self.offsets[position, companion] = self.size
-                    self.size += -(-_bytes(array) // 16) * 16
-
-    def places(self, module: Module) -> dict[Place, int]:
-        """The offsets by the arrays of a module that stands parallel to the layout's."""
-        return {
-            (module.arrays[position], companion): offset
-            for (position, companion), offset in self.offsets.items()
-            if module.arrays[position].has(companion)
-        }
-
-
-class Outside:
-    """Zeroed storage of an `OutsideLayout` for one launch."""
-
-    def __init__(self, layout: OutsideLayout) -> None:
-        self.layout = layout
-        self._memory = HostAllocation(layout.size)
-        self.address = self._memory.address
-
-    def numbers(self, position: int, companion: Companion = PRIMAL) -> np.ndarray[Any, Any]:
-        """The numbers of the array at a position, in the storage itself."""
-        start = self.layout.offsets[position, companion]
-        array = self.layout.arrays[position]
-        return self._memory.bytes[start : start + _bytes(array)].view(array.dtype.numpy)
-
-    def clear(self) -> None:
-        """Make all of it zero."""
-        self._memory.bytes[:] = 0
-
-    def seed(self) -> None:
-        """Set the adjoints of all that the kernel returns to one."""
-        for position, companion in self.layout.offsets:
-            if companion is ADJOINT and self.layout.arrays[position].space is Space.RETURN:
-                self.numbers(position, ADJOINT)[:] = 1
-
-    def results(self, specialisation: Specialisation) -> tuple[Any, ...]:
-        """The flat results of a kernel, which its steps have left here."""
-        arrays = specialisation.module.arrays
-        flat: list[Any] = []
-        for array, _ in specialisation.returned:
-            flat += self.numbers(arrays.index(array)).tolist()
-        return tuple(flat)
-
-
-def _bytes(array: Array) -> int:
-    count = 1
-    for extent in array.element_shape:
-        count *= extent
-    return count * array.dtype.size
 
 
 @dataclass(frozen=True)
@@ -102,7 +41,9 @@ class Step:
     `written` are the positions of the arrays that the forward run changes, `rewritten` those that
     the backward run changes: on memory from before, it runs the stores again. `regions` tells from
     the arguments which elements the forward run accesses; the backward run reads primal contents
-    where the forward run did.
+    where the forward run did. `witness` tells what was read, where nothing is restored for it.
+    `log` is for what atomics return, which both runs need to have. What a step does that
+    `is_ordered` depends on the order of work items.
     """
 
     forward: Program
@@ -112,6 +53,9 @@ class Step:
     written: tuple[int, ...]
     rewritten: tuple[int, ...]
     regions: Callable[..., Mapping[int, Accessed]]
+    witness: Witness | None = None
+    log: LogPlan | None = None
+    is_ordered: bool = False
 
     @functools.cached_property
     def needed_before(self) -> tuple[int, ...]:
@@ -141,82 +85,174 @@ class TapePlan:
     steps: tuple[Step, ...]
     outside: OutsideLayout
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a second launch does the same as the first, to rounding."""
+        return not any(step.is_ordered for step in self.steps)
 
-def bare_reverse(specialisation: Specialisation) -> tuple[Program, Outside | None]:
+
+def bare_reverse(
+    specialisation: Specialisation, *, arguments: bool = False, trusts: bool = False
+) -> tuple[Program, OutsideLayout]:
     """The program of ``kernel.grad(...)``, which runs on memory as the kernel left it.
 
-    The outside storage has ones for the adjoints of what the kernel returns.
+    In the outside storage are the adjoints of what the kernel returns and, with ``arguments``, of
+    its float arguments that are passed by value.
 
-    Raises `OctantsCompilationError` if the kernel overwrites what its reverse needs.
+    Raises `OctantsCompilationError` if the kernel overwrites what its reverse needs; one that
+    ``trusts`` takes what memory holds for it.
     """
-    if "bare" not in specialisation.programs:
+    key = "bare", arguments, trusts
+    if key not in specialisation.programs:
         module = specialisation.module
-        result = _reverse(specialisation, module, saved=False, part=False)
-        if result.hazards:
-            raise overwritten(module.name, result.hazards)
-        layout = OutsideLayout(module, (Space.RETURN,), (ADJOINT,))
-        program = Program(specialisation, result.module, (), layout.places(result.module))
-        specialisation.programs["bare"] = program, layout
-    program, layout = specialisation.programs["bare"]
-    if not layout.size:
-        return program, None
-    outside = Outside(layout)
-    outside.seed()
-    return program, outside
+        result = _reverse(specialisation, module, saved=False, part=False, arguments=arguments)
+        _refuse(module, result, trusts)
+        layout = _adjoints_outside(module, arguments)
+        program = _backward(specialisation, result, layout)
+        specialisation.programs[key] = program, layout
+    found: tuple[Program, OutsideLayout] = specialisation.programs[key]
+    return found
 
 
-def tape_plan(specialisation: Specialisation) -> TapePlan:
-    """The steps of a kernel under a tape.
+def tape_plan(
+    specialisation: Specialisation,
+    *,
+    arguments: bool = False,
+    trusts: bool = False,
+    validates: bool = False,
+) -> TapePlan:
+    """The steps of a kernel under a tape, with gradients of its ``arguments`` if they are wanted.
+
+    One that ``trusts`` has one step, for which nothing is restored; if it also ``validates``, with
+    a witness of what the launch read.
 
     Raises `OctantsCompilationError` for what cannot be differentiated.
     """
-    if "tape" not in specialisation.programs:
-        specialisation.programs["tape"] = _whole(specialisation) or _parts(specialisation)
-    plan: TapePlan = specialisation.programs["tape"]
-    return plan
+    key = "tape", arguments, trusts, trusts and validates
+    if key not in specialisation.programs:
+        plan = _trusting(specialisation, arguments, validates) if trusts else None
+        plan = plan or _whole(specialisation, arguments) or _parts(specialisation, arguments)
+        specialisation.programs[key] = plan
+    found: TapePlan = specialisation.programs[key]
+    return found
 
 
-def _whole(specialisation: Specialisation) -> TapePlan | None:
+def _trusting(specialisation: Specialisation, arguments: bool, validates: bool) -> TapePlan:
+    """The kernel as one step, reversed on memory as it is then."""
+    module = specialisation.module
+    result = _reverse(specialisation, module, saved=False, part=False, arguments=arguments)
+    _refuse(module, result, trusts=True)
+    layout = _adjoints_outside(module, arguments)
+    step = _step(specialisation, specialisation.primal, module, result, layout)
+    if not validates:
+        return TapePlan((dataclasses.replace(step, needed=()),), layout)
+    # What atomics left is no load: it is looked at as a whole.
+    left = dict.fromkeys(op.array for op in result.reads if isinstance(op, Atomic))
+    needed = tuple(module.arrays.index(array) for array in left)
+    witness = make_witness(specialisation, result.reads)
+    return TapePlan((dataclasses.replace(step, needed=needed, witness=witness),), layout)
+
+
+def _whole(specialisation: Specialisation, arguments: bool) -> TapePlan | None:
     """The kernel as one step; None if only its tasks one by one can be reversed."""
     module = specialisation.module
-    result = _best(specialisation, module, part=False)
+    result = _best(specialisation, module, part=False, arguments=arguments)
     if result.hazards:
         return None
-    layout = OutsideLayout(module, (Space.RETURN,), (ADJOINT,))
+    layout = _adjoints_outside(module, arguments)
     step = _step(specialisation, specialisation.primal, module, result, layout)
     return TapePlan((step,), layout)
 
 
-def _parts(specialisation: Specialisation) -> TapePlan:
+def _parts(specialisation: Specialisation, arguments: bool) -> TapePlan:
     """The tasks of the kernel as steps."""
     module = specialisation.module
-    spaces, companions = (Space.TEMPORARY, Space.RETURN), (PRIMAL, ADJOINT)
-    layout = OutsideLayout(module, spaces, companions)
+    layout = _adjoints_outside(module, arguments)
+    layout.add(module, (Space.TEMPORARY, Space.RETURN), PRIMAL)
+    layout.add(module, (Space.TEMPORARY,), ADJOINT)
     steps = []
     for part in split_tasks(module):
-        result = _best(specialisation, part, part=True)
-        if result.hazards:
-            raise overwritten(module.name, result.hazards)
-        forward = Program(specialisation, part, (), layout.places(part))
-        steps.append(_step(specialisation, forward, part, result, layout))
+        step = _part(specialisation, part, layout, arguments)
+        steps.append(step or _ordered_part(specialisation, part, layout, arguments))
     return TapePlan(tuple(steps), layout)
 
 
-def _best(specialisation: Specialisation, module: Module, *, part: bool) -> Reversed:
+def _part(
+    specialisation: Specialisation, part: Module, layout: OutsideLayout, arguments: bool
+) -> Step | None:
+    """A task as a step, with a log if need be; None if it must run in order."""
+    result = _best(specialisation, part, part=True, arguments=arguments)
+    if not result.hazards or not part.tasks[0].is_parallel:
+        _refuse(part, result)
+        forward = Program(specialisation, part, (), layout.places(part))
+        return _step(specialisation, forward, part, result, layout)
+    is_ordered = any(hazard.kind == "order" for hazard in result.hazards)
+    logged = None if is_ordered else log_results(part)
+    if logged is None:
+        return None
+    result = _best(specialisation, logged.reading, part=True, arguments=arguments)
+    if result.hazards:
+        return None
+    twin = with_log_arguments(specialisation)
+    forward = Program(twin, logged.forward, (), layout.places(logged.forward))
+    step = _step(twin, forward, logged.reading, result, layout)
+    known = range(len(part.arrays))
+    return dataclasses.replace(
+        step,
+        needed=tuple(position for position in step.needed if position in known),
+        regions=specialisation.make_regions(part),
+        log=make_plan(twin, logged, layout),
+        is_ordered=True,
+    )
+
+
+def _ordered_part(
+    specialisation: Specialisation, part: Module, layout: OutsideLayout, arguments: bool
+) -> Step:
+    """A task as a step whose work items run one after the other."""
+    part = pipeline.serialise(part, driver.stage_of(specialisation.options))
+    result = _best(specialisation, part, part=True, arguments=arguments)
+    _refuse(part, result)
+    forward = Program(specialisation, part, (), layout.places(part))
+    step = _step(specialisation, forward, part, result, layout)
+    return dataclasses.replace(step, is_ordered=True)
+
+
+def _adjoints_outside(module: Module, arguments: bool) -> OutsideLayout:
+    """Storage for the adjoints of what a kernel takes and returns by value."""
+    layout = OutsideLayout(module)
+    layout.add(module, (Space.RETURN,), ADJOINT)
+    if arguments:
+        layout.add(module, (Space.ARGUMENT,), ADJOINT)
+    return layout
+
+
+def _refuse(module: Module, result: Reversed, trusts: bool = False) -> None:
+    """An error for a kernel that overwrites what its reverse needs."""
+    hazards = [h for h in result.hazards if not (trusts and h.kind == "load")]
+    if hazards:
+        raise overwritten(module.name, hazards)
+
+
+def _best(
+    specialisation: Specialisation, module: Module, *, part: bool, arguments: bool
+) -> Reversed:
     """The reverse on the memory from after the run if it can be, else on that from before it."""
-    after = _reverse(specialisation, module, saved=False, part=part)
+    after = _reverse(specialisation, module, saved=False, part=part, arguments=arguments)
     if not after.hazards or len(module.tasks) != 1:
         return after
-    before = _reverse(specialisation, module, saved=True, part=part)
+    before = _reverse(specialisation, module, saved=True, part=part, arguments=arguments)
     return after if before.hazards else before
 
 
 def _reverse(
-    specialisation: Specialisation, module: Module, *, saved: bool, part: bool
+    specialisation: Specialisation, module: Module, *, saved: bool, part: bool, arguments: bool
 ) -> Reversed:
     _require_primal(module)
     stage = driver.stage_of(specialisation.options)
-    return pipeline.differentiate_reverse(module, stage, saved=saved, part=part)
+    return pipeline.differentiate_reverse(
+        module, stage, saved=saved, part=part, argument_gradients=arguments
+    )
 
 
 def _require_primal(module: Module) -> None:
@@ -242,7 +278,7 @@ def _step(
     regions = specialisation.make_regions(module)
     if not any(task.body.ops[:-1] for task in result.module.tasks):
         return Step(forward, None, result.state, (), written, (), regions)
-    backward = Program(specialisation, result.module, (), layout.places(result.module))
+    backward = _backward(specialisation, result, layout)
     again = _written_outside(result.module) if kept else []
     rewritten = [
         result.module.arrays.index(array) for array in [*written_arrays(result.module), *again]
@@ -252,28 +288,46 @@ def _step(
     return Step(forward, backward, result.state, tuple(needed), written, tuple(rewritten), regions)
 
 
+def _backward(specialisation: Specialisation, result: Reversed, layout: OutsideLayout) -> Program:
+    places = layout.places(result.module)
+    return Program(specialisation, result.module, (), places, apart=specialisation.apart)
+
+
 def _written_outside(module: Module) -> list[Array]:
     """The launch-temporary and returned arrays that a module writes."""
     spaces = (Space.TEMPORARY, Space.RETURN)
     return written_arrays(module, spaces)
 
 
-def merge_aliases(specialisation: Specialisation, aliases: Sequence[int]) -> Specialisation:
+def differentiable(
+    specialisation: Specialisation, memories: Mapping[int, Memory]
+) -> Specialisation:
+    """The kernel that is differentiated for a launch on these memories."""
+    aliases = aliases_of(specialisation, memories)
+    apart = are_apart(specialisation, memories, aliases)
+    return merge_aliases(specialisation, aliases, apart=apart)
+
+
+def merge_aliases(
+    specialisation: Specialisation, aliases: Sequence[int], *, apart: bool = True
+) -> Specialisation:
     """The kernel with arrays that are the same memory as one array.
 
     ``aliases`` has, for each position of the module's arrays, that of the first array with the same
-    memory. Derivatives are taken of this kernel, since they depend on who writes what.
+    memory; ``apart`` says that the others, and their companions, share none. Derivatives are taken
+    of this kernel, since they depend on who writes what.
     """
-    if all(first == position for position, first in enumerate(aliases)):
+    if apart and all(first == position for position, first in enumerate(aliases)):
         return specialisation
-    key = ("merged", tuple(aliases))
+    key = ("merged", tuple(aliases), apart)
     if key not in specialisation.programs:
         module = copy_module(specialisation.module)
         position = {array: number for number, array in enumerate(module.arrays)}
         for op in module.walk():
             if hasattr(op, "array"):
                 op.array = module.arrays[aliases[position[op.array]]]
-        specialisation.programs[key] = specialisation.with_module(module)
+        twin = specialisation.programs[key] = specialisation.with_module(module)
+        twin.apart = apart
     merged: Specialisation = specialisation.programs[key]
     return merged
 

@@ -17,8 +17,9 @@ MODES = ("primal", "reverse", "forward")
 class Inspection:
     """The stages of a kernel by name, in order; printed, it is all of them.
 
-    ``str(kernel.inspect(x))`` is long; ``kernel.inspect(x).stages["simplify"]`` is the IR that code
-    is generated from. The texts of LLVM are made when they are asked for.
+    ``str(kernel.inspect(x))`` is long; ``kernel.inspect(x).stages["simplify"]`` is the IR that is
+    differentiated, ``stages["finish"]`` that which code is generated from. The texts of LLVM are
+    made when they are asked for.
     """
 
     def __init__(self, stages: dict[str, str], module: Module, chosen: Options) -> None:
@@ -74,4 +75,5 @@ def inspect(specialisation: Specialisation, mode: str) -> Inspection:
         module = pipeline.differentiate_reverse(module, stage, saved=False, part=False).module
     elif mode == "forward":
         module = pipeline.differentiate_forward(module, stage)
+    module = pipeline.finish(module, stage, apart=mode == "reverse")
     return Inspection(stages, module, chosen)

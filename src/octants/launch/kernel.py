@@ -12,16 +12,21 @@ import functools
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 from octants import driver, options
+from octants.diagnostics.definition import Definition
 from octants.diagnostics.exceptions import OctantsWarning
 from octants.diagnostics.launch_errors import MissingMethodOwner
 from octants.diagnostics.stack import levels_to_the_user
-from octants.launch.gradient import bare_reverse, merge_aliases
+from octants.launch.explain import explain
+from octants.launch.explanation import Explanation
+from octants.launch.gradient import bare_reverse, differentiable
 from octants.launch.inspection import Inspection, inspect
-from octants.launch.memory import aliases_of, memories_of
+from octants.launch.memory import memories_of
+from octants.launch.outside import Outside, argument_gradients
 from octants.launch.specialisation import Specialisation
 from octants.runtime.arguments import make_key_function
 from octants.runtime.signatures import is_method, read_signature
@@ -123,7 +128,7 @@ class Kernel:
     def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """The arguments of a call in the order of the parameters."""
         if self.is_method and not arguments and "self" not in named:
-            raise MissingMethodOwner(self.name).at(self.signature.span)
+            raise MissingMethodOwner(self.name).at(Definition(self.function).span)
         return self.signature.bind(arguments, named)
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
@@ -174,9 +179,9 @@ class BoundKernel:
         return self.kernel(self.owner, *arguments, **named)
 
     @property
-    def grad(self) -> Any:
+    def grad(self) -> Gradient:
         """The reverse of the kernel on this object."""
-        return functools.partial(self.kernel.grad, self.owner)
+        return Gradient(self.kernel, (self.owner,))
 
     def inspect(self, *arguments: Any, **named: Any) -> Inspection:
         """See `Kernel.inspect`."""
@@ -203,24 +208,73 @@ class Gradient:
     """``kernel.grad``: propagates the adjoints of what the kernel wrote to those of what it read.
 
     It runs on the memory as it is now, which must be as the last launch with the same arguments
-    left it. The adjoint of a returned float is one. Float scalar arguments have no gradients: pass
-    them in a field or an ndarray.
+    left it. The adjoint of each returned float is one. `using` changes this.
     """
 
-    __slots__ = ("kernel",)
+    __slots__ = ("_first", "_ways", "kernel")
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(
+        self, kernel: Kernel, first: tuple[Any, ...] = (), ways: GradientWays | None = None
+    ) -> None:
         self.kernel = kernel
+        self._first = first
+        self._ways = ways or GradientWays()
 
-    def __call__(self, *arguments: Any, **named: Any) -> None:
-        arguments = self.kernel.bind(arguments, named)
+    def using(self, **ways: Any) -> Gradient:
+        """The same gradient, computed in another way; to be called with the kernel's arguments.
+
+        With ``argument_gradients=True`` the call returns a dictionary with the gradients of the
+        float arguments that are passed by value, by their names: numbers, vectors, matrices.
+        `seed` is the adjoint of the returned value, or a sequence of one for each; a number, or
+        numbers in the shape of a vector or matrix. ``on_overwrite="trust"`` runs also where the
+        kernel overwrites what its reverse needs, on whatever memory holds: the gradient is right
+        if that is what the kernel read, and indices that it reads from memory must be valid.
+        """
+        return Gradient(self.kernel, self._first, dataclasses.replace(self._ways, **ways))
+
+    def __call__(self, *arguments: Any, **named: Any) -> dict[str, Any] | None:
+        arguments = self.kernel.bind((*self._first, *arguments), named)
+        ways = self._ways
         specialisation = self.kernel.specialise(arguments)
-        number = specialisation.number
         memories = memories_of(specialisation, arguments)
-        merged = merge_aliases(specialisation, aliases_of(specialisation, memories))
-        program, outside = bare_reverse(merged)
+        merged = differentiable(specialisation, memories)
+        program, layout = bare_reverse(
+            merged, arguments=ways.argument_gradients, trusts=ways.on_overwrite == "trust"
+        )
+        outside = Outside(layout) if layout.size else None
+        if outside is not None:
+            outside.seed(merged, ways.seed)
         address = outside.address if outside is not None else 0
-        program.launch(driver.state.seed, number, address, *arguments)
+        program.launch(driver.state.seed, specialisation.number, address, *arguments)
+        if not ways.argument_gradients:
+            return None
+        return argument_gradients(merged, outside)
+
+    def explain(self, *arguments: Any, **named: Any) -> Explanation:
+        """What the gradient of a launch with these arguments records, loop by loop.
+
+        It is found by running the kernel and its reverse as under a tape; what the kernel prints is
+        printed. Afterwards all arrays, gradients and random numbers are as they were. Printed, the
+        result is a table; it has a `text`, an `html` page to `save`, and the numbers as data.
+
+        Raises `OctantsCompilationError` for what cannot be differentiated.
+        """
+        arguments = self.kernel.bind((*self._first, *arguments), named)
+        return explain(self.kernel.specialise(arguments), arguments)
 
     def __repr__(self) -> str:
         return f"<gradient of {self.kernel!r}>"
+
+
+@dataclass(frozen=True)
+class GradientWays:
+    """How ``kernel.grad`` computes; see `Gradient.using`."""
+
+    argument_gradients: bool = False
+    seed: Any = None
+    on_overwrite: str = "error"
+
+    def __post_init__(self) -> None:
+        if self.on_overwrite not in ("error", "trust"):
+            problem = f'is "error" or "trust", not {self.on_overwrite!r}'
+            raise ValueError(f"on_overwrite of a gradient {problem}; only a tape can save")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from octants.data.stored import StoredArray
 from octants.diagnostics.tape_errors import PartialOverlap
 from octants.ir.core import Array, Companion, Space
 from octants.launch.foreign import ForeignArray, foreign_array
-from octants.launch.gradient import Outside
+from octants.launch.outside import Outside
 from octants.launch.specialisation import Specialisation
+from octants.runtime.memory import shares_memory
 from octants.types.signature import FieldHandle, FieldSource
 
 
@@ -37,8 +39,8 @@ class Memory:
 
     @property
     def version(self) -> int:
-        """Changes when the array was written by other means than launches."""
-        return self.array.version
+        """Changes when the array was written by other means than launches, as far as we hear."""
+        return self.array.version + self.array.shared_version
 
     @property
     def has_regions(self) -> bool:
@@ -46,36 +48,55 @@ class Memory:
         return self._view() is not None
 
     def _view(self) -> np.ndarray[Any, Any] | None:
-        """The elements of an array of ours by their indices; None where an axis is split."""
-        return self.array.window().view() if isinstance(self.array, Tensor) else None
+        """The elements by their indices; None where an axis is split."""
+        if isinstance(self.array, Tensor):
+            return self.array.window().view()
+        return self.array.elements if isinstance(self.array, ForeignArray) else None
+
+    def _parts(self, region: Region) -> list[np.ndarray[Any, Any]]:
+        """The elements of a region, box by box, in the memory itself where they can be."""
+        if region is None:
+            return [self.array.snapshot()]
+        view = self._view()
+        assert view is not None
+        return [view[_slices(box)] for box in region]
+
+    def nbytes(self, region: Region = None) -> int:
+        """The bytes of a snapshot."""
+        if region is None:
+            return self.array.nbytes
+        return sum(part.nbytes for part in self._parts(region))
+
+    def digest(self, region: Region = None) -> bytes:
+        """What differs, for all that chance may do, if the region holds something else."""
+        state = hashlib.blake2b(digest_size=16)
+        for part in self._parts(region):
+            state.update(part.tobytes())
+        return state.digest()
 
     def snapshot(self, region: Region = None) -> Any:
         """A copy of a region, for `restore`."""
         if region is None:
             return self.array.snapshot()
-        view = self._view()
-        assert view is not None
-        return [view[_slices(box)].copy() for box in region]
+        return [part.copy() for part in self._parts(region)]
 
     def restore(self, saved: Any, region: Region = None) -> None:
         """Write back what `snapshot` gave for a region."""
         if region is None:
             self.array.restore(saved)
             return
-        view = self._view()
-        assert view is not None
-        for box, values in zip(region, saved, strict=True):
-            view[_slices(box)] = values
+        for part, values in zip(self._parts(region), saved, strict=True):
+            part[...] = values
 
     def restore_part(self, saved: Any, region: Region) -> None:
         """Write back a region of what `snapshot` gave for all."""
         parts = None if region is None else [saved[_slices(box)] for box in region]
         self.restore(saved if parts is None else parts, region)
 
-    def holds(self, saved: Any) -> bool:
-        """Whether the array is what `snapshot` gave, bit by bit."""
-        now = self.array.snapshot()
-        return np.array_equal(now.reshape(-1).view(np.uint8), saved.reshape(-1).view(np.uint8))
+    def holds(self, saved: Any, region: Region = None) -> bool:
+        """Whether a region is what `snapshot` gave, bit by bit."""
+        given = [saved] if region is None else saved
+        return all(map(_equal_bits, self._parts(region), given))
 
     def overlaps(self, other: Memory) -> bool:
         """Whether a write to one can change the other."""
@@ -84,11 +105,21 @@ class Memory:
         if self.is_field and other.is_field:
             return False
         (start, end), (other_start, other_end) = self.array.extent, other.array.extent
-        return start < other_end and other_start < end
+        if start >= other_end or other_start >= end:
+            return False
+        if isinstance(self.array, ForeignArray) and isinstance(other.array, ForeignArray):
+            return shares_memory(self.array.elements, other.array.elements)
+        return True
 
 
-def _slices(box: Box) -> tuple[slice, ...]:
-    return tuple(slice(max(low, 0), max(high + 1, 0)) for low, high in box)
+def _equal_bits(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    one, other = np.ascontiguousarray(one), np.ascontiguousarray(other)
+    return np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8))
+
+
+def _slices(box: Box) -> tuple[Any, ...]:
+    """The index of a box; that it ends in an ellipsis makes the result a view at any rank."""
+    return (*(slice(max(low, 0), max(high + 1, 0)) for low, high in box), Ellipsis)
 
 
 def memory_of(array: Any, name: str) -> Memory:
@@ -136,13 +167,29 @@ def aliases_of(specialisation: Specialisation, memories: Mapping[int, Memory]) -
     Arrays that overlap in other ways are an error if the kernel writes one of them: what their
     derivatives mean is not known when the kernel is compiled.
     """
+    aliases = _same_keys(specialisation, memories)
+    if not all(memory.is_field for memory in memories.values()):
+        _check_overlaps(specialisation, memories, aliases)
+    return tuple(aliases)
+
+
+def equals_of(specialisation: Specialisation, memories: Mapping[int, Memory]) -> tuple[int, ...]:
+    """For each array of a kernel, the position of the first one of the same kind and memory."""
+    arrays = specialisation.module.arrays
+    first = _same_keys(specialisation, memories)
+    return tuple(
+        one if _is_alike(arrays[one], array) else position
+        for position, (one, array) in enumerate(zip(first, arrays, strict=True))
+    )
+
+
+def _same_keys(specialisation: Specialisation, memories: Mapping[int, Memory]) -> list[int]:
+    """For each array of a kernel, the position of the first one whose memory has the same key."""
     first: dict[Any, int] = {}
     aliases = list(range(len(specialisation.module.arrays)))
     for position, memory in memories.items():
         aliases[position] = first.setdefault(memory.key, position)
-    if not all(memory.is_field for memory in memories.values()):
-        _check_overlaps(specialisation, memories, aliases)
-    return tuple(aliases)
+    return aliases
 
 
 def _check_overlaps(
@@ -159,6 +206,37 @@ def _check_overlaps(
             names = arrays[one].name, arrays[other].name
             raise PartialOverlap(specialisation.signature.kernel, *names).at(None)
         aliases[other] = other
+
+
+def are_apart(
+    specialisation: Specialisation, memories: Mapping[int, Memory], aliases: Sequence[int]
+) -> bool:
+    """Whether no two arrays of a launch, or their gradients, share memory, but for ``aliases``.
+
+    Fields and ndarrays share memory if they are the same; those of numpy and torch may overlap.
+    """
+    arrays = specialisation.module.arrays
+    ours: set[Any] = set()
+    others: list[StoredArray] = []
+    extents: list[tuple[int, int]] = []
+    for position, memory in memories.items():
+        if aliases[position] != position:
+            continue
+        for companion in (Companion.PRIMAL, Companion.ADJOINT):
+            known = arrays[position].has(companion)
+            found = memory.array.companion_array(companion) if known else None
+            if found is None:
+                continue
+            if found.identity in ours:
+                return False
+            ours.add(found.identity)
+            if isinstance(found, ForeignArray):
+                others.append(found)
+            elif not memory.is_field:
+                extents.append(found.extent)
+    spans = [other.extent for other in others]
+    pairs = [*itertools.combinations(spans, 2), *itertools.product(spans, extents)]
+    return not any(one[0] < other[1] and other[0] < one[1] for one, other in pairs)
 
 
 def _is_alike(one: Array, other: Array) -> bool:

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from octants import driver
+from octants import driver, pipeline
 from octants.analysis.regions import Accessed, make_regions
 from octants.artifact import parameters_of
 from octants.driver import Code
 from octants.ir.core import Array, Companion, Module, Space
-from octants.ir.ops import Atomic, CompareExchange, Store
+from octants.ir.ops import Atomic, CompareExchange, Load, Store
 from octants.launch.guards import make_guard
 from octants.options import Options
 from octants.runtime.argument_types import argument_type, build_argument
@@ -37,7 +37,10 @@ PRIMAL = Companion.PRIMAL
 
 
 class Program:
-    """A module, compiled, with the function that launches it on arguments."""
+    """A module, compiled, with the function that launches it on arguments.
+
+    ``apart`` says that no two of its arrays share memory in a launch.
+    """
 
     def __init__(
         self,
@@ -45,10 +48,13 @@ class Program:
         module: Module,
         results: Sequence[Place] = (),
         outside: Mapping[Place, int] | None = None,
+        *,
+        apart: bool = False,
     ) -> None:
-        self.module = module
+        chosen = specialisation.options
+        self.module = module = pipeline.finish(module, driver.stage_of(chosen), apart=apart)
         with driver.state.compiling:
-            self.code: Code = driver.compile_module(module, specialisation.options)
+            self.code: Code = driver.compile_module(module, chosen)
         known = specialisation.sources
         added = len(module.arrays) - len(known)
         binding = Binding(
@@ -60,6 +66,8 @@ class Program:
             specialisation.forms,
             results,
             outside or {},
+            written_arrays(module, (Space.NDARRAY,)),
+            _accessed_places(module),
         )
         self.launch: Callable[..., tuple[Any, ...]] = make_launch(binding, self.code.run)
 
@@ -70,8 +78,11 @@ class Specialisation:
     `kernel` is the object that the user made of the function. `module` has been lowered to tasks;
     `sources` stand parallel to its arrays. `kept` holds what the key names by identity, `is_valid`
     says whether the globals that the kernel saw still are the same. `number` is that of the last
-    forward launch.
+    forward launch. `apart` says, of a kernel that is differentiated, that no two of its arrays or
+    their companions share memory.
     """
+
+    apart = True
 
     def __init__(
         self,
@@ -163,12 +174,14 @@ class Specialisation:
 
     def wrap(self, results: tuple[Any, ...]) -> Any:
         """The returned value from the flat results."""
+        driver.state.look()
         if len(results) == 1 and not self.returns_tuple:
             return results[0]
         values, position = [], 0
         for kind in self.returns:
-            value, position = _value(kind, results, position)
-            values.append(value)
+            end = position + math.prod(kind.element_shape)
+            values.append(make_value(kind, results[position:end]))
+            position = end
         return tuple(values) if self.returns_tuple else values[0]
 
 
@@ -189,6 +202,14 @@ def written_arrays(
         if isinstance(op, (Store, Atomic, CompareExchange)) and op.companion is PRIMAL:
             found[op.array] = None
     return [array for array in found if array.space in spaces]
+
+
+def _accessed_places(module: Module) -> set[Place]:
+    """The companions of arrays that a module reads or writes."""
+    return {(op.array, op.companion) for op in module.walk() if isinstance(op, _ACCESSES)}
+
+
+_ACCESSES = (Load, Store, Atomic, CompareExchange)
 
 
 def _argument_types(
@@ -214,13 +235,12 @@ def _check_writable(specialisation: Specialisation, arguments: Sequence[Any]) ->
                 raise leaf.error("the kernel writes this array, which is read-only", "pass a copy")
 
 
-def _value(kind: ScalarType, flat: Sequence[Any], position: int) -> tuple[Any, int]:
-    """A returned value, and the position behind its components."""
+def make_value(kind: ScalarType, flat: Sequence[Any]) -> Any:
+    """A number, vector or matrix of its components."""
     shape = kind.element_shape
     if not shape:
-        return flat[position], position + 1
-    end = position + math.prod(shape)
+        return flat[0]
     rows, columns = shape if len(shape) == 2 else (shape[0], 1)
     vector, matrix = VectorType(rows, kind.dtype), MatrixType(rows, columns, kind.dtype)
     made = vector if len(shape) == 1 else matrix
-    return made(*flat[position:end]), end
+    return made(*flat)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from octants.runtime.arguments import Annotation, Leaf, StructAnnotation, is_torch
-from octants.runtime.conversions import describe
+from octants.runtime.conversions import describe, needs_copy
 from octants.types import scalars
 from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.companions import Companion
@@ -44,7 +45,7 @@ def argument_type(leaf: Leaf, value: Any) -> ArgumentType:
     found = array_type(leaf, value, annotation.element_dim)
     _check_annotation(leaf, annotation, found)
     if annotation.needs_grad is False:
-        return NdarrayType(found.dtype, found.rank, found.element_shape)
+        return replace(found, companions=(PRIMAL,))
     return found
 
 
@@ -83,20 +84,14 @@ def array_type(leaf: Leaf, value: Any, element_dim: int | None = None) -> Ndarra
 
 def _numpy_type(leaf: Leaf, value: np.ndarray[Any, Any], element_dim: int) -> NdarrayType:
     try:
-        dtype = scalars.from_numpy(value.dtype)
+        dtype = scalars.from_numpy(value.dtype.newbyteorder("="))
     except KeyError:
         raise leaf.error(
             f"an array of dtype {value.dtype} has no counterpart in the language",
             "convert it with `astype`",
         ) from None
-    if not value.flags.c_contiguous:
-        raise leaf.error(
-            f"the numpy array of shape {value.shape} is not contiguous",
-            "pass `np.ascontiguousarray(x)`; what the kernel writes is then written to the copy",
-        )
-    if not value.flags.aligned:
-        raise leaf.error("the numpy array is not aligned", "pass a copy of it")
-    return _split_shape(leaf, dtype, value.shape, element_dim, (PRIMAL,))
+    strided = not value.flags.c_contiguous and not needs_copy(value)
+    return _split_shape(leaf, dtype, value.shape, element_dim, (PRIMAL,), strided)
 
 
 def _torch_type(leaf: Leaf, value: Any, element_dim: int) -> NdarrayType:
@@ -105,8 +100,11 @@ def _torch_type(leaf: Leaf, value: Any, element_dim: int) -> NdarrayType:
             f"the torch tensor is on {value.device}; this arch reads CPU memory",
             "pass `x.cpu()`",
         )
-    if not value.is_contiguous():
-        raise leaf.error("the torch tensor is not contiguous", "pass `x.contiguous()`")
+    if value.is_neg():
+        raise leaf.error(
+            "the torch tensor is a view of negated numbers, as `x.conj().imag` is",
+            "pass `x.resolve_neg()`",
+        )
     name = str(value.dtype).removeprefix("torch.")
     try:
         dtype = scalars.from_numpy("bool" if name == "bool" else name)
@@ -117,7 +115,8 @@ def _torch_type(leaf: Leaf, value: Any, element_dim: int) -> NdarrayType:
         ) from None
     differentiable = dtype.is_float and (value.requires_grad or value.grad is not None)
     companions = (PRIMAL, ADJOINT) if differentiable else (PRIMAL,)
-    return _split_shape(leaf, dtype, tuple(value.shape), element_dim, companions)
+    strided = not value.is_contiguous()
+    return _split_shape(leaf, dtype, tuple(value.shape), element_dim, companions, strided)
 
 
 def _split_shape(
@@ -126,13 +125,19 @@ def _split_shape(
     shape: tuple[int, ...],
     element_dim: int,
     companions: tuple[Companion, ...],
+    strided: bool,
 ) -> NdarrayType:
     rank = len(shape) - element_dim
     if rank < 0:
         raise leaf.error(
-            f"an array of shape {shape} has no room for elements of {element_dim} axes"
+            f"an array of shape {shape} has no room for elements of {_axes(element_dim)}",
+            "the last axes of the array are those of its vectors or matrices",
         )
-    return NdarrayType(dtype, rank, shape[rank:], companions)
+    return NdarrayType(dtype, rank, shape[rank:], companions, strided)
+
+
+def _axes(count: int) -> str:
+    return f"{count} {'axis' if count == 1 else 'axes'}"
 
 
 def _type_of_field(field: FieldHandle) -> NdarrayType:
@@ -143,11 +148,13 @@ def _type_of_field(field: FieldHandle) -> NdarrayType:
 def _check_annotation(leaf: Leaf, annotation: NdarrayAnnotation, found: NdarrayType) -> None:
     if annotation.dtype is not None and annotation.dtype is not found.dtype:
         raise leaf.error(
-            f"required dtype={annotation.dtype}, but an array of {found.dtype} is given"
+            f"required dtype={annotation.dtype}, but an array of {found.dtype} is given",
+            f"make the array of {annotation.dtype}, or annotate it with `dtype=qd.{found.dtype}`",
         )
     if annotation.ndim is not None and annotation.ndim != found.rank:
         raise leaf.error(
-            f"required ndim={annotation.ndim}, but an array with {found.rank} axes is given"
+            f"required ndim={annotation.ndim}, but an array with {_axes(found.rank)} is given",
+            f"reshape the array, or annotate it with `ndim={found.rank}`",
         )
     wanted = annotation.element_shape
     if wanted is not None and wanted != found.element_shape:

@@ -125,17 +125,21 @@ def array_key(value: Any) -> Any:
     return (_learn(type(value)) if handler is None else handler)(value)
 
 
+_NUMPY_FLAGS = 0x1 | 0x100 | 0x400  # row-major, aligned, writable
+
+
 def _own_key(value: NdarrayHandle) -> Any:
     return value.argument_key
 
 
 def _numpy_key(value: np.ndarray[Any, Any]) -> Any:
-    return value.dtype, value.ndim, value.flags.num
+    return value.dtype, value.ndim, value.flags.num & _NUMPY_FLAGS
 
 
 def _torch_key(value: Any) -> Any:
     with_grad = value.requires_grad or value.grad is not None
-    return value.dtype, value.dim(), value.is_contiguous(), with_grad, value.device.type
+    layout = value.is_contiguous(), value.is_neg()
+    return value.dtype, value.dim(), layout, with_grad, value.device.type
 
 
 def _other_key(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from octants.runtime.arguments import Leaf
+from octants.runtime.memory import overlaps_itself
 from octants.types import scalars
 from octants.types.companions import Companion
 from octants.types.scalars import DType
@@ -16,7 +17,10 @@ from octants.types.signature import ScalarType
 
 def describe(value: Any) -> str:
     """An argument in the words of a message."""
-    return f"{value!r:.60}" if isinstance(value, (int, float, str)) else f"a {type(value).__name__}"
+    if value is None or isinstance(value, (int, float, str)):
+        return f"{value!r:.60}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeioAEIO' or name == 'ndarray' else 'a'} {name}"
 
 
 def check_scalar(leaf: Leaf, value: Any, dtype: DType) -> Any:
@@ -85,14 +89,42 @@ numpy_address = _address_by_peeking if _peeking_works() else _address_by_interfa
 """The address of the first element of a numpy array."""
 
 
+def needs_copy(array: np.ndarray[Any, Any]) -> bool:
+    """Whether kernels cannot work on a numpy array itself: swapped bytes, addresses in between."""
+    return not (array.dtype.isnative and array.flags.aligned)
+
+
 def torch_address(tensor: Any, companion: Companion) -> int:
-    """The address of a tensor, or of its gradient, which is made if it does not exist."""
-    if companion is Companion.PRIMAL:
-        address: int = tensor.data_ptr()
-        return address
+    """The address of a row-major tensor, or of its gradient, which is made so if it is not."""
+    if companion is Companion.ADJOINT:
+        gradient = _torch_gradient(tensor)
+        if not gradient.is_contiguous():
+            tensor.grad = gradient.contiguous()
+        tensor = tensor.grad
+    address: int = tensor.data_ptr()
+    return address
+
+
+def torch_strided_address(tensor: Any, companion: Companion) -> int:
+    """The address of a tensor of any strides, or of its gradient."""
+    if companion is Companion.ADJOINT:
+        gradient = _torch_gradient(tensor)
+        if overlaps_itself(gradient.shape, gradient.stride(), 1):
+            tensor.grad = gradient.contiguous()
+        tensor = tensor.grad
+    address: int = tensor.data_ptr()
+    return address
+
+
+def torch_strides(tensor: Any, companion: Companion) -> tuple[int, ...]:
+    """The strides in bytes of a tensor, or of its gradient, which exists."""
+    array = tensor if companion is Companion.PRIMAL else tensor.grad
+    size = array.element_size()
+    return tuple(stride * size for stride in array.stride())
+
+
+def _torch_gradient(tensor: Any) -> Any:
+    """The gradient of a tensor; it is made, as zeros, if it does not exist."""
     if tensor.grad is None:
         tensor.grad = tensor.detach().new_zeros(tensor.shape)
-    if not tensor.grad.is_contiguous():
-        tensor.grad = tensor.grad.contiguous()
-    gradient: int = tensor.grad.data_ptr()
-    return gradient
+    return tensor.grad

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from octants.artifact import Artifact
+from octants.runtime.pending import Pending
 
 
 class Allocation(Protocol):
@@ -33,6 +34,8 @@ class LoadedKernel(Protocol):
 class Device(Protocol):
     """A machine that runs kernels."""
 
+    pending: Pending
+
     def load(self, artifact: Artifact) -> LoadedKernel:
         """Make a kernel ready to be launched."""
 
@@ -40,7 +43,10 @@ class Device(Protocol):
         """``nbytes`` of zeros at a multiple of 64; `OctantsMemoryError` if there are none."""
 
     def synchronize(self) -> None:
-        """Wait until all that was launched is done; raises what went wrong in it."""
+        """Wait until all that was launched is done; raises what went wrong in it.
+
+        That includes what is `pending`: `OctantsAssertionError` for a tape that has overflowed.
+        """
 
     def close(self) -> None:
         """Stop threads and give memory back; what is alive of allocations stays valid."""

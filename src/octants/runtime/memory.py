@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +12,7 @@ import numpy as np
 from octants.diagnostics.exceptions import OctantsMemoryError
 
 ALIGNMENT = 64
+_MOST_WORK = 10_000
 
 
 class HostAllocation:
@@ -33,6 +37,40 @@ def allocate(nbytes: int) -> HostAllocation:
         return HostAllocation(nbytes)
     except (MemoryError, ValueError, OverflowError):  # numpy: "Maximum allowed size exceeded"
         raise OctantsMemoryError(f"the system has no {nbytes} bytes of memory left") from None
+
+
+def view_memory(
+    address: int, dtype: np.dtype[Any] | type, shape: tuple[int, ...]
+) -> np.ndarray[Any, Any]:
+    """Row-major memory at an address, which the caller keeps alive, as a numpy array."""
+    count = math.prod(shape)
+    if count == 0:
+        return np.zeros(shape, dtype)
+    memory = (ctypes.c_char * (count * np.dtype(dtype).itemsize)).from_address(address)
+    return np.frombuffer(memoryview(memory), dtype).reshape(shape)
+
+
+def shares_memory(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    """Whether two arrays have a byte in common; True also where that takes too long to tell."""
+    try:
+        shared: bool = np.shares_memory(one, other, max_work=_MOST_WORK)  # type: ignore[arg-type]
+        return shared
+    except RuntimeError:  # numpy's TooHardError, which has moved between its versions
+        return True
+
+
+def overlaps_itself(shape: Sequence[int], strides: Sequence[int], size: int) -> bool:
+    """Whether elements of ``size`` bytes may overlap: False only if they certainly do not."""
+    if 0 in shape:
+        return False
+    span = size
+    axes = sorted((abs(stride), extent) for extent, stride in zip(shape, strides, strict=True))
+    for stride, extent in axes:
+        if extent > 1:
+            if stride < span:
+                return True
+            span += (extent - 1) * stride
+    return False
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:

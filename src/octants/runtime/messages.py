@@ -1,9 +1,9 @@
-"""What a launch said: printed lines and the first failure.
+"""What a launch said: printed text, the first failure, the worst overflow.
 
-The layout of a message buffer is in `octants.abi`. Lines come out in this order: by task, within a
-task by work item, within a work item as the kernel printed them, whatever thread ran what. A launch
-that prints more than the buffer holds loses some of the lines, any ones where it was parallel, and
-says at the end how many.
+The layout of a message buffer is in `octants.abi`. Prints come out in this order: by task, within a
+task by work item, within a work item as the kernel made them, whatever thread ran what; each begins
+where the one before it ended, in the same line or in a new one. A launch that prints more than the
+buffer holds loses some of the prints, any ones where it was parallel, and says at the end how many.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ import numpy as np
 from octants import abi
 from octants.artifact import Artifact, MessageFormat
 from octants.diagnostics.errors import UserError
-from octants.diagnostics.kernel_errors import AssertionFailed, OutOfBounds, TapeMemoryRefused
+from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.kernel_errors import (
+    AssertionFailed,
+    OutOfBounds,
+    TapeMemoryRefused,
+    TapeOverflow,
+)
+from octants.diagnostics.render import Label
+from octants.diagnostics.span import Span
 from octants.ir.semantics import format_number
 from octants.runtime.memory import HostAllocation, allocate
 from octants.types import scalars
@@ -29,6 +37,7 @@ _ERRORS: dict[str, type[Any]] = {
     "assertion": AssertionFailed,
     "bounds": OutOfBounds,
     "memory": TapeMemoryRefused,
+    "overflow": TapeOverflow,
 }
 
 
@@ -41,23 +50,29 @@ class MessageBuffer:
         self._words: np.ndarray[Any, np.dtype[np.int64]] = self._memory.bytes.view(np.int64)
         self._words[abi.MESSAGES_CAPACITY // 8] = capacity
 
-    def deliver(self, artifact: Artifact) -> None:
-        """Write the printed lines through `sys.stdout`; raise what failed."""
+    def deliver(self, artifact: Artifact) -> OctantsError | None:
+        """Write what was printed through `sys.stdout`; raise what failed.
+
+        An overflow is not raised, but given: it is for the next synchronisation.
+        """
         if self._word(abi.MESSAGES_COUNT):
-            sys.stdout.write("".join(self._lines(artifact)))
+            sys.stdout.write(self._text(artifact))
         if self._word(abi.MESSAGES_FAILED) & 0xFFFFFFFF:
             raise self._failure(artifact)
+        need = self._word(abi.MESSAGES_OVERFLOW_NEED)
+        return self._overflow(artifact, need) if need else None
 
     def _word(self, offset: int) -> int:
         return int(self._words[offset // 8])
 
-    def _lines(self, artifact: Artifact) -> Iterator[str]:
+    def _text(self, artifact: Artifact) -> str:
         printed = sorted(self._printed(artifact.messages), key=lambda entry: entry[:2])
-        for _, _, message, words in printed:
-            yield render(message, words) + "\n"
+        text = "".join(render(message, words) for _, _, message, words in printed)
         lost = self._word(abi.MESSAGES_COUNT) - len(printed)
         if lost:
-            yield f"[{lost} more lines of kernel `{artifact.name}` did not fit its buffer]\n"
+            text += "\n" if text and not text.endswith("\n") else ""
+            text += f"[{lost} more prints of kernel `{artifact.name}` did not fit its buffer]\n"
+        return text
 
     def _printed(
         self, formats: Sequence[MessageFormat]
@@ -76,15 +91,32 @@ class MessageBuffer:
     def _values(self, position: int, count: int) -> list[int]:
         return [int(word) for word in self._words[position : position + count]]
 
-    def _failure(self, artifact: Artifact) -> Exception:
-        head = self._words[abi.MESSAGES_FAILURE_ID // 8]
-        message = artifact.messages[int(head) & 0xFFFFFFFF]
+    def _failure(self, artifact: Artifact) -> OctantsError:
+        message = artifact.messages[self._word(abi.MESSAGES_FAILURE_ID) & 0xFFFFFFFF]
         words = self._values(abi.MESSAGES_FAILURE_VALUES // 8, len(message.dtypes))
         item = self._word(abi.MESSAGES_FAILURE_ITEM)
-        error: UserError = _ERRORS.get(message.kind, AssertionFailed)(
-            artifact.name, render(message, words), item
-        )
-        return error.at(message.location)
+        return _error(artifact, message, words, item)
+
+    def _overflow(self, artifact: Artifact, need: int) -> OctantsError:
+        message = artifact.messages[self._word(abi.MESSAGES_OVERFLOW_ID) & 0xFFFFFFFF]
+        return _error(artifact, message, [need], self._word(abi.MESSAGES_OVERFLOW_ITEM))
+
+
+def _error(
+    artifact: Artifact, message: MessageFormat, words: Sequence[int], item: int
+) -> OctantsError:
+    """The exception of a failure, or of an overflow, of a work item."""
+    kind = _ERRORS.get(message.kind, AssertionFailed)
+    error: UserError = kind(artifact.kernel or artifact.name, render(message, words), item)
+    if message.kind == "memory":
+        return error.at(None, *_loops(artifact, message.location))
+    return error.at(message.location)
+
+
+def _loops(artifact: Artifact, first: Span | None) -> list[Label]:
+    """The loops of a kernel that are recorded, with what they take, ``first`` before others."""
+    found = sorted(artifact.records, key=lambda loop: loop[0] != first)
+    return [Label(location, takes) for location, takes in found]
 
 
 def render(message: MessageFormat, words: Sequence[int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from octants.artifact import Artifact
 from octants.runtime.memory import HostAllocation, allocate
+from octants.runtime.pending import Pending
 
 
 class NullKernel:
@@ -23,6 +24,7 @@ class NullDevice:
     def __init__(self) -> None:
         self.kernels: list[NullKernel] = []
         self.synchronizations = 0
+        self.pending = Pending()
 
     def load(self, artifact: Artifact) -> NullKernel:
         kernel = NullKernel(artifact)
@@ -34,6 +36,7 @@ class NullDevice:
 
     def synchronize(self) -> None:
         self.synchronizations += 1
+        self.pending.raise_first()
 
     def close(self) -> None:
         self.kernels.clear()

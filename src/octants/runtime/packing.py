@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,18 @@ from octants.artifact import ParameterLayout, Slot
 from octants.diagnostics.exceptions import InternalError
 from octants.ir.core import Array, Companion, Space
 from octants.runtime.arguments import Leaf, is_torch
-from octants.runtime.conversions import check_scalar, flatten, numpy_address, torch_address
+from octants.runtime.conversions import (
+    check_scalar,
+    flatten,
+    needs_copy,
+    numpy_address,
+    torch_address,
+    torch_strided_address,
+    torch_strides,
+)
+from octants.runtime.memory import overlaps_itself
+from octants.runtime.stand_ins import launch_with_stand_ins
+from octants.types.layouts import Strided
 from octants.types.scalars import DType, Kind
 from octants.types.signature import (
     ArgumentSource,
@@ -63,7 +74,9 @@ class Binding:
 
     `sources` stands parallel to `arrays`. `leaves` has the leaf of each (position, path) of an
     argument, `forms` what sort of array is given there. `results` are read back after the launch,
-    in order; `outside` has the offsets of what lives in memory of the caller.
+    in order; `outside` has the offsets of what lives in memory of the caller. `written` are the
+    arrays whose primal contents the code may change, `accessed` what it touches at all: a gradient
+    of others is left alone, and not made where there is none.
     """
 
     parameters: ParameterLayout
@@ -74,6 +87,8 @@ class Binding:
     forms: Mapping[tuple[int, tuple[str, ...]], Form]
     results: Sequence[Place] = ()
     outside: Mapping[Place, int] = field(default_factory=dict)
+    written: Collection[Array] = ()
+    accessed: Collection[Place] = ()
 
     def source(self, array: Array) -> ArraySource:
         return self.sources[self.arrays.index(array)]
@@ -90,7 +105,8 @@ class Binding:
 
 
 Form = str
-"""What an array argument is: "own" (an ndarray of ours), "numpy" or "torch"."""
+"""What an array argument is: "own" (an ndarray of ours), "numpy", "torch", or "copied" (an array of
+numpy that needs a stand-in)."""
 
 
 def form_of(value: Any) -> Form:
@@ -98,7 +114,7 @@ def form_of(value: Any) -> Form:
     if isinstance(value, NdarrayHandle):
         return "own"
     if isinstance(value, np.ndarray):
-        return "numpy"
+        return "copied" if needs_copy(value) else "numpy"
     return "torch" if is_torch(type(value)) else ""
 
 
@@ -127,7 +143,17 @@ def make_launch(binding: Binding, run: Callable[[int], None]) -> Callable[..., A
     }
     exec(source, scope)
     launch: Callable[..., Any] = scope["launch"]
-    return launch
+    return _with_stand_ins(binding, launch) if "copied" in binding.forms.values() else launch
+
+
+def _with_stand_ins(binding: Binding, launch: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for arguments of which some are to be copied before each launch."""
+    leaves: dict[bool, list[tuple[Leaf, bool]]] = {True: [], False: []}
+    for array in binding.arrays:
+        if array.space is Space.NDARRAY:
+            is_copied = binding.form(array) == "copied"
+            leaves[is_copied].append((binding.leaf(array), array in binding.written))
+    return launch_with_stand_ins(launch, leaves[True], leaves[False], _replace)
 
 
 _SOURCE = """
@@ -169,6 +195,7 @@ class _Layout:
         self.scope: dict[str, Any] = {
             "numpy_address": numpy_address,
             "torch_address": torch_address,
+            "torch_strided_address": torch_strided_address,
             "flatten": flatten,
         }
         self.values: list[str] = []
@@ -221,8 +248,33 @@ class _Layout:
             self._add("q", f"{self.binding.leaf(array).expression}.shape[{slot.index}]")
         elif slot.kind == "scalar":
             self._scalar(array, slot.index)
+        elif slot.kind == "stride":
+            if slot.index == 0:
+                self._strides(array, slot.companion)
         else:
             self._add("Q", self._address(array, slot.companion))
+
+    def _strides(self, array: Array, companion: Companion) -> None:
+        """All strides of an array at once."""
+        if (array, companion) not in self.binding.accessed:
+            self._formats.append(f"{8 * (array.rank + len(array.element_shape))}x")
+            return
+        leaf, name = self.binding.leaf(array), f"strides{len(self.values)}"
+        is_written = companion is Companion.PRIMAL and array in self.binding.written
+        is_torch = self.binding.form(array) == "torch"
+
+        def strides(value: Any) -> tuple[int, ...]:
+            found = torch_strides(value, companion) if is_torch else value.strides
+            if is_written and overlaps_itself(value.shape, found, array.dtype.size):
+                raise leaf.error(
+                    "the kernel writes this array, whose elements share memory with each other",
+                    "pass a copy",
+                )
+            return found
+
+        self.scope[name] = strides
+        self._formats.append("q" * (array.rank + len(array.element_shape)))
+        self.values.append(f"*{name}({leaf.expression})")
 
     def _add(self, letter: str, value: str) -> None:
         size = struct.calcsize("<" + letter)
@@ -253,11 +305,14 @@ class _Layout:
         if isinstance(source, FieldSource):
             return str(source.field.address(companion))
         value, form = self.binding.leaf(array).expression, self.binding.form(array)
+        if companion is not Companion.PRIMAL and (array, companion) not in self.binding.accessed:
+            return "0"
         self.scope[companion.name] = companion
         if form == "own":
             return f"{value}.address({companion.name})"
         if form == "torch":
-            return f"torch_address({value}, {companion.name})"
+            strided = isinstance(array.layouts[companion], Strided)
+            return f"torch_{'strided_' * strided}address({value}, {companion.name})"
         return f"numpy_address({value})"
 
     # -- the slow way ---------------------------------------------------------------------------
@@ -272,18 +327,23 @@ class _Layout:
         arguments: Sequence[Any],
     ) -> None:
         """Fill a block whose quick filling failed: convert each scalar, or say what is wrong."""
-        converted = list(arguments)
+        converted: Sequence[Any] = arguments
         for array in self.binding.arrays:
             if array.space is Space.ARGUMENT and not array.element_shape:
                 leaf = self.binding.leaf(array)
                 number_given = check_scalar(leaf, leaf.value(arguments), array.dtype)
-                converted[leaf.position] = _with_member(
-                    converted[leaf.position], leaf.path, number_given
-                )
+                converted = _replace(converted, leaf, number_given)
         names = {f"a{k}": value for k, value in enumerate(converted)}
         names |= {"view": view, "base": base, "seed": seed, "number": number, "outside": outside}
         values = eval(f"[{', '.join(self.values)}]", dict(self.scope), names)
         struct.Struct(self.format).pack_into(view, 0, *values)
+
+
+def _replace(arguments: Sequence[Any], leaf: Leaf, value: Any) -> Sequence[Any]:
+    """The arguments with another value for a leaf."""
+    changed = list(arguments)
+    changed[leaf.position] = _with_member(changed[leaf.position], leaf.path, value)
+    return changed
 
 
 class _Replaced:

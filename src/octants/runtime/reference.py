@@ -7,21 +7,29 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from octants.artifact import ParameterLayout, Slot, parameters_of
-from octants.diagnostics.exceptions import OctantsAssertionError
-from octants.interpreter import AssertionFailed, Interpreter, Storage
+from octants.artifact import ParameterLayout, Slot, overflow_message, parameters_of
+from octants.diagnostics.exceptions import OctantsAssertionError, OctantsError
+from octants.diagnostics.kernel_errors import TapeOverflow
+from octants.interpreter import AssertionFailed, Interpreter, Overflow, Storage
 from octants.ir.core import Array, Companion, Module, Space
-from octants.types.layouts import Layout
+from octants.runtime.memory import view_memory
+from octants.runtime.messages import render
+from octants.runtime.pending import Pending
+from octants.types.layouts import Layout, Strided, Term
 from octants.types.scalars import DType
 
 
-def make_run(module: Module) -> Callable[[int], None]:
-    """A function that runs a module on the parameter block at an address."""
+def make_run(module: Module, pending: Pending) -> Callable[[int], None]:
+    """A function that runs a module on the parameter block at an address.
+
+    Overflows of tapes are left in ``pending``.
+    """
     parameters = parameters_of(module)
     positions = {slot: position for position, slot in enumerate(parameters.slots)}
 
@@ -37,10 +45,19 @@ def make_run(module: Module) -> Callable[[int], None]:
         except AssertionFailed as error:
             raise OctantsAssertionError(str(error)) from None
         finally:
-            for line in interpreter.printed:
-                print(line, end="" if line.endswith("\n") else "\n")
+            sys.stdout.write("".join(interpreter.printed))
+        if interpreter.overflows:
+            pending.add(_worst(module, interpreter.overflows))
 
     return run
+
+
+def _worst(module: Module, overflows: list[Overflow]) -> OctantsError:
+    """The overflow of the largest need, and of the first work item that has it."""
+    worst = max(overflows, key=lambda overflow: overflow.count)
+    message = overflow_message(worst.record)
+    text = render(message, [worst.count])
+    return TapeOverflow(module.kernel, text, worst.item).at(message.location)
 
 
 def _number(block: bytes, position: int) -> int:
@@ -50,46 +67,46 @@ def _number(block: bytes, position: int) -> int:
 
 def _storage(module: Module, parameters: ParameterLayout, block: bytes) -> Storage:
     """A view of each array of the module in the memory that the block points to."""
-    storage: Storage = {}
-    shapes: dict[int, list[int]] = {}
-    scalars: dict[int, list[Any]] = {}
+    given: dict[tuple[str, int, Companion], list[Any]] = {}
     for position, slot in enumerate(parameters.slots):
-        if slot.kind == "shape":
-            shapes.setdefault(slot.array, []).append(_number(block, position))
-        elif slot.kind == "scalar":
-            dtype = module.arrays[slot.array].dtype
-            value = np.frombuffer(block, dtype.numpy, 1, 8 * position)[0]
-            scalars.setdefault(slot.array, []).append(value)
-        elif slot.kind == "pointer":
-            array = module.arrays[slot.array]
-            view = _view(array, slot.companion, _number(block, position), shapes.get(slot.array))
-            storage[array, slot.companion] = view
-    for number, values in scalars.items():
-        array = module.arrays[number]
-        data = np.array(values, array.dtype.numpy).reshape(array.element_shape)
-        storage[array, Companion.PRIMAL] = data
+        dtype = module.arrays[slot.array].dtype.numpy if slot.kind == "scalar" else np.int64
+        number = np.frombuffer(block, dtype, 1, 8 * position)[0]
+        given.setdefault((slot.kind, slot.array, slot.companion), []).append(number)
+    storage: Storage = {}
+    for (kind, position, companion), values in given.items():
+        if kind == "scalar":
+            array = module.arrays[position]
+            storage[array, companion] = np.array(values).reshape(array.element_shape)
+        elif kind == "pointer":
+            array = module.arrays[position]
+            shape = given.get(("shape", position, Companion.PRIMAL), [])
+            strides = given.get(("stride", position, companion), [])
+            storage[array, companion] = _view(array, companion, int(values[0]), shape, strides)
     return storage
 
 
-def _view(array: Array, companion: Companion, address: int, shape: list[int] | None) -> Any:
+def _view(
+    array: Array, companion: Companion, address: int, shape: list[Any], strides: list[Any]
+) -> Any:
+    extents = tuple(map(int, shape))
     layout = array.layouts[companion]
+    if isinstance(layout, Strided):
+        layout = _layout(extents, tuple(map(int, strides)))
     if layout is not None:
-        return _FieldView(address, array.dtype, layout, array.element_shape)
-    extents = (*(shape or ()), *array.element_shape)
+        return _LaidOut(address, array.dtype, layout, array.element_shape)
     assert array.space is not Space.FIELD
-    return _memory(address, array.dtype, extents)
+    return view_memory(address, array.dtype.numpy, (*extents, *array.element_shape))
 
 
-def _memory(address: int, dtype: DType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    count = int(np.prod(shape, dtype=np.int64))
-    if count == 0:
-        return np.zeros(shape, dtype.numpy)
-    memory = (ctypes.c_char * (count * dtype.size)).from_address(address)
-    return np.frombuffer(memoryview(memory), dtype.numpy).reshape(shape)
+def _layout(shape: tuple[int, ...], strides: tuple[int, ...]) -> Layout:
+    """The layout that strides in bytes make, those of the element last."""
+    rank = len(shape)
+    terms = tuple(Term(axis, 1, 0, stride) for axis, stride in enumerate(strides[:rank]))
+    return Layout(shape, terms, strides[rank:])
 
 
-class _FieldView:
-    """The elements of a field in any layout, with the access of a numpy array."""
+class _LaidOut:
+    """The elements of an array in any layout, with the access of a numpy array."""
 
     def __init__(
         self, address: int, dtype: DType, layout: Layout, element_shape: tuple[int, ...]
@@ -108,7 +125,7 @@ class _FieldView:
         for term in self._layout.terms:
             part = position[term.axis] // term.divisor
             offset += (part % term.modulus if term.modulus else part) * term.stride
-        return _memory(self._address + offset, self._dtype, ())
+        return view_memory(self._address + offset, self._dtype.numpy, ())
 
     def __getitem__(self, position: tuple[int, ...]) -> Any:
         return self._element(position)

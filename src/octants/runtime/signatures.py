@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from octants.diagnostics.definition import Definition
 from octants.diagnostics.launch_errors import (
     MissingAnnotation,
     VariableArguments,
     WrongAnnotation,
     WrongCall,
 )
-from octants.diagnostics.span import Span
 from octants.runtime.arguments import Annotation, Leaf, StructAnnotation, leaves_of
 from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.defaults import resolve
@@ -38,7 +38,6 @@ class Signature:
     annotations: tuple[Annotation, ...]
     defaults: Mapping[str, Any]
     returns: tuple[ScalarType, ...] | None
-    span: Span
 
     def leaves(self) -> list[Leaf]:
         """The leaves of all parameters, in order."""
@@ -85,7 +84,8 @@ def read_signature(
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
-            raise VariableArguments(reader.name, stars + parameter.name).at(reader.span)
+            place = reader.definition.parameter(parameter.name)
+            raise VariableArguments(reader.name, stars + parameter.name).at(place)
         is_self = is_method and not names
         annotations.append(Template() if is_self else reader.parameter(parameter))
         names.append(parameter.name)
@@ -99,7 +99,6 @@ def read_signature(
         tuple(annotations),
         defaults,
         reader.returns(),
-        reader.span,
     )
 
 
@@ -108,16 +107,23 @@ class _Reader:
 
     def __init__(self, function: types.FunctionType, local_names: Mapping[str, Any]) -> None:
         self.name = function.__name__
-        code = function.__code__
-        self.span = Span(code.co_filename, code.co_firstlineno, function=function.__name__)
+        self._place = ""
+        self._function = function
         self._annotations = function.__annotations__
         self._globals = function.__globals__
-        closure = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        closure = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         self._locals = {**local_names, **_contents(closure)}
+
+    @property
+    def definition(self) -> Definition:
+        """Where the function was defined, for errors."""
+        return Definition(self._function)
 
     def parameter(self, parameter: inspect.Parameter) -> Annotation:
         if parameter.annotation is parameter.empty:
-            raise MissingAnnotation(self.name, parameter.name).at(self.span)
+            place = self.definition.parameter(parameter.name)
+            raise MissingAnnotation(self.name, parameter.name).at(place)
+        self._place = parameter.name
         what = f"parameter `{parameter.name}`"
         return self._convert(self._evaluate(parameter.annotation, what), what)
 
@@ -125,6 +131,7 @@ class _Reader:
         """The types of the returned values; None without an annotation."""
         if "return" not in self._annotations:
             return None
+        self._place = "return"
         given = self._evaluate(self._annotations["return"], "the return value")
         if given is None:
             return ()
@@ -182,7 +189,9 @@ class _Reader:
 
     def _wrong(self, what: str, given: Any) -> Exception:
         text = given if isinstance(given, str) else getattr(given, "__name__", repr(given))
-        return WrongAnnotation(self.name, what, f"`{text}`").at(self.span)
+        place, definition = self._place, self.definition
+        span = definition.returned() if place == "return" else definition.parameter(place)
+        return WrongAnnotation(self.name, what, f"`{text}`").at(span)
 
 
 def _contents(cells: Mapping[str, types.CellType]) -> dict[str, Any]:

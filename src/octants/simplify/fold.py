@@ -45,6 +45,9 @@ Done on the way, in one walk:
 - equal operations are shared where one dominates the other; loads too, and a load after a store to
   the same place reads the stored value, as long as nothing in between may write there. This takes
   for granted that no other work item writes what this one reads, as a race would.
+
+Derivatives end at an array that has no companion for them, and go on ending there: what is read
+back from it is the stored value through two bitcasts, which have no derivative.
 """
 
 from __future__ import annotations
@@ -63,23 +66,34 @@ from octants.ir.core import (
     Companion,
     Module,
     Operation,
+    Space,
     Value,
     rebuild,
 )
-from octants.types.scalars import DType, convert
+from octants.types.scalars import DType, by_name, convert
 
+DERIVATIVES = frozenset((Companion.ADJOINT, Companion.TANGENT))
 Target = tuple[Array, Companion]
 WRITES = (ops.Store, ops.Atomic, ops.CompareExchange)
 
 
 def fold(module: Module) -> None:
     """Rebuild all tasks (and the body) of a module, in place."""
+    modes = _modes(module)
     if module.body is not None:
-        module.body = _Folder().rebuild_block(module.body)
+        module.body = _Folder(modes).rebuild_block(module.body)
     for task in module.tasks:
         if task.domain is not None:
-            task.domain = _Folder().rebuild_block(task.domain)
-        task.body = _Folder().rebuild_block(task.body)
+            task.domain = _Folder(modes).rebuild_block(task.domain)
+        task.body = _Folder(modes).rebuild_block(task.body)
+
+
+def _modes(module: Module) -> frozenset[Companion]:
+    """The companions by which derivatives of the module may be taken."""
+    found = {companion for array in module.arrays for companion in array.layouts}
+    if any(array.space is Space.ARGUMENT and array.dtype.is_float for array in module.arrays):
+        found.add(Companion.ADJOINT)  # of the argument, where it is asked for
+    return DERIVATIVES & found
 
 
 def touches(written: Target, known: Target) -> bool:
@@ -176,7 +190,8 @@ class _SharingBuilder(Builder):
 
 
 class _Folder:
-    def __init__(self) -> None:
+    def __init__(self, modes: frozenset[Companion]) -> None:
+        self.modes = modes
         self.builder = _SharingBuilder()
         self.values: dict[Value, Value] = {}
         self.written: dict[Block, set[Target]] = {}
@@ -318,8 +333,28 @@ class _Folder:
         contents = self.scope.contents(target)
         for other in [known for known in contents if not self._surely_differ(known, place)]:
             del contents[other]
-        contents[place] = value
         self.builder.store(op.array, place, value, op.companion)
+        held = self._read_back(op, value)
+        if held is None:
+            contents.pop(place, None)
+        else:
+            contents[place] = held
+
+    def _read_back(self, op: ops.Store, value: Value) -> Value | None:
+        """What a load of the stored value gives; None if it must read memory.
+
+        A derivative must end where the array has no companion for it, in each mode by itself.
+        """
+        in_memory = op.array.space in (Space.FIELD, Space.NDARRAY)
+        if op.companion is not Companion.PRIMAL or not in_memory or not value.type.is_float:
+            return value
+        carried = self.modes.intersection(op.array.layouts)
+        if carried == self.modes:
+            return value
+        if carried:
+            return None
+        bits = self.builder.bitcast(value, by_name(f"u{value.type.bits}"))
+        return self.builder.bitcast(bits, value.type)
 
     def _atomic(self, op: ops.Atomic | ops.CompareExchange) -> None:
         self.scope.forget([(op.array, op.companion)])

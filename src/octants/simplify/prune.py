@@ -34,8 +34,8 @@ After::
     }
 
 Marks from the effects backwards, through loops and tapes: a carried value lives if its argument or
-its result is read; a slot of a record lives if what is popped from it is read. Then sweeps. Loops
-without effects are taken to end.
+its result is read; a slot of a record lives if what is popped from it is read; the checks of a
+record live if it has slots that do. Then sweeps. Loops without effects are taken to end.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class _Pruner:
         self.definition: dict[Value, tuple[Operation, int]] = {}
         self.parent: dict[Operation, Operation] = {}
         self.pushes: dict[Record, list[ops.RecordPush]] = {}
+        self.checks: dict[Record, list[ops.RecordCheck]] = {}
         self.live_slots: dict[Record, set[int]] = {}
         self.work: list[Value | Operation] = []
 
@@ -102,6 +103,8 @@ class _Pruner:
             elif isinstance(op, ops.RecordPush):
                 self.pushes.setdefault(op.record, []).append(op)
                 self.live_slots.setdefault(op.record, set())
+            elif isinstance(op, ops.RecordCheck):
+                self.checks.setdefault(op.record, []).append(op)
             for region in op.regions:
                 first = 1 if isinstance(op, (ops.For, ops.ParallelFor)) else 0
                 for k, arg in enumerate(region.args):
@@ -151,6 +154,7 @@ class _Pruner:
         if k in self.live_slots.setdefault(record, set()):
             return
         self.live_slots[record].add(k)
+        self.work += self.checks.get(record, ())
         for push in self.pushes.get(record, ()):
             self.work += [push, push.values[k]]
 

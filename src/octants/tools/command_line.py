@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from octants.demos import cloth
 from octants.demos.lynx_hare import command as lynx_hare
 from octants.diagnostics.exceptions import OctantsError
 from octants.tools import information
@@ -44,6 +45,9 @@ def parser() -> argparse.ArgumentParser:
     demo = demos.add_parser("lynx-hare", help=text, description=text.capitalize() + ".")
     lynx_hare.add_options(demo)
     demo.set_defaults(run=lynx_hare.main)
+    text = "find the wind that brings a cloth to a place, through all time steps"
+    demo = demos.add_parser("cloth", help=text, description=text.capitalize() + ".")
+    demo.set_defaults(run=_cloth)
 
     text = "versions, processor, optional packages"
     info = commands.add_parser("info", help=text, description=f"Print {text}.")
@@ -53,6 +57,10 @@ def parser() -> argparse.ArgumentParser:
     fuzz = commands.add_parser("fuzz", help=text, add_help=False)
     fuzz.set_defaults(run=_fuzz)
     return top
+
+
+def _cloth(_: argparse.Namespace) -> None:
+    cloth.main()
 
 
 def _information(_: argparse.Namespace) -> None:

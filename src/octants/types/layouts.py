@@ -19,6 +19,14 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
+class Strided:
+    """The layout of an array argument whose strides, in bytes, are parameters of the launch."""
+
+
+STRIDED = Strided()
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """The byte offset of an element of a field, relative to its first one.
 

@@ -62,12 +62,16 @@ class ScalarType:
 
 @dataclass(frozen=True, slots=True)
 class NdarrayType:
-    """An array argument: row-major, `rank` axes of elements of `element_shape`."""
+    """An array argument: `rank` axes of elements of `element_shape`.
+
+    It is row-major, or else has strides that a launch tells, as do its companions.
+    """
 
     dtype: DType
     rank: int
     element_shape: tuple[int, ...] = ()
     companions: tuple[Companion, ...] = (Companion.PRIMAL,)
+    strided: bool = False
 
 
 @dataclass(frozen=True, slots=True)

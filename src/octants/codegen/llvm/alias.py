@@ -2,7 +2,8 @@
 
 Two fields of different types lie apart; two of one type may be one field under two names (a
 component of a vector field, the gradient of another). Ndarrays come from outside and may overlap
-each other and fields. Temporaries, return values, and tapes belong to the launch alone.
+each other and fields, unless the module says that they are apart. Temporaries, return values, and
+tapes belong to the launch alone.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ Place = tuple[Array, Companion]
 class Scopes:
     """Gives each place, and the tape, the metadata that its loads and stores carry."""
 
-    def __init__(self, metadata: Callable[[str], str], arrays: list[Array]) -> None:
+    def __init__(
+        self, metadata: Callable[[str], str], arrays: list[Array], apart: bool = False
+    ) -> None:
         self._metadata = metadata
+        self._apart = apart
         self._places: list[Place] = [
             (array, companion) for array in arrays for companion in array.layouts
         ]
@@ -43,18 +47,22 @@ class Scopes:
             self._scopes[place] = self._metadata(f"distinct !{{{{}}, {domain}}}")
 
     def _make_suffix(self, place: Place | None) -> str:
-        apart = [other for other in self._scopes if other is not place and are_apart(place, other)]
+        others = [other for other in self._scopes if other is not place]
+        apart = [other for other in others if are_apart(place, other, self._apart)]
         scope = self._metadata(f"!{{{self._scopes[place]}}}")
         if not apart:
             return f", !alias.scope {scope}"
-        others = self._metadata("!{" + ", ".join(self._scopes[other] for other in apart) + "}")
-        return f", !alias.scope {scope}, !noalias {others}"
+        listed = self._metadata("!{" + ", ".join(self._scopes[other] for other in apart) + "}")
+        return f", !alias.scope {scope}, !noalias {listed}"
 
 
-def are_apart(first: Place | None, second: Place | None) -> bool:
-    """Whether two places never overlap; a place is an array's companion, or None for the tape."""
-    if first is None or second is None:
-        return first is not second
+def are_apart(first: Place | None, second: Place | None, apart: bool = False) -> bool:
+    """Whether two places never overlap; a place is an array's companion, or None for the tape.
+
+    ``apart`` says that of a module no two arrays share memory.
+    """
+    if first is None or second is None or apart:
+        return first != second
     if first[0] is second[0]:
         return first[1] is not second[1]
     spaces = {first[0].space, second[0].space}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.codegen.llvm import floats, halves, integers
+from octants.codegen.llvm import floats, halves, integers, tables
 from octants.codegen.llvm.floats import ZERO
 from octants.codegen.llvm.function import FunctionText
 from octants.ir import ops
@@ -45,18 +45,21 @@ def compare(f: FunctionText, op: ops.Compare) -> None:
         instruction = f"icmp {integers.predicate(op.fn, dtype)}"
     f.bind(
         op.result,
-        f.assign(f"{instruction} {f.type(dtype)} {f.use(op.lhs)}, {f.use(op.rhs)}"),
+        f.apply(instruction, f.type(dtype), f.use(op.lhs), f.use(op.rhs)),
     )
 
 
 def select(f: FunctionText, op: ops.Select) -> None:
-    """Without a branch."""
+    """Without a branch, but for long chains of them."""
+    if op in f.chains.reads:
+        read = f.chains.reads[op]
+        if read is not None:
+            f.bind(op.result, tables.read(f, read))
+        return
     register = f.type(op.result.type)
     on_true, on_false = f.use(op.on_true), f.use(op.on_false)
     condition = f.use(op.condition)
-    f.bind(
-        op.result, f.assign(f"select i1 {condition}, {register} {on_true}, {register} {on_false}")
-    )
+    f.bind(op.result, f.choose(condition, register, on_true, on_false))
 
 
 def cast(f: FunctionText, op: ops.Cast) -> None:
@@ -70,19 +73,16 @@ def convert(f: FunctionText, x: str, source: DType, target: DType) -> str:
         return x
     register = f.type(source)
     if target is u1:
-        test = (
-            f"fcmp une {register} {x}, {ZERO}" if source.is_float else f"icmp ne {register} {x}, 0"
-        )
-        return f.assign(test)
+        if source.is_float:
+            return f.apply("fcmp une", register, x, ZERO)
+        return f.apply("icmp ne", register, x, 0)
     if source.is_float:
         if target.is_float:
             return floats.convert(f, x, source, target)
         return _saturate(f, x, source, target)
     if target.is_float:
         instruction = "sitofp" if source.is_signed else "uitofp"
-        return floats.rounded(
-            f, target, f.assign(f"{instruction} {register} {x} to {f.type(target)}")
-        )
+        return floats.rounded(f, target, f.convert(instruction, register, x, f.type(target)))
     return resize(f, x, source, target)
 
 
@@ -91,16 +91,15 @@ def resize(f: FunctionText, x: str, source: DType, target: DType) -> str:
     if source.bits == target.bits:
         return x
     if source.bits > target.bits:
-        return f.assign(f"trunc {f.type(source)} {x} to {f.type(target)}")
+        return f.convert("trunc", f.type(source), x, f.type(target))
     instruction = "sext" if source.is_signed else "zext"
-    return f.assign(f"{instruction} {f.type(source)} {x} to {f.type(target)}")
+    return f.convert(instruction, f.type(source), x, f.type(target))
 
 
 def _saturate(f: FunctionText, x: str, source: DType, target: DType) -> str:
+    name = f"fpto{'s' if target.is_signed else 'u'}i.sat"
     register, result = f.type(source), f.type(target)
-    name = f"@llvm.fpto{'s' if target.is_signed else 'u'}i.sat.{result}"
-    name = f.text.declare(f"{name}.{'f64' if register == 'double' else 'f32'}", result, register)
-    return f.assign(f"call {result} {name}({register} {x})")
+    return f.intrinsic(name, result, [(register, x)], overloads=(result, register))
 
 
 def bitcast(f: FunctionText, op: ops.Bitcast) -> None:
@@ -111,5 +110,5 @@ def bitcast(f: FunctionText, op: ops.Bitcast) -> None:
     elif target is f16 and source is not f16:
         x = halves.from_integer(f, x)
     elif f.type(source) != f.type(target):
-        x = f.assign(f"bitcast {f.type(source)} {x} to {f.type(target)}")
+        x = f.convert("bitcast", f.type(source), x, f.type(target))
     f.bind(op.result, x)

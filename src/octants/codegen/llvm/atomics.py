@@ -5,16 +5,14 @@ All are relaxed: they are updates of numbers, and order nothing else.
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from collections.abc import Callable
 
 from octants.codegen.llvm import arithmetic, halves
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.memory import address
-from octants.codegen.llvm.reductions import Reduction
+from octants.codegen.llvm.reductions import Reduction, neutral
 from octants.ir import ops
-from octants.ir.semantics import identity_of
-from octants.types.scalars import DType, f16, u1
+from octants.types.scalars import DType, f16, f32, u1
 
 _BOOL = {"add": "or", "sub": "xor", "mul": "and", "min": "and", "max": "or"}
 _INTEGER = {"add": "add", "sub": "sub", "and": "and", "or": "or", "xor": "xor", "exchange": "xchg"}
@@ -27,10 +25,10 @@ def atomic(f: FunctionText, op: ops.Atomic) -> None:
         _collect_one(f, op)
         return
     place = address(f, op.array, op.companion, op.indices)
-    f.bind(op.result, _update(f, op.fn, op.array.dtype, place, f.use(op.value)))
+    f.bind(op.result, update(f, op.fn, op.array.dtype, place, f.use(op.value)))
 
 
-def _update(f: FunctionText, fn: str, dtype: DType, place: str, value: str) -> str:
+def update(f: FunctionText, fn: str, dtype: DType, place: str, value: str) -> str:
     """Update a place; gives the value before."""
     if dtype is u1:
         return _bool(f, fn, place, value)
@@ -49,36 +47,34 @@ def collect(f: FunctionText, reduction: Reduction) -> None:
     dtype = reduction.dtype
     total = f.once((reduction, "total"), f"alloca {f.type(dtype)}, align 8")
     any_ = f.once((reduction, "any"), "alloca i1, align 1")
-    start = f.literal(_neutral(reduction), dtype)
+    start = f.literal(neutral(reduction.fn, dtype), dtype)
     f.entry.append(f"  store {f.type(dtype)} {start}, ptr {total}, align 8")
     f.entry.append(f"  store i1 false, ptr {any_}, align 1")
     f.collected.update(dict.fromkeys(reduction.atomics, (total, any_)))
 
 
-def _neutral(reduction: Reduction) -> Any:
-    """What leaves any number as it is, -0.0 and NaN too."""
-    if reduction.dtype.is_float:
-        return -0.0 if reduction.fn == "add" else math.nan
-    return identity_of(reduction.fn, reduction.dtype)
-
-
 def _collect_one(f: FunctionText, op: ops.Atomic) -> None:
-    dtype, (total, any_) = op.array.dtype, f.collected[op]
+    total, any_ = f.collected[op]
+    dtype = f32 if op.array.dtype is f16 else op.array.dtype
     old = f.assign(f"load {f.type(dtype)}, ptr {total}, align 8")
     new = arithmetic.combine(f, op.fn, dtype, old, f.use(op.value))
     f.emit(f"store {f.type(dtype)} {new}, ptr {total}, align 8")
     f.emit(f"store i1 true, ptr {any_}, align 1")
 
 
-def deliver(f: FunctionText, reduction: Reduction) -> None:
-    """Update the place by what was collected, if anything was."""
+def deliver(
+    f: FunctionText, reduction: Reduction, read: Callable[[str], str] | None = None
+) -> None:
+    """Update the place by what was collected, if anything was; ``read`` gives it from its place."""
     dtype, (total, any_) = reduction.dtype, f.collected[reduction.atomics[0]]
-    update, further = f.fresh_label("update"), f.fresh_label("further")
-    f.branch_if(f.assign(f"load i1, ptr {any_}, align 1"), update, further)
-    f.start(update)
+    some, further = f.fresh_label("update"), f.fresh_label("further")
+    f.branch_if(f.assign(f"load i1, ptr {any_}, align 1"), some, further)
+    f.start(some)
+    for op in reduction.recipe:
+        f.table[type(op)](f, op)
     place = address(f, reduction.array, reduction.companion, reduction.indices)
-    value = f.assign(f"load {f.type(dtype)}, ptr {total}, align 8")
-    _update(f, reduction.fn, dtype, place, value)
+    value = read(total) if read else f.assign(f"load {f.type(dtype)}, ptr {total}, align 8")
+    update(f, reduction.fn, reduction.array.dtype, place, value)
     f.branch(further)
     f.start(further)
 
@@ -148,18 +144,20 @@ def _from_bits(f: FunctionText, dtype: DType, x: str) -> str:
 
 def compare_exchange(f: FunctionText, op: ops.CompareExchange) -> None:
     """Bind the result to the value before."""
-    dtype = op.array.dtype
     place = address(f, op.array, op.companion, op.indices)
-    expected, value = f.use(op.expected), f.use(op.value)
+    found = exchange_if(f, op.array.dtype, place, f.use(op.expected), f.use(op.value))
+    f.bind(op.result, found)
+
+
+def exchange_if(f: FunctionText, dtype: DType, place: str, expected: str, value: str) -> str:
+    """Store a value where another one is expected; gives the value before."""
     if dtype.is_float:
-        f.bind(op.result, _float_compare_exchange(f, dtype, place, expected, value))
-    elif dtype is u1:
-        expected, value = (f.assign(f"zext i1 {x} to i8") for x in (expected, value))
+        return _float_compare_exchange(f, dtype, place, expected, value)
+    if dtype is u1:
+        expected, value = (f.convert("zext", "i1", x, "i8") for x in (expected, value))
         pair = f.assign(f"cmpxchg ptr {place}, i8 {expected}, i8 {value} monotonic monotonic")
-        old = f.assign(f"extractvalue {{ i8, i1 }} {pair}, 0")
-        f.bind(op.result, f.assign(f"icmp ne i8 {old}, 0"))
-    else:
-        f.bind(op.result, _exchange(f, dtype, place, expected, value)[0])
+        return f.apply("icmp ne", "i8", f.assign(f"extractvalue {{ i8, i1 }} {pair}, 0"), 0)
+    return _exchange(f, dtype, place, expected, value)[0]
 
 
 def _float_compare_exchange(

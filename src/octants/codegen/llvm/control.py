@@ -78,7 +78,7 @@ def yield_(_: FunctionText, __: ops.Yield) -> None:
 
 
 def _less(f: FunctionText, dtype: DType, a: str, b: str) -> str:
-    return f.assign(f"icmp {'slt' if dtype.is_signed else 'ult'} {f.type(dtype)} {a}, {b}")
+    return f.apply(f"icmp {'slt' if dtype.is_signed else 'ult'}", f.type(dtype), a, b)
 
 
 def _open(f: FunctionText, args: list[Value], inits: list[str], before: str) -> list[Phi]:

@@ -11,13 +11,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octants import abi
+from octants.analysis.uniformity import Uniformity
 from octants.artifact import Artifact
-from octants.codegen.llvm import atomics, backend
+from octants.codegen.llvm import backend, items, records
 from octants.codegen.llvm.backend import host_target as host_target
+from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.function import FunctionText, Machine
+from octants.codegen.llvm.lanes import items as lane_items
+from octants.codegen.llvm.lanes.choice import lanes_of
+from octants.codegen.llvm.lanes.operations import TABLE as LANE_TABLE
+from octants.codegen.llvm.lanes.text import LaneText
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
-from octants.codegen.llvm.reductions import find_reductions
 from octants.codegen.llvm.text import identifier
 from octants.ir import ops
 from octants.ir.core import Module, Task, Value
@@ -27,16 +32,18 @@ _PURE = "nounwind willreturn nofree nosync memory(none)"
 
 
 class Cpu(Machine):
-    """x64 and arm64; the mathematical functions are those of the C library."""
+    """x64 and arm64; `fmod` is the C library's."""
 
     def __init__(self, target: Target) -> None:
         is_x64 = target.triple.startswith(("x86_64", "i686"))
-        self.has_half = not is_x64 or "+f16c" in target.features.split(",")
+        features = target.features.split(",")
+        self.has_half = not is_x64 or "+f16c" in features
+        self.has_fused = not is_x64 or "+fma" in features
 
     def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
         symbol = abi.LIBRARY_PREFIX + fn + ("f" if type == "float" else "")
         name = f.text.declare_symbol(symbol, type, ", ".join([type] * len(operands)), _PURE)
-        return f.assign(f"call {type} {name}({', '.join(f'{type} {x}' for x in operands)})")
+        return f.call(name, type, [(type, x) for x in operands])
 
     def poll(self, f: FunctionText) -> None:
         flag = f.context(abi.CONTEXT_INTERRUPTED)
@@ -58,6 +65,7 @@ def compile_module(
     fast_math: bool = True,
     debug: bool = False,
     opt_level: int = 2,
+    simd: bool = False,
 ) -> Artifact:
     """The machine code of a module with tasks.
 
@@ -65,7 +73,7 @@ def compile_module(
     not, and which ones do not is not known here.
     """
     (artifact,) = compile_modules(
-        [module], target, fast_math=fast_math, debug=debug, opt_level=opt_level
+        [module], target, fast_math=fast_math, debug=debug, opt_level=opt_level, simd=simd
     )
     return artifact
 
@@ -77,9 +85,10 @@ def compile_modules(
     fast_math: bool = True,  # noqa: ARG001
     debug: bool = False,  # noqa: ARG001
     opt_level: int = 2,
+    simd: bool = False,
 ) -> list[Artifact]:
     """Several kernels in one object, which is much quicker than one by one where they are small."""
-    text, kernels = _write(modules, target)
+    text, kernels = _write(modules, target, simd)
     module, machine = backend.optimised(text.finish(), target, opt_level)
     code = machine.emit_object(module)
     entries = [_entry_name(module, number) for number, module in enumerate(modules)]
@@ -93,6 +102,8 @@ def compile_modules(
             parameters=kernel.parameters,
             messages=tuple(kernel.messages),
             metadata=facts,
+            kernel=kernel.module.kernel,
+            records=tuple(records.recorded_loops(kernel.module)),
         )
         for number, kernel in enumerate(kernels)
     ]
@@ -101,20 +112,22 @@ def compile_modules(
 # -- for inspection -----------------------------------------------------------------------------
 
 
-def llvm_text(module: Module, target: Target) -> str:
+def llvm_text(module: Module, target: Target, simd: bool = False) -> str:
     """The LLVM IR of a module as it is generated."""
-    return _write([module], target)[0].finish()
+    return _write([module], target, simd)[0].finish()
 
 
-def optimised_llvm_text(module: Module, target: Target, opt_level: int = 2) -> str:
+def optimised_llvm_text(
+    module: Module, target: Target, opt_level: int = 2, simd: bool = False
+) -> str:
     """The LLVM IR of a module after LLVM's passes."""
-    optimised, _ = backend.optimised(llvm_text(module, target), target, opt_level)
+    optimised, _ = backend.optimised(llvm_text(module, target, simd), target, opt_level)
     return str(optimised)
 
 
-def assembly_text(module: Module, target: Target, opt_level: int = 2) -> str:
+def assembly_text(module: Module, target: Target, opt_level: int = 2, simd: bool = False) -> str:
     """The assembly of a module."""
-    optimised, machine = backend.optimised(llvm_text(module, target), target, opt_level)
+    optimised, machine = backend.optimised(llvm_text(module, target, simd), target, opt_level)
     text: str = machine.emit_assembly(optimised)
     return text
 
@@ -122,16 +135,18 @@ def assembly_text(module: Module, target: Target, opt_level: int = 2) -> str:
 # -- functions ----------------------------------------------------------------------------------
 
 
-def _write(modules: Sequence[Module], target: Target) -> tuple[ModuleText, list[KernelText]]:
+def _write(
+    modules: Sequence[Module], target: Target, simd: bool
+) -> tuple[ModuleText, list[KernelText]]:
     text, machine = ModuleText(), Cpu(target)
     kernels = []
     for number, module in enumerate(modules):
         kernel = KernelText(text, module)
+        kernel.lanes = [lanes_of(task, target, simd) for task in module.tasks]
         name = _entry_name(module, number)
         _write_entry(FunctionText(kernel, machine, TABLE, 0), name)
-        for position, task in enumerate(module.tasks):
-            function = FunctionText(kernel, machine, TABLE, position)
-            _write_task(function, _task_name(name, position), task)
+        for position in range(len(module.tasks)):
+            _write_task(kernel, machine, position, _task_name(name, position))
         kernels.append(kernel)
     return text, kernels
 
@@ -155,63 +170,32 @@ def _finish(f: FunctionText, head: str) -> None:
     f.text.add_function("\n".join([head + " {", *body, "}\n"]))
 
 
-def _write_task(f: FunctionText, name: str, task: Task) -> None:
+def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) -> None:
+    """One function; two where a loop is run in lanes: the other one does what is left over."""
+    task, lanes = kernel.module.tasks[position], kernel.lanes[position]
+    scalar = f"{name}_rest" if lanes else name
+    f = FunctionText(kernel, machine, TABLE, position)
+    f.chains = find_chains(task.body)
     f.start("start")
-    if task.domain is None:
+    if task.is_parallel:
+        items.write_items(f, task)
+    else:
         f.block(task.body)
         f.branch("return")
         f.start("return")
-    else:
-        _write_items(f, task)
-    arguments = f"{_parameters(f)}, ptr %context, ptr %worker, i64 %begin, i64 %end"
-    _finish(f, f"define internal void @{name}({arguments}) nounwind")
+    _finish(f, f"define internal void @{scalar}({_arguments(f)}) nounwind")
+    if lanes:
+        facts = Uniformity(task.body)
+        chains = f.chains
+        f = LaneText(kernel, machine, LANE_TABLE, position, lanes, facts, TABLE)
+        f.chains = chains
+        f.start("start")
+        lane_items.write_items(f, task, scalar)
+        _finish(f, f"define internal void @{name}({_arguments(f)}) nounwind")
 
 
-def _write_items(f: FunctionText, task: Task) -> None:
-    """A loop over the items of [begin, end), at least one, in the type of the index."""
-    reductions = find_reductions(task)
-    for reduction in reductions:
-        atomics.collect(f, reduction)
-    (index,) = task.body.args
-    register = f.item_type = f.type(index.type)
-    begin, end = (_narrow(f, bound, register) for bound in ("%begin", "%end"))
-    is_natural = _is_natural(task)
-    if is_natural:
-        assume = f.text.declare("@llvm.assume", "void", "i1")
-        f.emit(f"call void {assume}(i1 {f.assign(f'icmp sge {register} {begin}, 0')})")
-    f.branch("item")
-    f.start("item")
-    item = f.open_phi(register)
-    item.incoming.append((begin, "start"))
-    f.item, f.exit = item.name, "done"
-    f.bind(index, item.name)
-    f.block(task.body)
-    if f.kernel.costs.grain(task.body) == 1:
-        f.exit = "return"
-        f.machine.poll(f)
-    f.branch("done")
-    f.start("done")
-    following = f.assign(f"add {'nuw ' if is_natural else ''}nsw {register} {item.name}, 1")
-    item.incoming.append((following, "done"))
-    f.close_phi(item)
-    f.branch_if(f.assign(f"icmp slt {register} {following}, {end}"), "item", "return")
-    f.start("return")
-    for reduction in reductions:
-        atomics.deliver(f, reduction)
-
-
-def _narrow(f: FunctionText, bound: str, register: str) -> str:
-    return bound if register == "i64" else f.assign(f"trunc i64 {bound} to {register}")
-
-
-def _is_natural(task: Task) -> bool:
-    """Whether no index of a parallel task is negative, as far as its domain tells."""
-    assert task.domain is not None
-    lower = task.domain.yielded[0]
-    return any(
-        isinstance(op, ops.Constant) and op.result is lower and op.value >= 0
-        for op in task.domain.ops
-    )
+def _arguments(f: FunctionText) -> str:
+    return f"{_parameters(f)}, ptr %context, ptr %worker, i64 %begin, i64 %end"
 
 
 def _write_entry(f: FunctionText, name: str) -> None:
@@ -246,7 +230,7 @@ def _run_parallel(f: FunctionText, name: str, task: Task) -> None:
     function = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_PARALLEL_FOR)}, align 8")
     f.emit(
         f"call void {function}(ptr %context, ptr @{name}, ptr %parameters,"
-        f" i64 {lower}, i64 {upper}, i64 {grain})"
+        f" i64 {lower}, i64 {upper}, i64 {grain}, i64 {max(1, f.kernel.lanes[f.task])})"
     )
 
 
@@ -271,7 +255,7 @@ def _stop_if_failed(f: FunctionText) -> None:
 
 def _can_stop(module: Module) -> bool:
     """Whether anything in a module can fail, or take long enough to be interrupted."""
-    stopping = (ops.Assert, ops.RecordPush, ops.While, ops.For)
+    stopping = (ops.Assert, ops.RecordPush, ops.RecordCheck, ops.While, ops.For)
     return any(task.is_parallel for task in module.tasks) or any(
         isinstance(op, stopping) for op in module.walk()
     )

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.codegen.llvm import halves
+from octants.codegen.llvm import halves, library
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.text import float_literal
+from octants.mathlib import table
 from octants.types.scalars import DType, f16, f64
 
 Emit = Callable[..., str]
@@ -25,18 +26,14 @@ def rounded(f: FunctionText, dtype: DType, operand: str) -> str:
 
 def _instruction(name: str) -> Emit:
     def emit(f: FunctionText, dtype: DType, *operands: str) -> str:
-        result = f.assign(f"{name} {f.type(dtype)} {', '.join(operands)}")
-        return rounded(f, dtype, result)
+        return rounded(f, dtype, f.apply(name, f.type(dtype), *operands))
 
     return emit
 
 
 def intrinsic(f: FunctionText, name: str, type: str, *operands: str) -> str:
     """Call an intrinsic that has one type for its operands and its result."""
-    suffix = {"float": "f32", "double": "f64"}.get(type, type)
-    arguments = ", ".join([type] * len(operands))
-    name = f.text.declare(f"@llvm.{name}.{suffix}", type, arguments)
-    return f.assign(f"call {type} {name}({', '.join(f'{type} {x}' for x in operands)})")
+    return f.intrinsic(name, type, [(type, x) for x in operands])
 
 
 def _exact(name: str) -> Emit:
@@ -45,10 +42,29 @@ def _exact(name: str) -> Emit:
 
 
 def _library(name: str) -> Emit:
+    """A function of our own library."""
+
     def emit(f: FunctionText, dtype: DType, *operands: str) -> str:
-        return rounded(f, dtype, f.machine.library(f, name, f.type(dtype), list(operands)))
+        return rounded(f, dtype, library.call(f, name, dtype, list(operands)))
 
     return emit
+
+
+def _remainder(f: FunctionText, dtype: DType, a: str, b: str) -> str:
+    """C's `fmod`, which is exact; how long it takes depends on the operands."""
+    return rounded(f, dtype, f.machine.library(f, "fmod", f.type(dtype), [a, b]))
+
+
+def _product_error(f: FunctionText, dtype: DType, a: str, b: str) -> str:
+    """By a fused operation, which rounds once; f32 on machines without one by way of f64."""
+    register = f.type(dtype)
+    product = MULTIPLY(f, dtype, a, b)
+    if dtype is f64 or f.machine.has_fused:
+        negated = f.apply("fneg", register, product)
+        return rounded(f, dtype, intrinsic(f, "fma", register, a, b, negated))
+    wide = [f.convert("fpext", "float", x, "double") for x in (a, b, product)]
+    error = SUBTRACT(f, f64, MULTIPLY(f, f64, *wide[:2]), wide[2])
+    return rounded(f, dtype, f.convert("fptrunc", "double", error, "float"))
 
 
 def _sqrt(f: FunctionText, dtype: DType, x: str) -> str:
@@ -63,8 +79,8 @@ def _sign(f: FunctionText, dtype: DType, x: str) -> str:
     """Zeros and NaN are their own sign."""
     register = f.type(dtype)
     unit = intrinsic(f, "copysign", register, ONE, x)
-    has_sign = f.assign(f"fcmp one {register} {x}, {ZERO}")
-    return f.assign(f"select i1 {has_sign}, {register} {unit}, {register} {x}")
+    has_sign = f.apply("fcmp one", register, x, ZERO)
+    return f.choose(has_sign, register, unit, x)
 
 
 def _floordiv(f: FunctionText, dtype: DType, a: str, b: str) -> str:
@@ -84,10 +100,10 @@ def _lesser(predicate: str) -> Emit:
 
     def emit(f: FunctionText, dtype: DType, a: str, b: str) -> str:
         register = f.type(dtype)
-        better = f.assign(f"fcmp {predicate} {register} {b}, {a}")
-        is_nan = f.assign(f"fcmp uno {register} {a}, {ZERO}")
-        second = f.assign(f"or i1 {better}, {is_nan}")
-        return f.assign(f"select i1 {second}, {register} {b}, {register} {a}")
+        better = f.apply(f"fcmp {predicate}", register, b, a)
+        is_nan = f.apply("fcmp uno", register, a, ZERO)
+        second = f.apply("or", "i1", better, is_nan)
+        return f.choose(second, register, b, a)
 
     return emit
 
@@ -103,20 +119,14 @@ BINARY: dict[str, Emit] = {
     "floordiv": _floordiv,
     "mod": _mod,
     "truncdiv": _truncdiv,
-    "truncmod": _library("fmod"),
+    "truncmod": _remainder,
+    "mul_error": _product_error,
     "min": _lesser("olt"),
     "max": _lesser("ogt"),
-    "pow": _library("pow"),
-    "atan2": _library("atan2"),
-}
+} | {name: _library(name) for name in table.BINARY}
 
-_LIBRARY = (
-    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh"
-    " exp exp2 expm1 log log2 log10 log1p cbrt erf"
-).split()
-
-UNARY: dict[str, Emit] = {name: _library(name) for name in _LIBRARY} | {
-    "neg": lambda f, dtype, x: f.assign(f"fneg {f.type(dtype)} {x}"),
+UNARY: dict[str, Emit] = {name: _library(name) for name in table.UNARY} | {
+    "neg": lambda f, dtype, x: f.apply("fneg", f.type(dtype), x),
     "abs": _exact("fabs"),
     "sign": _sign,
     "floor": FLOOR,
@@ -134,9 +144,11 @@ def convert(f: FunctionText, x: str, source: DType, target: DType) -> str:
     """A float as another type of float."""
     if source is f64:
         narrow = (
-            halves.round_to_odd(f, x) if target is f16 else f.assign(f"fptrunc double {x} to float")
+            halves.round_to_odd(f, x)
+            if target is f16
+            else f.convert("fptrunc", "double", x, "float")
         )
         return rounded(f, target, narrow)
     if target is f64:
-        return f.assign(f"fpext float {x} to double")
+        return f.convert("fpext", "float", x, "double")
     return rounded(f, target, x)

@@ -7,19 +7,20 @@ One work item is one run of the code. What a value looks like in LLVM is known t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from octants.abi import WORKER_CAPACITY, WORKER_TAPE
 from octants.artifact import Slot
 from octants.codegen.llvm import text as names
+from octants.codegen.llvm.chains import Chains
 from octants.codegen.llvm.module import KernelText
 from octants.ir.core import Array, Block, Companion, Operation, Value
 from octants.types.scalars import DType
 
-Handler = Callable[["FunctionText", Any], None]
-Table = dict[type[Operation], Handler]
+Handler = Callable[[Any, Any], Any]
+HandlerTable = dict[type[Any], Handler]
 
 
 class Machine(ABC):
@@ -27,6 +28,9 @@ class Machine(ABC):
 
     has_half = True
     """Whether LLVM converts between `half` and `float` by instructions."""
+
+    has_fused = True
+    """Whether there is an instruction that multiplies and adds, and rounds once."""
 
     @abstractmethod
     def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
@@ -58,7 +62,9 @@ class FunctionText:
     item early branches to the block ``exit``.
     """
 
-    def __init__(self, kernel: KernelText, machine: Machine, table: Table, task: int) -> None:
+    def __init__(
+        self, kernel: KernelText, machine: Machine, table: HandlerTable, task: int
+    ) -> None:
         self.kernel = kernel
         self.text = kernel.text
         self.machine = machine
@@ -70,6 +76,8 @@ class FunctionText:
         self.entry: list[str] = []  # done once, before everything else
         self.label = "entry"
         self.reserved: set[Operation] = set()  # pushes for which there is room already
+        self.chains = Chains()
+        self.scalar_table = table  # what writes functions of one work item
         self.collected: dict[Operation, tuple[str, str]] = {}  # see `atomics.collect`
         self._names: dict[Value, str] = {}
         self._once: dict[Any, str] = {}
@@ -109,6 +117,47 @@ class FunctionText:
         self.lines.append(f"  {name} = {instruction}")
         return name
 
+    # -- pure instructions: of operands that may be lanes of vectors elsewhere -------------------
+
+    def apply(self, instruction: str, type: str, *operands: str | int) -> str:
+        """An instruction whose operands have one type: arithmetic, or a comparison."""
+        return self.assign(f"{instruction} {type} {', '.join(map(str, operands))}")
+
+    def choose(self, condition: str, type: str, on_true: str | int, on_false: str | int) -> str:
+        """The first operand where the condition holds, else the second."""
+        return self.assign(f"select i1 {condition}, {type} {on_true}, {type} {on_false}")
+
+    def convert(self, instruction: str, source: str, operand: str, target: str) -> str:
+        """An operand of one type as another."""
+        return self.assign(f"{instruction} {source} {operand} to {target}")
+
+    def call(
+        self, name: str, result: str, operands: Sequence[tuple[str, str]], attribute: str = ""
+    ) -> str:
+        """A function without effects, of operands with their types."""
+        arguments = ", ".join(f"{kind} {operand}" for kind, operand in operands)
+        return self.assign(f"call {result} {name}({arguments}){attribute}")
+
+    def intrinsic(
+        self,
+        name: str,
+        result: str,
+        operands: Sequence[tuple[str, str]],
+        *,
+        flag: bool = False,
+        overloads: Sequence[str] = (),
+    ) -> str:
+        """A function of LLVM's; its name ends in the types ``overloads``, if not in its result's.
+
+        With ``flag`` it has another operand, an i1 that is false.
+        """
+        name = "@llvm." + ".".join([name, *map(names.suffix, overloads or [result])])
+        types = [kind for kind, _ in operands] + ["i1"] * flag
+        self.text.declare(name, result, ", ".join(types))
+        return self.call(name, result, [*operands, *[("i1", "false")] * flag])
+
+    # -- blocks -----------------------------------------------------------------------------------
+
     def fresh_label(self, hint: str) -> str:
         self._count += 1
         return f"{hint}{self._count}"
@@ -147,9 +196,13 @@ class FunctionText:
 
     def block(self, block: Block) -> list[str]:
         """The operations of a block; gives what stands for the values that it yields."""
-        table = self.table
+        table, filled = self.table, self.chains.filled
+        for each in filled.get(block, ()):
+            table[type(each)](self, each)
         for op in block.ops:
             table[type(op)](self, op)
+            for each in filled.get(op, ()):
+                table[type(each)](self, each)
         return [self._names[value] for value in block.yielded]
 
     # -- what a launch gives --------------------------------------------------------------------
@@ -172,9 +225,17 @@ class FunctionText:
         """The extent of an axis of an ndarray, i64."""
         return self.parameter(self.kernel.shape_offset(array, axis), "i64")
 
+    def stride(self, array: Array, companion: Companion, index: int) -> str:
+        """The bytes between neighbours along an index of a strided array, i64."""
+        return self.parameter(self.kernel.stride_offset(array, companion, index), "i64")
+
     def context(self, offset: int) -> str:
         """The address of a word of the launch's context."""
         return self.once(("context", offset), f"getelementptr i8, ptr %context, i64 {offset}")
+
+    def share(self, nbytes: str) -> str:
+        """What of so many bytes of a tape is one work item's."""
+        return nbytes
 
     # -- the tape of the worker, in registers as far as possible --------------------------------
 

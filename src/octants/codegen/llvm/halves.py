@@ -18,15 +18,15 @@ def round_float(f: FunctionText, x: str) -> str:
 def to_bits(f: FunctionText, x: str) -> str:
     """A `float` as what is stored: `half`, or i16 where there is no such thing."""
     if f.machine.has_half:
-        return f.assign(f"fptrunc float {x} to half")
-    return f.assign(f"call i16 {f.text.helper('@octants.half.bits', _narrow)}(float {x})")
+        return f.convert("fptrunc", "float", x, "half")
+    return f.call(f.text.helper("@octants.half.bits", _narrow), "i16", [("float", x)])
 
 
 def from_bits(f: FunctionText, bits: str) -> str:
     """The `float` of what is stored."""
     if f.machine.has_half:
-        return f.assign(f"fpext half {bits} to float")
-    return f.assign(f"call float {f.text.helper('@octants.half.value', _widen)}(i16 {bits})")
+        return f.convert("fpext", "half", bits, "float")
+    return f.call(f.text.helper("@octants.half.value", _widen), "float", [("i16", bits)])
 
 
 def stored_type(f: FunctionText) -> str:
@@ -37,17 +37,17 @@ def stored_type(f: FunctionText) -> str:
 def to_integer(f: FunctionText, x: str) -> str:
     """The 16 bits as an i16."""
     bits = to_bits(f, x)
-    return f.assign(f"bitcast half {bits} to i16") if f.machine.has_half else bits
+    return f.convert("bitcast", "half", bits, "i16") if f.machine.has_half else bits
 
 
 def from_integer(f: FunctionText, x: str) -> str:
     """The `float` of 16 bits in an i16."""
-    return from_bits(f, f.assign(f"bitcast i16 {x} to half") if f.machine.has_half else x)
+    return from_bits(f, f.convert("bitcast", "i16", x, "half") if f.machine.has_half else x)
 
 
 def round_to_odd(f: FunctionText, x: str) -> str:
     """A `float` that rounds to the f16 of the `double`: truncated, its last bit says inexact."""
-    return f.assign(f"call float {f.text.helper('@octants.half.odd', _odd)}(double {x})")
+    return f.call(f.text.helper("@octants.half.odd", _odd), "float", [("double", x)])
 
 
 _ATTRIBUTES = "nounwind willreturn memory(none)"

@@ -17,7 +17,7 @@ def known(operand: str) -> int | None:
 
 
 def _instruction(name: str) -> Emit:
-    return lambda f, dtype, a, b: f.assign(f"{name} {f.type(dtype)} {a}, {b}")
+    return lambda f, dtype, a, b: f.apply(name, f.type(dtype), a, b)
 
 
 def _by_sign(signed: str, unsigned: str) -> Callable[[DType], str]:
@@ -36,42 +36,42 @@ def _safe_divisor(f: FunctionText, dtype: DType, a: str, b: str) -> tuple[str, s
     if number is not None and number not in (0, -1):
         return b, None
     register = f.type(dtype)
-    is_zero = f.assign(f"icmp eq {register} {b}, 0")
+    is_zero = f.apply("icmp eq", register, b, "0")
     is_bad = is_zero
     if dtype.is_signed:
-        least = f.assign(f"icmp eq {register} {a}, {integer_range(dtype)[0]}")
-        minus = f.assign(f"icmp eq {register} {b}, -1")
-        overflows = f.assign(f"and i1 {least}, {minus}")
-        is_bad = f.assign(f"or i1 {is_zero}, {overflows}")
-    return f.assign(f"select i1 {is_bad}, {register} 1, {register} {b}"), is_zero
+        least = f.apply("icmp eq", register, a, integer_range(dtype)[0])
+        minus = f.apply("icmp eq", register, b, "-1")
+        overflows = f.apply("and", "i1", least, minus)
+        is_bad = f.apply("or", "i1", is_zero, overflows)
+    return f.choose(is_bad, register, "1", b), is_zero
 
 
 def _or_if_zero(f: FunctionText, dtype: DType, zero: str | None, other: str, result: str) -> str:
     if zero is None:
         return result
     register = f.type(dtype)
-    return f.assign(f"select i1 {zero}, {register} {other}, {register} {result}")
+    return f.choose(zero, register, other, result)
 
 
 def _truncdiv(f: FunctionText, dtype: DType, a: str, b: str) -> str:
     divisor, zero = _safe_divisor(f, dtype, a, b)
-    quotient = f.assign(f"{_DIVIDE(dtype)} {f.type(dtype)} {a}, {divisor}")
+    quotient = f.apply(_DIVIDE(dtype), f.type(dtype), a, divisor)
     return _or_if_zero(f, dtype, zero, "0", quotient)
 
 
 def _truncmod(f: FunctionText, dtype: DType, a: str, b: str) -> str:
     divisor, zero = _safe_divisor(f, dtype, a, b)
-    remainder = f.assign(f"{_REMAINDER(dtype)} {f.type(dtype)} {a}, {divisor}")
+    remainder = f.apply(_REMAINDER(dtype), f.type(dtype), a, divisor)
     return _or_if_zero(f, dtype, zero, a, remainder)
 
 
 def _is_rounded_up(f: FunctionText, dtype: DType, remainder: str, divisor: str) -> str:
     """Whether truncation went up: a remainder that has not the sign of the divisor."""
     register = f.type(dtype)
-    mixed = f.assign(f"xor {register} {remainder}, {divisor}")
-    differ = f.assign(f"icmp slt {register} {mixed}, 0")
-    inexact = f.assign(f"icmp ne {register} {remainder}, 0")
-    return f.assign(f"and i1 {inexact}, {differ}")
+    mixed = f.apply("xor", register, remainder, divisor)
+    differ = f.apply("icmp slt", register, mixed, "0")
+    inexact = f.apply("icmp ne", register, remainder, "0")
+    return f.apply("and", "i1", inexact, differ)
 
 
 def _power_of_two(dtype: DType, b: str) -> int | None:
@@ -85,30 +85,30 @@ def _power_of_two(dtype: DType, b: str) -> int | None:
 def _floordiv(f: FunctionText, dtype: DType, a: str, b: str) -> str:
     exponent = _power_of_two(dtype, b)
     if exponent is not None:
-        return f.assign(f"ashr {f.type(dtype)} {a}, {exponent}")
+        return f.apply("ashr", f.type(dtype), a, exponent)
     if not dtype.is_signed:
         return _truncdiv(f, dtype, a, b)
     register = f.type(dtype)
     divisor, zero = _safe_divisor(f, dtype, a, b)
-    quotient = f.assign(f"sdiv {register} {a}, {divisor}")
-    remainder = f.assign(f"srem {register} {a}, {divisor}")
-    excess = f.assign(f"zext i1 {_is_rounded_up(f, dtype, remainder, divisor)} to {register}")
-    floor = f.assign(f"sub {register} {quotient}, {excess}")
+    quotient = f.apply("sdiv", register, a, divisor)
+    remainder = f.apply("srem", register, a, divisor)
+    excess = f.convert("zext", "i1", _is_rounded_up(f, dtype, remainder, divisor), register)
+    floor = f.apply("sub", register, quotient, excess)
     return _or_if_zero(f, dtype, zero, "0", floor)
 
 
 def _mod(f: FunctionText, dtype: DType, a: str, b: str) -> str:
     exponent = _power_of_two(dtype, b)
     if exponent is not None:
-        return f.assign(f"and {f.type(dtype)} {a}, {(1 << exponent) - 1}")
+        return f.apply("and", f.type(dtype), a, (1 << exponent) - 1)
     if not dtype.is_signed:
         return _truncmod(f, dtype, a, b)
     register = f.type(dtype)
     divisor, zero = _safe_divisor(f, dtype, a, b)
-    remainder = f.assign(f"srem {register} {a}, {divisor}")
+    remainder = f.apply("srem", register, a, divisor)
     up = _is_rounded_up(f, dtype, remainder, divisor)
-    correction = f.assign(f"select i1 {up}, {register} {divisor}, {register} 0")
-    floor = f.assign(f"add {register} {remainder}, {correction}")
+    correction = f.choose(up, register, divisor, "0")
+    floor = f.apply("add", register, remainder, correction)
     return _or_if_zero(f, dtype, zero, a, floor)
 
 
@@ -124,19 +124,17 @@ def _pow(f: FunctionText, dtype: DType, a: str, b: str) -> str:
     register, sign = f.type(dtype), "s" if dtype.is_signed else "u"
     make = _signed_power if dtype.is_signed else _unsigned_power
     name = f.text.helper(f"@octants.pow.{sign}.{register}", lambda _, name: make(register, name))
-    return f.assign(f"call {register} {name}({register} {a}, {register} {b})")
+    return f.call(name, register, [(register, a), (register, b)])
 
 
 def _unrolled_power(f: FunctionText, dtype: DType, a: str, exponent: int) -> str:
     result, square = "1", a
     while exponent:
         if exponent & 1:
-            result = (
-                square if result == "1" else f.assign(f"mul {f.type(dtype)} {result}, {square}")
-            )
+            result = square if result == "1" else f.apply("mul", f.type(dtype), result, square)
         exponent >>= 1
         if exponent:
-            square = f.assign(f"mul {f.type(dtype)} {square}, {square}")
+            square = f.apply("mul", f.type(dtype), square, square)
     return result
 
 
@@ -192,8 +190,8 @@ exit:
 def _shift(name: Callable[[DType], str]) -> Emit:
     def emit(f: FunctionText, dtype: DType, a: str, b: str) -> str:
         number, mask = known(b), dtype.bits - 1
-        count = f.assign(f"and {f.type(dtype)} {b}, {mask}") if number is None else number & mask
-        return f.assign(f"{name(dtype)} {f.type(dtype)} {a}, {count}")
+        count = f.apply("and", f.type(dtype), b, mask) if number is None else number & mask
+        return f.apply(name(dtype), f.type(dtype), a, count)
 
     return emit
 
@@ -208,8 +206,7 @@ def _extreme(name: str) -> Emit:
 def _with_flag(f: FunctionText, name: str, dtype: DType, x: str) -> str:
     """An intrinsic with an i1 that says whether a special operand is undefined: it is not."""
     register = f.type(dtype)
-    name = f.text.declare(f"@llvm.{name}.{register}", register, f"{register}, i1")
-    return f.assign(f"call {register} {name}({register} {x}, i1 false)")
+    return f.intrinsic(name, register, [(register, x)], flag=True)
 
 
 def _abs(f: FunctionText, dtype: DType, x: str) -> str:
@@ -219,10 +216,10 @@ def _abs(f: FunctionText, dtype: DType, x: str) -> str:
 def _sign(f: FunctionText, dtype: DType, x: str) -> str:
     register = f.type(dtype)
     if not dtype.is_signed:
-        return f.assign(f"zext i1 {f.assign(f'icmp ne {register} {x}, 0')} to {register}")
-    above = f.assign(f"zext i1 {f.assign(f'icmp sgt {register} {x}, 0')} to {register}")
-    below = f.assign(f"ashr {register} {x}, {dtype.bits - 1}")
-    return f.assign(f"or {register} {above}, {below}")
+        return f.convert("zext", "i1", f.apply("icmp ne", register, x, 0), register)
+    above = f.convert("zext", "i1", f.apply("icmp sgt", register, x, 0), register)
+    below = f.apply("ashr", register, x, dtype.bits - 1)
+    return f.apply("or", register, above, below)
 
 
 def _same(_: FunctionText, __: DType, x: str) -> str:
@@ -249,8 +246,8 @@ BINARY: dict[str, Emit] = {
 }
 
 UNARY: dict[str, Emit] = {
-    "neg": lambda f, dtype, x: f.assign(f"sub {f.type(dtype)} 0, {x}"),
-    "not": lambda f, dtype, x: f.assign(f"xor {f.type(dtype)} {x}, -1"),
+    "neg": lambda f, dtype, x: f.apply("sub", f.type(dtype), "0", x),
+    "not": lambda f, dtype, x: f.apply("xor", f.type(dtype), x, "-1"),
     "abs": _abs,
     "sign": _sign,
     "floor": _same,
@@ -269,7 +266,7 @@ BOOL_BINARY: dict[str, Emit] = {
 
 
 def _bool_not(f: FunctionText, _: DType, x: str) -> str:
-    return f.assign(f"xor i1 {x}, true")
+    return f.apply("xor", "i1", x, "true")
 
 
 _UNCHANGED = ("neg", "abs", "sign", "floor", "ceil", "round", "trunc", "popcount")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from octants.codegen.llvm import halves, integers
 from octants.codegen.llvm import text as names
@@ -11,20 +10,22 @@ from octants.codegen.llvm.function import FunctionText
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Space, Value
-from octants.types.layouts import Layout, Term
+from octants.types.layouts import Layout, Strided, Term
 from octants.types.scalars import DType, f16, i32, u1
 
 
 class Offset:
     """An offset in bytes while it is summed up: a known part, and parts known at run time.
 
-    Indices are in range, so that no step wraps; LLVM is told.
+    Indices are in range, so that no step wraps; LLVM is told. Strides that a launch tells may be
+    negative.
     """
 
     def __init__(self, f: FunctionText) -> None:
         self._f = f
         self._known = 0
         self._parts: list[str] = []
+        self._flags = "nuw nsw"
 
     def add(self, index: str, stride: int) -> None:
         """Add ``index`` (i64) times ``stride``."""
@@ -34,7 +35,13 @@ class Offset:
         elif stride == 1:
             self._parts.append(index)
         else:
-            self._parts.append(self._f.assign(f"mul nuw nsw i64 {index}, {stride}"))
+            self._parts.append(self._f.apply("mul nuw nsw", "i64", index, stride))
+
+    def add_unknown(self, index: str, stride: str) -> None:
+        """Add ``index`` (i64) times the operand ``stride``, of either sign."""
+        if integers.known(index) != 0:
+            self._flags = "nsw"
+            self._parts.append(self._f.apply("mul nsw", "i64", index, stride))
 
     def apply(self, base: str) -> str:
         """The address so many bytes after ``base``."""
@@ -42,38 +49,53 @@ class Offset:
         if self._parts:
             total = self._parts[0]
             for part in self._parts[1:]:
-                total = f.assign(f"add nuw nsw i64 {total}, {part}")
-            base = f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {total}")
-        if self._known:
-            base = f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {self._known}")
-        return base
+                total = f.assign(f"add {self._flags} i64 {total}, {part}")
+            base = self._pointer(base, total)
+        return self._pointer(base, self._known) if self._known else base
+
+    def _pointer(self, base: str, offset: str | int) -> str:
+        return self._f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
 
 
 def address(f: FunctionText, array: Array, companion: Companion, indices: Sequence[Value]) -> str:
     """The address of an element."""
-    wide = [_widen(f, index) for index in indices[array.rank :]]
     offset = Offset(f)
+    return offset.apply(add_indices(f, offset, array, companion, indices))
+
+
+def add_indices(
+    f: FunctionText,
+    offset: Offset,
+    array: Array,
+    companion: Companion,
+    indices: Sequence[Value],
+) -> str:
+    """Add the offset of an element; gives the address that it counts from."""
+    wide = [_widen(f, index) for index in indices[array.rank :]]
     if array.space is Space.ARGUMENT and companion is Companion.PRIMAL:
         offset.add(str(f.kernel.scalar_offset(array)), 1)
         _add_row_major(f, offset, [str(n) for n in array.element_shape], wide, 8)
-        return offset.apply("%parameters")
+        return "%parameters"
     layout = array.layouts[companion]
     if layout is None:
         outer = [_widen(f, index) for index in indices[: array.rank]]
         extents = _extents(f, array)
         _add_row_major(f, offset, extents, [*outer, *wide], array.dtype.size)
+    elif isinstance(layout, Strided):
+        for number, value in enumerate(indices):
+            offset.add_unknown(_widen(f, value), f.stride(array, companion, number))
     else:
         _add_terms(f, offset, layout, indices)
         for index, stride in zip(wide, layout.element_strides, strict=True):
             offset.add(index, stride)
-    return offset.apply(f.pointer(array, companion))
+    return f.pointer(array, companion)
 
 
 def _widen(f: FunctionText, index: Value) -> str:
     operand = f.use(index)
     if index.type is not i32 or integers.known(operand) is not None:
         return operand
-    return f.assign(f"sext i32 {operand} to i64")
+    return f.convert("sext", "i32", operand, "i64")
 
 
 def _extents(f: FunctionText, array: Array) -> list[str]:
@@ -92,8 +114,8 @@ def _add_row_major(
     while not _are_static(extents[1:]):
         head = indices[0]
         if head != "0":
-            head = f.assign(f"mul nuw nsw i64 {head}, {extents[1]}")
-            head = f.assign(f"add nuw nsw i64 {head}, {indices[1]}")
+            head = f.apply("mul nuw nsw", "i64", head, extents[1])
+            head = f.apply("add nuw nsw", "i64", head, indices[1])
         else:
             head = indices[1]
         indices, extents = [head, *indices[2:]], ["0", *extents[2:]]
@@ -123,10 +145,10 @@ def _term(f: FunctionText, term: Term, dtype: DType, operand: str) -> str:
     """A part of an index, as i64; the division is done in the index's own width."""
     register = f.type(dtype)
     if term.divisor != 1:
-        operand = f.assign(f"udiv {register} {operand}, {term.divisor}")
+        operand = f.apply("udiv", register, operand, term.divisor)
     if term.modulus:
-        operand = f.assign(f"urem {register} {operand}, {term.modulus}")
-    return f.assign(f"sext i32 {operand} to i64") if dtype is i32 else operand
+        operand = f.apply("urem", register, operand, term.modulus)
+    return f.convert("sext", "i32", operand, "i64") if dtype is i32 else operand
 
 
 # -- what is stored, and what registers hold ----------------------------------------------------
@@ -140,14 +162,14 @@ def memory_type(f: FunctionText, dtype: DType) -> str:
 def from_memory(f: FunctionText, dtype: DType, stored: str) -> str:
     """A value as a register holds it."""
     if dtype is u1:
-        return f.assign(f"icmp ne i8 {stored}, 0")
+        return f.apply("icmp ne", "i8", stored, "0")
     return halves.from_bits(f, stored) if dtype is f16 else stored
 
 
 def to_memory(f: FunctionText, dtype: DType, value: str) -> str:
     """A value as it is stored."""
     if dtype is u1:
-        return f.assign(f"zext i1 {value} to i8")
+        return f.convert("zext", "i1", value, "i8")
     return halves.to_bits(f, value) if dtype is f16 else value
 
 
@@ -174,10 +196,9 @@ def store(f: FunctionText, op: ops.Store) -> None:
 
 def shape(f: FunctionText, op: ops.Shape) -> None:
     """A number where the layout knows it, else a parameter."""
-    layouts: list[Any] = [layout for layout in op.array.layouts.values() if layout is not None]
-    dtype = op.result.type
-    if layouts:
-        f.bind(op.result, f.literal(layouts[0].shape[op.axis], dtype))
+    dtype, fixed = op.result.type, op.array.fixed_shape
+    if fixed is not None:
+        f.bind(op.result, f.literal(fixed[op.axis], dtype))
         return
     extent = f.extent(op.array, op.axis)
     if dtype.bits != 64:

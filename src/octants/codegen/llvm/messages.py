@@ -1,4 +1,4 @@
-"""Prints and failed assertions: words in the launch's message buffer, laid out by `abi`."""
+"""Prints, failed assertions, overflows: words in the launch's message buffer, laid out by `abi`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from octants import abi
-from octants.artifact import MessageFormat
+from octants.artifact import MessageFormat, overflow_message
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.module import ModuleText
 from octants.diagnostics.span import Span
 from octants.ir import ops
-from octants.ir.core import Value
+from octants.ir.core import Record, Value
 from octants.types.scalars import i64
 
 HelperMaker = Callable[[ModuleText, str], str]
@@ -50,6 +50,16 @@ def fail(f: FunctionText, message: MessageFormat, words: list[str]) -> None:
     f.branch(f.exit)
 
 
+def overflow(f: FunctionText, record: Record, need: str) -> None:
+    """Say that a record would have to hold ``need`` iterations; the current block goes on."""
+    number = f.kernel.add_message(overflow_message(record))
+    helper = f.text.helper("@octants.overflow", _overflow_helper)
+    buffer = f.system("messages", "ptr")
+    f.emit(
+        f"call void {helper}(ptr {buffer}, i32 {number}, i32 {f.task}, i64 {_item(f)}, i64 {need})"
+    )
+
+
 def _shortened(message: MessageFormat) -> MessageFormat:
     """A message of no more values than a failure has room for."""
     room = abi.MAXIMUM_FAILURE_VALUES
@@ -85,11 +95,11 @@ def _word(f: FunctionText, value: Value) -> str:
     operand, dtype = f.use(value), value.type
     register = f.type(dtype)
     if dtype.is_float:
-        double = operand if dtype.bits == 64 else f.assign(f"fpext {register} {operand} to double")
-        return f.assign(f"bitcast double {double} to i64")
+        double = operand if dtype.bits == 64 else f.convert("fpext", register, operand, "double")
+        return f.convert("bitcast", "double", double, "i64")
     if dtype.bits == 64:
         return operand
-    return f.assign(f"{'sext' if dtype.is_signed else 'zext'} {register} {operand} to i64")
+    return f.convert("sext" if dtype.is_signed else "zext", register, operand, "i64")
 
 
 def _call(f: FunctionText, name: str, make: HelperMaker, message: int, words: list[str]) -> None:
@@ -99,14 +109,18 @@ def _call(f: FunctionText, name: str, make: HelperMaker, message: int, words: li
     for position, word in enumerate(words):
         place = f.assign(f"getelementptr i64, ptr {values}, i64 {position}")
         f.emit(f"store i64 {word}, ptr {place}, align 8")
-    item = f.item
-    if f.item_type != "i64":
-        item = f.assign(f"sext {f.item_type} {item} to i64")
     buffer = f.system("messages", "ptr")
     f.emit(
-        f"call void {helper}(ptr {buffer}, i32 {message}, i32 {f.task}, i64 {item},"
+        f"call void {helper}(ptr {buffer}, i32 {message}, i32 {f.task}, i64 {_item(f)},"
         f" ptr {values}, i64 {count})"
     )
+
+
+def _item(f: FunctionText) -> str:
+    """The number of the work item, i64."""
+    if f.item_type == "i64":
+        return f.item
+    return f.convert("sext", f.item_type, f.item, "i64")
 
 
 _ARGUMENTS = (
@@ -190,6 +204,49 @@ write:
   store i64 %item, ptr %itemplace, align 8
   %target = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_FAILURE_VALUES}
 {_COPY.replace("{before}", "write")}  store atomic i32 1, ptr %failed release, align 4
+  br label %unlock
+unlock:
+  store atomic i32 0, ptr %lock release, align 4
+  ret void
+}}
+"""
+
+
+def _overflow_helper(_: ModuleText, name: str) -> str:
+    """Keeps the largest need; of equal ones that of the first task, and there the lowest item."""
+    return f"""\
+define internal void {name}(ptr %buffer, i32 %message, i32 %task, i64 %item, i64 %need) \
+cold noinline nounwind {{
+entry:
+  %lock = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_LOCK}
+  br label %spin
+spin:
+  %pair = cmpxchg ptr %lock, i32 0, i32 1 acquire monotonic
+  %held = extractvalue {{ i32, i1 }} %pair, 1
+  br i1 %held, label %check, label %spin
+check:
+  %needplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_OVERFLOW_NEED}
+  %taskplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_OVERFLOW_TASK}
+  %itemplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_OVERFLOW_ITEM}
+  %knownneed = load i64, ptr %needplace, align 8
+  %knowntask = load i32, ptr %taskplace, align 4
+  %knownitem = load i64, ptr %itemplace, align 8
+  %larger = icmp sgt i64 %need, %knownneed
+  %equal = icmp eq i64 %need, %knownneed
+  %earliertask = icmp slt i32 %task, %knowntask
+  %sametask = icmp eq i32 %task, %knowntask
+  %loweritem = icmp slt i64 %item, %knownitem
+  %earlieritem = and i1 %sametask, %loweritem
+  %earlier = or i1 %earliertask, %earlieritem
+  %first = and i1 %equal, %earlier
+  %counts = or i1 %larger, %first
+  br i1 %counts, label %write, label %unlock
+write:
+  %messageplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_OVERFLOW_ID}
+  store i32 %message, ptr %messageplace, align 4
+  store i32 %task, ptr %taskplace, align 4
+  store i64 %item, ptr %itemplace, align 8
+  store i64 %need, ptr %needplace, align 8
   br label %unlock
 unlock:
   store atomic i32 0, ptr %lock release, align 4

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
 from octants.codegen.llvm.alias import Scopes
 from octants.codegen.llvm.cost import Costs
-from octants.ir.core import Array, Companion, Module
+from octants.ir import ops
+from octants.ir.core import Array, Companion, Module, Value
+from octants.types.scalars import i64
 
 
 class ModuleText:
@@ -15,9 +18,11 @@ class ModuleText:
 
     def __init__(self) -> None:
         self.symbols: list[str] = []  # what the runtime must supply, in order of first use
+        self.mathematics = 0  # calls of functions of `mathlib`
         self._functions: list[str] = []
         self._declarations: dict[str, str] = {}
         self._helpers: set[str] = set()
+        self._constants: dict[str, str] = {}
         self._metadata: list[str] = ["!{}", '!{!"branch_weights", i32 1048576, i32 1}']
         self.empty, self.likely = "!0", "!1"
 
@@ -44,6 +49,12 @@ class ModuleText:
             self._functions.append(make(self, name))
         return name
 
+    def constants(self, type: str, values: Sequence[str]) -> str:
+        """An array of constants in memory, there once for equal ones; gives its name."""
+        elements = ", ".join(f"{type} {value}" for value in values)
+        content = f"[{len(values)} x {type}] [{elements}]"
+        return self._constants.setdefault(content, f"@octants.table{len(self._constants)}")
+
     def metadata(self, node: str) -> str:
         """Add a metadata node, in which ``{}`` stands for the node itself; gives its reference."""
         reference = f"!{len(self._metadata)}"
@@ -52,7 +63,13 @@ class ModuleText:
 
     def finish(self) -> str:
         nodes = [f"!{number} = {node}" for number, node in enumerate(self._metadata)]
-        return "\n".join([*self._functions, *self._declarations.values(), *nodes]) + "\n"
+        constants = [
+            f"{name} = private unnamed_addr constant {content}"
+            for content, name in self._constants.items()
+        ]
+        return (
+            "\n".join([*constants, *self._functions, *self._declarations.values(), *nodes]) + "\n"
+        )
 
 
 class KernelText:
@@ -64,7 +81,8 @@ class KernelText:
         self.parameters: ParameterLayout = parameters_of(module)
         self.messages: list[MessageFormat] = []
         self.costs = Costs(module)
-        self.scopes = Scopes(text.metadata, module.arrays)
+        self.lanes = [0] * len(module.tasks)  # of each task; 0: one work item at a time
+        self.scopes = Scopes(text.metadata, module.arrays, module.apart)
         self._positions = {slot: number for number, slot in enumerate(self.parameters.slots)}
         self._numbers = {array: number for number, array in enumerate(module.arrays)}
 
@@ -78,9 +96,19 @@ class KernelText:
     def shape_offset(self, array: Array, axis: int) -> int:
         return self.offset(Slot("shape", array=self._numbers[array], index=axis))
 
+    def stride_offset(self, array: Array, companion: Companion, index: int) -> int:
+        """The byte of the first of an array's strides; the others follow, 8 bytes each."""
+        return self.offset(Slot("stride", "", self._numbers[array], companion, index))
+
     def scalar_offset(self, array: Array) -> int:
         """The byte of an argument's first component; the others follow, 8 bytes each."""
         return self.offset(Slot("scalar", array=self._numbers[array], index=0))
+
+    @functools.cached_property
+    def widened(self) -> dict[Value, Value]:
+        """What each i64 that is a cast was before it."""
+        casts = (op for op in self.module.walk() if isinstance(op, ops.Cast))
+        return {op.result: op.x for op in casts if op.result.type is i64}
 
     @property
     def size(self) -> int:

@@ -6,15 +6,20 @@ from octants.codegen.llvm import (
     arithmetic,
     atomics,
     control,
+    library,
     memory,
     messages,
     random,
     records,
+    tables,
 )
-from octants.codegen.llvm.function import Table
+from octants.codegen.llvm.chains import Table
+from octants.codegen.llvm.function import HandlerTable
 from octants.ir import ops
 
-TABLE: Table = {
+TABLE: HandlerTable = {
+    Table: tables.fill,
+    library.Call: library.call_scalar,
     ops.Constant: arithmetic.constant,
     ops.Unary: arithmetic.unary,
     ops.Binary: arithmetic.binary,
@@ -37,4 +42,5 @@ TABLE: Table = {
     ops.RecordPush: records.push,
     ops.RecordPop: records.pop,
     ops.RecordEnd: records.end,
+    ops.RecordCheck: records.check,
 }

@@ -15,13 +15,11 @@ def random(f: FunctionText, op: ops.Random) -> None:
     """Bind the draw to a uniform number of its type."""
     item = f.use(op.item)
     if op.item.type.bits != 64:
-        item = f.assign(f"sext {f.type(op.item.type)} {item} to i64")
+        item = f.convert("sext", f.type(op.item.type), item, "i64")
     helper = f.text.helper("@octants.philox", _philox)
     seed, launch = f.system("seed", "i64"), f.system("launch", "i64")
-    words = f.assign(
-        f"call i64 {helper}(i32 {f.use(op.draw)}, i64 {item}, i32 {op.task},"
-        f" i64 {seed}, i64 {launch})"
-    )
+    operands = [("i32", f.use(op.draw)), ("i64", item), ("i32", str(op.task))]
+    words = f.call(helper, "i64", [*operands, ("i64", seed), ("i64", launch)])
     f.bind(op.result, _uniform(f, op, words))
 
 
@@ -29,21 +27,21 @@ def _uniform(f: FunctionText, op: ops.Random, words: str) -> str:
     """The low word leads: its highest bits are the first digits of a float."""
     dtype = op.result.type
     if not dtype.is_float:
-        return words if dtype.bits == 64 else f.assign(f"trunc i64 {words} to {f.type(dtype)}")
+        return words if dtype.bits == 64 else f.convert("trunc", "i64", words, f.type(dtype))
     if dtype is f64:
-        low = f.assign(f"shl i64 {f.assign(f'and i64 {words}, 4294967295')}, 21")
-        high = f.assign(f"lshr i64 {words}, 43")
-        bits = f.assign(f"xor i64 {low}, {high}")
+        low = f.apply("shl", "i64", f.apply("and", "i64", words, 4294967295), 21)
+        high = f.apply("lshr", "i64", words, "43")
+        bits = f.apply("xor", "i64", low, high)
         return _scaled(f, "i64", bits, "double", 53)
     digits = 11 if dtype is f16 else 24
-    word = f.assign(f"trunc i64 {words} to i32")
-    bits = f.assign(f"lshr i32 {word}, {32 - digits}")
+    word = f.convert("trunc", "i64", words, "i32")
+    bits = f.apply("lshr", "i32", word, 32 - digits)
     return floats.rounded(f, dtype, _scaled(f, "i32", bits, "float", digits))
 
 
 def _scaled(f: FunctionText, source: str, bits: str, target: str, digits: int) -> str:
-    number = f.assign(f"uitofp {source} {bits} to {target}")
-    return f.assign(f"fmul {target} {number}, {float_literal(2.0**-digits)}")
+    number = f.convert("uitofp", source, bits, target)
+    return f.apply("fmul", target, number, float_literal(2.0**-digits))
 
 
 def _philox(_: ModuleText, name: str) -> str:

@@ -1,29 +1,58 @@
 """The tape of a work item: records on the worker's stack, which grows when it must.
 
 A loop that pushes in each turn, and whose trips are known when it begins, reserves for all of them
-there; its pushes then need no check.
+there; its pushes then need no check. Positions are computed in 64 bits, whatever the type of a
+loop's counter, and stay below `abi.MAXIMUM_TAPE`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from octants import abi
 from octants.codegen.llvm import integers, memory, messages
 from octants.codegen.llvm.function import FunctionText
+from octants.diagnostics.span import Span
 from octants.ir import ops
-from octants.ir.core import Operation, Record, Value
+from octants.ir.core import Module, Operation, Record, Value
 from octants.types.scalars import i64
 
-_MOST_TURNS = 1 << 40
+_TAKES = {"checkpoint": "its checkpoints take {} bytes each"}
+
+
+def recorded_loops(module: Module) -> list[tuple[Span, str]]:
+    """Where the loops with records stand, and what each of them takes."""
+    records = dict.fromkeys(op.record for op in module.walk() if isinstance(op, ops.RecordPush))
+    found: dict[tuple[Span, str], None] = {}
+    for record in records:
+        if record.slots and record.location is not None:
+            takes = _TAKES.get(record.name, "its record takes {} bytes an iteration")
+            found[record.location, takes.format(record.offsets()[1])] = None
+    return list(found)
 
 
 def push(f: FunctionText, op: ops.RecordPush) -> None:
-    """Write an iteration; first make room, unless the loop has done it."""
-    offsets, stride = op.record.offsets()
-    if not offsets:
+    """Write an iteration that the record has room for."""
+    if not op.record.slots:
         return
-    start = _position(f, f.use(op.base), _wide(f, op.index), stride)
+    if not op.record.capacity:
+        _write(f, op)
+        return
+    fits, further = f.fresh_label("fits"), f.fresh_label("further")
+    f.branch_if(_is_held(f, op.record, wide(f, op.index)), fits, further, likely=True)
+    f.start(fits)
+    _write(f, op)
+    f.branch(further)
+    f.start(further)
+
+
+def _write(f: FunctionText, op: ops.RecordPush) -> None:
+    """Write an iteration; first let the tape grow, unless the loop has done it."""
+    offsets, stride = op.record.offsets()
+    start = position(f, f.use(op.base), wide(f, op.index), stride)
     if op not in f.reserved:
-        _make_room(f, op.record, f.assign(f"add i64 {start}, {stride}"))
-    base = _address(f, start)
+        make_room(f, op.record, f.apply("add", "i64", start, stride))
+    base = address(f, start)
     suffix = f.kernel.scopes.suffix(None)
     for value, offset in zip(op.values, offsets, strict=True):
         stored = memory.to_memory(f, value.type, f.use(value))
@@ -33,11 +62,15 @@ def push(f: FunctionText, op: ops.RecordPush) -> None:
 
 
 def pop(f: FunctionText, op: ops.RecordPop) -> None:
-    """Read an iteration back."""
+    """Read an iteration back; where the record has no such, the last one that it has room for."""
     offsets, stride = op.record.offsets()
     if not offsets:
         return
-    base = _address(f, _position(f, f.use(op.base), _wide(f, op.index), stride))
+    index = wide(f, op.index)
+    if op.record.capacity:
+        held = _is_held(f, op.record, index)
+        index = f.choose(held, "i64", index, op.record.capacity - 1)
+    base = address(f, position(f, f.use(op.base), index, stride))
     suffix = f.kernel.scopes.suffix(None)
     for result, offset in zip(op.results, offsets, strict=True):
         place = f.assign(f"getelementptr i8, ptr {base}, i64 {offset}")
@@ -46,89 +79,117 @@ def pop(f: FunctionText, op: ops.RecordPop) -> None:
         f.bind(result, memory.from_memory(f, result.type, stored))
 
 
+def _is_held(f: FunctionText, record: Record, index: str) -> str:
+    return f.apply("icmp ult", "i64", index, record.capacity)
+
+
+def check(f: FunctionText, op: ops.RecordCheck) -> None:
+    """Go on if the record holds so many iterations, else end the work item."""
+    count = wide(f, op.count)
+    holds, overflows = f.fresh_label("holds"), f.fresh_label("overflows")
+    is_enough = f.apply("icmp sle", "i64", count, op.record.capacity)
+    f.branch_if(is_enough, holds, overflows, likely=True)
+    f.start(overflows)
+    messages.overflow(f, op.record, count)
+    f.branch(f.exit)
+    f.start(holds)
+
+
 def end(f: FunctionText, op: ops.RecordEnd) -> None:
     """The position after so many iterations."""
     _, stride = op.record.offsets()
-    f.bind(op.result, _position(f, f.use(op.base), _wide(f, op.count), stride))
+    f.bind(op.result, position(f, f.use(op.base), wide(f, op.count), stride))
 
 
 def reserve(f: FunctionText, loop: ops.For) -> None:
     """Make room for what a loop pushes in all its turns, where a push is for the turn itself."""
-    counting = {loop.body.args[0]: False}  # values that count turns; True: from zero
+    for op, from_zero in counted_pushes(f, loop):
+        offsets, stride = op.record.offsets()
+        if not offsets:
+            continue
+        bound = _bound(f, loop, stride, from_zero=from_zero)
+        make_room(f, op.record, position(f, f.use(op.base), bound, stride))
+        f.reserved.add(op)
+
+
+def counted_pushes(f: FunctionText, loop: ops.For) -> Iterator[tuple[ops.RecordPush, bool]]:
+    """The pushes of a loop at the number of its turn, and whether that counts from zero.
+
+    Else it is the counter itself.
+    """
+    counting = {loop.body.args[0]: False}
     for op in loop.body.ops:
         if _is_cast(op) and op.operands[0] in counting:
             counting[op.results[0]] = counting[op.operands[0]]
-        elif _is_difference(op, loop):
+        elif _is_difference(f, op, loop) and op.operands[0] in counting:
             counting[op.results[0]] = True
         elif isinstance(op, ops.RecordPush) and op.index in counting and f.has(op.base):
-            offsets, stride = op.record.offsets()
-            if not offsets:
-                continue
-            bound = _bound(f, loop, from_zero=counting[op.index])
-            _make_room(f, op.record, _position(f, f.use(op.base), bound, stride))
-            f.reserved.add(op)
+            yield op, counting[op.index]
 
 
-def _bound(f: FunctionText, loop: ops.For, *, from_zero: bool) -> str:
+def _bound(f: FunctionText, loop: ops.For, stride: int, *, from_zero: bool) -> str:
     """What the index of a loop's pushes stays below: its upper bound, or its turns.
 
-    It is a number that memory is refused for where it cannot be counted in the counter's type, or
-    would overflow a position.
+    Where a position would overflow it is the least number that no tape holds.
     """
-    bound = _wide(f, loop.upper)
+    bound = wide(f, loop.upper)
     if from_zero:
-        bound = f.assign(f"sub i64 {bound}, {_wide(f, loop.lower)}")
-    most = _MOST_TURNS if loop.lower.type is i64 else 2**31 - 1
-    overflow = f.assign(f"icmp ugt i64 {bound}, {most}")
-    return f.assign(f"select i1 {overflow}, i64 {_MOST_TURNS}, i64 {bound}")
+        bound = f.apply("sub", "i64", bound, wide(f, loop.lower))
+    least = f.text.declare("@llvm.umin.i64", "i64", "i64, i64")
+    return f.assign(f"call i64 {least}(i64 {bound}, i64 {abi.MAXIMUM_TAPE // stride + 1})")
 
 
 def _is_cast(op: Operation) -> bool:
     return isinstance(op, ops.Cast) and op.result.type is i64
 
 
-def _is_difference(op: Operation, loop: ops.For) -> bool:
-    """Whether an operation is ``counter - lower``."""
-    if not isinstance(op, ops.Binary) or op.fn != "sub":
+def _is_difference(f: FunctionText, op: Operation, loop: ops.For) -> bool:
+    """Whether an operation takes the lower bound of a loop, in any type, from something in i64."""
+    if not isinstance(op, ops.Binary) or op.fn != "sub" or op.result.type is not i64:
         return False
-    return op.lhs is loop.body.args[0] and op.rhs is loop.lower
+    if f.kernel.widened.get(op.rhs, op.rhs) is loop.lower:
+        return True
+    return f.has(op.rhs) and f.use(op.rhs) == f.use(loop.lower)
 
 
-def _wide(f: FunctionText, value: Value) -> str:
-    """An i32 or i64 as i64."""
+def wide(f: FunctionText, value: Value) -> str:
+    """An integer as i64."""
     operand = f.use(value)
     if value.type.bits == 64 or integers.known(operand) is not None:
         return operand
-    return f.assign(f"sext {f.type(value.type)} {operand} to i64")
+    extend = "sext" if value.type.is_signed else "zext"
+    return f.convert(extend, f.type(value.type), operand, "i64")
 
 
-def _position(f: FunctionText, base: str, index: str, stride: int) -> str:
+def position(f: FunctionText, base: str, index: str, stride: int) -> str:
+    """Where an iteration of so many bytes stands on the tape."""
     if stride == 0 or index == "0":
         return base
-    product = f.assign(f"mul i64 {index}, {stride}")
-    return product if base == "0" else f.assign(f"add i64 {base}, {product}")
+    product = f.apply("mul", "i64", index, stride)
+    return product if base == "0" else f.apply("add", "i64", base, product)
 
 
-def _address(f: FunctionText, position: str) -> str:
+def address(f: FunctionText, position: str) -> str:
+    """The address of a position of the tape."""
     tape, _ = f.tape()
     start = f.assign(f"load ptr, ptr {tape}, align 8")
     return f.assign(f"getelementptr i8, ptr {start}, i64 {position}")
 
 
-def _make_room(f: FunctionText, record: Record, nbytes: str) -> None:
+def make_room(f: FunctionText, record: Record, nbytes: str) -> None:
     """Let the tape grow if it holds less; a position gone wrong counts as a very large one."""
     tape, capacity = f.tape()
     room, grow, grown, refused = (
         f.fresh_label(hint) for hint in ("room", "grow", "grown", "refused")
     )
     held = f.assign(f"load i64, ptr {capacity}, align 8")
-    enough = f.assign(f"icmp ule i64 {nbytes}, {held}")
+    enough = f.apply("icmp ule", "i64", nbytes, held)
     f.branch_if(enough, room, grow, likely=True)
     f.start(grow)
     new = f.machine.grow(f, nbytes)
-    f.branch_if(f.assign(f"icmp ne ptr {new}, null"), grown, refused, likely=True)
+    f.branch_if(f.apply("icmp ne", "ptr", new, "null"), grown, refused, likely=True)
     f.start(refused)
-    messages.fail(f, messages.memory_message(record.location), [nbytes])
+    messages.fail(f, messages.memory_message(record.location), [f.share(nbytes)])
     f.start(grown)
     f.lines += f.reload_tape(tape, capacity)
     f.branch(room)

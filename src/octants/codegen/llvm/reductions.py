@@ -9,19 +9,25 @@ After::
     items:  sum = sum + %x
     at the end of the chunk:  atomic<add, @loss, primal>(sum)
 
-That is done where nothing else in the task looks at the place. It changes the order of a float sum,
-which is anybody's guess among threads anyway.
+A place is one for all work items if its indices are computed from constants, arguments and extents.
+Nothing else in the task may look at it afterwards, or change it in another way; updates of the same
+kind at places that vary may. This changes the order of a float sum, which is anybody's guess among
+threads anyway. Numbers of 16 bits are collected in 32.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from octants.analysis.forms import Forms
 from octants.codegen.llvm.alias import Place, are_apart
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Operation, Space, Task, Value
-from octants.types.scalars import DType, f16, u1
+from octants.ir.semantics import identity_of
+from octants.types.scalars import DType, f16, f32, u1
 
 _FUNCTIONS = {"add": "add", "sub": "add", "min": "min", "max": "max"}
 _MAXIMUM = 16  # registers are few
@@ -31,64 +37,101 @@ Access = ops.Load | ops.Store | ops.Atomic | ops.CompareExchange
 
 @dataclass(eq=False, slots=True)
 class Reduction:
-    """What is collected for one element: by `fn`, for all of `atomics`."""
+    """What is collected for one element: by `fn`, for all of `atomics`.
+
+    `recipe` computes its indices again, after the last work item.
+    """
 
     fn: str
     array: Array
     companion: Companion
     indices: list[Value]
     atomics: list[ops.Atomic]
+    recipe: list[Operation]
 
     @property
     def dtype(self) -> DType:
-        return self.array.dtype
+        """The type in which it is collected."""
+        return f32 if self.array.dtype is f16 else self.array.dtype
 
 
-def find_reductions(task: Task) -> list[Reduction]:
-    """The reductions of a parallel task."""
-    operations = list(task.body.walk())
-    accesses: dict[Place, list[Access]] = {}
-    for op in operations:
-        if isinstance(op, Access):
-            accesses.setdefault((op.array, op.companion), []).append(op)
-    constants = {op.result: op.value for op in operations if isinstance(op, ops.Constant)}
-    used = {value for op in operations for value in op.operands}
-    found: list[Reduction] = []
-    for place, group in accesses.items():
-        if _is_alone(place, accesses):
-            found.extend(_reductions(group, constants, used))
-    return found[:_MAXIMUM]
+def neutral(fn: str, dtype: DType) -> Any:
+    """What leaves any number as it is, -0.0 and NaN too."""
+    if dtype.is_float:
+        return -0.0 if fn == "add" else math.nan
+    return identity_of(fn, dtype)
 
 
-def _is_alone(place: Place, accesses: dict[Place, list[Access]]) -> bool:
-    """Whether no other array can be the same memory; fields that overlap would race already."""
-    if place[0].space is not Space.NDARRAY:
-        return True
-    return all(other == place or are_apart(place, other) for other in accesses)
+def find_reductions(task: Task, apart: bool = False) -> list[Reduction]:
+    """The reductions of a parallel task; ``apart`` says that no two arrays share memory."""
+    return list(_Finder(task, apart).find())[:_MAXIMUM]
 
 
-def _reductions(
-    group: list[Access], constants: dict[Value, int], used: set[Value]
-) -> Iterator[Reduction]:
-    """One for each element, if the whole group is atomics of one function at known places."""
-    by_element: dict[tuple[int, ...], Reduction] = {}
-    functions = {_function(op, constants, used) for op in group}
-    if len(functions) != 1 or None in functions:
-        return
-    for op in group:
-        assert isinstance(op, ops.Atomic)
-        element = tuple(constants[index] for index in op.indices)
-        if element not in by_element:
-            fn = _FUNCTIONS[op.fn]
-            by_element[element] = Reduction(fn, op.array, op.companion, op.indices, [])
-        by_element[element].atomics.append(op)
-    yield from by_element.values()
+class _Finder:
+    def __init__(self, task: Task, apart: bool) -> None:
+        self.apart = apart
+        self.forms = Forms(task)
+        self.used = {value for op in task.body.walk() for value in op.operands}
+        self.accesses: dict[Place, list[Access]] = {}
+        for op in task.body.walk():
+            if isinstance(op, Access):
+                self.accesses.setdefault((op.array, op.companion), []).append(op)
 
+    def find(self) -> Iterator[Reduction]:
+        for place, group in self.accesses.items():
+            functions = {self._function(op) for op in group}
+            fn = next(iter(functions))
+            if fn is not None and len(functions) == 1 and self._is_alone(place, fn):
+                yield from self._reductions(fn, group)
 
-def _function(op: Operation, constants: dict[Value, int], used: set[Value]) -> str | None:
-    """By what an access can be collected; None if it cannot."""
-    if not isinstance(op, ops.Atomic) or op.array.dtype in (f16, u1) or op.result in used:
-        return None
-    if not all(index in constants for index in op.indices):
-        return None
-    return _FUNCTIONS.get(op.fn)
+    def _function(self, op: Access) -> str | None:
+        """By what an access can be collected; None if it cannot."""
+        if not isinstance(op, ops.Atomic) or op.array.dtype is u1 or op.result in self.used:
+            return None
+        return _FUNCTIONS.get(op.fn)
+
+    def _reductions(self, fn: str, group: list[Access]) -> Iterator[Reduction]:
+        """One for each element that is the same for all work items."""
+        by_element: dict[tuple[object, ...], Reduction] = {}
+        for op in group:
+            assert isinstance(op, ops.Atomic)
+            if all(map(self.forms.is_uniform, op.indices)):
+                element = tuple(map(self._key, op.indices))
+                if element not in by_element:
+                    recipe = list(dict.fromkeys(self._recipe(op.indices)))
+                    found = Reduction(fn, op.array, op.companion, op.indices, [], recipe)
+                    by_element[element] = found
+                by_element[element].atomics.append(op)
+        yield from by_element.values()
+
+    def _key(self, index: Value) -> object:
+        """What tells equal indices."""
+        op = self.forms.definitions[index]
+        return op.value if isinstance(op, ops.Constant) else index
+
+    def _recipe(self, indices: list[Value]) -> Iterator[Operation]:
+        """The operations that compute uniform values, in order."""
+        for index in indices:
+            op = self.forms.definitions[index]
+            yield from self._recipe(op.operands)
+            yield op
+
+    # -- who else is there -------------------------------------------------------------------------
+
+    def _is_alone(self, place: Place, fn: str) -> bool:
+        """Whether nobody looks, who should see the updates; fields that overlap would race."""
+        if place[0].space is not Space.NDARRAY:
+            return True
+        return all(
+            other == place
+            or are_apart(place, other, self.apart)
+            or all(self._minds_nothing(op, place, fn) for op in group)
+            for other, group in self.accesses.items()
+        )
+
+    def _minds_nothing(self, op: Access, place: Place, fn: str) -> bool:
+        """Whether an access commutes with the updates, or reads before them in every work item."""
+        if self._function(op) == fn:
+            return True
+        reads = isinstance(op, ops.Load)
+        return reads and all(self.forms.precedes(op, update) for update in self.accesses[place])

@@ -35,6 +35,11 @@ def float_literal(value: float) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
+def suffix(type: str) -> str:
+    """A type as the names of intrinsics have it."""
+    return {"float": "f32", "double": "f64"}.get(type, type)
+
+
 def identifier(name: str) -> str:
     """A name with nothing in it that would need quotes."""
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in name)

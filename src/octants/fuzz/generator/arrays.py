@@ -40,9 +40,14 @@ def make(shared: Shared, extents: tuple[int, int]) -> list[ArrayInfo]:
         )
     for array in arrays:
         array.has_grad = array.is_float
-        if array.is_float and array.constant and array is not arrays[1] and rng.random() < 0.3:
+        if (
+            array.is_float
+            and array not in arrays[:2]
+            and rng.random() < (0.3 if array.constant else 0.08)
+        ):
             array.has_grad = False
-            shared.features["float array without a gradient"] += 1
+            written = "" if array.constant else "written "
+            shared.features[f"{written}float array without a gradient"] += 1
     return arrays
 
 

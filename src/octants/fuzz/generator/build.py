@@ -13,6 +13,8 @@ from octants.fuzz.generator.context import ArrayInfo, Context, Grammar, Shared, 
 from octants.fuzz.generator.shaping import fitting
 from octants.fuzz.program import FloatArray, Program
 
+Step = tuple[str, tuple[Any, ...]]
+
 GRAMMAR = Grammar(
     floats.expression,
     integers.integer,
@@ -48,13 +50,66 @@ def generate(seed: int, precision: str) -> Program:
     if rng.random() < 0.1:
         shared.features["kernel launched twice"] += 1
         launches.append(launches[0])
+    if rng.random() < 0.25:
+        launches = _sequence(shared, launches, "\n".join(lines))
     return _program(seed, precision, "\n".join(lines), shared, launches)
+
+
+def _sequence(shared: Shared, launches: list[Step], source: str) -> list[Step]:
+    """Some of the launches again, with writes by the host between them.
+
+    What no launch has touched yet is not written: its gradient would be that of the new contents.
+    """
+    rng = shared.rng
+    shared.features["launches in a sequence"] += 1
+    steps: list[Step] = []
+    touched: set[str] = set()
+    for launch in [*launches, *(rng.choice(launches) for _ in range(rng.randint(0, 3)))]:
+        steps.append(launch)
+        touched |= _touched(shared, launch, source)
+        arrays_here = [a for a in shared.arrays if a.is_float and a.name in touched]
+        if arrays_here and rng.random() < 0.6:
+            steps += _host_write(shared, rng.choice(arrays_here))
+    return steps
+
+
+def _touched(shared: Shared, launch: Step, source: str) -> set[str]:
+    """The arrays that a kernel is launched with."""
+    text = source.split(f"def {launch[0]}(")[1].split("\n@qd", maxsplit=1)[0]
+    names = {name for name in launch[1] if isinstance(name, str)}
+    return {a.name for a in shared.arrays if a.name in names or re.search(rf"\b{a.name}\[", text)}
+
+
+def _host_write(shared: Shared, array: ArrayInfo) -> list[Step]:
+    rng = shared.rng
+    value = round(rng.uniform(-1.4, 1.4), 2)
+    kind = rng.choice(["fill", "copy_from", "__setitem__"])
+    if kind == "__setitem__":
+        if array.element_shape:
+            return []
+        index = tuple(rng.randrange(extent) for extent in array.shape)
+        arguments: tuple[Any, ...] = (array.name, index or None, value)
+    elif kind == "fill":
+        arguments = (array.name, value)
+    else:
+        same = [a for a in shared.arrays if _is_alike(a, array)]
+        if not same:
+            return []
+        arguments = (array.name, rng.choice(same).name)
+    shared.features[f"host: {kind}"] += 1
+    return [(kind, arguments)]
+
+
+def _is_alike(one: ArrayInfo, other: ArrayInfo) -> bool:
+    """Whether one array can be copied from another."""
+    kinds = [(a.shape, a.element_shape, a.dtype, a.is_field) for a in (one, other)]
+    return one is not other and kinds[0] == kinds[1]
 
 
 # -- kernels ---------------------------------------------------------------------------------------
 
 
-def _kernel(shared: Shared, extents: tuple[int, int]) -> tuple[list[str], tuple[str, Any]]:
+def _kernel(shared: Shared, extents: tuple[int, int]) -> tuple[list[str], Step]:
     c = Context(shared)
     name = shared.fresh("kernel")
     scalars = _scalars(c)
@@ -108,7 +163,7 @@ def _scalars(c: Context) -> list[tuple[Variable, str, Any]]:
 
 def _assemble(
     name: str, c: Context, scalars: list[tuple[Variable, str, Any]], returns: str | None
-) -> tuple[list[str], tuple[str, Any]]:
+) -> tuple[list[str], Step]:
     body = "\n".join(c.lines)
     parameters: list[str] = []
     values: list[Any] = []
@@ -151,7 +206,7 @@ def _alias(
 
 
 def _program(
-    seed: int, precision: str, source: str, shared: Shared, launches: list[tuple[str, Any]]
+    seed: int, precision: str, source: str, shared: Shared, launches: list[Step]
 ) -> Program:
     rng = np.random.default_rng(seed)
     inputs: dict[str, FloatArray] = {}

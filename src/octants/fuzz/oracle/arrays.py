@@ -100,6 +100,7 @@ class Array:
         self.leaves: list[int] = []
         self.watch = RaceWatch()
         self.sums = Sums()
+        self.is_accessed = False  # by a kernel so far
 
     def load_initial(self, values: Sequence[Any], tangents: Sequence[float] | None) -> None:
         """Give the cells their content before the kernel, as inputs of the tape."""
@@ -128,6 +129,7 @@ class Array:
 
     def read(self, offset: int) -> Num:
         self.watch.note(offset, "read")
+        self.is_accessed = True
         return self.cells[offset]
 
     def write(self, offset: int, value: Any) -> None:
@@ -137,6 +139,7 @@ class Array:
     def put(self, offset: int, value: Num) -> None:
         if STATE.quiet:
             return
+        self.is_accessed = True
         if not self.needs_grad and value.node >= 0:
             value = Num(value.type, value.value, value.error)
         self.cells[offset] = value
@@ -149,6 +152,18 @@ class Array:
         after = self.sums.unordered(offset, fn, before, operand, after)
         self.put(offset, after)
         return before
+
+    # -- what the host says ----------------------------------------------------------------------
+
+    def fill(self, value: float) -> None:
+        """Every component becomes a constant."""
+        for offset in range(len(self.cells)):
+            self.put(offset, convert(lift(value), self.dtype))
+
+    def copy_from(self, other: Array) -> None:
+        """Every component becomes that of another array; derivatives go along."""
+        for offset, cell in enumerate(other.cells):
+            self.put(offset, cell)
 
     # -- what kernels say ----------------------------------------------------------------------
 

@@ -49,10 +49,11 @@ class Num:
 
     `error` bounds the distance of a sound implementation's value from `value`; 0 says that all of
     them agree. `tangent` is the derivative in the direction of the run, with its own bound; `node`
-    is the number on the tape, -1 for what does not depend on a differentiable input.
+    is the number on the tape, -1 for what does not depend on a differentiable input. What is
+    `literal` may be computed when the kernel is compiled, in double precision.
     """
 
-    __slots__ = ("error", "node", "tangent", "tangent_error", "type", "value")
+    __slots__ = ("error", "literal", "node", "tangent", "tangent_error", "type", "value")
 
     def __init__(self, type: Type, value: Any, error: float = 0.0) -> None:
         self.type = type
@@ -61,6 +62,7 @@ class Num:
         self.tangent = 0.0
         self.tangent_error = 0.0
         self.node = -1
+        self.literal = False
 
     def __repr__(self) -> str:
         return f"{self.value}: {self.type}"
@@ -87,11 +89,14 @@ def lift(value: Any) -> Num:
         return value
     if isinstance(value, bool):
         return Num(U1, value)
+    if not isinstance(value, (int, float)):
+        raise IllDefined(f"not a number: {value!r}")
     if isinstance(value, int):
-        return Num(Defaults.integer, wrap(Defaults.integer, value))
-    if isinstance(value, float):
-        return Num(Defaults.floating, rounded(Defaults.floating, value))
-    raise IllDefined(f"not a number: {value!r}")
+        result = Num(Defaults.integer, wrap(Defaults.integer, value))
+    else:
+        result = Num(Defaults.floating, rounded(Defaults.floating, value))
+    result.literal = True
+    return result
 
 
 _FORMATS = {32: struct.Struct("f"), 16: struct.Struct("e")}
@@ -144,7 +149,9 @@ def real(dtype: Type, value: float, parents: Sequence[Parent], slack: float = 0.
     error = 0.0
     tangent = tangent_error = 0.0
     links: list[Link] = []
+    literal = bool(parents)
     for operand, partial, partial_error in parents:
+        literal = literal and operand.literal
         if operand.error:
             error += abs(partial) * operand.error
         if operand.tangent:
@@ -159,7 +166,10 @@ def real(dtype: Type, value: float, parents: Sequence[Parent], slack: float = 0.
         slack += 2.0
     if slack > 0.0:
         error += slack * roundoff * abs(value)
+    if literal:
+        error += roundoff * abs(value)
     result = Num(dtype, rounded(dtype, value), error)
+    result.literal = literal
     if tangent or tangent_error:
         result.tangent = tangent
         result.tangent_error = tangent_error + roundoff * abs(tangent)
@@ -176,7 +186,9 @@ def convert(x: Num, dtype: Type) -> Num:
         if x.type.is_float:
             narrower = x.type.bits > dtype.bits
             return real(dtype, x.value, [(x, 1.0, 0.0)], 0.0 if narrower else EXACT)
-        return Num(dtype, rounded(dtype, float(x.value)))
+        result = Num(dtype, rounded(dtype, float(x.value)))
+        result.literal = x.literal
+        return result
     if dtype.kind == "bool":
         if x.error and abs(x.value) <= 2 * x.error:
             STATE.note_near("cast to u1")

@@ -72,7 +72,8 @@ def reverse(
 
     ``seeds`` are pairs of a node and the adjoint that it starts with. The bounds are a running
     error analysis: each product and each sum is off by a unit roundoff of its node's type, and sums
-    are taken in any order.
+    are taken in any order. A narrowing conversion may be hoisted out of a loop, whose adjoints are
+    then added up in the narrow type.
     """
     adjoints = [0.0] * len(tape.nodes)
     sizes = [0.0] * len(tape.nodes)
@@ -87,7 +88,8 @@ def reverse(
         if adjoint == 0.0 and error == 0.0:
             continue
         for parent, partial, partial_error in tape.nodes[node]:
-            term, roundoff = adjoint * partial, tape.unit_roundoffs[parent]
+            term = adjoint * partial
+            roundoff = max(tape.unit_roundoffs[parent], tape.unit_roundoffs[node])
             size = sizes[parent] + abs(term)
             adjoints[parent] += term
             sizes[parent] = size

@@ -38,7 +38,14 @@ def assign(types: Scope, name: str, value: Any) -> Any:
     dtype = types.setdefault(name, number.type)
     if not isinstance(dtype, Type):
         raise IllDefined("a scalar for a vector")
-    return convert(number, dtype)
+    return _settled(convert(number, dtype))
+
+
+def _settled(number: Num) -> Num:
+    """A number as it is in a local: rounded to its type."""
+    if not number.literal:
+        return number
+    return Num(number.type, number.value, number.error)
 
 
 def _assign_matrix(types: Scope, name: str, value: Matrix) -> Matrix:
@@ -46,7 +53,7 @@ def _assign_matrix(types: Scope, name: str, value: Matrix) -> Matrix:
     shape, dtype = types.setdefault(name, (value.shape, items[0].type))
     if shape != value.shape:
         raise IllDefined("a local changes its shape")
-    return Matrix([convert(item, dtype) for item in items], shape)
+    return Matrix([_settled(convert(item, dtype)) for item in items], shape)
 
 
 def assign_all(types: Scope, names: Sequence[str], value: Any) -> list[Any]:

@@ -22,7 +22,7 @@ from octants.ir.ops.memory import (
     Shape,
     Store,
 )
-from octants.ir.ops.tape import RecordEnd, RecordPop, RecordPush
+from octants.ir.ops.tape import RecordCheck, RecordEnd, RecordPop, RecordPush
 
 __all__ = [
     "Assert",
@@ -39,6 +39,7 @@ __all__ = [
     "ParallelFor",
     "Print",
     "Random",
+    "RecordCheck",
     "RecordEnd",
     "RecordPop",
     "RecordPush",

@@ -14,7 +14,7 @@ ROUNDINGS = frozenset(("floor", "ceil", "round", "trunc"))
 BIT_COUNTS = frozenset(("popcount", "clz"))
 UNARY = FLOAT_FUNCTIONS | ROUNDINGS | BIT_COUNTS | {"neg", "abs", "sign", "not"}
 
-FLOAT_ONLY = frozenset(("div", "atan2"))
+FLOAT_ONLY = frozenset(("div", "atan2", "mul_error"))
 BITWISE = frozenset(("and", "or", "xor"))
 SHIFTS = frozenset(("shl", "shr", "ushr"))
 ARITHMETIC = frozenset(
@@ -61,6 +61,7 @@ class Binary(Operation):
     `ushr` does not; shift counts are taken modulo the width. `min` and `max` ignore a NaN, and
     give the first operand of two equal ones (of -0.0 and 0.0). An
     integer power with a negative exponent is the power in exact arithmetic, truncated towards zero.
+    `mul_error` is what the rounding of `mul` has taken away: a * b - mul(a, b), rounded once.
     """
 
     fn: str = attribute()

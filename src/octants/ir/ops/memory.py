@@ -43,7 +43,7 @@ class Store(Operation):
 
     def verify(self) -> None:
         _check_access(self.array, self.companion, self.indices)
-        _check_value(self.array, self.value)
+        _check_value(self.array, self.companion, self.value)
 
 
 @operation("atomic")
@@ -58,7 +58,7 @@ class Atomic(Operation):
 
     def verify(self) -> None:
         _check_access(self.array, self.companion, self.indices)
-        _check_value(self.array, self.value)
+        _check_value(self.array, self.companion, self.value)
         if self.fn not in ATOMIC:
             raise InvalidIR(f"no atomic {self.fn}")
 
@@ -75,7 +75,7 @@ class CompareExchange(Operation):
 
     def verify(self) -> None:
         _check_access(self.array, self.companion, self.indices)
-        _check_value(self.array, self.value)
+        _check_value(self.array, self.companion, self.value)
 
 
 @operation("shape")
@@ -92,10 +92,10 @@ class Shape(Operation):
 
 @operation("print")
 class Print(Operation):
-    """``print<('x =', '{}', ':.3f')>(%x)``: one message.
+    r"""``print<('x = ', ('.3f',), '\n')>(%x)``: a piece of text, with the end of its line if any.
 
     `parts` are literal strings and, where a value stands, tuples (format spec,); values are used in
-    order. The host formats and writes the line.
+    order. The host formats the pieces, and writes them one after the other.
     """
 
     parts: tuple[str | tuple[str], ...] = attribute()
@@ -125,8 +125,8 @@ def _check_access(array: Array, companion: Companion, indices: list[Value]) -> N
         raise InvalidIR(f"indices of {array.name} are i32 or i64: {indices}")
 
 
-def _check_value(array: Array, value: Value) -> None:
+def _check_value(array: Array, companion: Companion, value: Value) -> None:
     if value.type is not array.dtype:
         raise InvalidIR(f"store of {value.type} into {array.name} of {array.dtype}")
-    if array.space is Space.ARGUMENT:
+    if array.space is Space.ARGUMENT and companion is Companion.PRIMAL:
         raise InvalidIR(f"store into the argument {array.name}")

@@ -1,8 +1,11 @@
 """The tape of a work item: records of loops, on a stack, and logs of loads.
 
 Offsets and positions are i64 bytes on the work item's stack, which grows when it must. A record's
-slots may lose members while it is being built (`autodiff.prune`); its stride is that of the slots
+slots may lose members while it is being built (`simplify.prune`); its stride is that of the slots
 that remain, and so nothing here names a number of bytes.
+
+A record may have a capacity, in iterations. A push past it writes nothing, a pop past it reads the
+last iteration that there is room for; `record_check` tells, and ends the work item.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from octants.ir.core import (
     operands,
     operation,
 )
+from octants.types.scalars import i64
 
 
 @operation("record_push")
@@ -53,3 +57,17 @@ class RecordEnd(Operation):
     record: Record = attribute()
     base: Value = operand()
     count: Value = operand()
+
+
+@operation("record_check")
+class RecordCheck(Operation):
+    """``record_check<#r>(%count)`` ends the work item, as an overflow, unless r holds count."""
+
+    record: Record = attribute()
+    count: Value = operand()
+
+    def verify(self) -> None:
+        if self.record.capacity < 1:
+            raise InvalidIR("record_check: the record has no capacity")
+        if self.count.type is not i64:
+            raise InvalidIR(f"record_check: a count of type {self.count.type}")

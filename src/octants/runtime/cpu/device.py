@@ -8,7 +8,8 @@ import os
 import signal
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from octants.artifact import SYSTEM, Artifact, Slot
@@ -18,6 +19,7 @@ from octants.runtime.cpu.layout import Context, aligned
 from octants.runtime.cpu.pool import ThreadPool
 from octants.runtime.memory import HostAllocation, allocate
 from octants.runtime.messages import MessageBuffer
+from octants.runtime.pending import Pending
 
 _INTERRUPT = int(signal.SIGINT)
 _PYTHON_HANDLER = signal.default_int_handler
@@ -30,8 +32,7 @@ _EXIT_PATIENCE = 1.0  # seconds that the end of the process waits for launches o
 class LaunchContext:
     """What one launch at a time needs: its context, its message buffer, its thread's tape."""
 
-    def __init__(self, pool: ThreadPool) -> None:
-        support = native.native_support()
+    def __init__(self, support: native.Support, pool: ThreadPool) -> None:
         self._memory, self.address = aligned(Context)
         self._free_tape, self._pool = support.free_tape, pool
         self.messages = MessageBuffer()
@@ -61,7 +62,8 @@ class CpuKernel:
         self._entry: int = self._library[artifact.entry]
         self._device = device
         self._contexts = device.contexts
-        self._run = native.native_support().launch
+        self._run = device.support.launch
+        self._has_signals = device.support.has_signals
 
     def launch(self, block: int) -> None:
         """Run with the parameter block at an address; see `runtime.device.LoadedKernel`."""
@@ -70,7 +72,9 @@ class CpuKernel:
         except IndexError:
             context = self._device.make_context()
         may_interrupt = (
-            threading.get_ident() == _main_thread and _get_handler(_INTERRUPT) is _PYTHON_HANDLER
+            self._has_signals
+            and threading.get_ident() == _main_thread
+            and _get_handler(_INTERRUPT) is _PYTHON_HANDLER
         )
         try:
             status = self._run(self._entry, block, context.address, may_interrupt)
@@ -84,7 +88,9 @@ class CpuKernel:
             context.free_tape()
             self._device.free_tapes()
         if status & _SPOKE:
-            context.messages.deliver(self.artifact)
+            overflow = context.messages.deliver(self.artifact)
+            if overflow is not None:
+                self._device.pending.add(overflow)
         if status & _INTERRUPTED:  # where Python has not raised it yet
             raise SystemExit if _is_ending else KeyboardInterrupt
 
@@ -93,13 +99,18 @@ class CpuDevice:
     """The host as a device. Launches of all threads share its pool of ``max_threads`` threads.
 
     0 threads stand for as many as the process may use. ``tape_limit`` bounds the bytes of all tapes
-    together; 0 lets them take most of the memory that there is.
+    together; 0 lets them take most of the memory that there is. ``support`` is the native code,
+    which is that of the process unless given.
     """
 
-    def __init__(self, max_threads: int = 0, tape_limit: int = 0) -> None:
+    def __init__(
+        self, max_threads: int = 0, tape_limit: int = 0, support: native.Support | None = None
+    ) -> None:
+        self.support = support or native.native_support()
         threads = max_threads or limits.thread_count()
         limit = tape_limit or limits.memory_bytes() // 10 * 9
-        self.pool = ThreadPool(native.native_support(), threads, limit)
+        self.pool = ThreadPool(self.support, threads, limit)
+        self.pending = Pending()
         self.contexts: list[LaunchContext] = []  # those that no launch uses
         self._all_contexts: weakref.WeakSet[LaunchContext] = weakref.WeakSet()
         self._libraries: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
@@ -114,7 +125,8 @@ class CpuDevice:
         return allocate(nbytes)
 
     def synchronize(self) -> None:
-        """Nothing is ever left to wait for: a launch returns when its work is done."""
+        """Raise what launches have left; a launch returns when its work is done."""
+        self.pending.raise_first()
 
     def close(self) -> None:
         """End the threads, free the tapes. A later launch starts threads anew."""
@@ -135,6 +147,20 @@ class CpuDevice:
         """The bytes that tapes take now; they are kept for later launches until `close`."""
         return self.pool.tape_bytes
 
+    @contextmanager
+    def exact_tapes(self) -> Iterator[None]:
+        """Let tapes begin anew and grow by just what is needed, so that `tape_bytes` tells it.
+
+        That is slow where a `while` loop is recorded. No launch may be running at either end.
+        """
+        self.free_tapes()
+        self.pool.fields.tape_exact = 1
+        try:
+            yield
+        finally:
+            self.pool.fields.tape_exact = 0
+            self.free_tapes()
+
     # -- for kernels ----------------------------------------------------------------------------
 
     def link(self, artifact: Artifact) -> Any:
@@ -149,7 +175,7 @@ class CpuDevice:
         return library
 
     def make_context(self) -> LaunchContext:
-        context = LaunchContext(self.pool)
+        context = LaunchContext(self.support, self.pool)
         self._all_contexts.add(context)
         return context
 
@@ -181,10 +207,8 @@ _is_ending = False
 def _after_fork() -> None:
     global _main_thread
     _main_thread = threading.get_ident()
-    devices = list(_devices)
-    if devices:
-        native.native_support().after_fork()
-    for device in devices:
+    for device in list(_devices):
+        device.support.after_fork()
         device.pool.after_fork()
 
 

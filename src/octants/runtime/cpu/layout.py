@@ -59,6 +59,10 @@ class Messages(Structure):
         ("failure_task", c_int32),
         ("failure_item", c_int64),
         ("failure_values", c_int64 * abi.MAXIMUM_FAILURE_VALUES),
+        ("overflow_need", c_int64),
+        ("overflow_id", c_int32),
+        ("overflow_task", c_int32),
+        ("overflow_item", c_int64),
     ]
 
 
@@ -89,8 +93,9 @@ class Pool(Structure):
         ("tape_bytes", c_int64),  # of all tapes
         ("tape_limit", c_int64),
         ("tape_kept", c_int64),  # what may stay allocated between launches
+        ("tape_exact", c_int64),  # whether a tape grows by just what is needed
         ("workers", c_void_p),
-        ("_padding3", c_char * (_LINE - 56)),
+        ("_padding3", c_char * (_LINE - 64)),
         ("mutex", c_char * _LINE),
         ("wake", c_char * _LINE),
         ("done", c_char * _LINE),

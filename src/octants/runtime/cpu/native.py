@@ -17,15 +17,17 @@ from octants.abi import LIBRARY_PREFIX
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cpu import support
 
-# LLVM may turn loops into these, and rounds with them where a CPU has no instruction for it.
+# LLVM may turn loops into these, and calls the others where a CPU has no instruction for them.
 _IMPLIED = (
     "memcpy memmove memset bcmp memcmp strlen floor floorf ceil ceilf trunc truncf rint rintf"
+    " fma __chkstk"
 ).split()
 
 
 def _libraries() -> Iterator[ctypes.CDLL]:
     """The places where the functions of C may be, the process itself first."""
-    for name in (None, ctypes.util.find_library("m"), "libm.so.6", "ucrtbase", "libpthread.so.0"):
+    others = ("libm.so.6", "ucrtbase", "ntdll", "libpthread.so.0")
+    for name in (None, ctypes.util.find_library("m"), *others):
         try:
             yield ctypes.CDLL(name)
         except (OSError, TypeError):
@@ -85,8 +87,13 @@ def _keep_code() -> None:
 
 
 def implied_symbols() -> dict[str, int]:
-    """What LLVM may call by itself."""
-    return {name: address for name in _IMPLIED if (address := address_of(name)) is not None}
+    """What LLVM may refer to by itself."""
+    found = {name: address for name in _IMPLIED if (address := address_of(name)) is not None}
+    return {**found, "_fltused": ctypes.addressof(_MARK)}
+
+
+_MARK = ctypes.c_int32()
+"""On Windows, code that computes with floats refers to a mark of that name, and never reads it."""
 
 
 def library_symbols(names: Iterable[str]) -> dict[str, int]:
@@ -101,13 +108,18 @@ def library_symbols(names: Iterable[str]) -> dict[str, int]:
 
 
 class Support:
-    """The functions of `support`, as Python calls them, and their addresses."""
+    """The functions of `support`, as Python calls them, and their addresses.
 
-    def __init__(self) -> None:
-        symbols = {name: address_of(name) for name in support.SYMBOLS}
+    ``replaced`` has addresses to be called in place of functions of the C library, by their names.
+    """
+
+    def __init__(self, replaced: Mapping[str, int] | None = None) -> None:
+        symbols = {name: address_of(name) for name in support.SYMBOLS} | dict(replaced or {})
         self.has_threads = all(symbols.values())
+        self.has_signals = bool(symbols["sigaction"])  # else Ctrl-C waits for the launch
         code = _compile(support.support_text(llvm.get_process_triple().split("-")[0]))
-        known = {name: address or 0 for name, address in symbols.items()}
+        never_called = ctypes.addressof(_MARK)  # LLVM ends the process if it is to link with 0
+        known = {name: address or never_called for name, address in symbols.items()}
         self._library = link(code, support.EXPORTS, {**known, **implied_symbols()})
         self.addresses: dict[str, int] = {name: self._library[name] for name in support.EXPORTS}
         pointer, number = ctypes.c_void_p, ctypes.c_int

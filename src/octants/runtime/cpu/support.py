@@ -9,6 +9,7 @@ import ctypes
 import re
 import signal
 
+from octants import abi
 from octants.runtime.cpu.layout import STRUCTURES
 
 WORKER_SPINS = 2000  # pauses before a helper parks: some 50 to 100 us
@@ -64,8 +65,8 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
 _LAUNCH = f"""\
-; Run a kernel. Status: 1 if there are messages or a failure, 2 if it was interrupted, 4 if the
-; tapes have become larger than they should be between launches.
+; Run a kernel. Status: 1 if there are messages, a failure or an overflow, 2 if it was interrupted,
+; 4 if the tapes have become larger than they should be between launches.
 define i32 @octants_launch(ptr %kernel, ptr %block, ptr %context, i32 %interruptible) {{
   %messages = load ptr, ptr &context.messages
   store ptr %messages, ptr %block
@@ -73,6 +74,7 @@ define i32 @octants_launch(ptr %kernel, ptr %block, ptr %context, i32 %interrupt
   store i64 -1, ptr &messages.end
   store i64 0, ptr &messages.count
   store i32 0, ptr &messages.failed
+  store i64 0, ptr &messages.overflow_need
   store atomic i32 0, ptr &context.interrupted monotonic, align 4
   store i32 %interruptible, ptr &context.interruptible
   store i32 0, ptr &context.guarded
@@ -88,9 +90,11 @@ report:
   %count = load i64, ptr &messages.count
   %failed = load i32, ptr &messages.failed
   %interrupted = load atomic i32, ptr &context.interrupted monotonic, align 4
-  %printed = icmp ne i64 %count, 0
+  %need = load i64, ptr &messages.overflow_need
+  %said = or i64 %count, %need
+  %has_said = icmp ne i64 %said, 0
   %has_failed = icmp ne i32 %failed, 0
-  %speaks = or i1 %printed, %has_failed
+  %speaks = or i1 %has_said, %has_failed
   %low = zext i1 %speaks to i32
   %middle = shl i32 %interrupted, 1
   %pool = load ptr, ptr &context.pool
@@ -164,12 +168,17 @@ exit:
 }}
 """
 
-_TAPES = """\
-; Room for so many bytes, doubling; where that is refused, room for just so many.
-define ptr @octants_grow(ptr %context, ptr %worker, i64 %bytes) {
+_TAPES = f"""\
+; Room for so many bytes, doubling; where that is refused, room for just so many. A position that
+; has gone wrong is a very large number.
+define ptr @octants_grow(ptr %context, ptr %worker, i64 %bytes) {{
   %pool = load ptr, ptr &context.pool
-  %wild = icmp ugt i64 %bytes, 1152921504606846976
-  br i1 %wild, label %refuse, label %double
+  %wild = icmp ugt i64 %bytes, {abi.MAXIMUM_TAPE}
+  br i1 %wild, label %refuse, label %choose
+choose:
+  %flag = load i64, ptr &pool.tape_exact
+  %is_exact = icmp ne i64 %flag, 0
+  br i1 %is_exact, label %exact, label %double
 double:
   %capacity = load i64, ptr &worker.capacity
   %twice = shl i64 %capacity, 1
@@ -180,40 +189,52 @@ double:
   %refused = icmp eq ptr %first, null
   br i1 %refused, label %exact, label %exit
 exact:
-  %line = add i64 %bytes, 63
-  %least = and i64 %line, -64
-  %second = call ptr @resize(ptr %pool, ptr %worker, i64 %least)
+  %second = call ptr @resize(ptr %pool, ptr %worker, i64 %bytes)
   br label %exit
 refuse:
   br label %exit
 exit:
   %tape = phi ptr [ %first, %double ], [ %second, %exact ], [ null, %refuse ]
   ret ptr %tape
-}
+}}
 
-define internal ptr @resize(ptr %pool, ptr %worker, i64 %bytes) {
+; The sum of all tapes never passes the limit, not even while somebody asks for too much: that would
+; refuse others what they may have.
+define internal ptr @resize(ptr %pool, ptr %worker, i64 %bytes) {{
+entry:
   %capacity = load i64, ptr &worker.capacity
   %growth = sub i64 %bytes, %capacity
-  %before = atomicrmw add ptr &pool.tape_bytes, i64 %growth monotonic
-  %total = add i64 %before, %growth
   %limit = load i64, ptr &pool.tape_limit
-  %too_much = icmp sgt i64 %total, %limit
-  br i1 %too_much, label %refuse, label %ask
+  %most = sub i64 %limit, %growth
+  %seen = load atomic i64, ptr &pool.tape_bytes monotonic, align 8
+  br label %fit
+fit:
+  %before = phi i64 [ %seen, %entry ], [ %now, %count ]
+  %too_much = icmp sgt i64 %before, %most
+  br i1 %too_much, label %refuse, label %count
+count:
+  %total = add i64 %before, %growth
+  %pair = cmpxchg ptr &pool.tape_bytes, i64 %before, i64 %total monotonic monotonic
+  %now = extractvalue {{ i64, i1 }} %pair, 0
+  %counted = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %counted, label %ask, label %fit
 ask:
   %old = load ptr, ptr &worker.tape
   %new = call ptr @realloc(ptr %old, i64 %bytes)
   %none = icmp eq ptr %new, null
-  br i1 %none, label %refuse, label %keep
+  br i1 %none, label %give_back, label %keep
 keep:
   store ptr %new, ptr &worker.tape
   store i64 %bytes, ptr &worker.capacity
   ret ptr %new
-refuse:
+give_back:
   %returned = atomicrmw sub ptr &pool.tape_bytes, i64 %growth monotonic
+  br label %refuse
+refuse:
   ret ptr null
-}
+}}
 
-define void @octants_free_tape(ptr %pool, ptr %worker) {
+define void @octants_free_tape(ptr %pool, ptr %worker) {{
   %capacity = load i64, ptr &worker.capacity
   %tape = load ptr, ptr &worker.tape
   store ptr null, ptr &worker.tape
@@ -221,21 +242,23 @@ define void @octants_free_tape(ptr %pool, ptr %worker) {
   %before = atomicrmw sub ptr &pool.tape_bytes, i64 %capacity monotonic
   call void @free(ptr %tape)
   ret void
-}
+}}
 """
 
 _PARALLEL = f"""\
 ; Run a task over [lower, upper): at once if it is small, on the pool if that is free. Ctrl-C is
 ; looked for between chunks, whose length is bounded for that; where the grain is 1, by the items.
+; Chunks are whole tiles, but for the last one.
 define void @octants_parallel_for(ptr %context, ptr %task, ptr %parameters, \
-i64 %lower, i64 %upper, i64 %grain) {{
+i64 %lower, i64 %upper, i64 %grain, i64 %tile) {{
   %some = icmp slt i64 %lower, %upper
   br i1 %some, label %measure, label %exit
 measure:
   %count = sub i64 %upper, %lower
   %own = load ptr, ptr &context.worker
   %is_light = icmp ugt i64 %grain, 1
-  %is_small = icmp ule i64 %count, %grain
+  %few_items = call i64 @llvm.smax.i64(i64 %grain, i64 %tile)
+  %is_small = icmp ule i64 %count, %few_items
   br i1 %is_small, label %few, label %large
 few:
   br i1 %is_light, label %small, label %single
@@ -258,7 +281,11 @@ large:
   %enough = call i64 @llvm.smax.i64(i64 %even, i64 %least)
   %most = shl i64 %grain, 6
   %bounded = call i64 @llvm.smin.i64(i64 %enough, i64 %most)
-  %chunk = select i1 %is_light, i64 %bounded, i64 %enough
+  %some_items = select i1 %is_light, i64 %bounded, i64 %enough
+  %rounded = add i64 %some_items, %tile
+  %raised = sub i64 %rounded, 1
+  %excess = urem i64 %raised, %tile
+  %chunk = sub i64 %raised, %excess
   %has_helpers = icmp sgt i32 %helpers, 0
   br i1 %has_helpers, label %try, label %alone
 try:

@@ -1,0 +1,157 @@
+"""The state of a loop of steps at some of them, kept as what the steps since have overwritten.
+
+A snapshot holds nothing when it is taken. The first write to a place after it puts what stood there
+into the snapshot; what no step writes is never copied, and an array of which each step writes
+another row costs one copy of it over all snapshots. To return to a snapshot is to undo the writes
+since, those noted in later snapshots first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.analysis.regions import Region
+from octants.diagnostics.checkpoint_errors import SnapshotsTooLarge
+from octants.launch.memory import Memory
+
+
+class Snapshot:
+    """The state before the step ``place``; ``number`` is that of the launch to come."""
+
+    def __init__(self, place: int, number: int) -> None:
+        self.place = place
+        self.number = number
+        self.nbytes = 0
+        self.whole: set[Any] = set()
+        self.first_step: Any = None
+        self._regions: set[tuple[Any, Region]] = set()
+        self._partial: dict[Any, int] = {}
+        self._saved: list[tuple[Memory, Region, Any]] = []
+
+    def has(self, memory: Memory, region: Region) -> bool:
+        """Whether it holds what stood there."""
+        return memory.key in self.whole or (memory.key, region) in self._regions
+
+    def add(self, memory: Memory, region: Region, values: Any) -> None:
+        """Keep what stands somewhere, before it is written."""
+        size = _size(values)
+        if region is None:
+            self.whole.add(memory.key)
+        else:
+            self._regions.add((memory.key, region))
+            self._partial[memory.key] = self._partial.get(memory.key, 0) + size
+        self.nbytes += size
+        self._saved.append((memory, region, values))
+
+    def partial(self, memory: Memory) -> int:
+        """The bytes that it holds of an array which it does not hold whole."""
+        return self._partial.get(memory.key, 0)
+
+    def undo(self) -> None:
+        """Put everything back."""
+        for memory, region, values in reversed(self._saved):
+            memory.restore(values, region)
+
+    def absorb(self, later: Snapshot) -> None:
+        """Hold what the next snapshot holds, too, which is then no longer needed."""
+        for memory, region, values in later._saved:
+            if not self.has(memory, region):
+                self.add(memory, region, values)
+
+
+def covers(memory: Memory, region: Region) -> bool:
+    """Whether a region is the whole array."""
+    if region is None:
+        return True
+    array: Any = memory.array
+    ends = [extent - 1 for extent in (array.elements if memory.is_foreign else array).shape]
+    return any(
+        all(low <= 0 and end <= high for (low, high), end in zip(box, ends, strict=False))
+        for box in region
+    )
+
+
+def _size(values: Any) -> int:
+    return sum(part.nbytes for part in values) if isinstance(values, list) else int(values.nbytes)
+
+
+class Snapshots:
+    """The snapshots of a loop, in the order of their steps; the last is the one to return to.
+
+    They may take ``budget`` bytes. `taken` counts them, `peak` is the most bytes at a time.
+    """
+
+    def __init__(self, slots: int, budget: float) -> None:
+        self.slots = slots
+        self.stack: list[Snapshot] = []
+        self.taken = 0
+        self.nbytes = 0
+        self.peak = 0
+        self._budget = budget
+        self._watched: dict[Any, Memory] = {}
+
+    @property
+    def last(self) -> Snapshot:
+        """The snapshot that writes are noted in."""
+        return self.stack[-1]
+
+    @property
+    def free(self) -> int:
+        """The slots that no snapshot is in."""
+        return self.slots - len(self.stack)
+
+    def take(self, place: int, number: int) -> None:
+        """Begin a snapshot of the present state."""
+        self.stack.append(Snapshot(place, number))
+        self.taken += 1
+        for memory in self._watched.values():
+            self._add(memory, None)
+
+    def watch(self, memory: Memory) -> None:
+        """Copy an array of others, which can be written unseen, with each snapshot."""
+        if memory.key not in self._watched:
+            self._watched[memory.key] = memory
+            self.before_write(memory, None)
+
+    def before_write(self, memory: Memory, region: Region) -> None:
+        """Keep what stands in a region that is about to be written."""
+        if region == () or self.last.has(memory, region):
+            return
+        if region is not None and self._wants_all(memory, region):
+            region = None
+        self._add(memory, region)
+
+    def _wants_all(self, memory: Memory, region: Region) -> bool:
+        """Whether to keep all of an array, and not to ask again: also if parts have become many."""
+        if not memory.has_regions or covers(memory, region):
+            return True
+        return self.last.partial(memory) + memory.nbytes(region) > memory.nbytes()
+
+    def _add(self, memory: Memory, region: Region) -> None:
+        size = memory.nbytes(region)
+        if self.nbytes + size > self._budget:
+            budget, held = int(self._budget), self.nbytes
+            raise SnapshotsTooLarge(memory.name, size, held, budget, self.slots).at(None)
+        self.last.add(memory, region, memory.snapshot(region))
+        self._count(size)
+
+    def _count(self, change: int) -> None:
+        self.nbytes += change
+        self.peak = max(self.peak, self.nbytes)
+
+    def drop(self, index: int) -> None:
+        """Do without a snapshot; it is not the first."""
+        dropped, earlier = self.stack.pop(index), self.stack[index - 1]
+        before = dropped.nbytes + earlier.nbytes
+        earlier.absorb(dropped)
+        self._count(earlier.nbytes - before)
+
+    def restore(self) -> Snapshot:
+        """Return to the last snapshot."""
+        self.last.undo()
+        return self.last
+
+    def leave(self) -> None:
+        """Return to the last snapshot, and free its slot."""
+        self._count(-self.restore().nbytes)
+        self.stack.pop()

@@ -1,0 +1,41 @@
+"""Finds writes that a tape did not see, to arrays through which adjoints flow.
+
+The adjoint of what such a write replaced should end, but nobody knows what that was: an error. It
+is noticed where something counts the writes: torch does for its tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from octants.diagnostics.tape_errors import ChangedUnseen
+from octants.ir.core import Companion
+from octants.launch.memory import Memory
+from octants.launch.specialisation import Specialisation
+
+
+class UnseenWrites:
+    """The versions of the arrays with gradients, as of the last launch or host write."""
+
+    def __init__(self) -> None:
+        self._versions: dict[Any, int] = {}
+
+    def see(self, specialisation: Specialisation, memories: Mapping[int, Memory]) -> None:
+        """Look at a launch: an error if an array was written since the one before."""
+        arrays = specialisation.module.arrays
+        for position, memory in memories.items():
+            if arrays[position].has(Companion.ADJOINT):
+                self._versions.setdefault(memory.key, memory.version)
+                self._check(memory)
+
+    def see_host_write(self, memory: Memory, *, is_done: bool) -> None:
+        """The host is writing an array, or says that it was written."""
+        if memory.key in self._versions:
+            if not is_done:
+                self._check(memory)
+            self._versions[memory.key] = memory.version + (not is_done)
+
+    def _check(self, memory: Memory) -> None:
+        if self._versions[memory.key] != memory.version:
+            raise ChangedUnseen(memory.name).at(None)

@@ -1,0 +1,125 @@
+"""What is the same for all work items that run in step, and which control flow is not.
+
+Work items that run side by side, as lanes of vectors, share one program counter: a loop runs while
+any of them needs another turn, both sides of a branch run one after the other. A value is *uniform*
+if all lanes that are active where it is defined have the same one, else it *varies*. An `if` or a
+loop *diverges* if what decides about it varies; what a diverging loop hands out varies, since the
+lanes left it in different turns.
+
+Bases of records are uniform whatever is recorded: a record ends behind that of the longest lane,
+and where the sides of a diverging `if` end at different places, the further one counts. So lanes
+agree on where a record stands, though not on the iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from octants.ir import ops
+from octants.ir.core import Block, Operation, Value
+
+_ALWAYS = (ops.RecordPop, ops.Atomic, ops.CompareExchange)
+_RECORD = (ops.RecordPush, ops.RecordPop, ops.RecordEnd)
+
+
+class Uniformity:
+    """Facts about a block whose arguments, but for ``uniform``, vary."""
+
+    def __init__(self, block: Block, uniform: Iterable[Value] = ()) -> None:
+        self.bases: set[Value] = set()
+        self.has_odd_base = False
+        """Whether the base of a record comes from elsewhere than the ends of others."""
+        self._varying: set[Value] = set()
+        self._follow: dict[Value, list[Value]] = {}
+        self._definitions: dict[Value, tuple[ops.If, int]] = {}
+        self._visit(block)
+        self._find_bases(block)
+        roots = [arg for arg in block.args if arg not in set(uniform)]
+        roots += [v for op in block.walk() if isinstance(op, _ALWAYS) for v in op.results]
+        self._spread(roots)
+
+    def varies(self, value: Value) -> bool:
+        return value in self._varying
+
+    def diverges(self, op: Operation) -> bool:
+        """Whether lanes may take different ways, or make different numbers of turns."""
+        if isinstance(op, ops.If):
+            return self.varies(op.condition)
+        if isinstance(op, ops.For):
+            return self.varies(op.lower) or self.varies(op.upper)
+        return isinstance(op, ops.While) and self.varies(op.condition.yielded[0])
+
+    # -- who follows whom --------------------------------------------------------------------------
+
+    def _edge(self, source: Value, target: Value) -> None:
+        self._follow.setdefault(source, []).append(target)
+
+    def _visit(self, block: Block) -> None:
+        for op in block.ops:
+            if isinstance(op, ops.If):
+                self._if(op)
+            elif isinstance(op, ops.For):
+                self._for(op)
+            elif isinstance(op, ops.While):
+                self._while(op)
+            elif not isinstance(op, ops.RecordEnd):
+                for operand in op.operands:
+                    for result in op.results:
+                        self._edge(operand, result)
+            for region in op.regions:
+                self._visit(region)
+
+    def _if(self, op: ops.If) -> None:
+        sides = zip(op.results, op.then.yielded, op.orelse.yielded, strict=True)
+        for number, (result, then, orelse) in enumerate(sides):
+            self._definitions[result] = op, number
+            self._edge(then, result)
+            self._edge(orelse, result)
+            if then is not orelse:
+                self._edge(op.condition, result)
+
+    def _for(self, op: ops.For) -> None:
+        self._edge(op.lower, op.body.args[0])
+        self._carry(op.inits, op.body.args[1:], op.body.yielded)
+        for arg, result in zip(op.body.args[1:], op.results, strict=True):
+            for source in (arg, op.lower, op.upper):
+                self._edge(source, result)
+
+    def _while(self, op: ops.While) -> None:
+        self._carry(op.inits, op.condition.args, op.body.yielded)
+        (goes_on,) = op.condition.yielded
+        for test, arg, result in zip(op.condition.args, op.body.args, op.results, strict=True):
+            self._edge(test, arg)
+            self._edge(test, result)
+            self._edge(goes_on, result)
+
+    def _carry(self, inits: list[Value], args: list[Value], ends: list[Value]) -> None:
+        for init, arg, end in zip(inits, args, ends, strict=True):
+            self._edge(init, arg)
+            self._edge(end, arg)
+
+    def _spread(self, roots: list[Value]) -> None:
+        waiting = list(roots)
+        while waiting:
+            value = waiting.pop()
+            if value not in self._varying and value not in self.bases:
+                self._varying.add(value)
+                waiting += self._follow.get(value, ())
+
+    # -- bases -------------------------------------------------------------------------------------
+
+    def _find_bases(self, block: Block) -> None:
+        """Ends, constants, and what branches hand out of them."""
+        records = [op for op in block.walk() if isinstance(op, _RECORD)]
+        plain = {op.result for op in block.walk() if isinstance(op, (ops.Constant, ops.RecordEnd))}
+        waiting = [op.base for op in records]
+        while waiting:
+            value = waiting.pop()
+            if value in plain or value in self.bases:
+                continue
+            if value not in self._definitions:
+                self.has_odd_base = True
+                continue
+            self.bases.add(value)
+            branch, number = self._definitions[value]
+            waiting += [branch.then.yielded[number], branch.orelse.yielded[number]]

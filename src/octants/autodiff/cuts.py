@@ -1,0 +1,81 @@
+"""Where a gradient ends within a kernel: at an array without one, written and then read back.
+
+What `simplify` has forwarded from a store to a load is found by the bitcast that it leaves there,
+which stands at the line of the store.
+"""
+
+from __future__ import annotations
+
+from octants.autodiff.activity import Flow
+from octants.ir import ops
+from octants.ir.core import Array, Companion, Module, Space, Value
+
+_OUTER = (Space.FIELD, Space.NDARRAY)
+
+
+def ends_within(module: Module) -> list[Array]:
+    """The arrays without adjoints that stand between an input and an output with one."""
+    flows = [Flow(task.body) for task in module.tasks]
+    varied = _reach(flows, backward=False)
+    useful = _reach(flows, backward=True)
+    writes = (ops.Store, ops.Atomic)
+    written = [op for flow in flows for op in flow.operations if isinstance(op, writes)]
+    loaded = {
+        op.array
+        for flow in flows
+        for op in flow.operations
+        if isinstance(op, ops.Load) and op.result in useful
+    }
+    read_back = _forwarded(flows, useful)
+    return list(
+        dict.fromkeys(
+            op.array
+            for op in written
+            if _ends_at(op.array)
+            and op.value in varied
+            and (op.array in loaded or (op.value, op.location) in read_back)
+        )
+    )
+
+
+def _ends_at(array: Array) -> bool:
+    return array.space in _OUTER and array.dtype.is_float and not array.has(Companion.ADJOINT)
+
+
+def _forwarded(flows: list[Flow], useful: set[Value]) -> set[object]:
+    """The values, with the lines of their stores, that are read back through bitcasts."""
+    casts = [op for flow in flows for op in flow.operations if isinstance(op, ops.Bitcast)]
+    last = {op.x for op in casts if op.result in useful}
+    return {(op.x, op.location) for op in casts if op.result in last}
+
+
+def _reach(flows: list[Flow], *, backward: bool) -> set[Value]:
+    """The values that depend on arrays with adjoints, or that those depend on, over all tasks."""
+    through: set[Array] = set()
+
+    def is_active(array: Array) -> bool:
+        if array.space is Space.TEMPORARY:
+            return array in through
+        return array.has(Companion.ADJOINT) or (backward and array.space is Space.RETURN)
+
+    while True:
+        found: set[Value] = set()
+        for flow in flows:
+            found |= flow.useful(is_active) if backward else flow.varied(is_active)
+        more = _temporaries(flows, found, backward) - through
+        if not more:
+            return found
+        through |= more
+
+
+def _temporaries(flows: list[Flow], values: set[Value], backward: bool) -> set[Array]:
+    """The launch-temporary arrays that pass such values on."""
+    writes = (ops.Store, ops.Atomic)
+    return {
+        op.array
+        for flow in flows
+        for op in flow.operations
+        if isinstance(op, ops.Load if backward else writes)
+        and op.array.space is Space.TEMPORARY
+        and (op.result if isinstance(op, ops.Load) else op.value) in values
+    }

@@ -1,0 +1,57 @@
+"""Which integers a loop carries that are affine in the number of the iteration.
+
+They are computed from it, and so no record holds them: the counter of a `while`, or the position in
+a log of reads.
+"""
+
+from __future__ import annotations
+
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.core import Operation, Value
+from octants.types.scalars import i64
+
+Steps = list[tuple[str, Value]]
+"""What is added to a value in each iteration, or subtracted: ("add" or "sub", an invariant)."""
+
+
+def inductions(op: ops.For | ops.While) -> dict[int, Steps]:
+    """The steps of each carried integer that changes by invariants only, by its position."""
+    updates = {result: inner for inner in op.body.ops for result in inner.results}
+    changing = {*op.body.args, *(v for v, o in updates.items() if not isinstance(o, ops.Constant))}
+    args = op.body.args[len(op.body.args) - len(op.inits) :]
+    found = {}
+    for k, (arg, yielded) in enumerate(zip(args, op.body.yielded, strict=True)):
+        if not (arg.type.is_float or arg.type.is_bool):
+            steps = _steps(arg, yielded, updates, changing)
+            if steps is not None:
+                found[k] = steps
+    return found
+
+
+def _steps(
+    arg: Value, yielded: Value, updates: dict[Value, Operation], changing: set[Value]
+) -> Steps | None:
+    """How an iteration leads from one value to the other, if by invariant steps."""
+    steps: Steps = []
+    value = yielded
+    while value is not arg:
+        update = updates.get(value)
+        if not isinstance(update, ops.Binary) or update.fn not in ("add", "sub"):
+            return None
+        value, step = update.lhs, update.rhs
+        if step in changing and update.fn == "add":
+            value, step = step, value
+        if step in changing:
+            return None
+        steps.append((update.fn, step))
+    return steps
+
+
+def advanced(builder: Builder, start: Value, iteration: Value, steps: Steps) -> Value:
+    """What ``start`` has become before an iteration (i64); wrapping makes this exact."""
+    total = builder.constant(0, start.type)
+    for fn, step in steps:
+        total = builder.binary(fn, total, step)
+    turns = iteration if start.type is i64 else builder.cast(iteration, start.type)
+    return builder.binary("add", start, builder.binary("mul", turns, total))

@@ -1,0 +1,84 @@
+"""What the derivative of a task needs to know of the order in which its updates happen.
+
+Sums have a derivative that no order changes, and the winner of a minimum can be told afterwards.
+What a product was before a factor came, or what an update returned, depends on who came first:
+such a task is differentiated with its work items in order, unless only one of them ever touches
+an element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from octants.analysis.places import Access, Places
+from octants.autodiff.activity import Flow
+from octants.ir import ops
+from octants.ir.core import Array, Companion, Task
+
+SUMS = ("add", "sub")
+EXTREMA = ("min", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """Facts of one task.
+
+    Of `shared` arrays several work items may touch one element. `mixed` arrays are written by more
+    than atomics of one function. `unordered` are the updates whose derivative depends on an order
+    that nobody knows. Of the arrays in `needing` the reverse needs what was there before an update.
+    `only_sums` says that work items update shared arrays by sums alone, which tangents can follow
+    in any order.
+    """
+
+    shared: frozenset[Array]
+    mixed: frozenset[Array]
+    unordered: tuple[ops.Atomic, ...]
+    needing: frozenset[Array]
+    only_sums: bool
+
+
+def ordering_of(task: Task, is_active: Callable[[Array], bool]) -> Ordering:
+    """The facts of a task for derivatives that are carried by the arrays of ``is_active``."""
+    accesses: dict[Array, list[Access]] = {}
+    for op in task.body.walk():
+        if isinstance(op, Access) and op.companion is Companion.PRIMAL:
+            accesses.setdefault(op.array, []).append(op)
+    updated = {a: own for a, own in accesses.items() if any(map(_is_update, own))}
+    shared = _shared(task, updated)
+    mixed = frozenset(array for array, own in updated.items() if _is_mixed(own))
+    useful = Flow(task.body).useful(is_active) if updated else set()
+    unordered: list[ops.Atomic] = []
+    needing: set[Array] = set()
+    only_sums = True
+    for array, own in updated.items():
+        for op in own:
+            if not isinstance(op, ops.Atomic) or not is_active(array):
+                continue
+            returns = op.result in useful
+            alone = op.fn in SUMS or (op.fn in EXTREMA and array not in mixed)
+            if array in shared:
+                only_sums = only_sums and op.fn in SUMS and not returns
+                if returns or not alone:
+                    unordered.append(op)
+            if op.fn == "mul" or (op.fn in EXTREMA and (returns or array in mixed)):
+                needing.add(array)
+    return Ordering(shared, mixed, tuple(unordered), frozenset(needing), only_sums)
+
+
+def _is_update(op: Access) -> bool:
+    return isinstance(op, (ops.Atomic, ops.CompareExchange))
+
+
+def _shared(task: Task, updated: dict[Array, list[Access]]) -> frozenset[Array]:
+    """The updated arrays of which two work items may touch one element."""
+    if not task.is_parallel or not updated:
+        return frozenset()
+    places = Places(task)
+    return frozenset(array for array, own in updated.items() if not places.is_owned(own))
+
+
+def _is_mixed(accesses: list[Access]) -> bool:
+    writes = [op for op in accesses if not isinstance(op, ops.Load)]
+    functions = {op.fn if isinstance(op, ops.Atomic) else "" for op in writes}
+    return len(functions) > 1 or "" in functions

@@ -1,0 +1,139 @@
+"""A kernel that also sums up what some of its loads read, to compare one run with another.
+
+Before::
+
+    kernel @k
+    array @x: f32, 0, field, () [primal]
+    serial @k_0 {
+      %0: f32 = load<@x, primal>()
+      %1: f32 = binary<mul>(%0, %0)
+      store<@x, primal>(%1)
+      yield()
+    }
+
+After::
+
+    kernel @k_witness
+    array @x: f32, 0, field, () [primal]
+    array @read_of_x: u64, 0, temporary, () [primal]
+    serial @k_0 {
+      %0: f32 = load<@x, primal>()
+      %1: u64 = constant<11400714819323198485>()
+      %2: u64 = constant<32>()
+      %3: u32 = bitcast(%0)
+      %4: u64 = constant<0>()
+      %5: u64 = cast(%3)
+      %6: u64 = binary<mul>(%5, %1)
+      %7: u64 = binary<ushr>(%6, %2)
+      %8: u64 = binary<xor>(%6, %7)
+      %9: u64 = binary<mul>(%8, %1)
+      %10: u64 = atomic<add, @read_of_x, primal>(%9)
+      %11: f32 = binary<mul>(%0, %0)
+      yield()
+    }
+
+This one is without the effects of the kernel. A sum is over all executions, of a hash of the place
+and of the bits that were there: it does not depend on the order of work items, and two runs that
+read different things differ in it, for all that chance may do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task
+from octants.ir.rewriter import copy_block
+from octants.types.scalars import by_name, u64
+
+PRIMAL = Companion.PRIMAL
+_FACTOR = 0x9E3779B97F4A7C15  # odd, and without a pattern: the golden ratio in 64 bits
+_EFFECTS = (ops.Store, ops.Atomic, ops.CompareExchange)
+
+
+def witness(
+    module: Module, loads: Collection[Operation], *, effects: bool
+) -> tuple[Module, dict[Array, Array]]:
+    """The kernel with sums of what ``loads`` read, and those by the array that was read.
+
+    Without ``effects`` it writes nothing else but launch-temporaries. The sums are arrays behind
+    those of the kernel.
+    """
+    return _Witness(module, loads, effects).run()
+
+
+class _Witness:
+    def __init__(self, module: Module, loads: Collection[Operation], effects: bool) -> None:
+        self.module = module
+        self.loads = frozenset(loads)
+        self.effects = effects
+        read = dict.fromkeys(op.array for op in module.walk() if self._is_watched(op))  # type: ignore[attr-defined]
+        self.sums = {
+            array: Array(f"read_of_{array.name}", u64, 0, Space.TEMPORARY, layouts={PRIMAL: None})
+            for array in read
+        }
+
+    def _is_watched(self, op: Operation) -> bool:
+        return isinstance(op, ops.Load) and op in self.loads
+
+    def run(self) -> tuple[Module, dict[Array, Array]]:
+        tasks: list[Task] = []
+        for task in self.module.tasks:
+            if task.domain is not None and any(map(self._is_watched, task.domain.walk())):
+                tasks.append(Task(f"{task.name}_domain", self._domain(task.domain)))
+            body = self._copy(task.body)
+            domain = None if task.domain is None else copy_block(task.domain, {})
+            tasks.append(Task(task.name, body, domain, task.location, task.options))
+        arrays = [*self.module.arrays, *self.sums.values()]
+        name = f"{self.module.name}_witness"
+        return Module(name, arrays, None, tasks, self.module.location), self.sums
+
+    def _domain(self, domain: Block) -> Block:
+        """A domain as a serial task of its own: it is no place for effects."""
+        block = self._copy(domain)
+        block.ops[-1] = ops.Yield([])
+        return block
+
+    def _copy(self, block: Block) -> Block:
+        new = copy_block(block, {})
+        self._watch(new, block)
+        return new
+
+    def _watch(self, new: Block, primal: Block) -> None:
+        """Add the sums to a copy of a block, and take out its effects if they are not wanted."""
+        builder = Builder(Block())
+        for op, origin in zip(new.ops, primal.ops, strict=True):
+            kept = op if self.effects else _without_effect(op)
+            if kept is None:
+                continue
+            builder.append(kept)
+            if isinstance(op, ops.Load) and self._is_watched(origin):
+                self._add(builder, op)
+            for region, primal_region in zip(op.regions, origin.regions, strict=True):
+                self._watch(region, primal_region)
+        new.ops[:] = builder.block.ops
+
+    def _add(self, builder: Builder, load: ops.Load) -> None:
+        factor, half = builder.constant(_FACTOR, u64), builder.constant(32, u64)
+        value = load.result
+        if value.type.is_float:
+            value = builder.bitcast(value, by_name(f"u{value.type.bits}"))
+        total = builder.constant(0, u64)
+        for part in (*load.indices, value):
+            word = builder.binary("xor", total, builder.cast(part, u64))
+            mixed = builder.binary("mul", word, factor)
+            total = builder.binary("xor", mixed, builder.binary("ushr", mixed, half))
+        total = builder.binary("mul", total, factor)
+        builder.atomic("add", self.sums[load.array], [], total, PRIMAL)
+
+
+def _without_effect(op: Operation) -> Operation | None:
+    """An operation that only reads; None where nothing is left of it."""
+    if isinstance(op, (ops.Print, ops.Assert)):
+        return None
+    if isinstance(op, _EFFECTS) and op.array.space is not Space.TEMPORARY:
+        if not op.results:
+            return None
+        return ops.Load(op.array, PRIMAL, op.indices, results=op.results)
+    return op

@@ -1,0 +1,141 @@
+"""Reading a long vector by a run-time index: a load from a table in place of a chain of selects.
+
+The frontend reads ``v[i]`` by a chain that compares the index with one number after the other::
+
+    %1 = select(%is_1, %b, %a)
+    %2 = select(%is_2, %c, %1)
+    %3 = select(%is_3, %d, %2)        ->        load table[%i], table = %b, %c, %d and %a elsewhere
+
+The table is filled where the last of its values is defined: before the loop that reads it, if the
+vector does not change in there. Short chains stay what they are, as do all of them where work items
+are lanes of vectors: a function has no chains unless it is given them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from octants.ir import ops
+from octants.ir.core import Block, Operation, Value
+from octants.types.scalars import i32, i64
+
+LONG = 8  # selects
+_SPARSE = 4  # numbers up to so many times the count of selects
+
+Place = Operation | Block
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Values by number; the last one is that of all numbers from there on, and of negative ones.
+
+    `constants` are those of the values that are known, which may be defined after the table is
+    filled.
+    """
+
+    values: tuple[Value, ...]
+    constants: Mapping[Value, Any] = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What the last select of a chain gives: the value of a table at an index."""
+
+    table: Table
+    index: Value
+
+
+@dataclass(frozen=True)
+class Chains:
+    """The long chains of a task.
+
+    `reads` has an entry for each select of them, None for those whose value nobody else needs;
+    `filled` are the tables to be filled at the beginning of a block, or behind an operation.
+    """
+
+    reads: dict[Operation, Read | None] = field(default_factory=dict)
+    filled: dict[Place, list[Table]] = field(default_factory=dict)
+
+
+def find_chains(block: Block) -> Chains:
+    """The long chains in the body of a task."""
+    chains, selects = Chains(), _Selects(block)
+    tables: dict[tuple[Value, ...], Table] = {}
+    for op in reversed(selects.by_result.values()):
+        links = [] if op in chains.reads else selects.links(op)
+        values = selects.values(links) if len(links) >= LONG else ()
+        if not values:
+            continue
+        if values not in tables:
+            tables[values] = Table(values, selects.constants)
+            place = selects.place(values)
+            if place is not None:
+                chains.filled.setdefault(place, []).append(tables[values])
+        chains.reads.update(dict.fromkeys(links))
+        chains.reads[op] = Read(tables[values], selects.tests[op.condition][0])
+    return chains
+
+
+class _Selects:
+    """The selects of a block by a comparison with a number, and where values are defined."""
+
+    def __init__(self, block: Block) -> None:
+        self.by_result: dict[Value, ops.Select] = {}
+        self.tests: dict[Value, tuple[Value, Any]] = {}
+        self.constants: dict[Value, Any] = {}
+        self._uses: Counter[Value] = Counter()
+        self._places: dict[Value, tuple[int, Place]] = {}
+        for place, values in _definitions(block):
+            for value in values:
+                self._places[value] = len(self._places), place
+            if isinstance(place, Operation):
+                self._see(place)
+
+    def _see(self, op: Operation) -> None:
+        self._uses.update(op.operands)
+        if isinstance(op, ops.Constant):
+            self.constants[op.result] = op.value
+        elif isinstance(op, ops.Compare) and op.fn == "eq" and op.lhs.type in (i32, i64):
+            if op.rhs in self.constants:
+                self.tests[op.result] = op.lhs, self.constants[op.rhs]
+        elif isinstance(op, ops.Select) and op.condition in self.tests:
+            self.by_result[op.result] = op
+
+    def links(self, last: ops.Select) -> list[ops.Select]:
+        """The selects of a chain from its last one back: those that nobody else uses."""
+        index, links = self.tests[last.condition][0], [last]
+        while True:
+            before = links[-1].on_false
+            link = self.by_result.get(before)
+            if link is None or self._uses[before] != 1:
+                return links
+            if self.tests[link.condition][0] is not index:
+                return links
+            links.append(link)
+
+    def values(self, links: list[ops.Select]) -> tuple[Value, ...]:
+        """The values by their numbers; empty if the numbers are not those of a table."""
+        cases: dict[Any, Value] = {}
+        for link in links:
+            cases.setdefault(self.tests[link.condition][1], link.on_true)
+        if min(cases) < 0 or max(cases) >= _SPARSE * len(links):
+            return ()
+        otherwise = links[-1].on_false
+        return (*(cases.get(number, otherwise) for number in range(max(cases) + 1)), otherwise)
+
+    def place(self, values: tuple[Value, ...]) -> Place | None:
+        """Where the last of some values is defined; None if all are constants."""
+        places = [self._places[value] for value in values if value not in self.constants]
+        return max(places, key=lambda place: place[0])[1] if places else None
+
+
+def _definitions(block: Block) -> Iterator[tuple[Place, list[Value]]]:
+    """What blocks and operations define, in order; an operation comes after its regions."""
+    yield block, block.args
+    for op in block.ops:
+        for region in op.regions:
+            yield from _definitions(region)
+        yield op, op.results

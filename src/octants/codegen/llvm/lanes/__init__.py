@@ -1,0 +1,1 @@
+"""Parallel loops as vector code: one work item per lane."""

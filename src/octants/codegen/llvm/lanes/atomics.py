@@ -1,0 +1,103 @@
+"""Atomic updates of lanes: collected in a vector, combined before one update, or lane by lane."""
+
+from __future__ import annotations
+
+from octants.codegen.llvm import arithmetic, atomics
+from octants.codegen.llvm.lanes import memory
+from octants.codegen.llvm.lanes.text import LaneText
+from octants.codegen.llvm.reductions import Reduction, neutral
+from octants.ir import ops
+from octants.types.scalars import DType, f16, f32, u1
+
+_COMBINED = {"add": "add", "sub": "add", "min": "min", "max": "max"} | {
+    fn: fn for fn in ("and", "or", "xor")
+}
+
+
+def atomic(f: LaneText, op: ops.Atomic) -> None:
+    """Bind the result to the value before, unless nobody wants it."""
+    if op in f.collected:
+        _collect_one(f, op)
+        return
+    dtype, value = op.array.dtype, f.use(op.value)
+    place = memory.locate(f, op.array, op.companion, op.indices)
+    is_used = op.result in f.used
+    if place.step == 0 and op.fn in _COMBINED and dtype not in (u1, f16) and not is_used:
+        total = _combined(f, _COMBINED[op.fn], dtype, value)
+        atomics.update(f, op.fn, dtype, place.start, total)
+        return
+    pointers = memory.addresses(f, place)
+
+    def one(lane: str) -> str:
+        address = f.element("ptr", pointers, lane)
+        return atomics.update(f, op.fn, dtype, address, f.element(f.type(dtype), value, lane))
+
+    f.bind(op.result, f.each_active(one, f.type(dtype)))
+
+
+def _combined(f: LaneText, fn: str, dtype: DType, value: str) -> str:
+    """The values of the active lanes as one, in the order of the lanes."""
+    register = f.type(dtype)
+    start = f.literal(neutral(fn, dtype), dtype)
+    if not f.is_vector(value):  # a vector that is held in a register
+        value = f.assign_vector(f"freeze {f.vector(register)} {f.spread(register, value)}")
+    return fold(f, fn, dtype, f.active(register, value, start))
+
+
+def fold(f: LaneText, fn: str, dtype: DType, vector: str) -> str:
+    """The numbers of all lanes as one."""
+    register = f.type(dtype)
+    total = f.element(register, vector, "0")
+    for lane in range(1, f.lanes):
+        total = arithmetic.combine(f, fn, dtype, total, f.element(register, vector, str(lane)))
+    return total
+
+
+# -- reductions ---------------------------------------------------------------------------------
+
+
+def collect(f: LaneText, reduction: Reduction) -> None:
+    """As `codegen.llvm.atomics.collect`, with a sum for each lane."""
+    dtype = reduction.dtype
+    vector = f.vector(f.type(dtype))
+    total = f.once((reduction, "total"), f"alloca {vector}, align 64")
+    any_ = f.once((reduction, "any"), "alloca i1, align 1")
+    start = f.literal(neutral(reduction.fn, dtype), dtype)
+    f.entry.append(f"  store {vector} {f.spread(f.type(dtype), start)}, ptr {total}, align 64")
+    f.entry.append(f"  store i1 false, ptr {any_}, align 1")
+    f.collected.update(dict.fromkeys(reduction.atomics, (total, any_)))
+
+
+def _collect_one(f: LaneText, op: ops.Atomic) -> None:
+    total, any_ = f.collected[op]
+    dtype = f32 if op.array.dtype is f16 else op.array.dtype
+    register = f.type(dtype)
+    old = f.assign_vector(f"load {f.vector(register)}, ptr {total}, align 64")
+    new = f.active(register, arithmetic.combine(f, op.fn, dtype, old, f.use(op.value)), old)
+    f.emit(f"store {f.vector(register)} {new}, ptr {total}, align 64")
+    f.emit(f"store i1 true, ptr {any_}, align 1")
+
+
+def deliver(f: LaneText, reduction: Reduction) -> None:
+    """Update the place by what was collected, if anything was."""
+
+    def total(place: str) -> str:
+        register = f.type(reduction.dtype)
+        vector = f.assign_vector(f"load {f.vector(register)}, ptr {place}, align 64")
+        return fold(f, reduction.fn, reduction.dtype, vector)
+
+    atomics.deliver(f, reduction, total)
+
+
+def compare_exchange(f: LaneText, op: ops.CompareExchange) -> None:
+    """Lane by lane; bind the result to the value before."""
+    dtype = op.array.dtype
+    register = f.type(dtype)
+    place = memory.locate(f, op.array, op.companion, op.indices)
+    pointers, expected, value = memory.addresses(f, place), f.use(op.expected), f.use(op.value)
+
+    def one(lane: str) -> str:
+        wanted, new = f.element(register, expected, lane), f.element(register, value, lane)
+        return atomics.exchange_if(f, dtype, f.element("ptr", pointers, lane), wanted, new)
+
+    f.bind(op.result, f.each_active(one, register))

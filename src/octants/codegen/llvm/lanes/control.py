@@ -1,0 +1,309 @@
+"""Control flow of lanes: where they part, all ways are run, each for those lanes that take it.
+
+A loop runs while any lane needs another turn; lanes that have left keep what they had then. What a
+loop carries and all active lanes share is one number, and a vector beside it keeps the number with
+which each lane left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from octants.codegen.llvm.function import Phi
+from octants.codegen.llvm.lanes import records
+from octants.codegen.llvm.lanes.text import LaneText
+from octants.ir import ops
+from octants.ir.core import Block, Value
+
+# -- branches -----------------------------------------------------------------------------------
+
+
+def if_(f: LaneText, op: ops.If) -> None:
+    """By a branch where lanes agree, else by masks."""
+    if f.is_vector(f.use(op.condition)):
+        _part(f, op)
+    else:
+        _agree(f, op)
+
+
+def _agree(f: LaneText, op: ops.If) -> None:
+    then, orelse, merge = (f.fresh_label(hint) for hint in ("then", "else", "merge"))
+    f.branch_if(f.use(op.condition), then, orelse)
+    ways = []
+    for label, block in ((then, op.then), (orelse, op.orelse)):
+        f.start(label)
+        values = f.block(block)
+        ways.append(([f.fit(r, v) for r, v in zip(op.results, values, strict=True)], f.label))
+        f.branch(merge)
+    f.start(merge)
+    for position, result in enumerate(op.results):
+        incoming = [(values[position], label) for values, label in ways]
+        f.bind(result, phi(f, f.shape(result), incoming))
+
+
+def _part(f: LaneText, op: ops.If) -> None:
+    condition, outer = f.use(op.condition), f.mask
+    opposite = f.apply("xor", "i1", condition, "true")
+    sides = []
+    for block, chosen in ((op.then, condition), (op.orelse, opposite)):
+        f.mask = f.both(outer, chosen)
+        sides.append(_side(f, op.results, block))
+        f.mask = outer
+    for result, then, orelse in zip(op.results, *sides, strict=True):
+        register = f.type(result.type)
+        if f.varies(result):
+            f.bind(result, f.choose(condition, register, then, orelse))
+        elif result in f.uniformity.bases:
+            f.bind(result, f.intrinsic("smax", register, [(register, then), (register, orelse)]))
+        else:
+            f.bind(result, then)  # the sides give the same
+
+
+def _side(f: LaneText, results: list[Value], block: Block) -> list[str]:
+    """What one side gives; it is skipped if no lane takes it, unless that costs more."""
+    if _is_trivial(block):
+        return f.block(block)
+    assert f.mask is not None
+    enter, leave = f.fresh_label("side"), f.fresh_label("after")
+    before = f.label
+    f.branch_if(f.any(f.mask), enter, leave)
+    f.start(enter)
+    given = f.block(block)
+    end = f.label
+    f.branch(leave)
+    f.start(leave)
+    return [_or_zero(f, r, v, end, before) for r, v in zip(results, given, strict=True)]
+
+
+def _or_zero(f: LaneText, result: Value, value: str, end: str, before: str) -> str:
+    """What a side gives, and zero where it was skipped."""
+    if not f.varies(result) and result not in f.uniformity.bases:
+        return value  # from outside of the branch
+    register = f.type(result.type)
+    is_vector = f.is_vector(value)
+    zero = "zeroinitializer" if is_vector else f.literal(type_zero(result), result.type)
+    return phi(f, f.vector(register) if is_vector else register, [(value, end), (zero, before)])
+
+
+def type_zero(value: Value) -> float | int | bool:
+    """Zero in the type of a value."""
+    dtype = value.type
+    return False if dtype.is_bool else 0.0 if dtype.is_float else 0
+
+
+_CHEAP = (ops.Constant, ops.Binary, ops.Compare, ops.Select, ops.Cast, ops.Yield, ops.Shape)
+_LONG = 8
+_SLOW = ("pow", "atan2", "floordiv", "mod", "truncdiv", "truncmod", "div")
+
+
+def _is_trivial(block: Block) -> bool:
+    """Whether a side is cheaper than to find out whether any lane takes it; it has no effects."""
+    return len(block.ops) <= _LONG and all(
+        isinstance(op, _CHEAP) and not (isinstance(op, ops.Binary) and op.fn in _SLOW)
+        for op in block.ops
+    )
+
+
+# -- loops --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Carried:
+    """A value that a loop carries, as a phi.
+
+    If lanes share it while they run, but may leave in different turns, `left` is what each left
+    with.
+    """
+
+    value: Value
+    phi: Phi
+    left: Phi | None = None
+
+
+def for_(f: LaneText, op: ops.For) -> None:
+    """A test before the first turn, one after each."""
+    lower, upper = f.use(op.lower), f.use(op.upper)
+    counter_type, outer = op.lower.type, f.mask
+    register = f.type(counter_type)
+    less = f"icmp {'slt' if counter_type.is_signed else 'ult'}"
+    enter, body, leave = (f.fresh_label(hint) for hint in ("enter", "body", "leave"))
+    has_turn = f.apply(less, register, lower, upper)
+    parts = f.is_vector(has_turn)
+    inits = [f.fit(arg, f.use(v)) for arg, v in zip(op.body.args[1:], op.inits, strict=True)]
+    ends = [f.fit(result, f.use(v)) for result, v in zip(op.results, op.inits, strict=True)]
+    lower = f.fit(op.body.args[0], lower)
+    f.mask = f.both(outer, has_turn) if parts else outer
+    entering = f.any(f.mask) if parts and f.mask is not None else has_turn
+    before = f.label
+    f.branch_if(entering, enter, leave)
+    f.start(enter)
+    records.reserve(f, op)
+    preheader = f.label
+    f.branch(body)
+    f.start(body)
+    counter = _open(f, op.body.args[0], lower, preheader)
+    carried = _open_all(f, op.body.args[1:], op.results, inits, ends, preheader)
+    active = _open_mask(f, f.mask, preheader) if parts else None
+    values = f.block(op.body)
+    if f.kernel.costs.is_long_turn(op.body):
+        f.machine.poll(f)
+    following = f.apply("add", register, counter.name, 1)
+    nexts = _nexts(f, carried, values, parts)
+    goes_on = f.apply(less, register, following, upper)
+    if active is not None:
+        stays = f.both(f.mask, goes_on)
+        assert stays is not None
+        goes_on = f.any(stays)
+        active.incoming.append((stays, f.label))
+        f.close_phi(active)
+    latch = f.label
+    f.branch_if(goes_on, body, leave)
+    counter.incoming.append((following, latch))
+    f.close_phi(counter)
+    final = _close_all(f, carried, nexts, latch)
+    f.start(leave)
+    f.mask = outer
+    for result, end, value in zip(op.results, ends, final, strict=True):
+        f.bind(result, phi(f, f.shape(result), [(end, before), (value, latch)]))
+
+
+def while_(f: LaneText, op: ops.While) -> None:
+    """The condition's block, then the body's, and back; Ctrl-C is looked for in each turn."""
+    outer, parts = f.mask, f.uniformity.diverges(op)
+    test, body, leave = (f.fresh_label(hint) for hint in ("test", "body", "leave"))
+    args = op.condition.args
+    inits = [f.fit(arg, f.use(v)) for arg, v in zip(args, op.inits, strict=True)]
+    ends = [f.fit(result, f.use(v)) for result, v in zip(op.results, op.inits, strict=True)]
+    first = f.lanes_of(f.mask) if parts else ""
+    before = f.label
+    f.branch(test)
+    f.start(test)
+    carried = _open_all(f, args, op.results, inits, ends, before)
+    active = f.open_phi(f.vector("i1")) if parts else None
+    if active is not None:
+        active.incoming.append((first, before))
+        f.vectors.add(active.name)
+        f.mask = active.name
+    (condition,) = f.block(op.condition)
+    final = [_at_test(f, each) for each in carried]
+    if parts:
+        f.mask = f.both(f.mask, condition)
+        assert f.mask is not None
+        condition = f.any(f.mask)
+    stays = f.mask
+    f.branch_if(condition, body, leave)
+    f.start(body)
+    for arg, each in zip(op.body.args, carried, strict=True):
+        f.bind(arg, each.phi.name)
+    values = f.block(op.body)
+    f.machine.poll(f)
+    nexts = [
+        f.active(f.type(each.value.type), value, each.phi.name)
+        if parts and f.is_vector(each.phi.name)
+        else f.fit(each.value, value)
+        for each, value in zip(carried, values, strict=True)
+    ]
+    for each, following, end in zip(carried, nexts, final, strict=True):
+        each.phi.incoming.append((following, f.label))
+        f.close_phi(each.phi)
+        if each.left is not None:
+            each.left.incoming.append((end, f.label))
+            f.close_phi(each.left)
+    if active is not None:
+        assert stays is not None
+        active.incoming.append((stays, f.label))
+        f.close_phi(active)
+    f.branch(test)
+    f.start(leave)
+    f.mask = outer
+    for result, end in zip(op.results, final, strict=True):
+        f.bind(result, end)
+
+
+def _at_test(f: LaneText, each: Carried) -> str:
+    """What a value is to lanes that leave here, or have left before."""
+    if each.left is None:
+        return each.phi.name
+    return f.active(f.type(each.value.type), each.phi.name, each.left.name)
+
+
+def _open(f: LaneText, value: Value, init: str, before: str) -> Phi:
+    """A phi that stands for a value from here on."""
+    opened = f.open_phi(f.shape(value))
+    opened.incoming.append((init, before))
+    if f.varies(value):
+        f.vectors.add(opened.name)
+    f.bind(value, opened.name)
+    return opened
+
+
+def _open_all(
+    f: LaneText,
+    args: Sequence[Value],
+    results: Sequence[Value],
+    inits: Sequence[str],
+    ends: Sequence[str],
+    before: str,
+) -> list[Carried]:
+    carried = []
+    for arg, result, init, end in zip(args, results, inits, ends, strict=True):
+        each = Carried(arg, _open(f, arg, init, before))
+        if f.varies(result) and not f.varies(arg):
+            each.left = f.open_phi(f.shape(result))
+            each.left.incoming.append((end, before))
+            f.vectors.add(each.left.name)
+        carried.append(each)
+    return carried
+
+
+def _open_mask(f: LaneText, first: str | None, before: str) -> Phi:
+    """The mask of a turn, which from here on is the mask."""
+    assert first is not None
+    active = f.open_phi(f.vector("i1"))
+    active.incoming.append((first, before))
+    f.vectors.add(active.name)
+    f.mask = active.name
+    return active
+
+
+def _nexts(
+    f: LaneText, carried: list[Carried], values: list[str], parts: bool
+) -> list[tuple[str, str]]:
+    """For the next turn, and for those that leave: lanes that have left keep what they have."""
+    nexts = []
+    for each, value in zip(carried, values, strict=True):
+        register = f.type(each.value.type)
+        if each.left is not None:
+            nexts.append((value, f.active(register, value, each.left.name)))
+        elif f.varies(each.value):
+            following = (
+                f.active(register, value, each.phi.name) if parts else f.spread(register, value)
+            )
+            nexts.append((following, following))
+        else:
+            nexts.append((value, value))
+    return nexts
+
+
+def _close_all(
+    f: LaneText, carried: list[Carried], nexts: list[tuple[str, str]], latch: str
+) -> list[str]:
+    """Complete the phis; what the loop gives when it ends here."""
+    for each, (following, end) in zip(carried, nexts, strict=True):
+        each.phi.incoming.append((following, latch))
+        f.close_phi(each.phi)
+        if each.left is not None:
+            each.left.incoming.append((end, latch))
+            f.close_phi(each.left)
+    return [end for _, end in nexts]
+
+
+def phi(f: LaneText, type: str, incoming: list[tuple[str, str]]) -> str:
+    """A phi all of whose values are known."""
+    opened = f.open_phi(type)
+    opened.incoming.extend(incoming)
+    f.close_phi(opened)
+    if type[0] == "<":
+        f.vectors.add(opened.name)
+    return opened.name

@@ -1,0 +1,174 @@
+"""Loads and stores of lanes: of one place, of neighbours at once, or lane by lane.
+
+The indices of an access say how its places lie: at one address for all lanes, at a step from lane
+to lane that is known, or anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from octants.codegen.llvm import memory
+from octants.codegen.llvm import text as names
+from octants.codegen.llvm.lanes.text import LaneText
+from octants.codegen.llvm.memory import Offset
+from octants.ir import ops
+from octants.ir.core import Array, Companion, Space, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the lanes access memory: from ``start``, with ``step`` bytes from lane to lane.
+
+    Where no step is known `start` is a vector of addresses, and `step` is None.
+    """
+
+    start: str
+    step: int | None
+
+
+class LaneOffset(Offset):
+    """An offset as a number, a step from lane to lane, and what is neither."""
+
+    def __init__(self, f: LaneText) -> None:
+        super().__init__(f)
+        self._lanes = f
+        self._flags = ""
+        self._step = 0
+        self._vectors: list[tuple[str, int]] = []
+
+    def add(self, index: str, stride: int) -> None:
+        line = self._lanes.line(index)
+        if line is None:
+            self._vectors.append((index, stride))
+            return
+        self._step += line.step * stride
+        super().add(line.start, stride)
+
+    def add_unknown(self, index: str, stride: str) -> None:
+        line = self._lanes.line(index)
+        if line is None or line.step:
+            self._vectors.append((self._lanes.apply("mul", "i64", index, stride), 1))
+        else:
+            super().add_unknown(line.start, stride)
+
+    def place(self, base: str) -> Place:
+        """The place so many bytes after ``base``."""
+        f, start = self._lanes, self.apply(base)
+        if not self._vectors:
+            return Place(start, self._step)
+        if self._step:
+            numbers = ", ".join(f"i64 {k * self._step}" for k in range(f.lanes))
+            start = self._behind(start, "i8", f"<{numbers}>")
+        for index, stride in self._vectors:
+            if stride in (1, 2, 4, 8):
+                start = self._behind(start, f"i{8 * stride}", index)
+            else:
+                start = self._behind(start, "i8", f.apply("mul", "i64", index, stride))
+        return Place(start, None)
+
+    def _behind(self, start: str, unit: str, index: str) -> str:
+        f = self._lanes
+        pointer = f"{f.vector('ptr') if f.is_vector(start) else 'ptr'} {start}"
+        return f.assign_vector(f"getelementptr {unit}, {pointer}, {f.vector('i64')} {index}")
+
+    def _pointer(self, base: str, offset: str | int) -> str:
+        return self._f.assign(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+
+def locate(f: LaneText, array: Array, companion: Companion, indices: Sequence[Value]) -> Place:
+    """Where the lanes access an array."""
+    offset = LaneOffset(f)
+    return offset.place(memory.add_indices(f, offset, array, companion, indices))
+
+
+def addresses(f: LaneText, place: Place) -> str:
+    """The addresses of a place as a vector."""
+    if place.step is None:
+        return place.start
+    if place.step == 0:
+        return f.spread("ptr", place.start)
+    numbers = ", ".join(f"i64 {k * place.step}" for k in range(f.lanes))
+    return f.assign_vector(f"getelementptr i8, ptr {place.start}, {f.vector('i64')} <{numbers}>")
+
+
+# -- as instructions ----------------------------------------------------------------------------
+
+
+def _suffix(f: LaneText, type: str) -> str:
+    return f"v{f.lanes}{ {'half': 'f16'}.get(type, names.suffix(type)) }"
+
+
+def load_from(f: LaneText, place: Place, type: str, align: int, suffix: str) -> str:
+    """What the active lanes find; one number if that is at one place."""
+    vector, mask = f.vector(type), f.vector("i1")
+    if place.step == 0:
+        return f.assign(f"load {type}, ptr {place.start}, align {align}{suffix}")
+    if place.step == align and f.mask is None:
+        return f.assign_vector(f"load {vector}, ptr {place.start}, align {align}{suffix}")
+    if place.step == align:
+        name = f"@llvm.masked.load.{_suffix(f, type)}.p0"
+        f.text.declare(name, vector, f"ptr, i32, {mask}, {vector}")
+        return f.assign_vector(
+            f"call {vector} {name}(ptr {place.start}, i32 {align}, {mask} {f.lanes_of(f.mask)},"
+            f" {vector} zeroinitializer){suffix}"
+        )
+    name = f"@llvm.masked.gather.{_suffix(f, type)}.v{f.lanes}p0"
+    pointers = f.vector("ptr")
+    f.text.declare(name, vector, f"{pointers}, i32, {mask}, {vector}")
+    return f.assign_vector(
+        f"call {vector} {name}({pointers} {addresses(f, place)}, i32 {align},"
+        f" {mask} {f.lanes_of(f.mask)}, {vector} zeroinitializer){suffix}"
+    )
+
+
+def store_to(f: LaneText, place: Place, type: str, value: str, align: int, suffix: str) -> None:
+    """Have the active lanes store; of several at one place the last one stays."""
+    vector, mask = f.vector(type), f.vector("i1")
+    if place.step == 0:
+        if f.is_vector(value):
+            value = f.element(type, value, f.last_active())
+        f.emit(f"store {type} {value}, ptr {place.start}, align {align}{suffix}")
+        return
+    value = f.spread(type, value)
+    if place.step == align and f.mask is None:
+        f.emit(f"store {vector} {value}, ptr {place.start}, align {align}{suffix}")
+    elif place.step == align:
+        name = f"@llvm.masked.store.{_suffix(f, type)}.p0"
+        f.text.declare(name, "void", f"{vector}, ptr, i32, {mask}")
+        f.emit(
+            f"call void {name}({vector} {value}, ptr {place.start}, i32 {align},"
+            f" {mask} {f.lanes_of(f.mask)}){suffix}"
+        )
+    else:
+        name = f"@llvm.masked.scatter.{_suffix(f, type)}.v{f.lanes}p0"
+        pointers = f.vector("ptr")
+        f.text.declare(name, "void", f"{vector}, {pointers}, i32, {mask}")
+        f.emit(
+            f"call void {name}({vector} {value}, {pointers} {addresses(f, place)}, i32 {align},"
+            f" {mask} {f.lanes_of(f.mask)}){suffix}"
+        )
+
+
+# -- operations ---------------------------------------------------------------------------------
+
+
+def load(f: LaneText, op: ops.Load) -> None:
+    """An argument never changes, so that its load may move anywhere."""
+    dtype = op.array.dtype
+    place = locate(f, op.array, op.companion, op.indices)
+    suffix = f.kernel.scopes.suffix((op.array, op.companion))
+    if op.array.space is Space.ARGUMENT and op.companion is Companion.PRIMAL:
+        suffix = f", !invariant.load {f.text.empty}" if place.step == 0 else ""
+    stored = load_from(f, place, memory.memory_type(f, dtype), dtype.size, suffix)
+    f.bind(op.result, memory.from_memory(f, dtype, stored))
+
+
+def store(f: LaneText, op: ops.Store) -> None:
+    """A plain store."""
+    dtype = op.array.dtype
+    place = locate(f, op.array, op.companion, op.indices)
+    stored = memory.to_memory(f, dtype, f.use(op.value))
+    suffix = f.kernel.scopes.suffix((op.array, op.companion))
+    store_to(f, place, memory.memory_type(f, dtype), stored, dtype.size, suffix)

@@ -1,0 +1,38 @@
+"""Which function writes which operation for lanes."""
+
+from __future__ import annotations
+
+from octants.codegen.llvm import operations
+from octants.codegen.llvm.chains import Table
+from octants.codegen.llvm.function import HandlerTable
+from octants.codegen.llvm.lanes import atomics, control, library, memory, records, tables
+from octants.codegen.llvm.library import Call
+from octants.ir import ops
+
+_SAME = (
+    ops.Constant,
+    ops.Unary,
+    ops.Binary,
+    ops.Compare,
+    ops.Cast,
+    ops.Bitcast,
+    ops.Random,
+    ops.Yield,
+    ops.Shape,
+)
+
+TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
+    Call: library.call,
+    Table: tables.fill,
+    ops.Select: tables.select,
+    ops.For: control.for_,
+    ops.While: control.while_,
+    ops.If: control.if_,
+    ops.Load: memory.load,
+    ops.Store: memory.store,
+    ops.Atomic: atomics.atomic,
+    ops.CompareExchange: atomics.compare_exchange,
+    ops.RecordPush: records.push,
+    ops.RecordPop: records.pop,
+    ops.RecordEnd: records.end,
+}

@@ -1,0 +1,108 @@
+"""The tape of the lanes: members of records lie lane by lane, so that each lane has a column.
+
+A position is that of all lanes, and an iteration takes as many times the bytes as there are lanes.
+Where all lanes are at the same iteration a member is one vector in memory.
+"""
+
+from __future__ import annotations
+
+from octants import abi
+from octants.codegen.llvm import memory as scalar_memory
+from octants.codegen.llvm import records
+from octants.codegen.llvm.lanes import memory
+from octants.codegen.llvm.lanes.memory import Place
+from octants.codegen.llvm.lanes.text import LaneText
+from octants.ir import ops
+from octants.ir.core import Record
+
+
+def _stride(f: LaneText, record: Record) -> int:
+    """The bytes that an iteration takes."""
+    return record.offsets()[1] * f.lanes
+
+
+def push(f: LaneText, op: ops.RecordPush) -> None:
+    """Write an iteration; first let the tape grow, unless the loop has done it."""
+    offsets, stride = op.record.offsets()[0], _stride(f, op.record)
+    if not offsets:
+        return
+    index = records.wide(f, op.index)
+    if op not in f.reserved:
+        last = records.position(f, f.use(op.base), f.largest(index), stride)
+        _make_room(f, op.record, index, f.apply("add", "i64", last, stride))
+    start = _start(f, f.use(op.base), index, stride)
+    suffix = f.kernel.scopes.suffix(None)
+    for value, offset in zip(op.values, offsets, strict=True):
+        stored = scalar_memory.to_memory(f, value.type, f.use(value))
+        place = _member(f, start, offset, value.type.size)
+        stored_as = scalar_memory.memory_type(f, value.type)
+        memory.store_to(f, place, stored_as, stored, value.type.size, suffix)
+
+
+def pop(f: LaneText, op: ops.RecordPop) -> None:
+    """Read an iteration back."""
+    offsets, stride = op.record.offsets()[0], _stride(f, op.record)
+    if not offsets:
+        return
+    start = _start(f, f.use(op.base), records.wide(f, op.index), stride)
+    suffix, mask = f.kernel.scopes.suffix(None), f.mask
+    if not f.is_vector(start):
+        f.mask = None  # what other lanes read is there, and is of no consequence
+    for result, offset in zip(op.results, offsets, strict=True):
+        place = _member(f, start, offset, result.type.size)
+        stored_as = scalar_memory.memory_type(f, result.type)
+        stored = memory.load_from(f, place, stored_as, result.type.size, suffix)
+        f.bind(result, scalar_memory.from_memory(f, result.type, stored))
+    f.mask = mask
+
+
+def _start(f: LaneText, base: str, index: str, stride: int) -> str:
+    """Where an iteration begins: one address, or one for each lane."""
+    position = records.position(f, base, index, stride)
+    if not f.is_vector(position):
+        return records.address(f, position)
+    tape, _ = f.tape()
+    start = f.assign(f"load ptr, ptr {tape}, align 8")
+    return f.assign_vector(f"getelementptr i8, ptr {start}, {f.vector('i64')} {position}")
+
+
+def _member(f: LaneText, start: str, offset: int, size: int) -> Place:
+    """Where the lanes' values of a member are."""
+    if not f.is_vector(start):
+        head = f.assign(f"getelementptr i8, ptr {start}, i64 {offset * f.lanes}")
+        return Place(head, size)
+    numbers = ", ".join(f"i64 {offset * f.lanes + lane * size}" for lane in range(f.lanes))
+    places = f"{f.vector('ptr')} {start}, {f.vector('i64')} <{numbers}>"
+    return Place(f.assign_vector(f"getelementptr i8, {places}"), None)
+
+
+def end(f: LaneText, op: ops.RecordEnd) -> None:
+    """The position after as many iterations as the lane that has made most."""
+    count = f.largest(records.wide(f, op.count))
+    f.bind(op.result, records.position(f, f.use(op.base), count, _stride(f, op.record)))
+
+
+def reserve(f: LaneText, loop: ops.For) -> None:
+    """Make room for what a loop pushes in all its turns, as `codegen.llvm.records.reserve`."""
+    for op, from_zero in records.counted_pushes(f, loop):
+        stride = _stride(f, op.record)
+        if stride == 0:
+            continue
+        bound = records.wide(f, loop.upper)
+        if from_zero:
+            bound = f.apply("sub", "i64", bound, records.wide(f, loop.lower))
+        limit = str(abi.MAXIMUM_TAPE // stride + 1)
+        least = f.intrinsic("umin", "i64", [("i64", f.largest(bound)), ("i64", limit)])
+        _make_room(f, op.record, bound, records.position(f, f.use(op.base), least, stride))
+        f.reserved.add(op)
+
+
+def _make_room(f: LaneText, record: Record, counts: str, nbytes: str) -> None:
+    """Let the tape grow if it must; who asked for most is who is told of if that is refused."""
+    first = f.item
+    wanting = f.mask
+    if f.is_vector(counts):
+        wanting = f.both(f.mask, f.apply("icmp eq", "i64", counts, f.largest(counts)))
+    f.item = f.item_of(wanting)
+    records.make_room(f, record, nbytes)
+    f.item = first

@@ -1,0 +1,69 @@
+"""Tables that lanes read by run-time indices: each entry has a number for each lane."""
+
+from __future__ import annotations
+
+from octants.codegen.llvm import tables
+from octants.codegen.llvm.chains import Read, Table
+from octants.codegen.llvm.lanes import memory
+from octants.codegen.llvm.lanes.memory import Place
+from octants.codegen.llvm.lanes.text import LaneText
+from octants.codegen.llvm.memory import from_memory, memory_type, to_memory
+from octants.ir import ops
+from octants.types.scalars import DType, f16, f32
+
+
+def _stored(table: Table) -> DType:
+    """The type of an entry; an f16 is kept as the number that its register holds."""
+    dtype = table.values[0].type
+    return f32 if dtype is f16 else dtype
+
+
+def _memory(f: LaneText, table: Table) -> str:
+    vector = f.vector(memory_type(f, _stored(table)))
+    return f.once(("table", table), f"alloca [{len(table.values)} x {vector}], align 64")
+
+
+def fill(f: LaneText, table: Table) -> None:
+    """Store the values of a table, whose last one is defined here."""
+    dtype, start = _stored(table), _memory(f, table)
+    element = memory_type(f, dtype)
+    for number, value in enumerate(table.values):
+        operand = to_memory(f, dtype, tables.operand(f, table, value))
+        place = f.assign(f"getelementptr i8, ptr {start}, i64 {number * dtype.size * f.lanes}")
+        wide = f.spread(element, operand)
+        f.emit(f"store {f.vector(element)} {wide}, ptr {place}, align {dtype.size}")
+
+
+def select(f: LaneText, op: ops.Select) -> None:
+    """A select that is no part of a chain, or the last one of one."""
+    if op not in f.chains.reads:
+        sides = f.use(op.on_true), f.use(op.on_false)
+        f.bind(op.result, f.choose(f.use(op.condition), f.type(op.result.type), *sides))
+        return
+    read = f.chains.reads[op]
+    if read is not None:
+        f.bind(op.result, _read(f, read))
+
+
+def _read(f: LaneText, read: Read) -> str:
+    """What the active lanes find at their indices."""
+    dtype = _stored(read.table)
+    index = tables.clamped(f, read)
+    if all(value in read.table.constants for value in read.table.values):
+        element = memory_type(f, dtype)
+        values = [tables.operand(f, read.table, value) for value in read.table.values]
+        if dtype.is_bool:
+            values = [str(int(value == "true")) for value in values]
+        start, stride, step = f.text.constants(element, values), dtype.size, 0
+    else:
+        start, stride, step = _memory(f, read.table), dtype.size * f.lanes, dtype.size
+    offset = f.apply("mul", "i64", index, stride)
+    if f.is_vector(offset):
+        numbers = ", ".join(f"i64 {lane * step}" for lane in range(f.lanes))
+        offset = f.assign_vector(f"add {f.vector('i64')} {offset}, <{numbers}>")
+        pointers = f"getelementptr i8, ptr {start}, {f.vector('i64')} {offset}"
+        place = Place(f.assign_vector(pointers), None)
+    else:
+        place = Place(f.assign(f"getelementptr i8, ptr {start}, i64 {offset}"), step)
+    stored = memory.load_from(f, place, memory_type(f, dtype), dtype.size, "")
+    return from_memory(f, dtype, stored)

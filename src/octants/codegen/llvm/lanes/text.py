@@ -1,0 +1,338 @@
+"""The text of a function that runs several work items in step, one in each lane of its vectors.
+
+An operand is one number for all lanes, or a vector: what instructions are given decides what they
+give, so that code written for one work item serves here as well. Where control flow diverges, a
+mask says which lanes are active; a place of which no lane is active is not run at all. What lanes
+compute that are not active is of no consequence, and never traps.
+
+Of some vectors it is known that each lane has the first one's number plus so much more (`Line`). If
+arithmetic wraps this may be wrong, and so it holds for indices only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from octants.analysis.uniformity import Uniformity
+from octants.codegen.llvm import text as names
+from octants.codegen.llvm.function import FunctionText, HandlerTable, Machine
+from octants.codegen.llvm.module import KernelText
+from octants.diagnostics.exceptions import InternalError
+from octants.ir.core import Value
+
+_ADDITIVE = ("add", "sub")
+_FLAGS = re.compile(r" n[us]w\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Indices in steps: the first lane's, as an operand, and from lane to lane ``step`` more."""
+
+    start: str
+    step: int
+
+
+class LaneText(FunctionText):
+    """A `FunctionText` whose operands may be vectors; ``mask`` is None where all lanes are active.
+
+    `lanes` is how many there are, `uniformity` the facts about what is being written.
+    """
+
+    def __init__(
+        self,
+        kernel: KernelText,
+        machine: Machine,
+        table: HandlerTable,
+        task: int,
+        lanes: int,
+        uniformity: Uniformity,
+        scalar_table: HandlerTable,
+    ) -> None:
+        super().__init__(kernel, machine, table, task)
+        self.scalar_table = scalar_table
+        self.used: set[Value] = set()  # operands of any operation; see `atomics.atomic`
+        self.lanes = lanes
+        self.uniformity = uniformity
+        self.mask: str | None = None
+        self.vectors: set[str] = set()
+        self.lines_of: dict[str, Line] = {}
+
+    # -- operands -------------------------------------------------------------------------------
+
+    def vector(self, type: str) -> str:
+        """The type of a vector."""
+        return f"<{self.lanes} x {type}>"
+
+    def is_vector(self, *operands: str | int) -> bool:
+        """Whether any of some operands is one."""
+        return any(operand in self.vectors for operand in operands)
+
+    def assign_vector(self, instruction: str) -> str:
+        """Append an instruction whose result is a vector."""
+        name = self.assign(instruction)
+        self.vectors.add(name)
+        return name
+
+    def spread(self, type: str, operand: str | int) -> str:
+        """An operand as a vector, written so that it can stand in an instruction."""
+        operand = str(operand)
+        if operand in self.vectors or operand.startswith("splat"):
+            return operand
+        if operand[0] != "%":
+            return f"splat ({type} {operand})"
+        vector = self.vector(type)
+        first = self.assign(f"insertelement {vector} poison, {type} {operand}, i32 0")
+        zeros = f"<{self.lanes} x i32> zeroinitializer"
+        return self.assign_vector(f"shufflevector {vector} {first}, {vector} poison, {zeros}")
+
+    def fit(self, value: Value, operand: str) -> str:
+        """An operand as a vector if the value varies."""
+        return self.spread(self.type(value.type), operand) if self.varies(value) else operand
+
+    def bind(self, value: Value, operand: str) -> None:
+        if operand in self.vectors and not self.varies(value):
+            raise InternalError(f"{value} is taken for uniform, but is a vector")
+        super().bind(value, operand)
+
+    def varies(self, value: Value) -> bool:
+        return self.uniformity.varies(value)
+
+    def shape(self, value: Value) -> str:
+        """The LLVM type of a value, as a vector if it varies."""
+        register = self.type(value.type)
+        return self.vector(register) if self.varies(value) else register
+
+    def line(self, operand: str) -> Line | None:
+        """What is known of an operand as an index."""
+        if operand in self.vectors:
+            return self.lines_of.get(operand)
+        return Line(operand, 0)
+
+    def is_in_step(self, operand: str) -> bool:
+        return self.line(operand) is not None
+
+    # -- pure instructions ----------------------------------------------------------------------
+
+    def apply(self, instruction: str, type: str, *operands: str | int) -> str:
+        instruction = _FLAGS.sub("", instruction)
+        if not self.is_vector(*operands):
+            return super().apply(instruction, type, *operands)
+        line = self._combine(instruction, type, [str(operand) for operand in operands])
+        wide = ", ".join([self.spread(type, operand) for operand in operands])
+        name = self.assign_vector(f"{instruction} {self.vector(type)} {wide}")
+        if line is not None:
+            self.lines_of[name] = line
+        return name
+
+    def _combine(self, instruction: str, type: str, operands: list[str]) -> Line | None:
+        """The line of a sum, a difference or a product with a number."""
+        if type not in ("i32", "i64") or instruction not in ("add", "sub", "mul"):
+            return None
+        first, second = (self.line(operand) for operand in operands)
+        if first is None or second is None:
+            return None
+        if instruction in _ADDITIVE:
+            step = first.step + (second.step if instruction == "add" else -second.step)
+        else:
+            factor = [x for x in (first.start, second.start) if x[0] != "%"]
+            if not factor:
+                return None
+            step = int(factor[0]) * (first.step or second.step)
+        return Line(super().apply(instruction, type, first.start, second.start), step)
+
+    def choose(self, condition: str, type: str, on_true: str | int, on_false: str | int) -> str:
+        if not self.is_vector(condition, on_true, on_false):
+            return super().choose(condition, type, on_true, on_false)
+        sides = [self.spread(type, side) for side in (on_true, on_false)]
+        test, vector = "i1", self.vector(type)
+        if self.is_vector(condition):
+            test = self.vector("i1")
+        return self.assign_vector(
+            f"select {test} {condition}, {vector} {sides[0]}, {vector} {sides[1]}"
+        )
+
+    def convert(self, instruction: str, source: str, operand: str, target: str) -> str:
+        if not self.is_vector(operand):
+            return super().convert(instruction, source, operand, target)
+        line = self.line(operand) if (source, target) == ("i32", "i64") else None
+        if line is not None:
+            line = Line(super().convert(instruction, source, line.start, target), line.step)
+        name = self.assign_vector(
+            f"{instruction} {self.vector(source)} {operand} to {self.vector(target)}"
+        )
+        if line is not None:
+            self.lines_of[name] = line
+        return name
+
+    def call(
+        self, name: str, result: str, operands: Sequence[tuple[str, str]], attribute: str = ""
+    ) -> str:
+        if not self.is_vector(*(operand for _, operand in operands)):
+            return super().call(name, result, operands, attribute)
+        types = [kind for kind, _ in operands]
+        wide = self._each_lane_function(name, result, types)
+        return self.call_vector(wide, result, operands, attribute)
+
+    def call_vector(
+        self, name: str, result: str, operands: Sequence[tuple[str, str]], attribute: str = ""
+    ) -> str:
+        """A function of vectors, whose result is one."""
+        wide = [f"{self.vector(kind)} {self.spread(kind, x)}" for kind, x in operands]
+        return self.assign_vector(
+            f"call {self.vector(result)} {name}({', '.join(wide)}){attribute}"
+        )
+
+    def intrinsic(
+        self,
+        name: str,
+        result: str,
+        operands: Sequence[tuple[str, str]],
+        *,
+        flag: bool = False,
+        overloads: Sequence[str] = (),
+    ) -> str:
+        if not self.is_vector(*(operand for _, operand in operands)):
+            return super().intrinsic(name, result, operands, flag=flag, overloads=overloads)
+        suffixes = [f"v{self.lanes}{names.suffix(kind)}" for kind in overloads or [result]]
+        name = "@llvm." + ".".join([name, *suffixes])
+        types = [self.vector(kind) for kind, _ in operands] + ["i1"] * flag
+        self.text.declare(name, self.vector(result), ", ".join(types))
+        wide = [f"{self.vector(kind)} {self.spread(kind, x)}" for kind, x in operands]
+        arguments = ", ".join([*wide, *["i1 false"] * flag])
+        return self.assign_vector(f"call {self.vector(result)} {name}({arguments})")
+
+    def _each_lane_function(self, name: str, result: str, types: Sequence[str]) -> str:
+        """A function that calls another one for each lane."""
+        wide = f"{name}.x{self.lanes}"
+        return self.text.helper(
+            wide, lambda _, wide: _each_lane(wide, name, self.lanes, result, types)
+        )
+
+    # -- masks ----------------------------------------------------------------------------------
+
+    def both(self, one: str | None, other: str | None) -> str | None:
+        """The lanes that are in both masks."""
+        if one is None or other is None:
+            return other if one is None else one
+        return self.apply("and", "i1", one, other)
+
+    def lanes_of(self, mask: str | None) -> str:
+        """A mask written out, to stand in an instruction."""
+        return "splat (i1 true)" if mask is None else self.spread("i1", mask)
+
+    def bits(self, mask: str) -> str:
+        """A mask as an integer, a bit for each lane."""
+        return self.assign(f"bitcast {self.vector('i1')} {mask} to i{self.lanes}")
+
+    def any(self, mask: str) -> str:
+        """Whether a mask has any lane."""
+        return self.assign(f"icmp ne i{self.lanes} {self.bits(mask)}, 0")
+
+    def active(self, type: str, operand: str, otherwise: str | int) -> str:
+        """A vector with another number in lanes that are not active."""
+        vector = self.spread(type, operand)
+        return vector if self.mask is None else self.choose(self.mask, type, vector, otherwise)
+
+    def largest(self, operand: str) -> str:
+        """The largest of the active lanes' i64, none of which is negative, as one number."""
+        if not self.is_vector(operand):
+            return operand
+        vector = self.active("i64", operand, 0)
+        name = f"@llvm.vector.reduce.smax.v{self.lanes}i64"
+        self.text.declare(name, "i64", self.vector("i64"))
+        return self.assign(f"call i64 {name}({self.vector('i64')} {vector})")
+
+    def item_of(self, mask: str | None) -> str:
+        """The work item of the first lane of a mask."""
+        if mask is None:
+            return self.item
+        integer = f"i{self.lanes}"
+        lane = super().intrinsic("cttz", integer, [(integer, self.bits(mask))], flag=True)
+        wide = super().convert("zext", integer, lane, "i64")
+        if self.item_type != "i64":
+            wide = super().convert("trunc", "i64", wide, self.item_type)
+        return super().apply("add", self.item_type, self.item, wide)
+
+    def share(self, nbytes: str) -> str:
+        return super().apply("udiv", "i64", nbytes, self.lanes)
+
+    # -- lane by lane ---------------------------------------------------------------------------
+
+    def element(self, type: str, operand: str, lane: str) -> str:
+        """The operand of one lane; ``lane`` is of the type of `bits`."""
+        if not self.is_vector(operand):
+            return operand
+        vector = self.vector(type)
+        return self.assign(f"extractelement {vector} {operand}, i{self.lanes} {lane}")
+
+    def last_active(self) -> str:
+        """The number of the last active lane, of the type of `bits`."""
+        if self.mask is None:
+            return str(self.lanes - 1)
+        zeros = super().intrinsic(
+            "ctlz", f"i{self.lanes}", [(f"i{self.lanes}", self.bits(self.mask))], flag=True
+        )
+        return super().apply("sub", f"i{self.lanes}", self.lanes - 1, zeros)
+
+    def each_active(self, body: Callable[[str], str | None], result: str = "") -> str:
+        """Run code for each active lane, in order; ``body`` takes the lane's number.
+
+        With ``result``, a type, it gives a number, and the vector of those is given.
+        """
+        integer = f"i{self.lanes}"
+        start = "-1" if self.mask is None else self.bits(self.mask)
+        turn, done = self.fresh_label("lane"), self.fresh_label("lanes")
+        before = self.label
+        self.branch(turn)
+        self.start(turn)
+        rest = self.open_phi(integer)
+        rest.incoming.append((start, before))
+        found = self.open_phi(self.vector(result)) if result else None
+        number = super().intrinsic("cttz", integer, [(integer, rest.name)], flag=True)
+        value = body(number)
+        collected = ""
+        if found is not None:
+            found.incoming.append(("zeroinitializer", before))
+            collected = self.assign_vector(
+                f"insertelement {self.vector(result)} {found.name},"
+                f" {result} {value}, {integer} {number}"
+            )
+            found.incoming.append((collected, self.label))
+            self.close_phi(found)
+        less = super().apply("sub", integer, rest.name, 1)
+        following = super().apply("and", integer, rest.name, less)
+        rest.incoming.append((following, self.label))
+        self.close_phi(rest)
+        self.branch_if(super().apply("icmp ne", integer, following, 0), turn, done)
+        self.start(done)
+        return collected
+
+
+def _each_lane(wide: str, name: str, lanes: int, result: str, types: Sequence[str]) -> str:
+    """The text of a function that calls another one lane by lane."""
+    parameters = ", ".join(f"<{lanes} x {kind}> %x{k}" for k, kind in enumerate(types))
+    extracts = "\n".join(
+        f"  %e{k} = extractelement <{lanes} x {kind}> %x{k}, i32 %lane"
+        for k, kind in enumerate(types)
+    )
+    arguments = ", ".join(f"{kind} %e{k}" for k, kind in enumerate(types))
+    vector = f"<{lanes} x {result}>"
+    return f"""\
+define internal {vector} {wide}({parameters}) nounwind willreturn memory(none) {{
+entry:
+  br label %turn
+turn:
+  %lane = phi i32 [ 0, %entry ], [ %next, %turn ]
+  %found = phi {vector} [ zeroinitializer, %entry ], [ %new, %turn ]
+{extracts}
+  %value = call {result} {name}({arguments})
+  %new = insertelement {vector} %found, {result} %value, i32 %lane
+  %next = add i32 %lane, 1
+  %more = icmp ult i32 %next, {lanes}
+  br i1 %more, label %turn, label %done
+done:
+  ret {vector} %new
+}}
+"""

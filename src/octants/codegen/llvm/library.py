@@ -1,0 +1,139 @@
+"""The mathematical functions as functions of LLVM, from their code in `mathlib`, each once.
+
+The first few calls in a module may be inlined, as LLVM sees fit; all others stay calls. So the time
+to compile grows with the functions, not with their calls.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from dataclasses import dataclass
+
+from octants.codegen.llvm.function import FunctionText, Handler
+from octants.ir import ops
+from octants.ir.core import Block, Value
+from octants.mathlib.table import Function, function
+from octants.types.scalars import DType, f16, f32
+
+ATTRIBUTES = "nounwind willreturn nofree nosync memory(none)"
+_INLINED = 8
+"""Calls of a module that LLVM may inline."""
+
+LONG = 128
+"""Operations of a rare way that stay in line, so that LLVM can vectorise a loop around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of the library, of operands of its type; written by who is in the table for it."""
+
+    function: Function
+    operands: list[str]
+    attribute: str
+
+    @property
+    def name(self) -> str:
+        """The name of the function of LLVM."""
+        return f"@octants.math.{self.function.name}.{self.function.dtype}"
+
+
+def call(f: FunctionText, fn: str, dtype: DType, operands: list[str]) -> str:
+    """The value of a function of operands of f32 or f64; f16 is in registers of f32."""
+    f.text.mathematics += 1
+    attribute = "" if f.text.mathematics <= _INLINED else " noinline"
+    kind = f32 if dtype is f16 else dtype
+    result: str = f.table[Call](f, Call(function(fn, kind), operands, attribute))
+    return result
+
+
+def call_scalar(f: FunctionText, op: Call) -> str:
+    """A function of one number each."""
+    name = f.text.helper(op.name, lambda _, name: _text(f, op.function, name))
+    register = f.type(op.function.dtype)
+    return f.call(name, register, [(register, operand) for operand in op.operands], op.attribute)
+
+
+def _text(caller: FunctionText, wanted: Function, name: str) -> str:
+    """The definition of a function of the library."""
+    block, table = wanted.block, caller.scalar_table
+    branch = functools.partial(_if, table[ops.If])
+    f = FunctionText(caller.kernel, caller.machine, {**table, ops.If: branch}, 0)
+    register = f.type(wanted.dtype)
+    parameters = _bind_parameters(f, block.args)
+    f.start("start")
+    (result,) = f.block(block)
+    head = f"define internal {register} {name}({parameters}) {ATTRIBUTES}"
+    return finished(f, head, f"ret {register} {result}")
+
+
+def _bind_parameters(f: FunctionText, values: list[Value]) -> str:
+    for number, value in enumerate(values):
+        f.bind(value, f"%x{number}")
+    return ", ".join(f"{f.type(value.type)} {f.use(value)}" for value in values)
+
+
+def finished(f: FunctionText, head: str, last: str) -> str:
+    """The text of a function: its head, its code, and its last instruction."""
+    body = ["entry:", *f.entry, "  br label %start", *f.lines, f"  {last}"]
+    return "\n".join([head + " {", *body, "}\n"])
+
+
+# -- rare ways ----------------------------------------------------------------------------------
+
+
+def _if(in_line: Handler, f: FunctionText, op: ops.If) -> None:
+    """A rare way and the usual one; a long rare way is a function, which others may share."""
+    if sum(1 for _ in op.then.walk()) <= LONG:
+        in_line(f, op)
+        return
+    rare, usual, merge = (f.fresh_label(hint) for hint in ("rare", "usual", "merge"))
+    is_usual = f.assign(f"xor i1 {f.use(op.condition)}, true")
+    f.branch_if(is_usual, usual, rare, likely=True)
+    f.start(rare)
+    found = _call_rare(f, op.then)
+    f.branch(merge)
+    f.start(usual)
+    values = f.block(op.orelse)
+    incoming = [(found, rare), (values, f.label)]
+    f.branch(merge)
+    f.start(merge)
+    for position, result in enumerate(op.results):
+        phi = f.open_phi(f.type(result.type))
+        phi.incoming.extend((way[position], label) for way, label in incoming)
+        f.close_phi(phi)
+        f.bind(result, phi.name)
+
+
+def _call_rare(f: FunctionText, block: Block) -> list[str]:
+    """The values that a block yields, from a function of its own; named by its text."""
+    needed = captured(block)
+    inner = FunctionText(f.kernel, f.machine, f.table, 0)
+    parameters = _bind_parameters(inner, needed)
+    inner.start("start")
+    values = inner.block(block)
+    types = [f.type(value.type) for value in block.yielded]
+    struct = f"{{ {', '.join(types)} }}"
+    results = "poison"
+    for position, (register, value) in enumerate(zip(types, values, strict=True)):
+        results = inner.assign(f"insertvalue {struct} {results}, {register} {value}, {position}")
+    name = rare_name(parameters, inner)
+    head = f"define internal {struct} {name}({parameters})"
+    text = finished(inner, f"{head} cold noinline {ATTRIBUTES}", f"ret {struct} {results}")
+    f.text.helper(name, lambda *_: text)
+    arguments = ", ".join(f"{f.type(value.type)} {f.use(value)}" for value in needed)
+    result = f.assign(f"call {struct} {name}({arguments})")
+    return [f.assign(f"extractvalue {struct} {result}, {k}") for k in range(len(types))]
+
+
+def rare_name(parameters: str, f: FunctionText) -> str:
+    """A name for a function of a rare way, by its text."""
+    digest = hashlib.sha256("\n".join([parameters, *f.lines]).encode()).hexdigest()[:12]
+    return f"@octants.math.rare.{digest}"
+
+
+def captured(block: Block) -> list[Value]:
+    """What a block uses of the values around it, in order of first use."""
+    used = dict.fromkeys(value for op in block.walk() for value in op.operands)
+    defined = {value for op in block.walk() for value in op.results}
+    return [value for value in used if value not in defined]

@@ -1,0 +1,107 @@
+"""The mistakes with checkpointed loops: OCT33x."""
+
+from __future__ import annotations
+
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.exceptions import (
+    OctantsMemoryError,
+    OctantsRuntimeError,
+    OctantsValueError,
+)
+
+
+class WrongLoop(UserError):
+    """An argument of `checkpointed` that cannot be."""
+
+    problem: str
+    remedy_text: str
+    code = "OCT330"
+    exception = OctantsValueError
+    title = "`qd.ad.checkpointed`: {problem}"
+    remedy = "{remedy_text}"
+
+
+class StepIsAnother(UserError):
+    """A step that was run again did something else than the first time."""
+
+    step: int
+    first: str
+    again: str
+    code = "OCT331"
+    exception = OctantsRuntimeError
+    title = (
+        "step {step} of a checkpointed loop did something else when it was run again for its"
+        " gradient"
+    )
+    notes = ("the first time it {first}", "now it {again}")
+    remedy = (
+        "let the step depend on its number and on arrays alone: a variable of Python that it"
+        " changes, or numpy's random numbers, belong into a field, or are computed from the number"
+    )
+
+
+class StepHasFailed(UserError):
+    """The body of a tape went on after a step had raised."""
+
+    step: int
+    error: str
+    code = "OCT332"
+    exception = OctantsRuntimeError
+    title = "step {step} of a checkpointed loop has raised {error}: its launches have no gradient"
+    remedy = "let the exception leave the body of the tape; to end a loop, return False from `step`"
+
+
+class StepChangesGradient(UserError):
+    """A step writes the gradient of an array, which would happen again in the backward pass."""
+
+    what: str
+    code = "OCT333"
+    exception = OctantsRuntimeError
+    title = "{what}, in a step of a checkpointed loop: it would do so again in the backward pass"
+    remedy = "change gradients before or after the tape"
+
+
+class SnapshotsTooLarge(UserError):
+    """The snapshots of a checkpointed loop exceed the budget."""
+
+    array: str
+    nbytes: int
+    held: int
+    budget: int
+    slots: int
+    code = "OCT334"
+    exception = OctantsMemoryError
+    title = (
+        "a snapshot of `{array}` takes {nbytes} bytes, but the tape and the checkpointed loop hold"
+        " {held} bytes of their {budget} already"
+    )
+    remedy = (
+        "use fewer than {slots} `slots`, which costs more runs, or raise"
+        " `init(ad_snapshot_budget_bytes=...)`"
+    )
+
+
+class NoArgumentGradients(UserError):
+    """The gradients of arguments of launches in a checkpointed loop were asked for."""
+
+    kernel: str
+    code = "OCT335"
+    exception = OctantsRuntimeError
+    title = (
+        "kernel `{kernel}` is launched in a checkpointed loop, which has no gradients of arguments"
+        " that are passed by value"
+    )
+    remedy = "pass the number in a field or an ndarray with `needs_grad=True`"
+
+
+class OrderIsAnother(UserError):
+    """A kernel in a checkpointed loop depends on the order of work items, which no run repeats."""
+
+    kernel: str
+    code = "OCT336"
+    exception = OctantsRuntimeError
+    title = (
+        "kernel `{kernel}` depends on the order in which work items update an array, and a"
+        " checkpointed loop runs it again, in another order"
+    )
+    remedy = "fix the order by `init(deterministic=True)`"

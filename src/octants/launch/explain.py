@@ -1,0 +1,270 @@
+"""What a gradient costs: the records of its loops and their bytes, found by running it.
+
+The kernel and its reverse run once more, as under a tape. The reverse counts what it records
+instead of adding up adjoints. Afterwards all memory is as it was.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from octants import driver
+from octants.autodiff.counting import PER_RECORD, Counting, count_records
+from octants.ir import ops
+from octants.ir.core import Block, Companion, Module, Operation, Record, Space, Value
+from octants.launch.explanation import ArrayAdjoint, Explanation, LoopTape, Slot, Way
+from octants.launch.gradient import TapePlan, differentiable, tape_plan
+from octants.launch.memory import Memory, memories_of
+from octants.launch.specialisation import Program, Specialisation
+from octants.runtime.memory import HostAllocation
+
+PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
+CHECKPOINT, LOG = "checkpoint", "log"  # records that are not of a loop's iterations
+
+
+def explain(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Explanation:
+    """What the gradient of a launch with these arguments records.
+
+    Raises `OctantsCompilationError` for what cannot be differentiated.
+    """
+    memories = memories_of(specialisation, arguments)
+    merged = differentiable(specialisation, memories)
+    plan = tape_plan(merged)
+    run = _Run(merged, plan, memories, arguments)
+    with run.unnoticed():
+        loops = run.loops()
+    loops += _unrecorded(merged.module, loops)
+    loops.sort(key=lambda loop: (loop.file, loop.line, loop.depth))
+    arrays = _arrays(merged, plan)
+    return Explanation(merged.signature.kernel, tuple(loops), tuple(arrays), driver.threads())
+
+
+class _Run:
+    """A forward run and the counting reverse run after it, step by step."""
+
+    def __init__(
+        self,
+        specialisation: Specialisation,
+        plan: TapePlan,
+        memories: Mapping[int, Memory],
+        arguments: tuple[Any, ...],
+    ) -> None:
+        self.specialisation = specialisation
+        self.plan = plan
+        arrays = specialisation.module.arrays
+        written = {arrays.index(array) for array in specialisation.written}
+        self.memories = [memories[k] for k in sorted(written)]
+        self.arguments = arguments
+        self.countings = [
+            None if step.backward is None else count_records(step.backward.module)
+            for step in plan.steps
+        ]
+        sizes = [8 * c.counts.element_shape[0] for c in self.countings if c is not None]
+        self.storage = HostAllocation(plan.outside.size + max(sizes, default=0))
+
+    @contextmanager
+    def unnoticed(self) -> Iterator[None]:
+        """Leave no trace, neither in memory nor in the random numbers of later launches."""
+        before, numbers = self._save(), driver.state.numbers
+        driver.state.numbers = copy.copy(numbers)
+        try:
+            yield
+        finally:
+            driver.state.numbers = numbers
+            self._restore(before)
+
+    def loops(self) -> list[LoopTape]:
+        """The loops that are recorded."""
+        number = next(driver.state.numbers)
+        states = [self._save()]
+        for step in self.plan.steps:
+            self._launch(step.forward, number)
+            states.append(self._save())
+        found = []
+        for k, (step, counting) in enumerate(zip(self.plan.steps, self.countings, strict=True)):
+            if counting is not None:
+                self._restore(states[k] if step.state == "before" else states[k + 1])
+                found += _loops(counting, self._count(counting, number))
+        return found
+
+    def _launch(self, program: Program, number: int) -> None:
+        program.launch(driver.state.seed, number, self.storage.address, *self.arguments)
+
+    def _count(self, counting: Counting, number: int) -> np.ndarray[Any, Any]:
+        """Run a counting module; a row for each of its records."""
+        start = self.plan.outside.size
+        places = {**self.plan.outside.places(counting.module), (counting.counts, PRIMAL): start}
+        counts: np.ndarray[Any, Any] = self.storage.bytes[start:].view(np.int64)
+        counts[:] = 0
+        apart = self.specialisation.apart
+        self._launch(Program(self.specialisation, counting.module, (), places, apart=apart), number)
+        rows: np.ndarray[Any, Any] = counts[: PER_RECORD * len(counting.records)].copy()
+        return rows.reshape(-1, PER_RECORD)
+
+    def _save(self) -> list[Any]:
+        return [*(memory.snapshot() for memory in self.memories), self.storage.bytes.copy()]
+
+    def _restore(self, saved: list[Any]) -> None:
+        for memory, content in zip(self.memories, saved, strict=False):
+            memory.restore(content)
+        self.storage.bytes[:] = saved[-1]
+
+
+# -- loops -----------------------------------------------------------------------------------------
+
+
+def _loops(counting: Counting, counts: np.ndarray[Any, Any]) -> list[LoopTape]:
+    """The recorded loops of a module, from what was counted."""
+    numbers: dict[Record, list[int]] = dict(zip(counting.records, counts.tolist(), strict=True))
+    parents, checkpoints = _nesting(counting), _checkpoints(counting.records)
+    reasons = _reasons(counting.module)
+    has_log = any(record.name == LOG for record in counting.records)
+    found: dict[Record, LoopTape] = {}
+    for record in counting.records:
+        if record in checkpoints.values():
+            continue
+        slots, _, pops = numbers[record]
+        held = numbers[checkpoints[record]][0] if record in checkpoints else 0
+        chain = _chain(record, parents)
+        span = record.location
+        found[record] = LoopTape(
+            file=span.file if span else "",
+            line=span.line if span else 0,
+            depth=len(chain) - 1,
+            slots=reasons.get(record, ()),
+            bytes_per_iteration=record.offsets()[1],
+            trips=pops,
+            capacity=slots,
+            checkpoints=held,
+            runs=1 + has_log + sum(_ratio(numbers[one]) for one in chain),
+            is_log=record.name == LOG,
+        )
+    return list(found.values())
+
+
+def _ratio(row: list[int]) -> float:
+    """How often a loop was recorded for each time that it was reversed."""
+    _, pushes, pops = row
+    return pushes / pops if pops else 1.0
+
+
+def _chain(record: Record, parents: Mapping[Record, Record]) -> list[Record]:
+    """A record, and those of the loops around its own."""
+    chain = [record]
+    while chain[-1] in parents:
+        chain.append(parents[chain[-1]])
+    return chain
+
+
+def _checkpoints(records: list[Record]) -> dict[Record, Record]:
+    """The record of its checkpoints for the one of each loop that is run in blocks."""
+    waiting = [record for record in records if record.name == CHECKPOINT]
+    found = {}
+    for record in records:
+        same = [one for one in waiting if one.location is record.location]
+        if record.name != CHECKPOINT and same:
+            found[record] = same[0]
+            waiting.remove(same[0])
+    return found
+
+
+def _nesting(counting: Counting) -> dict[Record, Record]:
+    """For the record of an inner loop that of the loop around it.
+
+    An inner loop is recorded where an iteration of the outer one is reversed, after its record was
+    popped.
+    """
+    parents: dict[Record, Record] = {}
+
+    def walk(block: Block, around: Record | None) -> None:
+        for op in block.ops:
+            if isinstance(op, ops.RecordPop) and op.record.name not in (CHECKPOINT, LOG):
+                around = op.record
+            elif isinstance(op, ops.RecordPush) and around is not None and around != op.record:
+                parents.setdefault(op.record, around)
+            for region in op.regions:
+                walk(region, around)
+
+    for task in counting.module.tasks:
+        walk(task.body, None)
+    return parents
+
+
+def _reasons(module: Module) -> dict[Record, tuple[Slot, ...]]:
+    """What each record holds, and which operations of the reverse run use it."""
+    users: dict[Value, list[Operation]] = {}
+    for op in module.walk():
+        for value in op.operands:
+            users.setdefault(value, []).append(op)
+    found: dict[Record, tuple[Slot, ...]] = {}
+    for op in module.walk():
+        if isinstance(op, ops.RecordPop) and op.record not in found:
+            found[op.record] = tuple(
+                Slot(value.name or "a value", value.type.name, _uses(users.get(value, [])))
+                for value in op.results
+            )
+    return found
+
+
+def _uses(users: list[Operation]) -> tuple[tuple[str, int], ...]:
+    """Operations by name, with their lines, each once."""
+    found: dict[tuple[str, int], None] = {}
+    for op in users:
+        fn = op.attributes[0] if isinstance(op, (ops.Unary, ops.Binary, ops.Compare)) else op.NAME
+        found[str(fn), op.location.line if op.location else 0] = None
+    return tuple(found)
+
+
+def _unrecorded(module: Module, recorded: list[LoopTape]) -> list[LoopTape]:
+    """The serial loops of which nothing is recorded."""
+    lines = {(loop.file, loop.line) for loop in recorded}
+    found: dict[tuple[str, int], LoopTape] = {}
+
+    def walk(block: Block, depth: int) -> None:
+        for op in block.ops:
+            is_loop = isinstance(op, (ops.For, ops.While))
+            if is_loop and op.location is not None:
+                place = op.location.file, op.location.line
+                if place not in lines:
+                    found.setdefault(place, LoopTape(*place, depth))
+            for region in op.regions:
+                walk(region, depth + is_loop)
+
+    for task in module.tasks:
+        walk(task.body, 0)
+    return list(found.values())
+
+
+# -- arrays ----------------------------------------------------------------------------------------
+
+
+def _arrays(specialisation: Specialisation, plan: TapePlan) -> list[ArrayAdjoint]:
+    """How the adjoint of each float array that the kernel names is changed."""
+    ways: dict[str, dict[tuple[Way, int], None]] = {}
+    modules = [step.backward.module for step in plan.steps if step.backward is not None]
+    for task in (task for module in modules for task in module.tasks):
+        collected = driver.shared_updates(task, specialisation.apart)
+        values = {op.results[0]: op for op in task.body.walk() if op.results}
+        for op in task.body.walk():
+            if isinstance(op, (ops.Store, ops.Atomic)) and op.companion is ADJOINT:
+                way = _way(op, op in collected, values)
+                line = op.location.line if op.location else 0
+                ways.setdefault(op.array.name, {})[way, line] = None
+    memory = (Space.FIELD, Space.NDARRAY)
+    return [
+        ArrayAdjoint(array.name, array.has(ADJOINT), tuple(ways.get(array.name, ())))
+        for array in specialisation.module.arrays
+        if array.space in memory and array.dtype.is_float
+    ]
+
+
+def _way(op: ops.Store | ops.Atomic, is_collected: bool, values: Mapping[Value, Operation]) -> Way:
+    if isinstance(op, ops.Atomic):
+        return Way.COLLECTED if is_collected else Way.ATOMIC
+    source = values.get(op.value)
+    return Way.PLAIN if isinstance(source, ops.Binary) else Way.TAKEN

@@ -1,0 +1,70 @@
+"""What atomics returned to work items, kept from a recorded launch until its reverse run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from octants.autodiff.logs import Logged
+from octants.ir.core import Module
+from octants.launch.outside import OutsideLayout
+from octants.launch.specialisation import Program, Specialisation
+from octants.runtime.arguments import Leaf
+from octants.types.annotations import AnyTensor
+from octants.types.signature import ArgumentSource
+
+Logs = tuple["np.ndarray[Any, Any]", ...]
+Launch = Callable[[Program, Logs], object]
+
+_NAMES = ("bounds", "starts", "words")
+_NOTHING = (np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(1, np.uint64))
+
+
+@dataclass(frozen=True)
+class LogPlan:
+    """How large the log of a launch is; see `autodiff.logs.Logged`."""
+
+    measure: Program
+    count: Program | None
+    sites: int
+
+    def allocate(self, launch: Launch) -> Logs:
+        """Arrays for the log, which follow the arguments of the kernel in a launch."""
+        bounds = np.zeros(2, np.int64)
+        _, no_starts, no_words = _NOTHING
+        launch(self.measure, (bounds, no_starts, no_words))
+        items = int(bounds[1])
+        if self.count is None:
+            return bounds, no_starts, np.zeros(max(1, items * self.sites), np.uint64)
+        starts = np.zeros(items + 1, np.int64)
+        launch(self.count, (bounds, starts, no_words))
+        return bounds, starts, np.zeros(max(1, int(starts[-1])), np.uint64)
+
+
+def with_log_arguments(specialisation: Specialisation) -> Specialisation:
+    """A kernel with three more arguments: the arrays of a log."""
+    twin = copy.copy(specialisation)
+    first = specialisation.count
+    positions = range(first, first + len(_NAMES))
+    twin.count = first + len(_NAMES)
+    twin.sources = [*specialisation.sources, *map(ArgumentSource, positions)]
+    twin.leaves, twin.forms = dict(specialisation.leaves), dict(specialisation.forms)
+    for position, name in zip(positions, _NAMES, strict=True):
+        kernel = specialisation.signature.kernel
+        twin.leaves[position, ()] = Leaf(kernel, f"log {name}", position, (), AnyTensor())
+        twin.forms[position, ()] = "numpy"
+    return twin
+
+
+def make_plan(specialisation: Specialisation, logged: Logged, layout: OutsideLayout) -> LogPlan:
+    """The programs that measure a log; the kernel has the arguments for it."""
+
+    def program(module: Module) -> Program:
+        return Program(specialisation, module, (), layout.places(module))
+
+    count = None if logged.count is None else program(logged.count)
+    return LogPlan(program(logged.measure), count, logged.sites)

@@ -1,0 +1,129 @@
+"""Storage that outlives a launch: what crosses the tasks of a recorded launch, and its adjoints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from octants import driver
+from octants.diagnostics.tape_errors import WrongAdjoint
+from octants.ir.core import Array, Companion, Module, Space
+from octants.launch.specialisation import Specialisation, make_value
+from octants.runtime.memory import HostAllocation
+from octants.runtime.packing import Place
+from octants.types.signature import ArgumentSource, ScalarType
+
+PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
+
+
+class OutsideLayout:
+    """Offsets in storage that outlives a launch, for arrays by their position in the module."""
+
+    def __init__(self, module: Module) -> None:
+        self.arrays = module.arrays
+        self.offsets: dict[tuple[int, Companion], int] = {}
+        self.size = 0
+
+    def add(self, module: Module, spaces: Sequence[Space], companion: Companion) -> None:
+        """Give offsets to the arrays of some spaces, or to their adjoints."""
+        for position, array in enumerate(module.arrays):
+            if array.space in spaces and (companion is PRIMAL or array.dtype.is_float):
+                self.put(position, companion)
+
+    def put(self, position: int, companion: Companion) -> None:
+        """Give an offset to an array, or to its adjoint."""
+        self.offsets[position, companion] = self.size
+        self.size += -(-_bytes(self.arrays[position]) // 16) * 16
+
+    def places(self, module: Module) -> dict[Place, int]:
+        """The offsets by the arrays of a module that stands parallel to the layout's."""
+        return {
+            (module.arrays[position], companion): offset
+            for (position, companion), offset in self.offsets.items()
+            if module.arrays[position].has(companion)
+        }
+
+
+class Outside:
+    """Zeroed storage of an `OutsideLayout` for one launch."""
+
+    def __init__(self, layout: OutsideLayout) -> None:
+        self.layout = layout
+        self._memory = HostAllocation(layout.size)
+        self.address = self._memory.address
+
+    def numbers(self, position: int, companion: Companion = PRIMAL) -> np.ndarray[Any, Any]:
+        """The numbers of the array at a position, in the storage itself."""
+        start = self.layout.offsets[position, companion]
+        array = self.layout.arrays[position]
+        return self._memory.bytes[start : start + _bytes(array)].view(array.dtype.numpy)
+
+    def clear(self) -> None:
+        """Make all of it zero."""
+        self._memory.bytes[:] = 0
+
+    def seed(self, specialisation: Specialisation, seed: Any = None) -> None:
+        """Set the adjoints of what the kernel returns: to one, or to a seed for each value."""
+        arrays = specialisation.module.arrays
+        positions = [arrays.index(array) for array, _ in specialisation.returned]
+        if seed is None:
+            seeds = [1.0] * len(positions)
+        else:
+            seeds = list(seed) if specialisation.returns_tuple else [seed]
+        kernel = specialisation.signature.kernel
+        if len(seeds) != len(positions):
+            problem = f"{len(seeds)} seeds for the {len(positions)} values that it returns"
+            raise WrongAdjoint(f"kernel `{kernel}`", problem).at(None)
+        for position, given in zip(positions, seeds, strict=True):
+            if (position, ADJOINT) in self.layout.offsets:
+                numbers = self.numbers(position, ADJOINT)
+                numbers[:] = adjoint_seed(
+                    f"what kernel `{kernel}` returns", given, arrays[position].element_shape
+                ).reshape(-1)
+
+    def results(self, specialisation: Specialisation) -> tuple[Any, ...]:
+        """The flat results of a kernel, which its steps have left here."""
+        arrays = specialisation.module.arrays
+        flat: list[Any] = []
+        for array, _ in specialisation.returned:
+            flat += self.numbers(arrays.index(array)).tolist()
+        return tuple(flat)
+
+
+def _bytes(array: Array) -> int:
+    return math.prod(array.element_shape) * array.dtype.size
+
+
+def adjoint_seed(what: str, given: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """A seed as numbers of a shape; one number stands for all of them."""
+    try:
+        values = given.to_numpy() if hasattr(given, "to_numpy") else given
+        numbers = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise WrongAdjoint(what, f"a {type(given).__name__} is not a number").at(None) from None
+    if numbers.shape not in ((), shape):
+        raise WrongAdjoint(what, f"the shape {numbers.shape} for one of {shape}").at(None)
+    return np.broadcast_to(numbers, shape)
+
+
+def argument_gradients(specialisation: Specialisation, outside: Outside | None) -> dict[str, Any]:
+    """The gradients of float arguments that are passed by value, by the names of the parameters.
+
+    They are numbers, vectors or matrices of the arguments' types; members of a struct are called
+    ``struct.member``.
+    """
+    driver.state.look()
+    sources = enumerate(specialisation.sources)
+    places = {(s.position, s.path): k for k, s in sources if isinstance(s, ArgumentSource)}
+    found = {}
+    for place, leaf in specialisation.leaves.items():
+        kind = leaf.annotation
+        if isinstance(kind, ScalarType) and kind.dtype.is_float:
+            numbers = [0.0] * math.prod(kind.element_shape)
+            if outside is not None and (places.get(place, -1), ADJOINT) in outside.layout.offsets:
+                numbers = outside.numbers(places[place], ADJOINT).tolist()
+            found[leaf.name] = make_value(kind, numbers)
+    return found

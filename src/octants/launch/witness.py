@@ -1,0 +1,54 @@
+"""Whether a reverse run on memory as it is reads what the launch did; see `autodiff.witness`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from octants.autodiff.witness import witness
+from octants.ir.core import Companion, Operation
+from octants.launch.outside import Outside, OutsideLayout
+from octants.launch.specialisation import Program, Specialisation
+
+PRIMAL = Companion.PRIMAL
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A kernel that sums up what it reads, as a launch and without effects.
+
+    `names` are those of the arrays, in the order of the sums.
+    """
+
+    launch: Program
+    look: Program
+    layout: OutsideLayout
+    names: tuple[str, ...]
+
+    def run(
+        self, program: Program, seed: int, number: int, arguments: Sequence[Any]
+    ) -> tuple[tuple[Any, ...], list[int]]:
+        """The flat results of a run, and what it has summed up for each array."""
+        outside = Outside(self.layout)
+        results = program.launch(seed, number, outside.address, *arguments)
+        return results, [int(outside.numbers(position)[0]) for position, _ in self.layout.offsets]
+
+
+def make_witness(specialisation: Specialisation, reads: Sequence[Operation]) -> Witness | None:
+    """The witness of some loads of a kernel; None if there are none."""
+    module = specialisation.module
+    launched, sums = witness(module, reads, effects=True)
+    if not sums:
+        return None
+    looking, others = witness(module, reads, effects=False)
+    layout = OutsideLayout(launched)
+    for array in sums.values():
+        layout.put(launched.arrays.index(array), PRIMAL)
+    returned = specialisation.returned
+    return Witness(
+        Program(specialisation, launched, returned, layout.places(launched)),
+        Program(specialisation, looking, (), layout.places(looking)),
+        layout,
+        tuple(array.name for array in others),
+    )

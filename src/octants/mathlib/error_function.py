@@ -1,0 +1,24 @@
+"""erf: an odd polynomial near zero, 1 - exp(-x*x) Q(x) beyond."""
+
+from __future__ import annotations
+
+from octants.mathlib import coefficients as table
+from octants.mathlib.double import polynomial
+from octants.mathlib.exponential import exponential, reduced, scaled
+from octants.mathlib.formats import format_of
+from octants.mathlib.number import Number, select
+
+
+def erf(x: Number) -> Number:
+    """The error function, odd to the bit; 1 where no number lies between it and 1."""
+    form = format_of(x)
+    size = abs(x)
+    end = table.ERF_END[form.digits]
+    size = select(size > end, x.lift(end), size)
+    square = size * size
+    near = size + size * polynomial(square, table.ERF[form.digits])
+    place = (size - table.ERF_SHIFT) / (size + table.ERF_SHIFT)
+    r, n = reduced(-square)
+    falling = scaled(exponential(r).single, n)
+    far = 1.0 - falling * polynomial(place, table.ERFCX[form.digits])
+    return form.with_sign(select(size < table.ERF_JOINT, near, far), form.sign_of(x))

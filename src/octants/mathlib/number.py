@@ -1,0 +1,156 @@
+"""Values of the intermediate representation with Python's operators: formulas read as such.
+
+Each operator appends one operation, rounded by itself; nothing is contracted or reordered.
+"""
+
+from __future__ import annotations
+
+from typing import Union
+
+from octants.ir.builder import Builder
+from octants.ir.core import Block, Value
+from octants.types.scalars import DType
+
+Operand = Union["Number", float, int]
+
+
+class Number:
+    """A value and the builder that its operators append to; Python numbers become constants."""
+
+    __slots__ = ("build", "value")
+
+    def __init__(self, build: Builder, value: Value) -> None:
+        self.build = build
+        self.value = value
+
+    @property
+    def type(self) -> DType:
+        return self.value.type
+
+    def lift(self, other: Operand) -> Number:
+        """A Python number as a constant of this type."""
+        if isinstance(other, Number):
+            return other
+        return Number(self.build, self.build.constant(other, self.type))
+
+    def apply(self, fn: str, *others: Operand) -> Number:
+        """A unary or binary function of the intermediate representation."""
+        operands = [self.value, *(self.lift(other).value for other in others)]
+        build = self.build.binary if others else self.build.unary
+        return Number(self.build, build(fn, *operands))
+
+    def __add__(self, other: Operand) -> Number:
+        return self.apply("add", other)
+
+    def __radd__(self, other: Operand) -> Number:
+        return self.lift(other).apply("add", self)
+
+    def __sub__(self, other: Operand) -> Number:
+        return self.apply("sub", other)
+
+    def __rsub__(self, other: Operand) -> Number:
+        return self.lift(other).apply("sub", self)
+
+    def __mul__(self, other: Operand) -> Number:
+        return self.apply("mul", other)
+
+    def __rmul__(self, other: Operand) -> Number:
+        return self.lift(other).apply("mul", self)
+
+    def __truediv__(self, other: Operand) -> Number:
+        return self.apply("div", other)
+
+    def __rtruediv__(self, other: Operand) -> Number:
+        return self.lift(other).apply("div", self)
+
+    def __floordiv__(self, other: Operand) -> Number:
+        return self.apply("floordiv", other)
+
+    def __neg__(self) -> Number:
+        return self.apply("neg")
+
+    def __abs__(self) -> Number:
+        return self.apply("abs")
+
+    def __and__(self, other: Operand) -> Number:
+        return self.apply("and", other)
+
+    def __or__(self, other: Operand) -> Number:
+        return self.apply("or", other)
+
+    def __xor__(self, other: Operand) -> Number:
+        return self.apply("xor", other)
+
+    def __invert__(self) -> Number:
+        return self.apply("not")
+
+    def __lshift__(self, other: Operand) -> Number:
+        return self.apply("shl", other)
+
+    def __rshift__(self, other: Operand) -> Number:
+        return self.apply("shr", other)
+
+    def compare(self, fn: str, other: Operand) -> Number:
+        return Number(self.build, self.build.compare(fn, self.value, self.lift(other).value))
+
+    def __lt__(self, other: Operand) -> Number:
+        return self.compare("lt", other)
+
+    def __le__(self, other: Operand) -> Number:
+        return self.compare("le", other)
+
+    def __gt__(self, other: Operand) -> Number:
+        return self.compare("gt", other)
+
+    def __ge__(self, other: Operand) -> Number:
+        return self.compare("ge", other)
+
+    def equals(self, other: Operand) -> Number:
+        return self.compare("eq", other)
+
+    def differs(self, other: Operand) -> Number:
+        return self.compare("ne", other)
+
+    @property
+    def is_nan(self) -> Number:
+        return self.differs(self)
+
+    def sqrt(self) -> Number:
+        return self.apply("sqrt")
+
+    def to(self, dtype: DType) -> Number:
+        """Converted, as `ir.ops.Cast` does it."""
+        return Number(self.build, self.build.cast(self.value, dtype))
+
+    def read_as(self, dtype: DType) -> Number:
+        """The same bits as another type."""
+        return Number(self.build, self.build.bitcast(self.value, dtype))
+
+    def where(self, condition: Number, otherwise: Operand) -> Number:
+        """This one where the condition holds; both sides are computed."""
+        other = self.lift(otherwise).value
+        return Number(self.build, self.build.select(condition.value, self.value, other))
+
+
+def select(condition: Number, on_true: Number, on_false: Operand) -> Number:
+    """One of two numbers; both are computed."""
+    return on_true.where(condition, on_false)
+
+
+class Branch:
+    """Numbers of one way, then of the other: for work that is seldom needed and long.
+
+    `rare` and `usual` give blocks to build into; `merge` gives the results.
+    """
+
+    def __init__(self, condition: Number) -> None:
+        self._condition = condition
+        self._build = condition.build
+        self.rare, self.usual = Block(), Block()
+
+    def merge(self, rare: list[Number], usual: list[Number]) -> list[Number]:
+        for block, numbers in ((self.rare, rare), (self.usual, usual)):
+            with self._build.into(block):
+                self._build.yield_([number.value for number in numbers])
+        op = self._build.if_(self._condition.value, self.rare, self.usual)
+        return [Number(self._build, value) for value in op.results]

@@ -1,0 +1,78 @@
+"""pow: the logarithm to base two as a double, times the exponent, and 2 to the power of that."""
+
+from __future__ import annotations
+
+import math
+
+from octants.mathlib import coefficients as table
+from octants.mathlib.double import (
+    Double,
+    exact_product,
+    polynomial,
+    product,
+    quick_sum,
+    times_pair,
+)
+from octants.mathlib.exponential import exp2_of
+from octants.mathlib.formats import format_of
+from octants.mathlib.logarithm import decomposed
+from octants.mathlib.number import Number, select
+
+
+def _log2(x: Number) -> Double:
+    """log2 of a positive finite number, with ten digits more than the type has, or better.
+
+    2 atanh(s) = 2 s (1 + s**2 / 3 + ...), where s = f / (2 + f) is a double.
+    """
+    form = format_of(x)
+    m, e = decomposed(x)
+    f, below = m - 1.0, quick_sum(m.lift(1.0), m)
+    inverse = 1.0 / below.high
+    s = f * inverse
+    back = exact_product(s, below.high)
+    rest = ((f - back.high) - back.low) - s * below.low
+    ratio = quick_sum(s, rest * inverse)
+    square = product(ratio, ratio)
+    third = times_pair(square, *table.THIRD[form.digits])
+    tail = square.high * square.high * polynomial(square.high, table.LOG_TAIL[form.digits])
+    curve = product(ratio, quick_sum(third.high, third.low + tail))
+    first = quick_sum(ratio.high, curve.high)
+    atanh = quick_sum(first.high, first.low + (ratio.low + curve.low))
+    mantissa = times_pair(atanh, *table.TWICE_LOG2_E[form.digits])
+    head = quick_sum(e.to(form.dtype), mantissa.high)
+    return quick_sum(head.high, head.low + mantissa.low)
+
+
+def _positive_power(x: Number, y: Number) -> Number:
+    """x**y for positive finite x; a huge y gives what its neighbours give."""
+    form = format_of(x)
+    logarithm = _log2(x)
+    largest = 2.0 ** (form.digits + form.dtype.bits // 4 + 8)
+    y = select(y > largest, y.lift(largest), y)
+    y = select(y < -largest, y.lift(-largest), y)
+    exponent = exact_product(logarithm.high, y)
+    low = exponent.low + logarithm.low * y
+    bound = 2.0 * form.bias
+    is_inside = abs(exponent.high) < bound
+    high = select(exponent.high > 0.0, y.lift(bound), -bound)
+    return exp2_of(
+        Double(select(is_inside, exponent.high, high), select(is_inside, low, y.lift(0.0)))
+    )
+
+
+def pow(x: Number, y: Number) -> Number:  # noqa: A001
+    """x**y with the special cases of C99: pow(x, 0) and pow(1, y) are 1 even for NaN."""
+    form = format_of(x)
+    size, half = abs(x), y * 0.5
+    is_whole = y.apply("trunc").equals(y)
+    is_odd = is_whole & half.apply("trunc").differs(half)
+    is_limit = size.equals(0.0) | size.equals(math.inf)
+    grows = ~(size.equals(0.0) ^ (y < 0.0))
+    limit = select(grows, x.lift(math.inf), 0.0)
+    result = select(is_limit, limit, _positive_power(size, y))
+    sign = select(is_odd, form.sign_of(x), 0)
+    result = form.with_sign(result, sign)
+    is_undefined = (x < 0.0) & ~is_limit & ~is_whole
+    result = select(is_undefined, x.lift(math.nan), result)
+    result = select(x.is_nan | y.is_nan, x + y, result)
+    return select(y.equals(0.0) | x.equals(1.0), x.lift(1.0), result)

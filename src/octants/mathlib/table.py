@@ -1,0 +1,72 @@
+"""The functions by name, and their code: built once for each type."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from octants.ir.builder import Builder
+from octants.ir.core import Block, Value
+from octants.mathlib import (
+    arcs,
+    error_function,
+    exponential,
+    hyperbolic,
+    logarithm,
+    power,
+    roots,
+    trigonometric,
+)
+from octants.mathlib.number import Number
+from octants.types.scalars import DType
+
+Formula = Callable[..., Number]
+
+UNARY: dict[str, Formula] = {
+    "sin": trigonometric.sin,
+    "cos": trigonometric.cos,
+    "tan": trigonometric.tan,
+    "asin": arcs.asin,
+    "acos": arcs.acos,
+    "atan": arcs.atan,
+    "sinh": hyperbolic.sinh,
+    "cosh": hyperbolic.cosh,
+    "tanh": hyperbolic.tanh,
+    "asinh": hyperbolic.asinh,
+    "acosh": hyperbolic.acosh,
+    "atanh": hyperbolic.atanh,
+    "exp": exponential.exp,
+    "exp2": exponential.exp2,
+    "expm1": exponential.expm1,
+    "log": logarithm.log,
+    "log2": logarithm.log2,
+    "log10": logarithm.log10,
+    "log1p": logarithm.log1p,
+    "cbrt": roots.cbrt,
+    "erf": error_function.erf,
+}
+
+BINARY: dict[str, Formula] = {"pow": power.pow, "atan2": arcs.atan2}
+
+FUNCTIONS = UNARY | BINARY
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A function's code: the arguments of the block are its parameters, it yields the result."""
+
+    name: str
+    dtype: DType
+    block: Block
+
+
+@functools.cache
+def function(name: str, dtype: DType) -> Function:
+    """The code of a function of f32 or f64. Nobody may change it."""
+    count = 2 if name in BINARY else 1
+    block = Block([Value(dtype) for _ in range(count)])
+    build = Builder(block)
+    result = FUNCTIONS[name](*(Number(build, arg) for arg in block.args))
+    build.yield_([result.value])
+    return Function(name, dtype, block)

@@ -1,0 +1,238 @@
+"""Sums up in a register what a serial loop adds to one place, and adds it after the loop.
+
+Before::
+
+    kernel @k
+    array @x: f32, 1, ndarray, () [primal, adjoint]
+    array @n: i32, 0, argument, () [primal]
+    parallel @k_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = shape<@x, 0>()
+      yield(%0, %1)
+    } { (%2: i32):
+      %3: i32 = constant<0>()
+      %4: i32 = load<@n, primal>()
+      for(%3, %4) { (%5: i32):
+        %6: f32 = load<@x, primal>(%5)
+        %7: f32 = atomic<add, @x, adjoint>(%6, %2)
+        %8: f32 = atomic<add, @x, adjoint>(%6, %5)
+        yield()
+      }
+      yield()
+    }
+
+After::
+
+    kernel @k
+    array @x: f32, 1, ndarray, () [primal, adjoint]
+    array @n: i32, 0, argument, () [primal]
+    parallel @k_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = shape<@x, 0>()
+      yield(%0, %1)
+    } { (%2: i32):
+      %3: i32 = constant<0>()
+      %4: i32 = load<@n, primal>()
+      %5: f32 = constant<-0.0>()
+      %6: u1 = constant<False>()
+      %7: u1 = constant<True>()
+      %8: f32, %9: u1 = for(%3, %4, %5, %6) { (%10: i32, %11: f32, %12: u1):
+        %13: f32 = load<@x, primal>(%10)
+        %14: f32 = binary<add>(%11, %13)
+        %15: f32 = atomic<add, @x, adjoint>(%13, %10)
+        yield(%14, %7)
+      }
+      if(%9) {
+        %16: f32 = atomic<add, @x, adjoint>(%8, %2)
+        yield()
+      } {
+        yield()
+      }
+      yield()
+    }
+
+Sums commute, so that others at places that vary may stay. Nothing in the loop may look at the
+place, or change it in another way. The flag says whether anything was added: if not, the place need
+not exist. Numbers of 16 bits are summed up in 32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from octants.ir import ops
+from octants.ir.aliases import may_overlap
+from octants.ir.builder import Builder
+from octants.ir.core import Array, Block, Companion, Module, Operation, Value
+from octants.types.scalars import DType, f16, f32, u1
+
+_MAXIMUM = 8  # sums of a loop: registers are few
+Place = tuple[Array, Companion, tuple[Value, ...]]
+Access = ops.Load | ops.Store | ops.Atomic | ops.CompareExchange
+
+
+def collect_sums(module: Module, apart: bool = True) -> None:
+    """Collect in all loops, in place; ``apart`` says that no two arrays share memory."""
+    used = {value for op in module.walk() for value in op.operands}
+    for task in module.tasks:
+        _Collector(used, apart).block(task.body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """What is known of a place: the sum so far, and whether anything was added."""
+
+    total: Value
+    any: Value
+
+
+class _Collector:
+    def __init__(self, used: set[Value], apart: bool) -> None:
+        self.used = used
+        self.apart = apart
+
+    def block(self, block: Block) -> None:
+        """Collect in the loops of a block, inner ones first."""
+        builder = Builder(Block())
+        for op in block.ops:
+            for region in op.regions:
+                self.block(region)
+            builder.location = op.location
+            if isinstance(op, (ops.For, ops.While)) and (places := self._places(op)):
+                self._collect(builder, op, places)
+            else:
+                builder.append(op)
+        block.ops[:] = builder.block.ops
+
+    # -- which -------------------------------------------------------------------------------------
+
+    def _places(self, loop: Operation) -> list[Place]:
+        """The places outside of a loop to which it adds, and which it does not touch otherwise."""
+        defined: set[Value] = set()
+        accesses: list[Access] = []
+        for region in loop.regions:
+            defined.update(region.args)
+            for op in region.walk():
+                defined.update(op.results)
+                defined.update(arg for inner in op.regions for arg in inner.args)
+                if isinstance(op, Access):
+                    accesses.append(op)
+        found: dict[Place, None] = {}
+        for op in _own_atomics(loop.regions[-1]):
+            place = op.array, op.companion, tuple(op.indices)
+            may = self._is_sum(op) and defined.isdisjoint(op.indices)
+            if may and all(self._commutes(other, op) for other in accesses):
+                found[place] = None
+        return list(found)[:_MAXIMUM]
+
+    def _is_sum(self, op: Operation) -> bool:
+        if not isinstance(op, ops.Atomic) or op.array.dtype is u1:
+            return False
+        return op.fn in ("add", "sub") and op.result not in self.used
+
+    def _commutes(self, other: Access, op: ops.Atomic) -> bool:
+        """Whether it makes no difference which of the two comes first."""
+        if other.companion is not op.companion or self._is_sum(other):
+            return True
+        return other.array is not op.array and (
+            self.apart or not may_overlap(other.array, op.array)
+        )
+
+    # -- how ---------------------------------------------------------------------------------------
+
+    def _collect(self, builder: Builder, loop: ops.For | ops.While, places: list[Place]) -> None:
+        """Append the loop with its sums, and what adds them up."""
+        inits = [
+            value
+            for array, _, _ in places
+            for value in (
+                builder.constant(-0.0 if array.dtype.is_float else 0, _sum_type(array)),
+                builder.constant(False, u1),
+            )
+        ]
+        yes = builder.constant(True, u1)
+        args = [Value(value.type) for value in inits]
+        loop.inits = [*loop.inits, *inits]
+        loop.body.args += args
+        if isinstance(loop, ops.While):
+            loop.condition.args += [Value(value.type) for value in inits]
+        ends = self._thread(loop.body, _paired(places, args), yes)
+        _yield_too(loop.body, _flat(ends))
+        results = [Value(value.type) for value in inits]
+        loop.results = [*loop.results, *results]
+        builder.append(loop)
+        for (array, companion, indices), end in _paired(places, results).items():
+            then, orelse = Block(), Block()
+            with builder.into(then):
+                total = builder.cast(end.total, array.dtype)
+                builder.atomic("add", array, indices, total, companion)
+                builder.yield_()
+            with builder.into(orelse):
+                builder.yield_()
+            builder.if_(end.any, then, orelse)
+
+    def _thread(self, block: Block, sums: dict[Place, _Sum], yes: Value) -> dict[Place, _Sum]:
+        """Replace the updates in a block and its ifs; the sums at its end."""
+        builder = Builder(Block())
+        for op in block.ops:
+            builder.location = op.location
+            place = _place_of(op)
+            if place in sums and self._is_sum(op):
+                sums = {**sums, place: self._added(builder, op, sums[place], yes)}
+            elif isinstance(op, ops.If) and self._adds(op, sums):
+                sums = self._thread_if(op, sums, yes)
+                builder.append(op)
+            else:
+                builder.append(op)
+        block.ops[:] = builder.block.ops
+        return sums
+
+    def _added(self, builder: Builder, op: Operation, before: _Sum, yes: Value) -> _Sum:
+        assert isinstance(op, ops.Atomic)
+        value = builder.cast(op.value, before.total.type)
+        return _Sum(builder.binary(op.fn, before.total, value), yes)
+
+    def _adds(self, op: ops.If, sums: dict[Place, _Sum]) -> bool:
+        inside = (own for region in op.regions for own in _own_atomics(region))
+        return any(_place_of(own) in sums and self._is_sum(own) for own in inside)
+
+    def _thread_if(self, op: ops.If, sums: dict[Place, _Sum], yes: Value) -> dict[Place, _Sum]:
+        for region in op.regions:
+            _yield_too(region, _flat(self._thread(region, sums, yes)))
+        results = [Value(value.type) for value in _flat(sums)]
+        op.results = [*op.results, *results]
+        return _paired(list(sums), results)
+
+
+def _own_atomics(block: Block) -> Iterator[ops.Atomic]:
+    """The atomics of a block and its ifs, not those of its loops."""
+    for op in block.ops:
+        if isinstance(op, ops.Atomic):
+            yield op
+        elif isinstance(op, ops.If):
+            for region in op.regions:
+                yield from _own_atomics(region)
+
+
+def _place_of(op: Operation) -> Place | None:
+    return (op.array, op.companion, tuple(op.indices)) if isinstance(op, ops.Atomic) else None
+
+
+def _sum_type(array: Array) -> DType:
+    return f32 if array.dtype is f16 else array.dtype
+
+
+def _paired(places: list[Place], values: list[Value]) -> dict[Place, _Sum]:
+    pairs = zip(values[::2], values[1::2], strict=True)
+    return {place: _Sum(*pair) for place, pair in zip(places, pairs, strict=True)}
+
+
+def _flat(sums: dict[Place, _Sum]) -> list[Value]:
+    return [value for each in sums.values() for value in (each.total, each.any)]
+
+
+def _yield_too(block: Block, values: list[Value]) -> None:
+    terminator = block.ops[-1]
+    assert isinstance(terminator, ops.Yield)
+    terminator.values = [*terminator.values, *values]

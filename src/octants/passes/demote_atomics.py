@@ -1,0 +1,113 @@
+"""Makes an atomic update a load, an operation and a store where no other work item interferes.
+
+Before::
+
+    kernel @k
+    array @x: f32, 1, ndarray, () [primal, adjoint]
+    array @y: f32, 1, ndarray, () [primal, adjoint]
+    parallel @k_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = shape<@x, 0>()
+      yield(%0, %1)
+    } { (%2: i32):
+      %3: i32 = constant<1>()
+      %4: i32 = binary<add>(%2, %3)
+      %5: f32 = load<@y, primal>(%2)
+      %6: f32 = atomic<add, @x, adjoint>(%5, %2)
+      %7: f32 = atomic<add, @y, adjoint>(%5, %2)
+      %8: f32 = atomic<add, @y, adjoint>(%5, %4)
+      yield()
+    }
+
+After::
+
+    kernel @k
+    array @x: f32, 1, ndarray, () [primal, adjoint]
+    array @y: f32, 1, ndarray, () [primal, adjoint]
+    parallel @k_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = shape<@x, 0>()
+      yield(%0, %1)
+    } { (%2: i32):
+      %3: i32 = constant<1>()
+      %4: i32 = binary<add>(%2, %3)
+      %5: f32 = load<@y, primal>(%2)
+      %6: f32 = load<@x, adjoint>(%2)
+      %7: f32 = binary<add>(%6, %5)
+      store<@x, adjoint>(%7, %2)
+      %8: f32 = atomic<add, @y, adjoint>(%5, %2)
+      %9: f32 = atomic<add, @y, adjoint>(%5, %4)
+      yield()
+    }
+
+That is so in serial tasks, and where all writes of a task to an array go to elements that follow
+from the index of the work item in one way: here those of `x`, but not of `y`, where an element is
+the second of one work item and the first of the next.
+"""
+
+from __future__ import annotations
+
+from octants.analysis.places import Places, Write
+from octants.ir import ops
+from octants.ir.aliases import may_overlap
+from octants.ir.core import Array, Block, Companion, Module, Operation, Task, Value
+from octants.types.scalars import u1
+
+Target = tuple[Array, Companion]
+
+
+def demote_atomics(module: Module, apart: bool = True) -> None:
+    """Demote what can be, in place; ``apart`` says that no two arrays share memory."""
+    for task in module.tasks:
+        owned = owned_targets(task, apart)
+        if owned:
+            _rewrite(task.body, owned)
+
+
+def owned_targets(task: Task, apart: bool) -> set[Target]:
+    """The targets of updates that no two work items write at one place."""
+    writes: dict[Target, list[Write]] = {}
+    for op in task.body.walk():
+        if isinstance(op, Write):
+            writes.setdefault((op.array, op.companion), []).append(op)
+    updated = {target for target, own in writes.items() if any(map(_is_update, own))}
+    if not task.is_parallel or not updated:
+        return updated
+    places = Places(task)
+    return {
+        target
+        for target in updated
+        if (apart or not _meets_another(target, writes)) and places.is_owned(writes[target])
+    }
+
+
+def _meets_another(target: Target, writes: dict[Target, list[Write]]) -> bool:
+    """Whether another array that is written may be the same memory."""
+    return any(other != target and may_overlap(target[0], other[0]) for other in writes)
+
+
+def _is_update(op: Operation) -> bool:
+    return isinstance(op, ops.Atomic) and op.array.dtype is not u1
+
+
+def _rewrite(block: Block, owned: set[Target]) -> None:
+    rewritten: list[Operation] = []
+    for op in block.ops:
+        for region in op.regions:
+            _rewrite(region, owned)
+        if isinstance(op, ops.Atomic) and _is_update(op) and (op.array, op.companion) in owned:
+            rewritten += _plain(op)
+        else:
+            rewritten.append(op)
+    block.ops[:] = rewritten
+
+
+def _plain(op: ops.Atomic) -> list[Operation]:
+    """An update as nobody else's: what it returns is what the load gives."""
+    target, place = (op.array, op.companion), op.indices
+    load = ops.Load(*target, place, results=op.results, location=op.location)
+    if op.fn == "exchange":
+        return [load, ops.Store(*target, op.value, place, location=op.location)]
+    new = Value(op.array.dtype)
+    update = ops.Binary(op.fn, load.result, op.value, results=[new], location=op.location)
+    return [load, update, ops.Store(*target, new, place, location=op.location)]

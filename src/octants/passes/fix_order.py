@@ -1,0 +1,301 @@
+"""Makes results the same bits from run to run, for any number of threads: ``deterministic=True``.
+
+Before::
+
+    kernel @k
+    array @x: f32, 1, ndarray, () [primal]
+    array @s: f32, 0, field, () [primal]
+    parallel @k_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = shape<@x, 0>()
+      yield(%0, %1)
+    } { (%2: i32):
+      %3: f32 = load<@x, primal>(%2)
+      %4: f32 = atomic<add, @s, primal>(%3)
+      yield()
+    }
+
+After::
+
+    kernel @k
+    array @x: f32, 1, ndarray, () [primal]
+    array @s: f32, 0, field, () [primal]
+    array @k_0_bounds: i64, 0, temporary, (2,) [primal]
+    array @k_0_sum0: f32, 0, temporary, (128,) [primal]
+    array @k_0_any0: u1, 0, temporary, (128,) [primal]
+    serial @k_0_bounds {
+      %0: i32 = constant<0>()
+      %1: i32 = shape<@x, 0>()
+      %2: i64 = cast(%0)
+      %3: i32 = constant<0>()
+      store<@k_0_bounds, primal>(%2, %3)
+      %4: i64 = cast(%1)
+      %5: i32 = constant<1>()
+      store<@k_0_bounds, primal>(%4, %5)
+      yield()
+    }
+    parallel @k_0 {
+      %6: i32 = constant<0>()
+      %7: i32 = constant<128>()
+      yield(%6, %7)
+    } { (%8: i32):
+      %9: i32 = constant<0>()
+      %10: i64 = load<@k_0_bounds, primal>(%9)
+      %11: i32 = constant<1>()
+      %12: i64 = load<@k_0_bounds, primal>(%11)
+      %13: i64 = binary<sub>(%12, %10)
+      %14: i64 = constant<0>()
+      %15: i64 = binary<max>(%13, %14)
+      %16: i64 = cast(%8)
+      %17: i64 = constant<128>()
+      %18: i64 = constant<1>()
+      %19: i64 = binary<add>(%16, %18)
+      %20: i64 = binary<mul>(%15, %16)
+      %21: i64 = binary<floordiv>(%20, %17)
+      %22: i64 = binary<add>(%10, %21)
+      %23: i32 = cast(%22)
+      %24: i64 = binary<mul>(%15, %19)
+      %25: i64 = binary<floordiv>(%24, %17)
+      %26: i64 = binary<add>(%10, %25)
+      %27: i32 = cast(%26)
+      %28: u1 = constant<True>()
+      for(%23, %27) { (%29: i32):
+        %30: f32 = load<@x, primal>(%29)
+        %31: f32 = atomic<add, @k_0_sum0, primal>(%30, %8)
+        store<@k_0_any0, primal>(%28, %8)
+        yield()
+      }
+      yield()
+    }
+    serial @k_0_combine {
+      %32: i32 = constant<0>()
+      %33: i32 = constant<128>()
+      for(%32, %33) { (%34: i32):
+        %35: u1 = load<@k_0_any0, primal>(%34)
+        if(%35) {
+          %36: f32 = load<@k_0_sum0, primal>(%34)
+          %37: f32 = atomic<add, @s, primal>(%36)
+          yield()
+        } {
+          yield()
+        }
+        yield()
+      }
+      yield()
+    }
+
+Sums at places that are one for all work items are taken over chunks of the work items, which no
+number of threads changes, and combined in order. With other updates that depend on the order - of
+floats at places that vary, or such as return what was there before - the work items run one after
+the other.
+"""
+
+from __future__ import annotations
+
+from octants.analysis.forms import Forms
+from octants.ir import ops
+from octants.ir.aliases import may_overlap
+from octants.ir.builder import Builder
+from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
+from octants.ir.rewriter import copy_block, copy_operation, serialise
+from octants.passes.demote_atomics import owned_targets
+from octants.types.scalars import f16, f32, i32, i64, u1
+
+CHUNKS = 128
+PRIMAL = Companion.PRIMAL
+Access = ops.Load | ops.Store | ops.Atomic | ops.CompareExchange
+
+
+def fix_order(module: Module, apart: bool = False) -> None:
+    """Fix the order of updates, in place; ``apart`` says that no two arrays share memory."""
+    tasks: list[Task] = []
+    for task in module.tasks:
+        updates = _unordered(task, apart)
+        if not updates:
+            tasks.append(task)
+        elif _are_shared_sums(task, updates, apart):
+            tasks += _Chunks(module, task, updates).tasks()
+        else:
+            tasks.append(serialise(task))
+    module.tasks[:] = tasks
+
+
+# -- which -----------------------------------------------------------------------------------------
+
+
+def _unordered(task: Task, apart: bool) -> list[Operation]:
+    """The updates of a task whose outcome depends on the order of its work items."""
+    if not task.is_parallel:
+        return []
+    used = {value for op in task.body.walk() for value in op.operands}
+    found = [op for op in task.body.walk() if _depends_on_order(op, used)]
+    owned = owned_targets(task, apart) if found else set()
+    return [op for op in found if (op.array, op.companion) not in owned]  # type: ignore[attr-defined]
+
+
+def _depends_on_order(op: Operation, used: set[Value]) -> bool:
+    if isinstance(op, ops.CompareExchange):
+        return True
+    if not isinstance(op, ops.Atomic):
+        return False
+    return op.array.dtype.is_float or op.fn == "exchange" or op.result in used
+
+
+def _are_shared_sums(task: Task, updates: list[Operation], apart: bool) -> bool:
+    """Whether all of them add to places that are one for all work items, and nobody looks."""
+    forms = Forms(task)
+    used = {value for op in task.body.walk() for value in op.operands}
+    for op in updates:
+        if not isinstance(op, ops.Atomic) or op.fn not in ("add", "sub") or op.result in used:
+            return False
+        if not all(map(forms.is_uniform, op.indices)):
+            return False
+    known = set(updates)
+    others = [op for op in task.body.walk() if isinstance(op, Access) and op not in known]
+    return not any(_minds(forms, op, other, apart) for op in updates for other in others)
+
+
+def _minds(forms: Forms, op: Operation, other: Access, apart: bool) -> bool:
+    """Whether an access may see that an update of its work item comes late."""
+    assert isinstance(op, ops.Atomic)
+    if op.companion is not other.companion or other.array is op.array:
+        return other.companion is op.companion
+    if apart or not may_overlap(op.array, other.array):
+        return False
+    return not (isinstance(other, ops.Load) and forms.precedes(other, op))
+
+
+# -- how -------------------------------------------------------------------------------------------
+
+
+class _Chunks:
+    """Three tasks for one: the bounds of the work items, their chunks, what they add up to."""
+
+    def __init__(self, module: Module, task: Task, updates: list[Operation]) -> None:
+        self.module = module
+        self.task = task
+        self.forms = Forms(task)
+        self.bounds = self._array("bounds", i64, 2)
+        self.sums: dict[object, tuple[Array, Array, ops.Atomic]] = {}
+        for op in updates:
+            assert isinstance(op, ops.Atomic)
+            key = self._key(op)
+            if key not in self.sums:
+                number = len(self.sums)
+                dtype = f32 if op.array.dtype is f16 else op.array.dtype
+                arrays = (
+                    self._array(f"sum{number}", dtype, CHUNKS),
+                    self._array(f"any{number}", u1, CHUNKS),
+                )
+                self.sums[key] = *arrays, op
+
+    def _array(self, name: str, dtype: object, count: int) -> Array:
+        layouts = {PRIMAL: None}
+        full = f"{self.task.name}_{name}"
+        array = Array(full, dtype, 0, Space.TEMPORARY, (count,), layouts)  # type: ignore[arg-type]
+        self.module.arrays.append(array)
+        return array
+
+    def _key(self, op: ops.Atomic) -> object:
+        """What tells equal places."""
+        definitions = [(index, self.forms.definitions.get(index)) for index in op.indices]
+        indices = [o.value if isinstance(o, ops.Constant) else index for index, o in definitions]
+        return op.array, op.companion, tuple(indices)
+
+    def tasks(self) -> list[Task]:
+        assert self.task.domain is not None
+        kind, options = self.task.body.args[0].type, self.task.options
+        domain = Builder()
+        domain.yield_([domain.constant(0, kind), domain.constant(CHUNKS, kind)])
+        name, location = self.task.name, self.task.location
+        return [
+            Task(f"{name}_bounds", self._find_bounds(self.task.domain), None, location),
+            Task(name, self._chunk(), domain.block, location, options),
+            Task(f"{name}_combine", self._combine(), None, location),
+        ]
+
+    def _find_bounds(self, domain: Block) -> Block:
+        """Keep the bounds, which the work items may change."""
+        block = copy_block(domain, {})
+        lower, upper = block.ops.pop().operands
+        builder = Builder(block)
+        for number, value in enumerate((lower, upper)):
+            wide = builder.cast(value, i64)
+            builder.store(self.bounds, [builder.index(number)], wide)
+        builder.yield_()
+        return block
+
+    def _chunk(self) -> Block:
+        """The work items of one chunk, in order."""
+        item = self.task.body.args[0]
+        chunk = Value(item.type, "chunk")
+        builder = Builder(Block([chunk]))
+        builder.location = self.task.location
+        lower, upper = (builder.load(self.bounds, [builder.index(k)]) for k in range(2))
+        count = builder.binary("max", builder.binary("sub", upper, lower), builder.offset(0))
+        first, total = builder.cast(chunk, i64), builder.offset(CHUNKS)
+        ends = []
+        for number in (first, builder.binary("add", first, builder.offset(1))):
+            share = builder.binary("floordiv", builder.binary("mul", count, number), total)
+            ends.append(builder.cast(builder.binary("add", lower, share), item.type))
+        yes = builder.constant(True, u1)
+        body = copy_block(self.task.body, {})
+        self._redirect(self.task.body, body, chunk, yes)
+        begin, end = ends
+        builder.for_(begin, end, [], body)
+        builder.yield_()
+        return builder.block
+
+    def _redirect(self, original: Block, block: Block, chunk: Value, yes: Value) -> None:
+        """Let the updates go to the sums of the chunk."""
+        builder = Builder(Block())
+        for old, op in zip(original.ops, block.ops, strict=True):
+            for old_region, region in zip(old.regions, op.regions, strict=True):
+                self._redirect(old_region, region, chunk, yes)
+            found = self.sums.get(self._key(old)) if isinstance(old, ops.Atomic) else None
+            builder.location = op.location
+            if found is not None and isinstance(op, ops.Atomic):
+                array, touched, _ = found
+                builder.atomic(op.fn, array, [chunk], builder.cast(op.value, array.dtype))
+                builder.store(touched, [chunk], yes)
+            else:
+                builder.append(op)
+        block.ops[:] = builder.block.ops
+
+    def _combine(self) -> Block:
+        """Add the sums of the chunks to their places, one after the other."""
+        builder = Builder(Block())
+        builder.location = self.task.location
+        for array, touched, update in self.sums.values():
+            lower, upper = builder.index(0), builder.index(CHUNKS)
+            indices = self._recompute(builder, update.indices)
+            body = Block([Value(i32, "chunk")])
+            with builder.into(body):
+                then, orelse = Block(), Block()
+                with builder.into(then):
+                    total = builder.load(array, body.args)
+                    total = builder.cast(total, update.array.dtype)
+                    builder.atomic("add", update.array, indices, total, update.companion)
+                    builder.yield_()
+                with builder.into(orelse):
+                    builder.yield_()
+                builder.if_(builder.load(touched, body.args), then, orelse)
+                builder.yield_()
+            builder.for_(lower, upper, [], body)
+        builder.yield_()
+        return builder.block
+
+    def _recompute(self, builder: Builder, indices: list[Value]) -> list[Value]:
+        """The uniform indices of a place, computed again."""
+        values: dict[Value, Value] = {}
+
+        def compute(value: Value) -> None:
+            op = self.forms.definitions[value]
+            for operand in op.operands:
+                compute(operand)
+            if value not in values:
+                builder.append(copy_operation(op, values))
+
+        for index in indices:
+            compute(index)
+        return [values[index] for index in indices]

@@ -1,0 +1,56 @@
+"""How many bytes gradients take on the tape, by counting and by measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from octants import driver
+from octants.ir import ops
+from octants.ir.parser import parse
+
+
+def tape_bytes(launch: Callable[[], Any]) -> int:
+    """The bytes that the tapes of all threads come to need in some launches."""
+    device: Any = driver.state.device
+    with device.exact_tapes():
+        launch()
+        return int(device.tape_bytes)
+
+
+def iteration_bytes(kernel: Any, *args: Any) -> list[int]:
+    """The bytes that an iteration of each recorded loop takes in the reverse of a kernel."""
+    text = kernel.inspect(*args, mode="reverse").stages["reverse"]
+    pushes = [op for op in parse(text).walk() if isinstance(op, ops.RecordPush)]
+    records = dict.fromkeys(op.record for op in pushes if op.record.name.startswith("r"))
+    return [record.offsets()[1] for record in records if record.slots]
+
+
+def check_gradient(
+    launch: Callable[[], Any], reverse: Callable[[], Any], x: Any, y: Any, step: float = 1e-6
+) -> None:
+    """Compare the gradient of a weighted sum of y by x (both f64) with central differences.
+
+    ``launch`` computes y, or adds to it; ``reverse`` is its bare reverse.
+    """
+    start, weights = x.to_numpy(), np.cos(np.arange(y.to_numpy().size)).reshape(y.to_numpy().shape)
+
+    def value(at: np.ndarray[Any, Any]) -> float:
+        x.from_numpy(at)
+        y.fill(0)
+        launch()
+        return float((y.to_numpy() * weights).sum())
+
+    expected = np.zeros_like(start)
+    for place in np.ndindex(start.shape):
+        moved = np.zeros_like(start)
+        moved[place] = step
+        expected[place] = (value(start + moved) - value(start - moved)) / (2 * step)
+    value(start)
+    x.grad.fill(0)
+    y.grad.from_numpy(weights)
+    reverse()
+    found = x.grad.to_numpy()
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-7 * (1 + np.abs(expected).max()))

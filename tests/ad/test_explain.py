@@ -1,0 +1,233 @@
+"""What `kernel.grad.explain` says is what the gradient takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.launch.explanation import Explanation, LoopTape, Way
+
+
+@pytest.fixture(autouse=True)
+def start() -> Iterator[None]:
+    qd.init(arch=qd.cpu, default_fp=qd.f32)
+    yield
+    qd.reset()
+
+
+def field(shape: Any, dtype: Any = qd.f32) -> Any:
+    return qd.field(dtype, shape=shape, needs_grad=True)
+
+
+def recorded(explanation: Explanation) -> list[LoopTape]:
+    return [loop for loop in explanation.loops if loop.slots]
+
+
+def test_a_loop_by_what_it_records() -> None:
+    x, y = field(3), field(())
+
+    @qd.kernel
+    def decay(n: qd.i32):
+        for i in x:
+            v, total = x[i], 0.0
+            for _ in range(n):
+                v = qd.sin(v)
+                total += v
+            y[None] += total
+
+    for trips in (0, 5, 40):
+        (loop,) = recorded(decay.grad.explain(trips))
+        assert [(slot.name, slot.dtype) for slot in loop.slots] == [("v", "f32")]
+        assert loop.bytes_per_iteration == 4
+        assert loop.trips == 3 * trips
+        assert loop.capacity == trips
+        assert loop.runs == 2
+        assert loop.source == "for _ in range(n):"
+        assert any(fn == "cos" for fn, _ in loop.slots[0].uses)
+
+
+def test_an_accumulation_records_nothing() -> None:
+    x, y = field(4), field(())
+
+    @qd.kernel
+    def total():
+        for _ in x:
+            s = 0.0
+            for k in range(4):
+                s += qd.sin(x[k])
+            y[None] += s
+
+    (loop,) = total.grad.explain().loops
+    assert loop.nbytes == 0 and not loop.slots
+    assert "nothing" in loop.policy
+
+
+def test_a_ragged_nest_takes_the_sum_over_its_depth() -> None:
+    x, y, m = field(()), field(()), qd.field(qd.i32, shape=6)
+    m.from_numpy(np.array([1, 7, 1, 1, 2, 1], np.int32))
+
+    @qd.kernel
+    def nest():
+        qd.loop_config(serialize=True)
+        for i in range(6):
+            v = x[None]
+            for _ in range(m[i]):
+                v = qd.sin(v)
+                for _ in range(2):
+                    v = qd.cos(v)
+            y[None] += v
+
+    outer, inner = recorded(nest.grad.explain())
+    assert (outer.trips, inner.trips) == (13, 26)
+    assert (outer.capacity, inner.capacity) == (7, 2)
+    assert (outer.depth, inner.depth) == (0, 1)
+    assert (outer.runs, inner.runs) == (2, 3)
+
+
+def test_blocks_stay_within_the_budget() -> None:
+    qd.init(arch=qd.cpu, ad_stack_budget_bytes=4000, cpu_max_num_threads=1)
+    x, y = field(2), field(())
+
+    @qd.kernel
+    def long(n: qd.i32):
+        for i in x:
+            v = x[i]
+            for _ in range(n):
+                v = qd.sin(v)
+            y[None] += v
+
+    (loop,) = recorded(long.grad.explain(100_000))
+    assert loop.policy == "in blocks, from checkpoints"
+    assert loop.nbytes <= 4000
+    assert loop.trips == 200_000
+    assert 2 < loop.runs <= 3
+    (short,) = recorded(long.grad.explain(10))
+    assert (short.capacity, short.checkpoints, short.runs) == (10, 0, 2)
+
+
+def test_what_is_overwritten_is_logged() -> None:
+    x = field(5)
+
+    @qd.kernel
+    def square():
+        for i in x:
+            x[i] = x[i] * x[i]
+
+    (log,) = square.grad.explain().loops
+    assert log.is_log
+    assert log.capacity == 1
+    assert log.bytes_per_iteration == 8
+
+
+def test_memory_gradients_and_random_numbers_are_as_before() -> None:
+    x = field(4)
+    x.fill(0.5)
+    x.grad.fill(2.0)
+
+    @qd.kernel
+    def step(n: qd.i32):
+        for i in x:
+            for _ in range(n):
+                x[i] = qd.sin(x[i]) * qd.random()
+
+    @qd.kernel
+    def draw() -> qd.f32:
+        return qd.random()
+
+    step.grad.explain(3)
+    assert np.all(x.to_numpy() == 0.5)
+    assert np.all(x.grad.to_numpy() == 2.0)
+    number = draw()
+    qd.init(arch=qd.cpu)
+    assert draw() == number
+
+
+def test_several_tasks_run_on_what_each_of_them_sees() -> None:
+    x, n, y = field(4), qd.field(qd.i32, shape=()), field(())
+
+    @qd.kernel
+    def tasks():
+        n[None] = 3
+        for i in x:
+            v = x[i]
+            for _ in range(n[None]):
+                v = qd.sin(v)
+            y[None] += v
+        n[None] = 1000
+
+    (loop,) = recorded(tasks.grad.explain())
+    assert (loop.trips, loop.capacity) == (12, 3)
+    assert n[None] == 0
+
+
+def test_the_ways_of_adjoints() -> None:
+    x, y, w, z, constant = field(8), field(8), field(()), field(8), qd.field(qd.f32, shape=8)
+
+    @qd.kernel
+    def mixed():
+        for i in range(7):
+            y[i] = x[i] * w[None] * constant[i] + z[i] * z[i + 1]
+
+    ways = {array.name: {way for way, _ in array.ways} for array in mixed.grad.explain().arrays}
+    assert ways["y"] == {Way.TAKEN}
+    assert ways["x"] == {Way.PLAIN}
+    assert ways["w"] == {Way.COLLECTED}
+    assert ways["z"] == {Way.ATOMIC}
+    assert ways["constant"] == set()
+    text = mixed.grad.explain().text()
+    assert "there is none: the array is a constant" in text
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_complete_in_itself(tmp_path: Path) -> None:
+    x = field(4)
+
+    @qd.kernel
+    def grow(n: qd.i32):
+        for i in x:
+            v = x[i]
+            while v < 1.0 and n > 0:
+                v *= 1.5 + v
+            x[i] = v
+
+    x.fill(0.1)
+    explanation = grow.grad.explain(1)
+    explanation.save(tmp_path / "grow.html")
+    text = (tmp_path / "grow.html").read_text(encoding="utf-8")
+    page = _Page()
+    page.feed(text)
+    assert page.open == [] and page.links == []
+    assert "while v &lt; 1.0 and n &gt; 0:" in text
+    assert str(explanation) == explanation.text()
+
+
+def test_what_has_no_gradient_is_an_error() -> None:
+    x = field(4)
+
+    @qd.kernel
+    def reads_gradients():
+        for i in x:
+            x[i] = x.grad[i]
+
+    with pytest.raises(qd.OctantsCompilationError, match="OCT302"):
+        reads_gradients.grad.explain()

@@ -1,0 +1,256 @@
+"""Arrays that somebody else writes while a tape records: through torch, numpy, pointers."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+
+@pytest.fixture(params=["field", "ndarray", "strided"])
+def xy(request: Any) -> Any:
+    if request.param == "strided":
+        x, y, z = (qd.field(qd.f64, needs_grad=True) for _ in range(3))
+        qd.root.dense(qd.i, 3).place(x, y, z)
+        qd.root.dense(qd.i, 3).place(x.grad, y.grad, z.grad)
+    else:
+        maker = qd.field if request.param == "field" else qd.ndarray
+        x, y = (maker(qd.f64, 3, needs_grad=True) for _ in range(2))
+    x.from_numpy(np.array([1.0, 2.0, 3.0]))
+    return x, y
+
+
+@pytest.fixture
+def loss() -> Any:
+    return qd.field(qd.f64, (), needs_grad=True)
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+@qd.kernel
+def square(x: qd.Tensor, y: qd.Tensor):
+    for i in range(3):
+        y[i] = x[i] * x[i]
+
+
+@qd.kernel
+def triple(x: qd.Tensor, y: qd.Tensor):
+    for i in range(3):
+        y[i] = 3 * x[i]
+
+
+@qd.kernel
+def total(y: qd.Tensor, loss: qd.Tensor):
+    for i in range(3):
+        loss[None] += y[i]
+
+
+# -- torch counts its writes ----------------------------------------------------------------------
+
+
+TORCH: dict[str, Callable[[Any, Any], Any]] = {
+    "in place": lambda torch, t: t.mul_(2),
+    "one element": lambda torch, t: t.__setitem__(1, 9),
+    "a view of it": lambda torch, t: t[1:].view(2, 1).add_(1),
+    "the result of an operation": lambda torch, t: torch.exp(t, out=t),
+    "one that is gone": lambda torch, t: t[:2].zero_(),
+}
+
+
+@pytest.mark.parametrize("how", TORCH)
+def test_a_write_by_torch_to_what_is_needed_is_an_error(
+    xy: Any, loss: Any, torch: Any, how: str
+) -> None:
+    x, y = xy
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT320: `x`"), qd.ad.Tape(loss=loss):
+        square(x, y)
+        TORCH[how](torch, x.to_torch(copy=False))
+        total(y, loss)
+    with qd.ad.Tape(loss=loss):
+        TORCH[how](torch, x.to_torch(copy=False))
+        square(x, y)
+        total(y, loss)
+    assert x.grad.to_numpy() == pytest.approx(2 * x.to_numpy())
+
+
+def test_one_tensor_made_before_and_others_that_share_its_count(
+    xy: Any, loss: Any, torch: Any
+) -> None:
+    x, y = xy
+    first, second = x.to_torch(copy=False), x.to_torch(copy=False)
+    assert first.data_ptr() == second.data_ptr()
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT320"), qd.ad.Tape(loss=loss):
+        square(x, y)
+        second.add_(1)
+        square(x, y)
+        total(y, loss)
+    assert first.tolist() == [2, 3, 4]
+
+
+def test_reading_by_torch_is_no_write(xy: Any, loss: Any, torch: Any) -> None:
+    x, y = xy
+    with qd.ad.Tape(loss=loss):
+        square(x, y)
+        assert float(x.to_torch(copy=False).sum()) == 6
+        x.to_torch().zero_()
+        x.from_torch(2 * x.to_torch(copy=False))
+        square(x, y)
+        total(y, loss)
+    assert x.grad.to_numpy().tolist() == [0, 0, 0]
+    assert y.to_numpy().tolist() == [4, 16, 36]
+
+
+def test_a_write_by_torch_to_what_is_not_needed(xy: Any, loss: Any, torch: Any) -> None:
+    """What a launch wrote is lost, and with it where the adjoint would go: an error, too."""
+    x, y = xy
+    with qd.ad.Tape(loss=loss):
+        triple(x, y)
+        total(y, loss)
+        y.to_torch(copy=False).zero_()
+    assert x.grad.to_numpy().tolist() == [3, 3, 3]
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT320: `y`"), qd.ad.Tape(loss=loss):
+        triple(x, y)
+        y.to_torch(copy=False)[1] = 0
+        total(y, loss)
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT320"), qd.ad.Tape(loss=loss):
+        triple(x, y)
+        y.to_torch(copy=False)[1] = 0
+        y[0] = 3
+
+
+def test_vectors_with_a_column(torch: Any, loss: Any) -> None:
+    v = qd.Vector.field(3, qd.f64, 2, needs_grad=True)
+    m = qd.Matrix.field(2, 1, qd.f64, 2)
+    assert v.to_torch(keep_dims=True, copy=False).shape == (2, 3, 1)
+    assert m.to_torch(copy=False).shape == (2, 2)
+    assert m.to_torch(keep_dims=True, copy=False).shape == (2, 2, 1)
+
+    @qd.kernel
+    def norms():
+        for i in v:
+            loss[None] += v[i].norm_sqr()
+
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT320"), qd.ad.Tape(loss=loss):
+        norms()
+        v.to_torch(keep_dims=True, copy=False)[0, 1, 0] = 5
+
+
+def test_tensors_outlive_their_array(torch: Any) -> None:
+    x = qd.field(qd.f64, 3)
+    tensor = x.to_torch(copy=False)
+    qd.init(arch=qd.cpu)
+    tensor.add_(1)
+    assert tensor.tolist() == [1, 1, 1]
+    with pytest.raises(qd.OctantsRuntimeError):
+        x.to_torch(copy=False)
+
+
+def test_arguments_with_gradients_that_torch_writes(torch: Any, loss: Any) -> None:
+    x = torch.ones(3, dtype=torch.float64)
+    y = torch.zeros(3, dtype=torch.float64)
+    for tensor in (x, y):
+        tensor.grad = torch.zeros_like(tensor)
+
+    @qd.kernel
+    def triple(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in range(3):
+            y[i] = 3 * x[i]
+
+    @qd.kernel
+    def total(y: qd.types.ndarray()):
+        for i in range(3):
+            loss[None] += y[i]
+
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT320: `y`"), qd.ad.Tape(loss=loss):
+        triple(x, y)
+        y[0] = 0
+        total(y)
+    with qd.ad.Tape(loss=loss):
+        triple(x, y)
+        total(y)
+    assert x.grad.tolist() == [3, 3, 3]
+
+
+# -- others say so --------------------------------------------------------------------------------
+
+
+def by_pointer(x: Any) -> None:
+    view = x.to_numpy(copy=False)
+    address = view.__array_interface__["data"][0] + view.strides[0]
+    ctypes.c_double.from_address(address).value = 7.0
+
+
+def by_numpy(x: Any) -> None:
+    x.to_numpy(copy=False)[1] = 7.0
+
+
+OTHERS = {"numpy": by_numpy, "pointer": by_pointer}
+
+
+@pytest.mark.parametrize("how", OTHERS)
+def test_what_is_needed_and_lost_is_an_error(xy: Any, loss: Any, how: str) -> None:
+    x, y = xy
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT320: `x`"), qd.ad.Tape(loss=loss):
+        square(x, y)
+        OTHERS[how](x)
+        x.mark_written()
+        total(y, loss)
+
+
+@pytest.mark.parametrize("how", OTHERS)
+def test_a_marked_write_ends_adjoints_like_any_write_of_the_host(
+    xy: Any, loss: Any, how: str
+) -> None:
+    x, y = xy
+    for region, wanted in (((), [0, 0, 0]), (1, [3, 0, 3]), ((1,), [3, 0, 3])):
+        with qd.ad.Tape(loss=loss):
+            triple(x, y)
+            OTHERS[how](y)
+            y.mark_written(region)
+            total(y, loss)
+        assert loss[None] == 3 + 7 + 9
+        assert x.grad.to_numpy().tolist() == wanted
+
+
+def test_a_marked_write_clears_the_dual() -> None:
+    x, y = (qd.field(qd.f64, 3, needs_dual=True) for _ in range(2))
+    with qd.ad.FwdMode(loss=y, param=x, seed=[1.0, 1.0, 1.0]):
+        triple(x, y)
+        by_numpy(y)
+        y.mark_written(1)
+    assert y.dual.to_numpy().tolist() == [3, 0, 3]
+
+
+def test_a_write_by_torch_may_be_marked(xy: Any, loss: Any, torch: Any) -> None:
+    x, y = xy
+    with qd.ad.Tape(loss=loss):
+        triple(x, y)
+        y.to_torch(copy=False)[2] = 0
+        y.mark_written(2)
+        total(y, loss)
+    assert x.grad.to_numpy().tolist() == [3, 3, 0]
+
+
+def test_numpy_arguments_need_no_mark(loss: Any) -> None:
+    x = qd.field(qd.f64, 3, needs_grad=True)
+    weights = np.ones(3)
+
+    @qd.kernel
+    def weigh(weights: qd.types.ndarray()):
+        for i in range(3):
+            loss[None] += weights[i] * x[i]
+
+    with qd.ad.Tape(loss=loss):
+        for step in range(3):
+            weights[:] = step
+            weigh(weights)
+    assert x.grad.to_numpy().tolist() == [3, 3, 3]
+    assert weights.tolist() == [2, 2, 2]
