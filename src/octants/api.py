@@ -101,12 +101,14 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **giv
 def reset() -> None:
     """End all arrays; the next thing to call is `init`. Kernels stay usable.
 
-    What would have been raised by the next `sync` becomes a warning.
+    ``int`` and ``float`` stand for i32 and f32 again. What would have been raised by the next
+    `sync` becomes a warning.
     """
     unseen = driver.state.stop()
     current.stop()
     if options.is_initialised():
         options.install(None)
+    defaults.set_defaults(scalars.i32, scalars.f32)
     driver.warn_of(unseen)
 
 

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from octants import frontend, options, pipeline
 from octants.artifact import Artifact
 from octants.codegen.llvm import cpu as cpu_codegen
+from octants.codegen.llvm.lanes.choice import most_lanes
 from octants.codegen.llvm.reductions import find_reductions
 from octants.data.events import forget_observer, observe_ends, observe_reads
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
@@ -173,7 +174,7 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
     verifies = chosen.debug or options.verifies_passes()
     if observe is None and (chosen.print_ir or chosen.dump_ir):
         observe = functools.partial(_show, chosen)
-    budget = max(1, chosen.stack_budget // threads())
+    budget = max(1, chosen.stack_budget // items_at_once(chosen))
     return Stage(
         chosen.checks_bounds,
         verifies,
@@ -189,9 +190,12 @@ def shared_updates(task: Task, apart: bool) -> set[Operation]:
     return {op for found in find_reductions(task, apart) for op in found.atomics}
 
 
-def threads() -> int:
-    """How many work items are reversed at the same time."""
-    return state.device.threads if isinstance(state.device, CpuDevice) else 1
+def items_at_once(chosen: Options) -> int:
+    """How many work items are reversed at the same time, at most."""
+    if not isinstance(state.device, CpuDevice):
+        return 1
+    lanes = most_lanes(host_target()) if chosen.simd else 1
+    return state.device.threads * max(1, lanes)
 
 
 def _show(chosen: Options, name: str, module: Module) -> None:

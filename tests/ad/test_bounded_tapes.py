@@ -13,6 +13,7 @@ from tests.ad.tapes import check_gradient, iteration_bytes, tape_bytes
 
 def start(budget: int = 0, **others: Any) -> None:
     qd.init(
+        simd=False,  # bytes are those of one work item
         arch=qd.cpu,
         cpu_max_num_threads=1,
         log_level="error",

@@ -27,7 +27,8 @@ FORMS = (scalars, arrays, changes)  # importing them fills `PROGRAMS`
 
 @pytest.fixture(autouse=True)
 def runtime() -> Iterator[None]:
-    qd.init(arch=qd.cpu, default_fp=qd.f64, cpu_max_num_threads=1, log_level="error")
+    options = {"cpu_max_num_threads": 1, "simd": False}  # bytes are those of one work item
+    qd.init(arch=qd.cpu, default_fp=qd.f64, log_level="error", **options)
     yield
     qd.reset()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import octants as qd
 from octants import options
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.options import ACCEPTED_AND_IGNORED, Options, make_options
@@ -104,3 +105,11 @@ def test_only_options_reads_the_environment() -> None:
         if "os.environ" in path.read_text() or "getenv" in path.read_text()
     }
     assert readers <= {"options.py"}
+
+
+def test_reset_gives_number_types_back() -> None:
+    qd.init(arch=qd.cpu, default_fp=qd.f64, default_ip=qd.i64)
+    assert qd.types.vector(2, float).dtype is qd.f64
+    qd.reset()
+    assert qd.types.vector(2, float).dtype is qd.f32
+    assert qd.types.vector(2, int).dtype is qd.i32

@@ -11,10 +11,10 @@ import pytest
 from octants.analysis.uniformity import Uniformity
 from octants.autodiff.reverse import differentiate
 from octants.codegen.llvm import cpu
-from octants.codegen.llvm.lanes.choice import lanes_of_target
+from octants.codegen.llvm.lanes.choice import lanes_of, lanes_of_target
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.core import Array, Module, Space, Value
+from octants.ir.core import Array, Companion, Module, Space, Value
 from octants.ir.ops import arithmetic
 from octants.ir.rewriter import copy_module
 from octants.ir.verifier import verify
@@ -236,7 +236,8 @@ def test_lanes_that_are_not_active_touch_nothing() -> None:
             b.store(x, [index], b.binary("add", b.load(x, [index]), b.constant(1.0, f32)))
             return [b.binary("floordiv", i, index)]
 
-        b.store(out, [i], *if_(b, inside, then, lambda b: [b.index(-1)]))
+        (quotient,) = if_(b, inside, then, lambda b: [b.index(-1)])
+        b.store(out, [i], quotient)
 
     n_data = np.random.default_rng(0).permutation(SIZE).astype(np.int32)
     n_data[::3] = 1 << 30
@@ -334,6 +335,33 @@ def test_ragged_loops() -> None:
     check(module([n, out, last], body), data)
 
 
+def test_what_turns_out_to_be_shared() -> None:
+    """Indices that differ in form but not in value: one place, and loops that do not part."""
+    x, n, out = ndarray("x", f32), ndarray("n", i32), ndarray("out", f32)
+
+    def body(b: Builder, i: Value) -> None:
+        ops_of_i = [b.binary("sub", i, b.cast(b.cast(i, i64), i32)) for _ in range(2)]
+        zero = ops_of_i[0]
+        upper = b.load(n, [b.binary("mul", i, zero)])
+        lower = b.load(n, [b.binary("add", zero, b.index(1))])
+        place = b.binary("sub", b.binary("add", i, b.index(2)), i)
+
+        def turn(b: Builder, k: Value, carried: list[Value]) -> list[Value]:
+            return [b.binary("add", carried[0], b.load(x, [k]))]
+
+        bounds = ((b.index(0), upper), (lower, upper), (lower, b.load(n, [i])))
+        total = b.load(x, [place])
+        for start, stop in bounds:
+            (total,) = for_(b, start, stop, [total], turn)
+        is_large = b.compare("gt", b.load(n, [place]), b.index(3))
+        (total,) = if_(b, is_large, lambda _: [total], lambda b: [b.load(x, [i])])
+        b.store(out, [i], total)
+
+    counts = integers(2, 9)
+    counts[:2] = 7, 2
+    check(module([x, n, out], body), {"x": floats(), "n": counts, "out": floats()})
+
+
 def test_while() -> None:
     """A condition that varies; a counter that all lanes share until they leave."""
     x, count = ndarray("x", f32), ndarray("count", i32)
@@ -404,6 +432,31 @@ def test_random_modules(seed: int, is_reversed: bool, monkeypatch: pytest.Monkey
         np.testing.assert_allclose(lanes[key], one[key], rtol=1e-9, atol=1e-11)
 
 
+def test_records_of_ragged_loops_are_read_together() -> None:
+    """Lanes with fewer turns join in later, so that all are at the same record."""
+    both_companions = (PRIMAL, Companion.ADJOINT)
+    x = ndarray("x", f32, companions=both_companions)
+    n = ndarray("n", i32)
+
+    def body(b: Builder, i: Value) -> None:
+        def turn(b: Builder, k: Value, carried: list[Value]) -> list[Value]:
+            def inner(b: Builder, _: Value, values: list[Value]) -> list[Value]:
+                return [b.unary("sin", values[0])]
+
+            return for_(b, b.index(0), k, [b.unary("sin", carried[0])], inner)
+
+        (value,) = for_(b, b.index(0), b.load(n, [i]), [b.load(x, [i])], turn)
+        b.store(x, [i], value)
+
+    kernel = differentiate(module([x, n], body)).module
+    adjoint = floats(seed=1)
+    data: Data = {"n": integers(-2, 9), "x": floats(), ("x", Companion.ADJOINT): adjoint}
+    check(kernel, data)
+    text = cpu.llvm_text(kernel, TARGET, simd=True)
+    assert "llvm.masked.gather" not in text
+    assert "llvm.masked.scatter" not in text
+
+
 def test_facts() -> None:
     """What varies, and what diverges."""
     x, n = ndarray("x", f32), ndarray("n", i32)
@@ -431,8 +484,9 @@ def test_facts() -> None:
 # -- which, and for what --------------------------------------------------------------------------
 
 
-def test_targets() -> None:
+def test_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Code for machines that are not this one; one without vectors to rely on gets none."""
+    monkeypatch.setattr(random_ir, "ROWS", SIZE)
     kernel = random_ir.Generator(3).module()
     verify(kernel)
     assert "<8 x " in cpu.llvm_text(kernel, AVX2, simd=True)
@@ -440,6 +494,23 @@ def test_targets() -> None:
     assert cpu.llvm_text(kernel, PLAIN, simd=True) == cpu.llvm_text(kernel, PLAIN)
     for target in (AVX2, ARM):
         assert cpu.assembly_text(kernel, target, simd=True)
+
+
+@pytest.mark.parametrize(("count", "lanes"), [(1, 0), (2, 0), (3, 4), (9, 16), (1000, 64)])
+def test_few_items_take_few_lanes(count: int, lanes: int) -> None:
+    x = ndarray("x", f32)
+
+    def body(b: Builder, i: Value) -> None:
+        def turn(b: Builder, k: Value, carried: list[Value]) -> list[Value]:
+            return [b.binary("mul", carried[0], b.cast(k, f32))]
+
+        (product,) = for_(b, b.index(0), b.index(9), [b.load(x, [i])], turn)
+        b.store(x, [i], product)
+
+    task = parallel("lanes_0", lambda b: (b.index(0), b.index(count)), body)
+    avx512 = Target("cpu", "x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512vl")
+    assert lanes_of(task, avx512, simd=True) == lanes
+    assert lanes_of(task, avx512, simd=False) == 0
 
 
 def test_loops_can_say_it_themselves() -> None:

@@ -9,9 +9,11 @@ import pytest
 
 from octants.ad.contents import Content
 from octants.ad.ledger import Ledger
+from octants.analysis.places import Places
 from octants.autodiff import backward, replay
 from octants.autodiff.backward import Backward
 from octants.autodiff.recording import Recorder
+from octants.interpreter import HANDLERS, Interpreter
 from octants.ir import ops
 from octants.ir.core import Block, Companion, Value
 from octants.types.scalars import i64, u1
@@ -221,6 +223,54 @@ def restore_in_the_wrong_order(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ledger, "_save", save)
     patch.setattr(Ledger, "_put", put)
 
+
+def let_work_items_overtake(patch: pytest.MonkeyPatch) -> None:
+    """No fault: on the interpreter, no work item sees what another one stores plainly to adjoints.
+
+    So an update that is not atomic loses all others, as it may among threads.
+    """
+
+    def item(self: Interpreter, body: Block, environment: dict[Value, Any]) -> None:
+        if state["task"] != (self, body):
+            written.clear()
+        state["task"], state["item"] = (self, body), state["item"] + 1
+        original_item(self, body, environment)
+
+    def store(self: Interpreter, op: ops.Store, env: dict[Value, Any]) -> None:
+        key, data, position = place(self, op, env)
+        before = written[key][1] if key in written else data[position].item()
+        if op.companion is Companion.ADJOINT:
+            written[key] = state["item"], before
+        original_store(self, op, env)
+
+    def load(self: Interpreter, op: ops.Load, env: dict[Value, Any]) -> None:
+        original_load(self, op, env)
+        key, _, _ = place(self, op, env)
+        writer, before = written.get(key, (state["item"], None))
+        if writer != state["item"]:
+            env[op.result] = before
+
+    def place(self: Interpreter, op: Any, env: dict[Value, Any]) -> tuple[Any, Any, Any]:
+        position = tuple(env[index] for index in op.indices)
+        return (op.array, op.companion, position), self.storage[op.array, op.companion], position
+
+    state: dict[str, Any] = {"task": None, "item": 0}
+    written: dict[Any, tuple[int, Any]] = {}
+    original_item = Interpreter.item
+    original_store, original_load = HANDLERS[ops.Store], HANDLERS[ops.Load]
+    patch.setattr(Interpreter, "item", item)
+    patch.setitem(HANDLERS, ops.Store, store)
+    patch.setitem(HANDLERS, ops.Load, load)
+
+
+def plain_adds_where_addresses_collide(patch: pytest.MonkeyPatch) -> None:
+    """Updates are taken for those of one work item alone, whatever they touch."""
+    let_work_items_overtake(patch)
+    patch.setattr(Places, "is_owned", lambda self, accesses: True)
+
+
+INTERPRETED = (plain_adds_where_addresses_collide,)
+"""Faults that show on the interpreter, where the order of memory accesses is ours to choose."""
 
 FAULTS: tuple[Fault, ...] = (
     reset_accumulators,

@@ -7,7 +7,7 @@ import pytest
 from octants.fuzz.backends import BACKENDS, Backend
 from octants.fuzz.compare import Status, check
 from octants.fuzz.generator.build import generate
-from tests.fuzz.faults import FAULTS, Fault
+from tests.fuzz.faults import FAULTS, INTERPRETED, Fault, let_work_items_overtake
 
 FIRST_SEED = 100_000
 MOST = 200
@@ -18,9 +18,11 @@ def backend() -> Backend:
     return BACKENDS["cpu"]()
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize("fault", [*FAULTS, *INTERPRETED], ids=lambda fault: fault.__name__)
 def test_fault_is_found(fault: Fault, backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     fault(monkeypatch)
+    if fault in INTERPRETED:
+        backend = BACKENDS["interpreter"]()
     for number in range(MOST):
         (verdict,) = check([generate(FIRST_SEED + number, "f64")], backend)
         assert verdict.status is not Status.FAILS, verdict.problems
@@ -32,6 +34,16 @@ def test_fault_is_found(fault: Fault, backend: Backend, monkeypatch: pytest.Monk
 
 
 def test_the_same_programs_agree_without_faults(backend: Backend) -> None:
+    for number in range(30):
+        (verdict,) = check([generate(FIRST_SEED + number, "f64")], backend)
+        assert verdict.status in (Status.AGREES, Status.SET_ASIDE), verdict.problems
+
+
+def test_work_items_that_overtake_each_other_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    let_work_items_overtake(monkeypatch)
+    backend = BACKENDS["interpreter"]()
     for number in range(30):
         (verdict,) = check([generate(FIRST_SEED + number, "f64")], backend)
         assert verdict.status in (Status.AGREES, Status.SET_ASIDE), verdict.problems

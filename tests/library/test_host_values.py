@@ -22,6 +22,11 @@ V, W = np.array([1, 2, 3]), np.array([1.5, -2.0, 3.0])
 M = np.array([[1, 2], [3, 4]])
 
 
+@pytest.fixture(autouse=True)
+def without_init():
+    octants.reset()
+
+
 def same(ours, theirs):
     np.testing.assert_allclose(np.asarray(ours), theirs)
     expected = (Vector, Matrix)[np.ndim(theirs) - 1] if np.ndim(theirs) else None

@@ -6,6 +6,11 @@ if all lanes that are active where it is defined have the same one, else it *var
 loop *diverges* if what decides about it varies; what a diverging loop hands out varies, since the
 lanes left it in different turns.
 
+Lanes may differ in the bounds of a loop and yet be in the same turn of it: its number, the counter
+less the lower bound, is uniform. A loop that reads records back from the last one is run so that
+lanes are at the same record instead: those with fewer of them join in later. There it is the rest,
+the upper bound less the counter, that is uniform.
+
 Bases of records are uniform whatever is recorded: a record ends behind that of the longest lane,
 and where the sides of a diverging `if` end at different places, the further one counts. So lanes
 agree on where a record stands, though not on the iteration.
@@ -14,9 +19,11 @@ agree on where a record stands, though not on the iteration.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
+from octants.types.scalars import i32, i64
 
 _ALWAYS = (ops.RecordPop, ops.Atomic, ops.CompareExchange)
 _RECORD = (ops.RecordPush, ops.RecordPop, ops.RecordEnd)
@@ -29,6 +36,12 @@ class Uniformity:
         self.bases: set[Value] = set()
         self.has_odd_base = False
         """Whether the base of a record comes from elsewhere than the ends of others."""
+        self.turns: dict[ops.For, list[tuple[Value, int]]] = {}
+        """What is the number of a loop's turn, or of the record that it is at, plus so much."""
+        self._joining: set[Operation] = set()
+        self._casts: dict[Value, Value] = {}
+        self._constants: dict[Value, Any] = {}
+        self._numbers: set[Value] = set()  # those in `turns`
         self._varying: set[Value] = set()
         self._follow: dict[Value, list[Value]] = {}
         self._definitions: dict[Value, tuple[ops.If, int]] = {}
@@ -49,6 +62,10 @@ class Uniformity:
             return self.varies(op.lower) or self.varies(op.upper)
         return isinstance(op, ops.While) and self.varies(op.condition.yielded[0])
 
+    def joins(self, op: ops.For) -> bool:
+        """Whether lanes join a loop in different turns, and leave it together."""
+        return op in self._joining and self.varies(op.upper)
+
     # -- who follows whom --------------------------------------------------------------------------
 
     def _edge(self, source: Value, target: Value) -> None:
@@ -62,12 +79,23 @@ class Uniformity:
                 self._for(op)
             elif isinstance(op, ops.While):
                 self._while(op)
-            elif not isinstance(op, ops.RecordEnd):
+            elif not isinstance(op, ops.RecordEnd) and self._numbers.isdisjoint(op.results):
+                self._note(op)
                 for operand in op.operands:
                     for result in op.results:
                         self._edge(operand, result)
             for region in op.regions:
                 self._visit(region)
+
+    def _note(self, op: Operation) -> None:
+        if isinstance(op, ops.Constant):
+            self._constants[op.result] = op.value
+        elif isinstance(op, ops.Cast) and op.x.type is i32 and op.result.type is i64:
+            self._casts[op.result] = op.x
+
+    def _root(self, value: Value) -> Value:
+        """A value before it was widened."""
+        return self._casts.get(value, value)
 
     def _if(self, op: ops.If) -> None:
         sides = zip(op.results, op.then.yielded, op.orelse.yielded, strict=True)
@@ -79,11 +107,42 @@ class Uniformity:
                 self._edge(op.condition, result)
 
     def _for(self, op: ops.For) -> None:
+        self._find_turns(op)
         self._edge(op.lower, op.body.args[0])
         self._carry(op.inits, op.body.args[1:], op.body.yielded)
         for arg, result in zip(op.body.args[1:], op.results, strict=True):
             for source in (arg, op.lower, op.upper):
                 self._edge(source, result)
+
+    def _find_turns(self, op: ops.For) -> None:
+        """Numbers of turns and of records among what the body of a loop computes first."""
+        counter, lower, upper = op.body.args[0], self._root(op.lower), self._root(op.upper)
+        rests: set[Value] = set()
+        turns, records = [], []
+        widened = {counter}
+        for each in op.body.ops:
+            if isinstance(each, ops.Cast) and each.x in widened and each.result.type is i64:
+                widened.add(each.result)
+            elif isinstance(each, ops.Constant):
+                self._note(each)
+            elif isinstance(each, ops.Binary) and each.fn == "sub":
+                if each.lhs in widened and self._root(each.rhs) is lower:
+                    turns.append((each.result, 0))
+                elif self._root(each.lhs) is upper and each.rhs in widened:
+                    rests.add(each.result)
+                    records.append((each.result, 1))
+                elif each.lhs in rests and self._constants.get(each.rhs) == 1:
+                    records.append((each.result, 0))
+        indices = {pop.index for pop in op.body.walk() if isinstance(pop, ops.RecordPop)}
+        starts_at_zero = self._constants.get(op.lower) == 0 and counter.type is i64
+        if starts_at_zero and not indices.isdisjoint(value for value, _ in records):
+            self._joining.add(op)
+            self.turns[op] = records
+            for arg in op.body.args:
+                self._edge(op.upper, arg)
+        elif turns and op.lower not in self._constants:
+            self.turns[op] = turns
+        self._numbers.update(value for value, _ in self.turns.get(op, ()))
 
     def _while(self, op: ops.While) -> None:
         self._carry(op.inits, op.condition.args, op.body.yielded)

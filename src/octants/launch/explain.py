@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from octants import driver
+from octants import driver, options
 from octants.autodiff.counting import PER_RECORD, Counting, count_records
 from octants.ir import ops
 from octants.ir.core import Block, Companion, Module, Operation, Record, Space, Value
@@ -41,7 +41,8 @@ def explain(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Expla
     loops += _unrecorded(merged.module, loops)
     loops.sort(key=lambda loop: (loop.file, loop.line, loop.depth))
     arrays = _arrays(merged, plan)
-    return Explanation(merged.signature.kernel, tuple(loops), tuple(arrays), driver.threads())
+    at_once = driver.items_at_once(options.current())
+    return Explanation(merged.signature.kernel, tuple(loops), tuple(arrays), at_once)
 
 
 class _Run:

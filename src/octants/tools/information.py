@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import llvmlite.binding as llvm
 
+from octants.codegen.llvm.cpu import host_target
+from octants.codegen.llvm.lanes.choice import lanes_of_target
 from octants.version import __version__
 
 
@@ -22,12 +24,21 @@ def lines() -> Iterator[str]:
     yield f"system     {platform.platform()}"
     yield f"processor  {llvm.get_host_cpu_name()}, {threads()} threads"
     yield f"simd       {', '.join(name for name in known if features.get(name)) or 'unknown'}"
+    yield f"lanes      {lanes()}"
     version = ".".join(map(str, llvm.llvm_version_info))
     yield f"llvm       {version}, by llvmlite {importlib.metadata.version('llvmlite')}"
     yield f"numpy      {importlib.metadata.version('numpy')}"
     for extra, packages in extras().items():
         states = (f"{name} {installed(name) or 'missing'}" for name in packages)
         yield f"[{extra}]".ljust(11) + ", ".join(states)
+
+
+def lanes() -> str:
+    """What `simd=True` does on this processor."""
+    count = lanes_of_target(host_target())
+    if not count:
+        return "none that can be relied on: work items run one by one"
+    return f"{count} of 32 bits in a vector"
 
 
 def threads() -> int:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from octants import abi
 from octants.analysis.uniformity import Uniformity
@@ -171,9 +172,11 @@ def _finish(f: FunctionText, head: str) -> None:
 
 
 def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) -> None:
-    """One function; two where a loop is run in lanes: the other one does what is left over."""
-    task, lanes = kernel.module.tasks[position], kernel.lanes[position]
-    scalar = f"{name}_rest" if lanes else name
+    """A function; where a loop is run in lanes another one does what is less than a tile."""
+    task = kernel.module.tasks[position]
+    if kernel.lanes[position]:
+        _write_tiles(kernel, machine, position, name)
+        return
     f = FunctionText(kernel, machine, TABLE, position)
     f.chains = find_chains(task.body)
     f.start("start")
@@ -183,15 +186,22 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
         f.block(task.body)
         f.branch("return")
         f.start("return")
-    _finish(f, f"define internal void @{scalar}({_arguments(f)}) nounwind")
-    if lanes:
-        facts = Uniformity(task.body)
-        chains = f.chains
+    _finish(f, f"define internal void @{name}({_arguments(f)}) nounwind")
+
+
+def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str) -> None:
+    task, lanes = kernel.module.tasks[position], kernel.lanes[position]
+    facts, chains = Uniformity(task.body), find_chains(task.body)
+    rest = f"{name}_rest"
+    for write, function in (
+        (partial(lane_items.write_items, rest=rest), name),
+        (lane_items.write_rest, rest),
+    ):
         f = LaneText(kernel, machine, LANE_TABLE, position, lanes, facts, TABLE)
         f.chains = chains
         f.start("start")
-        lane_items.write_items(f, task, scalar)
-        _finish(f, f"define internal void @{name}({_arguments(f)}) nounwind")
+        write(f, task)
+        _finish(f, f"define internal void @{function}({_arguments(f)}) nounwind")
 
 
 def _arguments(f: FunctionText) -> str:

@@ -36,21 +36,24 @@ def atomic(f: LaneText, op: ops.Atomic) -> None:
 
 
 def _combined(f: LaneText, fn: str, dtype: DType, value: str) -> str:
-    """The values of the active lanes as one, in the order of the lanes."""
+    """The values of the active lanes as one."""
     register = f.type(dtype)
     start = f.literal(neutral(fn, dtype), dtype)
-    if not f.is_vector(value):  # a vector that is held in a register
-        value = f.assign_vector(f"freeze {f.vector(register)} {f.spread(register, value)}")
-    return fold(f, fn, dtype, f.active(register, value, start))
+    return fold(f, fn, dtype, f.active(register, f.held(register, value), start))
 
 
 def fold(f: LaneText, fn: str, dtype: DType, vector: str) -> str:
-    """The numbers of all lanes as one."""
+    """The numbers of all lanes as one: halves are combined, and halves of that."""
     register = f.type(dtype)
-    total = f.element(register, vector, "0")
-    for lane in range(1, f.lanes):
-        total = arithmetic.combine(f, fn, dtype, total, f.element(register, vector, str(lane)))
-    return total
+    shape, distance = f.vector(register), f.lanes // 2
+    while distance:
+        order = ", ".join(f"i32 {(lane + distance) % f.lanes}" for lane in range(f.lanes))
+        other = f.assign_vector(
+            f"shufflevector {shape} {vector}, {shape} poison, <{f.lanes} x i32> <{order}>"
+        )
+        vector = arithmetic.combine(f, fn, dtype, vector, other)
+        distance //= 2
+    return f.element(register, vector, "0")
 
 
 # -- reductions ---------------------------------------------------------------------------------

@@ -10,6 +10,9 @@ from octants.target import Target
 _FEATURES = (("+avx512vl", 16), ("+avx2", 8), ("+neon", 4))
 """Of a target with so many lanes of 32 bits in a vector."""
 
+_MOST_VECTORS = 4
+_FEW = 2  # values that a loop carries, and work items
+
 _SCALAR = (ops.Print, ops.Assert, ops.RecordCheck)
 
 
@@ -20,6 +23,11 @@ def lanes_of_target(target: Target) -> int:
         if feature in features:
             return lanes
     return 0
+
+
+def most_lanes(target: Target) -> int:
+    """The lanes of the widest tiles."""
+    return lanes_of_target(target) * _MOST_VECTORS
 
 
 def lanes_of(task: Task, target: Target, simd: bool) -> int:
@@ -33,7 +41,40 @@ def lanes_of(task: Task, target: Target, simd: bool) -> int:
     lanes = lanes_of_target(target)
     if lanes == 0 or not _can_run(task) or (wanted is None and _has_order(task)):
         return 0
+    count = _count(task)
+    if count is not None and count <= _FEW and wanted is None:
+        return 0
+    lanes *= _vectors(task)
+    while count is not None and lanes >= 2 * max(count, _FEW):
+        lanes //= 2
     return lanes
+
+
+def _count(task: Task) -> int | None:
+    """How many work items there are, if that is known."""
+    assert task.domain is not None
+    constants = {op.result: op.value for op in task.domain.ops if isinstance(op, ops.Constant)}
+    lower, upper = (constants.get(bound) for bound in task.domain.yielded)
+    return None if lower is None or upper is None else max(0, upper - lower)
+
+
+def _vectors(task: Task) -> int:
+    """How many vectors make a tile: several where a loop would wait for one result after another.
+
+    That is so where it carries few values; many would not fit the registers. Where lanes make
+    different numbers of turns, more lanes wait for the slowest.
+    """
+    facts, most, widest = Uniformity(task.body), 0, 32
+    for op in task.body.walk():
+        if isinstance(op, (ops.For, ops.While)):
+            carried = [arg for arg in op.body.args if facts.varies(arg)]
+            most = max(most, len(carried))
+            widest = max([widest, *(arg.type.bits for arg in carried if arg.type.is_float)])
+    if most == 0:
+        return 1
+    parts = any(facts.diverges(op) for op in task.body.walk())
+    wanted = _MOST_VECTORS if most <= _FEW else 2 if most <= 2 * _FEW else 1
+    return max(1, min(2 if parts else _MOST_VECTORS, wanted) * 32 // widest)
 
 
 def _can_run(task: Task) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from octants.codegen.llvm import arithmetic
 from octants.codegen.llvm.function import Phi
 from octants.codegen.llvm.lanes import records
 from octants.codegen.llvm.lanes.text import LaneText
@@ -121,7 +122,62 @@ class Carried:
     left: Phi | None = None
 
 
+def binary(f: LaneText, op: ops.Binary) -> None:
+    """A function of two operands, unless it is known as the number of a turn."""
+    turn = f.turns.get(op.result)
+    if turn is None:
+        arithmetic.binary(f, op)
+    else:
+        f.bind(op.result, turn)
+
+
 def for_(f: LaneText, op: ops.For) -> None:
+    """By turns that lanes begin with, or by those that they end with."""
+    if f.uniformity.joins(op):
+        _join(f, op)
+    else:
+        _leave(f, op)
+
+
+def _join(f: LaneText, op: ops.For) -> None:
+    """Count down from the longest lane's last turn; each lane joins in where its turns begin."""
+    upper, outer = f.held("i64", f.use(op.upper)), f.mask
+    enter, body, leave = (f.fresh_label(hint) for hint in ("enter", "body", "leave"))
+    inits = [f.fit(arg, f.use(v)) for arg, v in zip(op.body.args[1:], op.inits, strict=True)]
+    longest = f.largest(upper)
+    before = f.label
+    f.branch_if(f.apply("icmp sgt", "i64", longest, 0), enter, leave)
+    f.start(enter)
+    records.reserve(f, op)
+    start = f.apply("sub", "i64", longest, 1)
+    preheader = f.label
+    f.branch(body)
+    f.start(body)
+    turn = f.open_phi("i64")
+    turn.incoming.append((start, preheader))
+    carried = _open_all(f, op.body.args[1:], op.results, inits, inits, preheader)
+    f.mask = f.both(outer, f.apply("icmp slt", "i64", turn.name, upper))
+    last = f.apply("sub", "i64", upper, 1)
+    f.bind(op.body.args[0], f.apply("sub", "i64", last, turn.name))
+    for number, more in f.uniformity.turns[op]:
+        f.turns[number] = f.apply("add", "i64", turn.name, more)
+    values = f.block(op.body)
+    if f.kernel.costs.is_long_turn(op.body):
+        f.machine.poll(f)
+    nexts = _nexts(f, carried, values, parts=True)
+    following = f.apply("sub", "i64", turn.name, 1)
+    latch = f.label
+    f.branch_if(f.apply("icmp sge", "i64", following, 0), body, leave)
+    turn.incoming.append((following, latch))
+    f.close_phi(turn)
+    final = _close_all(f, carried, nexts, latch)
+    f.start(leave)
+    f.mask = outer
+    for result, init, value in zip(op.results, inits, final, strict=True):
+        f.bind(result, phi(f, f.shape(result), [(init, before), (value, latch)]))
+
+
+def _leave(f: LaneText, op: ops.For) -> None:
     """A test before the first turn, one after each."""
     lower, upper = f.use(op.lower), f.use(op.upper)
     counter_type, outer = op.lower.type, f.mask
@@ -129,7 +185,9 @@ def for_(f: LaneText, op: ops.For) -> None:
     less = f"icmp {'slt' if counter_type.is_signed else 'ult'}"
     enter, body, leave = (f.fresh_label(hint) for hint in ("enter", "body", "leave"))
     has_turn = f.apply(less, register, lower, upper)
-    parts = f.is_vector(has_turn)
+    parts = f.uniformity.diverges(op)
+    if parts:
+        has_turn = f.held("i1", has_turn)
     inits = [f.fit(arg, f.use(v)) for arg, v in zip(op.body.args[1:], op.inits, strict=True)]
     ends = [f.fit(result, f.use(v)) for result, v in zip(op.results, op.inits, strict=True)]
     lower = f.fit(op.body.args[0], lower)
@@ -145,10 +203,12 @@ def for_(f: LaneText, op: ops.For) -> None:
     counter = _open(f, op.body.args[0], lower, preheader)
     carried = _open_all(f, op.body.args[1:], op.results, inits, ends, preheader)
     active = _open_mask(f, f.mask, preheader) if parts else None
+    turn = _open_turn(f, op, preheader)
     values = f.block(op.body)
     if f.kernel.costs.is_long_turn(op.body):
         f.machine.poll(f)
     following = f.apply("add", register, counter.name, 1)
+    next_turn = f.apply("add", "i64", turn.name, 1) if turn is not None else ""
     nexts = _nexts(f, carried, values, parts)
     goes_on = f.apply(less, register, following, upper)
     if active is not None:
@@ -161,6 +221,9 @@ def for_(f: LaneText, op: ops.For) -> None:
     f.branch_if(goes_on, body, leave)
     counter.incoming.append((following, latch))
     f.close_phi(counter)
+    if turn is not None:
+        turn.incoming.append((next_turn, latch))
+        f.close_phi(turn)
     final = _close_all(f, carried, nexts, latch)
     f.start(leave)
     f.mask = outer
@@ -265,6 +328,20 @@ def _open_mask(f: LaneText, first: str | None, before: str) -> Phi:
     f.vectors.add(active.name)
     f.mask = active.name
     return active
+
+
+def _open_turn(f: LaneText, op: ops.For, before: str) -> Phi | None:
+    """The number of the turn, where the counter does not tell it and somebody wants it."""
+    if op not in f.uniformity.turns or not f.varies(op.body.args[0]):
+        return None
+    turn = f.open_phi("i64")
+    turn.incoming.append(("0", before))
+    for value, _ in f.uniformity.turns[op]:
+        narrow = value.type.bits < 64
+        f.turns[value] = (
+            f.convert("trunc", "i64", turn.name, f.type(value.type)) if narrow else turn.name
+        )
+    return turn
 
 
 def _nexts(

@@ -1,6 +1,7 @@
 """The loop over the work items of a parallel task in tiles: a work item in each lane.
 
-What is left in the end, less than a tile, is done one by one.
+What is left in the end, less than a tile, is a tile of which some lanes are never active; it is a
+function of its own.
 """
 
 from __future__ import annotations
@@ -8,16 +9,13 @@ from __future__ import annotations
 from octants.codegen.llvm.items import assume_natural, is_natural, narrow
 from octants.codegen.llvm.lanes import atomics
 from octants.codegen.llvm.lanes.text import LaneText, Line
-from octants.codegen.llvm.reductions import find_reductions
+from octants.codegen.llvm.reductions import Reduction, find_reductions
 from octants.ir.core import Task
 
 
 def write_items(f: LaneText, task: Task, rest: str) -> None:
     """Tiles of [begin, end), then a call of the function ``rest`` for the other items."""
-    reductions = find_reductions(task, f.kernel.module.apart)
-    for reduction in reductions:
-        atomics.collect(f, reduction)
-    f.used = {value for op in task.body.walk() for value in op.operands}
+    reductions = _collect(f, task)
     count = f.assign("sub i64 %end, %begin")
     whole = f.assign(f"and i64 {count}, {-f.lanes}")
     last = f.assign(f"add i64 %begin, {whole}")
@@ -36,6 +34,44 @@ def write_items(f: LaneText, task: Task, rest: str) -> None:
         atomics.deliver(f, reduction)
 
 
+def write_rest(f: LaneText, task: Task) -> None:
+    """The items of [begin, end), at least one and less than there are lanes."""
+    reductions = _collect(f, task)
+    (index,) = task.body.args
+    register = f.item_type = f.type(index.type)
+    f.item, end = (narrow(f, bound, register) for bound in ("%begin", "%end"))
+    if is_natural(task):
+        assume_natural(f, register, f.item)
+    f.exit = "return"
+    _bind_items(f, task)
+    f.mask = f.apply("icmp slt", register, f.use(index), end)
+    f.block(task.body)
+    f.branch("return")
+    f.start("return")
+    f.mask = None
+    for reduction in reductions:
+        atomics.deliver(f, reduction)
+
+
+def _collect(f: LaneText, task: Task) -> list[Reduction]:
+    reductions = find_reductions(task, f.kernel.module.apart)
+    for reduction in reductions:
+        atomics.collect(f, reduction)
+    f.used = {value for op in task.body.walk() for value in op.operands}
+    return reductions
+
+
+def _bind_items(f: LaneText, task: Task) -> None:
+    """The index in each lane, from the first lane's."""
+    (index,) = task.body.args
+    register = f.item_type
+    numbers = ", ".join(f"{register} {lane}" for lane in range(f.lanes))
+    first = f.spread(register, f.item)
+    lanes = f.assign_vector(f"add {f.vector(register)} {first}, <{numbers}>")
+    f.lines_of[lanes] = Line(f.item, 1)
+    f.bind(index, lanes)
+
+
 def _write_tiles(f: LaneText, task: Task, last: str) -> None:
     (index,) = task.body.args
     register = f.item_type = f.type(index.type)
@@ -47,11 +83,7 @@ def _write_tiles(f: LaneText, task: Task, last: str) -> None:
     item = f.open_phi(register)
     item.incoming.append((begin, "tiles"))
     f.item, f.exit = item.name, "done"
-    numbers = ", ".join(f"{register} {lane}" for lane in range(f.lanes))
-    first = f.spread(register, item.name)
-    lanes = f.assign_vector(f"add {f.vector(register)} {first}, <{numbers}>")
-    f.lines_of[lanes] = Line(item.name, 1)
-    f.bind(index, lanes)
+    _bind_items(f, task)
     f.block(task.body)
     if f.kernel.costs.grain(task.body) == 1:
         f.exit = "return"

@@ -12,7 +12,6 @@ from octants.ir import ops
 _SAME = (
     ops.Constant,
     ops.Unary,
-    ops.Binary,
     ops.Compare,
     ops.Cast,
     ops.Bitcast,
@@ -23,6 +22,7 @@ _SAME = (
 
 TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
     Call: library.call,
+    ops.Binary: control.binary,
     Table: tables.fill,
     ops.Select: tables.select,
     ops.For: control.for_,

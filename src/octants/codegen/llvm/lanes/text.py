@@ -52,6 +52,7 @@ class LaneText(FunctionText):
     ) -> None:
         super().__init__(kernel, machine, table, task)
         self.scalar_table = scalar_table
+        self.turns: dict[Value, str] = {}  # numbers of turns; see `control.for_`
         self.used: set[Value] = set()  # operands of any operation; see `atomics.atomic`
         self.lanes = lanes
         self.uniformity = uniformity
@@ -86,6 +87,12 @@ class LaneText(FunctionText):
         first = self.assign(f"insertelement {vector} poison, {type} {operand}, i32 0")
         zeros = f"<{self.lanes} x i32> zeroinitializer"
         return self.assign_vector(f"shufflevector {vector} {first}, {vector} poison, {zeros}")
+
+    def held(self, type: str, operand: str) -> str:
+        """An operand as a vector in a register."""
+        if operand in self.vectors:
+            return operand
+        return self.assign_vector(f"freeze {self.vector(type)} {self.spread(type, operand)}")
 
     def fit(self, value: Value, operand: str) -> str:
         """An operand as a vector if the value varies."""
@@ -250,7 +257,7 @@ class LaneText(FunctionText):
             return self.item
         integer = f"i{self.lanes}"
         lane = super().intrinsic("cttz", integer, [(integer, self.bits(mask))], flag=True)
-        wide = super().convert("zext", integer, lane, "i64")
+        wide = lane if self.lanes == 64 else super().convert("zext", integer, lane, "i64")
         if self.item_type != "i64":
             wide = super().convert("trunc", "i64", wide, self.item_type)
         return super().apply("add", self.item_type, self.item, wide)
