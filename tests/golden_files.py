@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "golden"
+
+
+def codes_of(folder: str, names: Iterable[str]) -> set[str]:
+    """The codes of the errors that have the golden files ``<folder>/<code>_<name>.txt``."""
+    wanted = set(names)
+    parts = [path.stem.partition("_") for path in (FOLDER / folder).glob("*.txt")]
+    return {code for code, _, name in parts if name in wanted}
 
 
 def check_golden(name: str, text: str) -> None:

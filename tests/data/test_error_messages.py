@@ -24,7 +24,6 @@ from octants.types.scalars import f32, i8, i32
 from tests.golden_files import check_golden
 
 CASES: dict[str, Callable[[], Any]] = {}
-TRIGGERED: set[str] = set()
 
 
 def case(function: Callable[[], Any]) -> Callable[[], Any]:

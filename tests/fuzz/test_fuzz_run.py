@@ -13,6 +13,8 @@ PROGRAMS = 100  # a part
 MOST_SET_ASIDE = 15  # of a part; over all parts it is below 10 %
 LEAST_NONZERO = 80
 
+pytestmark = pytest.mark.filterwarnings("ignore:the gradient ends")
+
 
 @pytest.fixture(scope="module", params=["cpu"])
 def backend(request: pytest.FixtureRequest) -> Backend:

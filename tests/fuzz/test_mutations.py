@@ -12,6 +12,8 @@ from tests.fuzz.faults import FAULTS, INTERPRETED, Fault, let_work_items_overtak
 FIRST_SEED = 100_000
 MOST = 200
 
+pytestmark = pytest.mark.filterwarnings("ignore:the gradient ends")
+
 
 @pytest.fixture(scope="module")
 def backend() -> Backend:
