@@ -26,7 +26,7 @@ from octants.autodiff.hazards import Log
 from octants.autodiff.inductions import Steps, advanced, inductions
 from octants.autodiff.replay import EntryBuilder, Flag, Replayer
 from octants.ir import ops
-from octants.ir.core import Array, Block, Operation, Record, Value
+from octants.ir.core import CHECKPOINT, Array, Block, Operation, Record, Value
 from octants.types.scalars import i64
 
 
@@ -154,7 +154,7 @@ class Recorder(Replayer):
         """Keep what is carried into a block, unless that is where the loop starts from."""
         builder = self.builder
         types = [value.type for value in carried]
-        record = self.checkpoints.setdefault(op, Record("checkpoint", types, op.location))
+        record = self.checkpoints.setdefault(op, Record(CHECKPOINT, types, op.location))
         then, orelse = Block(), Block()
         with builder.into(then):
             place = builder.binary("sub", number, builder.constant(1, i64))

@@ -15,7 +15,7 @@ from octants.autodiff.hazards import Log
 from octants.autodiff.rules import SCALAR
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.core import Array, Block, Companion, Operation, Record, Value, rebuild
+from octants.ir.core import LOG, Array, Block, Companion, Operation, Record, Value, rebuild
 from octants.types.scalars import DType, by_name, convert, i64, u64
 
 Flag = Callable[[Operation, Operation, str], None]
@@ -56,7 +56,7 @@ class Replayer:
         self.arrays = arrays
         self.flag = flag
         self.log = log
-        self.log_record = Record("log", [u64])
+        self.log_record = Record(LOG, [u64])
         self.values: dict[Hashable, Value] = {}
         self.journal: list[Hashable] = []
         self.stack = builder.constant(0, i64)  # where the tape's stack is free

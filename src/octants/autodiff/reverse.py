@@ -40,6 +40,7 @@ computed again by the first tasks of the reverse kernel.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from octants.analysis.places import Places
@@ -110,10 +111,19 @@ def differentiate(module: Module, *, part: bool = False, tape_budget: int = 0) -
     task, the one for the memory from before. Hazards that remain are for the caller to see to: of a
     kernel of several tasks, by launching its tasks as parts under a tape.
     """
-    after = reverse(module, part=part, tape_budget=tape_budget)
+
+    def make(saved: bool) -> Reversed:
+        return reverse(module, saved=saved, part=part, tape_budget=tape_budget)
+
+    return in_best_state(module, make)
+
+
+def in_best_state(module: Module, make: Callable[[bool], Reversed]) -> Reversed:
+    """See `differentiate`; ``make(saved)`` reverses the module, for either state."""
+    after = make(False)
     if not after.hazards or len(module.tasks) != 1:
         return after
-    before = reverse(module, saved=True, part=part, tape_budget=tape_budget)
+    before = make(True)
     return after if before.hazards else before
 
 

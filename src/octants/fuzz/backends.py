@@ -82,7 +82,8 @@ class PackageBackend:
 
     def _start(self, program: Program) -> None:
         """Begin anew where the options differ, and now and then to give memory back."""
-        wanted = (program.precision, program.random_seed, options(program.seed))
+        chosen = options(program.seed)
+        wanted = (program.precision, program.random_seed, chosen)
         self._runs += 1
         if wanted != self._started or self._runs % 25 == 0:
             self.qd.init(
@@ -90,7 +91,7 @@ class PackageBackend:
                 default_fp=getattr(self.qd, program.precision),
                 random_seed=program.random_seed,
                 offline_cache=False,
-                **options(program.seed),
+                **chosen,
             )
             self._started = wanted
 

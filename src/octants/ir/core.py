@@ -66,11 +66,17 @@ class Array:
         return companion in self.layouts
 
 
+CHECKPOINT, LOG = "checkpoint", "log"
+"""The names of records that are not of single iterations."""
+
+
 @dataclass(eq=False, slots=True)
 class Record:
     """What a loop writes down at the start of each iteration: one slot per needed carried value.
 
-    `capacity` is how many iterations it holds; 0: as many as there are.
+    Those of the names `CHECKPOINT` and `LOG` are not of single iterations: they hold what a block
+    of iterations starts with, and what a task read before it overwrote it. `capacity` is how many
+    iterations it holds; 0: as many as there are.
     """
 
     name: str

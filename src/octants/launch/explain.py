@@ -16,7 +16,17 @@ import numpy as np
 from octants import driver, options
 from octants.autodiff.counting import PER_RECORD, Counting, count_records
 from octants.ir import ops
-from octants.ir.core import Block, Companion, Module, Operation, Record, Space, Value
+from octants.ir.core import (
+    CHECKPOINT,
+    LOG,
+    Block,
+    Companion,
+    Module,
+    Operation,
+    Record,
+    Space,
+    Value,
+)
 from octants.launch.explanation import ArrayAdjoint, Explanation, LoopTape, Slot, Way
 from octants.launch.gradient import TapePlan, differentiable, tape_plan
 from octants.launch.memory import Memory, memories_of
@@ -24,7 +34,6 @@ from octants.launch.specialisation import Program, Specialisation
 from octants.runtime.memory import HostAllocation
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
-CHECKPOINT, LOG = "checkpoint", "log"  # records that are not of a loop's iterations
 
 
 def explain(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Explanation:

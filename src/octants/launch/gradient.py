@@ -18,7 +18,7 @@ from octants import driver, pipeline
 from octants.analysis.regions import Accessed
 from octants.autodiff.errors import no_rule, overwritten
 from octants.autodiff.logs import log_results
-from octants.autodiff.reverse import Reversed
+from octants.autodiff.reverse import Reversed, in_best_state
 from octants.ir.core import Array, Companion, Module, Space
 from octants.ir.ops import Atomic, CompareExchange, Load, Store
 from octants.ir.rewriter import copy_module, split_tasks
@@ -238,11 +238,11 @@ def _best(
     specialisation: Specialisation, module: Module, *, part: bool, arguments: bool
 ) -> Reversed:
     """The reverse on the memory from after the run if it can be, else on that from before it."""
-    after = _reverse(specialisation, module, saved=False, part=part, arguments=arguments)
-    if not after.hazards or len(module.tasks) != 1:
-        return after
-    before = _reverse(specialisation, module, saved=True, part=part, arguments=arguments)
-    return after if before.hazards else before
+
+    def make(saved: bool) -> Reversed:
+        return _reverse(specialisation, module, saved=saved, part=part, arguments=arguments)
+
+    return in_best_state(module, make)
 
 
 def _reverse(

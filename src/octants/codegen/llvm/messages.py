@@ -127,6 +127,16 @@ _ARGUMENTS = (
     "ptr %buffer, i32 %message, i32 %task, i64 %item, ptr nocapture readonly %values, i64 %count"
 )
 
+_LOCK = f"""\
+  %lock = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_LOCK}
+  br label %spin
+spin:
+  %pair = cmpxchg ptr %lock, i32 0, i32 1 acquire monotonic
+  %held = extractvalue {{ i32, i1 }} %pair, 1
+  br i1 %held, label %check, label %spin
+check:
+"""
+
 _COPY = """\
   %empty = icmp eq i64 %count, 0
   br i1 %empty, label %copied, label %copy
@@ -181,14 +191,7 @@ def _fail_helper(_: ModuleText, name: str) -> str:
     return f"""\
 define internal void {name}({_ARGUMENTS}) cold noinline nounwind {{
 entry:
-  %lock = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_LOCK}
-  br label %spin
-spin:
-  %pair = cmpxchg ptr %lock, i32 0, i32 1 acquire monotonic
-  %held = extractvalue {{ i32, i1 }} %pair, 1
-  br i1 %held, label %check, label %spin
-check:
-  %failed = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_FAILED}
+{_LOCK}  %failed = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_FAILED}
   %known = load atomic i32, ptr %failed monotonic, align 4
   %itemplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_FAILURE_ITEM}
   %other = load i64, ptr %itemplace, align 8
@@ -218,14 +221,7 @@ def _overflow_helper(_: ModuleText, name: str) -> str:
 define internal void {name}(ptr %buffer, i32 %message, i32 %task, i64 %item, i64 %need) \
 cold noinline nounwind {{
 entry:
-  %lock = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_LOCK}
-  br label %spin
-spin:
-  %pair = cmpxchg ptr %lock, i32 0, i32 1 acquire monotonic
-  %held = extractvalue {{ i32, i1 }} %pair, 1
-  br i1 %held, label %check, label %spin
-check:
-  %needplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_OVERFLOW_NEED}
+{_LOCK}  %needplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_OVERFLOW_NEED}
   %taskplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_OVERFLOW_TASK}
   %itemplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_OVERFLOW_ITEM}
   %knownneed = load i64, ptr %needplace, align 8

@@ -14,10 +14,10 @@ from octants.codegen.llvm import integers, memory, messages
 from octants.codegen.llvm.function import FunctionText
 from octants.diagnostics.span import Span
 from octants.ir import ops
-from octants.ir.core import Module, Operation, Record, Value
+from octants.ir.core import CHECKPOINT, Module, Operation, Record, Value
 from octants.types.scalars import i64
 
-_TAKES = {"checkpoint": "its checkpoints take {} bytes each"}
+_TAKES = {CHECKPOINT: "its checkpoints take {} bytes each"}
 
 
 def recorded_loops(module: Module) -> list[tuple[Span, str]]:
