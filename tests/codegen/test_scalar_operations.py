@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.ir import semantics
-from octants.ir.core import Module
+from octants.ir import ops, semantics
+from octants.ir.core import InvalidIR, Module, Operation, Value
 from octants.ir.ops import arithmetic as fns
 from octants.target import Target
 from octants.types import scalars
@@ -55,6 +55,27 @@ def functions(dtype: DType) -> tuple[list[str], list[str], list[str]]:
         return unary, sorted(fns.ARITHMETIC - {"pow"} | {"div", "mul_error"}), compare
     unary = [*fns.ROUNDINGS, *fns.BIT_COUNTS, "neg", "abs", "sign", "not"]
     return unary, sorted(fns.ARITHMETIC | fns.BITWISE | fns.SHIFTS), compare
+
+
+@pytest.mark.parametrize("dtype", scalars.ALL, ids=str)
+def test_the_verifier_accepts_what_can_be_compiled(dtype: DType) -> None:
+    unary, binary, _ = functions(dtype)
+    library = fns.FLOAT_FUNCTIONS | {"pow", "atan2"} if dtype.is_float else set()
+    found = {
+        fn for fn in fns.UNARY if accepted(ops.Unary(fn, Value(dtype), results=[Value(dtype)]))
+    }
+    assert found == (library & fns.UNARY) | set(unary)
+    pair = Value(dtype), Value(dtype)
+    found = {fn for fn in fns.BINARY if accepted(ops.Binary(fn, *pair, results=[Value(dtype)]))}
+    assert found == (library & fns.BINARY) | set(binary)
+
+
+def accepted(op: Operation) -> bool:
+    try:
+        op.verify()
+    except InvalidIR:
+        return False
+    return True
 
 
 def same(found: Any, wanted: Any) -> bool:

@@ -48,8 +48,15 @@ class Unary(Operation):
     def verify(self) -> None:
         _require(self.fn in UNARY, f"no unary function {self.fn}")
         _require(self.result.type is self.x.type, f"unary {self.fn} changes the type")
+        dtype = self.x.type
         if self.fn in FLOAT_FUNCTIONS:
-            _require(self.x.type.is_float, f"{self.fn} of {self.x.type}")
+            _require(dtype.is_float, f"{self.fn} of {dtype}")
+        elif self.fn in BIT_COUNTS:
+            _require(dtype.is_integer, f"{self.fn} of {dtype}")
+        elif self.fn == "not":
+            _require(not dtype.is_float, f"not of {dtype}")
+        else:
+            _require(not dtype.is_bool, f"{self.fn} of u1")
 
 
 @operation("binary")
