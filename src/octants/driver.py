@@ -174,13 +174,14 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
     verifies = chosen.debug or options.verifies_passes()
     if observe is None and (chosen.print_ir or chosen.dump_ir):
         observe = functools.partial(_show, chosen)
-    budget = max(1, chosen.stack_budget // items_at_once(chosen))
+    budget = max(1, chosen.stack_budget // workers())
     return Stage(
         chosen.checks_bounds,
         verifies,
         observe,
         chosen.ad_stack_size,
         budget,
+        items_in_step(chosen),
         chosen.deterministic,
     )
 
@@ -190,12 +191,21 @@ def shared_updates(task: Task, apart: bool) -> set[Operation]:
     return {op for found in find_reductions(task, apart) for op in found.atomics}
 
 
+def workers() -> int:
+    """How many threads work at a parallel loop."""
+    return state.device.threads if isinstance(state.device, CpuDevice) else 1
+
+
+def items_in_step(chosen: Options) -> int:
+    """How many work items a worker runs at the same time, at most."""
+    if not (chosen.simd and isinstance(state.device, CpuDevice)):
+        return 1
+    return max(1, most_lanes(host_target()))
+
+
 def items_at_once(chosen: Options) -> int:
     """How many work items are reversed at the same time, at most."""
-    if not isinstance(state.device, CpuDevice):
-        return 1
-    lanes = most_lanes(host_target()) if chosen.simd else 1
-    return state.device.threads * max(1, lanes)
+    return workers() * items_in_step(chosen)
 
 
 def _show(chosen: Options, name: str, module: Module) -> None:

@@ -207,6 +207,10 @@ def _record_end(_: Interpreter, op: ops.RecordEnd, env: dict[Value, Any]) -> Non
     env[op.result] = env[op.base] + env[op.count] * _stride(op.record)
 
 
+def _record_share(_: Interpreter, op: ops.RecordShare, env: dict[Value, Any]) -> None:
+    env[op.result] = op.room
+
+
 def _record_check(_: Interpreter, op: ops.RecordCheck, env: dict[Value, Any]) -> None:
     if env[op.count] > op.record.capacity:
         raise Overflow(op.record, env[op.count])
@@ -243,6 +247,7 @@ HANDLERS: dict[type[Operation], Callable[..., None]] = {
     ops.RecordPush: _record_push,
     ops.RecordPop: _record_pop,
     ops.RecordEnd: _record_end,
+    ops.RecordShare: _record_share,
     ops.RecordCheck: _record_check,
     ops.Yield: _yield,
 }

@@ -56,8 +56,9 @@ PASSES = (
 class Stage:
     """How the passes of one compilation are run.
 
-    `capacity` is that of records, if it is forced; `tape_budget` is in bytes for each work item. A
-    `deterministic` kernel updates arrays in an order that is always the same.
+    `capacity` is that of records, if it is forced; `tape_budget` is in bytes for each worker, whose
+    tape up to `tape_sharers` work items share. A `deterministic` kernel updates arrays in an order
+    that is always the same.
     """
 
     checks_bounds: bool = False
@@ -65,6 +66,7 @@ class Stage:
     observe: Observer | None = None
     capacity: int = 0
     tape_budget: int = 0
+    tape_sharers: int = 1
     deterministic: bool = False
 
     def see(self, name: str, module: Module) -> None:
@@ -104,6 +106,7 @@ def differentiate_reverse(
         argument_gradients=argument_gradients,
         capacity=stage.capacity,
         tape_budget=stage.tape_budget,
+        tape_sharers=stage.tape_sharers,
     )
     stage.see("reverse", result.module)
     return result

@@ -5,9 +5,10 @@ is a record too, at the start of each block but the first. Before a block is rev
 again from its checkpoint. So n iterations in blocks of b take b + n / b records instead of n, for
 one more execution; a loop that fits one block takes n, and is not run again.
 
-A loop gets a share of the budget of its work item. A `for`, which knows its trips, is one block if
-they fit the share, and else makes blocks of the square root of them, which takes the least memory.
-A `while` does not know them, and gives its first block half of the share.
+A loop gets a share of the budget of its work item, which is that of the worker unless work items
+share its tape (`ops.RecordShare`). A `for`, which knows its trips, is one block if they fit the
+share, and else makes blocks of the square root of them, which takes the least memory. A `while`
+does not know them, and gives its first block half of the share.
 """
 
 from __future__ import annotations
@@ -21,17 +22,22 @@ from octants.ir.core import Block, Operation, Record, Value
 from octants.types.scalars import f64, i64, u64
 
 
-def rooms(body: Block, records: Mapping[Operation, Record], budget: int) -> dict[Operation, int]:
+def rooms(
+    body: Block, records: Mapping[Operation, Record], budget: int, sharers: int
+) -> dict[Operation, int]:
     """How many records fit the share of each loop of a task that may make more iterations.
 
-    ``records`` are those of its loops, pruned; ``budget`` is in bytes and for a work item.
+    ``records`` are those of its loops, pruned; ``budget`` is in bytes and for a worker, whose tape
+    up to so many work items may share.
     """
     strides = {op: record.offsets()[1] for op, record in records.items()}
     strides = {op: stride for op, stride in strides.items() if stride}
     share = budget // max(1, _most_at_once(body, strides)[0])
     found = {op: max(1, share // stride) for op, stride in strides.items()}
     constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
-    return {op: room for op, room in found.items() if not _surely_fits(op, room, constants)}
+    return {
+        op: room for op, room in found.items() if not _surely_fits(op, room // sharers, constants)
+    }
 
 
 def _most_at_once(block: Block, recorded: Mapping[Operation, int]) -> tuple[int, int]:
@@ -53,7 +59,10 @@ def _surely_fits(op: Operation, room: int, constants: Mapping[Value, Any]) -> bo
 
 
 def split(builder: Builder, trips: Value, room: int) -> tuple[Value, Value]:
-    """The length of a block (i64) and the number of blocks (i64) of so many iterations."""
+    """The length of a block (i64) and the number of blocks (i64) of so many iterations.
+
+    ``room`` is that of a worker.
+    """
     fits, splits = Block(), Block()
     one = builder.constant(1, i64)
     with builder.into(fits):
@@ -65,6 +74,11 @@ def split(builder: Builder, trips: Value, room: int) -> tuple[Value, Value]:
         whole, part = builder.binary("add", trips, last), builder.cast(length, u64)
         blocks = builder.binary("floordiv", builder.cast(whole, u64), part)  # less code than signed
         builder.yield_([length, builder.cast(blocks, i64)])
-    is_short = builder.compare("le", trips, builder.constant(room, i64))
+    is_short = builder.compare("le", trips, share(builder, room))
     length, blocks = builder.if_(is_short, fits, splits).results
     return length, blocks
+
+
+def share(builder: Builder, room: int) -> Value:
+    """What of a worker's room is a work item's (i64)."""
+    return builder.append(ops.RecordShare(room, results=[Value(i64)])).result

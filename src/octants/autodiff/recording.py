@@ -127,7 +127,7 @@ class Recorder(Replayer):
 
     def _record_while_in_blocks(self, op: ops.While) -> None:
         builder, base = self.builder, self.stack
-        length = builder.constant(max(1, self.rooms[op] // 2), i64)
+        length = checkpoints.share(builder, max(1, self.rooms[op] // 2))
         full = self._end(self._record(op), base, length)
         self._know(op, base=base, length=length, middle=full)
         zero, one = builder.constant(0, i64), builder.constant(1, i64)

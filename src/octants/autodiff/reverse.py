@@ -87,6 +87,7 @@ def reverse(
     argument_gradients: bool = False,
     capacity: int = 0,
     tape_budget: int = 0,
+    tape_sharers: int = 1,
 ) -> Reversed:
     """The reverse of a kernel whose tasks have been outlined and simplified.
 
@@ -95,13 +96,14 @@ def reverse(
     still hold what the forward run put there. With ``argument_gradients`` float scalar arguments
     have adjoints too. With a ``capacity`` the record of each loop holds so many iterations; a work
     item that needs more ends before it reverses anything. Without one, loops that may not fit a
-    ``tape_budget`` (bytes for each work item; 0: no bound) are recorded in blocks.
+    ``tape_budget`` (bytes for each worker, whose tape up to ``tape_sharers`` work items share; 0:
+    no bound) are recorded in blocks.
 
     Raises:
         OctantsCompilationError: an operation has no derivative rule.
     """
     budget = 0 if capacity else tape_budget
-    return _Reverser(module, saved, part, argument_gradients, capacity, budget).run()
+    return _Reverser(module, saved, part, argument_gradients, capacity, budget, tape_sharers).run()
 
 
 def differentiate(module: Module, *, part: bool = False, tape_budget: int = 0) -> Reversed:
@@ -136,12 +138,14 @@ class _Reverser:
         argument_gradients: bool,
         capacity: int,
         budget: int,
+        sharers: int,
     ) -> None:
         self.module = module
         self.saved = saved
         self.part = part
         self.capacity = capacity
         self.budget = budget
+        self.sharers = sharers
         self.rooms: dict[Operation, int] = {}
         self.records: dict[int, dict[Operation, Record]] = {}
         self.arrays = copy_arrays(module)
@@ -188,7 +192,7 @@ class _Reverser:
         for number, task in enumerate(self.module.tasks):
             log = self.logs[number]
             body = task.body if log is None else log.body
-            self.rooms.update(rooms(body, self.records[number], self.budget))
+            self.rooms.update(rooms(body, self.records[number], self.budget, self.sharers))
         return bool(self.rooms)
 
     def _overwritten(self, number: int) -> frozenset[Array]:

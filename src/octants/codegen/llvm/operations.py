@@ -42,5 +42,6 @@ TABLE: HandlerTable = {
     ops.RecordPush: records.push,
     ops.RecordPop: records.pop,
     ops.RecordEnd: records.end,
+    ops.RecordShare: records.share,
     ops.RecordCheck: records.check,
 }

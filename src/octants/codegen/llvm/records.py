@@ -101,6 +101,11 @@ def end(f: FunctionText, op: ops.RecordEnd) -> None:
     f.bind(op.result, position(f, f.use(op.base), wide(f, op.count), stride))
 
 
+def share(f: FunctionText, op: ops.RecordShare) -> None:
+    """The tape is one work item's at a time."""
+    f.bind(op.result, str(op.room))
+
+
 def reserve(f: FunctionText, loop: ops.For) -> None:
     """Make room for what a loop pushes in all its turns, where a push is for the turn itself."""
     for op, from_zero in counted_pushes(f, loop):

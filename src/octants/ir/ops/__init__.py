@@ -22,7 +22,7 @@ from octants.ir.ops.memory import (
     Shape,
     Store,
 )
-from octants.ir.ops.tape import RecordCheck, RecordEnd, RecordPop, RecordPush
+from octants.ir.ops.tape import RecordCheck, RecordEnd, RecordPop, RecordPush, RecordShare
 
 __all__ = [
     "Assert",
@@ -43,6 +43,7 @@ __all__ = [
     "RecordEnd",
     "RecordPop",
     "RecordPush",
+    "RecordShare",
     "Select",
     "Shape",
     "Store",

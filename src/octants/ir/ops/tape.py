@@ -59,6 +59,21 @@ class RecordEnd(Operation):
     count: Value = operand()
 
 
+@operation("record_share")
+class RecordShare(Operation):
+    """``%n: i64 = record_share<1000>()``: the iterations that a work item may record, of so many.
+
+    All of them where a worker's tape is one work item's, a part of them, and at least one, where
+    work items share it.
+    """
+
+    room: int = attribute()
+
+    def verify(self) -> None:
+        if self.room < 1:
+            raise InvalidIR("record_share: no room")
+
+
 @operation("record_check")
 class RecordCheck(Operation):
     """``record_check<#r>(%count)`` ends the work item, as an overflow, unless r holds count."""

@@ -35,4 +35,5 @@ TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
     ops.RecordPush: records.push,
     ops.RecordPop: records.pop,
     ops.RecordEnd: records.end,
+    ops.RecordShare: records.share,
 }

@@ -82,6 +82,11 @@ def end(f: LaneText, op: ops.RecordEnd) -> None:
     f.bind(op.result, records.position(f, f.use(op.base), count, _stride(f, op.record)))
 
 
+def share(f: LaneText, op: ops.RecordShare) -> None:
+    """Each lane has a column of the tape."""
+    f.bind(op.result, str(max(1, op.room // f.lanes)))
+
+
 def reserve(f: LaneText, loop: ops.For) -> None:
     """Make room for what a loop pushes in all its turns, as `codegen.llvm.records.reserve`."""
     for op, from_zero in records.counted_pushes(f, loop):
