@@ -44,9 +44,8 @@ Run = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Code:
-    """A module that can be launched: ``run`` takes the address of a parameter block."""
+    """What can be launched: ``run`` takes the address of a parameter block."""
 
-    module: Module
     run: Run
     artifact: Artifact | None = None
 
@@ -223,9 +222,14 @@ def compile_module(module: Module, chosen: Options) -> Code:
     _print_code(module, chosen)
     assert state.device is not None
     if chosen.arch == "python":
-        return Code(module, reference.make_run(module, state.device.pending))
-    artifact = _artifact(module, chosen)
-    return Code(module, state.device.load(artifact).launch, artifact)
+        return Code(reference.make_run(module, state.device.pending))
+    return load(_artifact(module, chosen))
+
+
+def load(artifact: Artifact) -> Code:
+    """The code of an artifact, in memory."""
+    assert state.device is not None
+    return Code(state.device.load(artifact).launch, artifact)
 
 
 _artifacts: dict[tuple[Any, ...], Artifact] = {}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.analysis.regions import Accessed, Region, intersect, tidy, unite
+from octants.analysis.boxes import Accessed, Region, intersect, tidy, unite
 from octants.interpreter import run
 from octants.ir.core import Space
 from octants.launch.memory import Memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from octants.analysis.regions import Region, intersect
+from octants.analysis.boxes import Region, intersect
 from octants.diagnostics.tape_errors import ChangedUnseen
 from octants.launch.memory import Memory
 

@@ -13,7 +13,8 @@ from octants.diagnostics.stack import levels_to_the_user
 from octants.ir.core import Array, Companion, Module, Space
 from octants.ir.ops import Load
 from octants.launch.memory import Memory
-from octants.launch.specialisation import Specialisation, written_arrays
+from octants.launch.program import written_arrays
+from octants.launch.specialisation import Specialisation
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 
@@ -67,10 +68,7 @@ class Cuts:
 
 
 def _flow(specialisation: Specialisation) -> Flow:
-    if "flow" not in specialisation.programs:
-        specialisation.programs["flow"] = _make_flow(specialisation.module)
-    flow: Flow = specialisation.programs["flow"]
-    return flow
+    return specialisation.remember(("flow",), lambda: _make_flow(specialisation.module))
 
 
 def _make_flow(module: Module) -> Flow:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from octants import driver
 from octants.ad.contents import Content
 from octants.ad.ledger import Ledger, Phase, Place
-from octants.analysis.regions import Accessed, Region, tidy, unite
+from octants.analysis.boxes import Accessed, Region, tidy, unite
 from octants.data.events import HostWrite
 from octants.diagnostics.tape_errors import ChangedSinceLaunch
 from octants.launch.gradient import Step

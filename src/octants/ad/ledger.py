@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from octants.ad.contents import Content, LiveContents
-from octants.analysis.regions import Region, intersect
+from octants.analysis.boxes import Region, intersect
 from octants.diagnostics.tape_errors import ChangedSinceLaunch, SnapshotRefused, TooManySnapshots
 from octants.launch.memory import Memory
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.analysis.regions import Region
+from octants.analysis.boxes import Region
 from octants.diagnostics.checkpoint_errors import SnapshotsTooLarge
 from octants.launch.memory import Memory
 

@@ -14,7 +14,7 @@ from octants.ad.cuts import Cuts
 from octants.ad.snapshots import Snapshots, covers
 from octants.ad.tape import Tape
 from octants.ad.trace import Trace
-from octants.analysis.regions import Accessed, Region
+from octants.analysis.boxes import Accessed, Region
 from octants.data.events import HostWrite
 from octants.diagnostics.checkpoint_errors import (
     NoArgumentGradients,
@@ -46,17 +46,17 @@ class Sight:
     """What all launches of a specialised kernel have in common."""
 
     def __init__(self, specialisation: Specialisation) -> None:
-        module = specialisation.module
-        if _writes_gradients(module):
+        if specialisation.remember(
+            ("writes gradients",), lambda: _writes_gradients(specialisation.module)
+        ):
             what = f"kernel `{specialisation.signature.kernel}` writes a gradient or a dual"
             raise StepChangesGradient(what).at(None)
-        position = {array: k for k, array in enumerate(module.arrays)}
-        self.written = [position[array] for array in specialisation.written]
+        self.written = specialisation.written
         self.is_met = False
         self.memories: Mapping[int, Memory] | None = None
-        if all(array.space is not Space.NDARRAY for array in module.arrays):
+        if all(array.space is not Space.NDARRAY for array in specialisation.arrays):
             self.memories = memories_of(specialisation, ())
-        self._regions = specialisation.make_regions(module)
+        self._regions = specialisation.regions
 
     def accessed(self, arguments: tuple[Any, ...]) -> Mapping[int, Accessed]:
         """The elements that a launch accesses, by position of the array."""

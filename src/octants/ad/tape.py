@@ -19,7 +19,7 @@ from octants.ad.ledger import Ledger, Phase, Place
 from octants.ad.losses import Loss, make_losses
 from octants.ad.unseen import UnseenWrites
 from octants.ad.watch import ArgumentWatch
-from octants.analysis.regions import Region
+from octants.analysis.boxes import Region
 from octants.data.events import HostWrite, forget_observer, observe_writes
 from octants.diagnostics.tape_errors import NestedTape, OverwrittenUnderTape, TapeIsUsed
 from octants.ir.core import Companion
@@ -209,8 +209,7 @@ class Tape:
         memories: Mapping[int, Memory],
     ) -> Any:
         """Run a launch of which the tape only keeps what it overwrites."""
-        position = {array: k for k, array in enumerate(specialisation.module.arrays)}
-        writes = [(memories[position[array]], None) for array in specialisation.written]
+        writes = [(memories[position], None) for position in specialisation.written]
         self.make_room(f"kernel `{specialisation.signature.kernel}`", writes)
         for place in writes:
             self.overwrite(*place)
@@ -309,9 +308,8 @@ class _BackwardGuard:
 
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         memories = memories_of(specialisation, arguments)
-        position = {array: k for k, array in enumerate(specialisation.module.arrays)}
-        for array in specialisation.written:
-            self._ledger.disturb_if_known(memories[position[array]])
+        for position in specialisation.written:
+            self._ledger.disturb_if_known(memories[position])
         return specialisation.run(arguments)
 
     def before_write(self, write: HostWrite) -> None:

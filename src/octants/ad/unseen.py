@@ -23,7 +23,7 @@ class UnseenWrites:
 
     def see(self, specialisation: Specialisation, memories: Mapping[int, Memory]) -> None:
         """Look at a launch: an error if an array was written since the one before."""
-        arrays = specialisation.module.arrays
+        arrays = specialisation.arrays
         for position, memory in memories.items():
             if arrays[position].has(Companion.ADJOINT):
                 self._versions.setdefault(memory.key, memory.version)

@@ -7,88 +7,15 @@ its whole axis. With integers that leave 32 bits on the way, everything does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from octants.analysis.boxes import Regions
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Value
 
-Box = tuple[tuple[int, int], ...]
-Region = tuple[Box, ...] | None
-"""Boxes of elements, by inclusive intervals of the indices of each axis; None is the whole array.
-
-A box with an empty interval has no elements.
-"""
-
-FARTHEST = 2**31 - 1
 _COUNTING = ("i32", "i64")
 _MOST_BOXES = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Accessed:
-    """What a launch does with an array: what it may read, and what it may write."""
-
-    read: Region
-    written: Region
-
-
-def intersect(one: Region, other: Region) -> bool:
-    """Whether two regions of one array may have an element in common."""
-    if one is None or other is None:
-        return one != () and other != ()
-    return any(_boxes_meet(a, b) for a in one for b in other)
-
-
-def _boxes_meet(one: Box, other: Box) -> bool:
-    for (low, high), (other_low, other_high) in zip(one, other, strict=True):
-        if low > other_high or other_low > high or low > high or other_low > other_high:
-            return False
-    return True
-
-
-def unite(one: Region, other: Region) -> Region:
-    """What is in one region or in the other."""
-    if one is None or other is None:
-        return None
-    return tuple(dict.fromkeys((*one, *other)))
-
-
-def tidy(region: Region) -> Region:
-    """The same elements in fewer boxes: those that are one box together become one."""
-    if region is None or len(region) < 2:
-        return region
-    boxes: list[Box] = []
-    for box in region:
-        position = 0
-        while position < len(boxes):
-            merged = _merged(boxes[position], box)
-            if merged is None:
-                position += 1
-            else:
-                del boxes[position]
-                box, position = merged, 0
-        boxes.append(box)
-    return tuple(boxes)
-
-
-def _merged(one: Box, other: Box) -> Box | None:
-    """The box that two boxes are together, if they are one."""
-    pairs = list(zip(one, other, strict=True))
-    different = [axis for axis, (a, b) in enumerate(pairs) if a != b]
-    if not different:
-        return one
-    for inner, outer in ((one, other), (other, one)):
-        if all(b[0] <= a[0] and a[1] <= b[1] for a, b in zip(inner, outer, strict=True)):
-            return outer
-    (low, high), (other_low, other_high) = pairs[different[0]]
-    if len(different) > 1 or low > other_high + 1 or other_low > high + 1:
-        return None
-    if low > high or other_low > other_high:  # one of them has no elements
-        return None
-    united = min(low, other_low), max(high, other_high)
-    return (*one[: different[0]], united, *one[different[0] + 1 :])
 
 
 def make_regions(
@@ -96,7 +23,7 @@ def make_regions(
     count: int,
     scalar: Callable[[Array], str],
     extent: Callable[[Array, int], str],
-) -> Callable[..., Mapping[int, Accessed]]:
+) -> Regions:
     """A function of ``count`` arguments: what a launch accesses, by position of the array.
 
     In generated code argument k is ``ak``; ``scalar`` and ``extent`` give the expressions of a
@@ -125,7 +52,7 @@ class _Generator:
         self.intervals: dict[Value, Interval | None] = {}
         self.boxes: dict[tuple[Array, bool], dict[str, None] | None] = {}
 
-    def generate(self) -> Callable[..., Mapping[int, Accessed]]:
+    def generate(self) -> Regions:
         for task in self.module.tasks:
             if task.domain is not None:
                 self.block(task.domain)
@@ -139,13 +66,7 @@ class _Generator:
             lines.append(f"    if max({checked}, 0) > FAR or min({checked}, 0) < -FAR:")
             lines.append(f"        return {self.result(everything=True)}")
         lines.append(f"    return {self.result()}")
-        scope: dict[str, Any] = {"Accessed": Accessed, "FAR": FARTHEST}
-        exec("\n".join(lines), scope)
-        function: Callable[..., Mapping[int, Accessed]] = scope["regions"]
-        if any(f"a{k}" in " ".join(self.lines) for k in range(self.count)):
-            return function
-        constant = function(*[None] * self.count)
-        return lambda *_: constant
+        return Regions("\n".join(lines), self.count)
 
     def result(self, everything: bool = False) -> str:
         """The dictionary that is returned, as an expression."""

@@ -28,9 +28,10 @@ from octants.ir.core import (
     Value,
 )
 from octants.launch.explanation import ArrayAdjoint, Explanation, LoopTape, Slot, Way
-from octants.launch.gradient import TapePlan, differentiable, tape_plan
+from octants.launch.gradient import TapePlan, differentiable, plan_with_modules
 from octants.launch.memory import Memory, memories_of
-from octants.launch.specialisation import Program, Specialisation
+from octants.launch.program import Program
+from octants.launch.specialisation import Specialisation
 from octants.runtime.memory import HostAllocation
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
@@ -43,7 +44,7 @@ def explain(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Expla
     """
     memories = memories_of(specialisation, arguments)
     merged = differentiable(specialisation, memories)
-    plan = tape_plan(merged)
+    plan = plan_with_modules(merged)
     run = _Run(merged, plan, memories, arguments)
     with run.unnoticed():
         loops = run.loops()
@@ -66,12 +67,10 @@ class _Run:
     ) -> None:
         self.specialisation = specialisation
         self.plan = plan
-        arrays = specialisation.module.arrays
-        written = {arrays.index(array) for array in specialisation.written}
-        self.memories = [memories[k] for k in sorted(written)]
+        self.memories = [memories[k] for k in sorted(specialisation.written)]
         self.arguments = arguments
         self.countings = [
-            None if step.backward is None else count_records(step.backward.module)
+            None if step.backward is None else count_records(step.backward.the_module)
             for step in plan.steps
         ]
         sizes = [8 * c.counts.element_shape[0] for c in self.countings if c is not None]
@@ -256,7 +255,7 @@ def _unrecorded(module: Module, recorded: list[LoopTape]) -> list[LoopTape]:
 def _arrays(specialisation: Specialisation, plan: TapePlan) -> list[ArrayAdjoint]:
     """How the adjoint of each float array that the kernel names is changed."""
     ways: dict[str, dict[tuple[Way, int], None]] = {}
-    modules = [step.backward.module for step in plan.steps if step.backward is not None]
+    modules = [step.backward.the_module for step in plan.steps if step.backward is not None]
     for task in (task for module in modules for task in module.tasks):
         collected = driver.shared_updates(task, specialisation.apart)
         values = {op.results[0]: op for op in task.body.walk() if op.results}
@@ -268,7 +267,7 @@ def _arrays(specialisation: Specialisation, plan: TapePlan) -> list[ArrayAdjoint
     memory = (Space.FIELD, Space.NDARRAY)
     return [
         ArrayAdjoint(array.name, array.has(ADJOINT), tuple(ways.get(array.name, ())))
-        for array in specialisation.module.arrays
+        for array in specialisation.arrays
         if array.space in memory and array.dtype.is_float
     ]
 

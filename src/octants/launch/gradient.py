@@ -15,17 +15,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from octants import driver, pipeline
-from octants.analysis.regions import Accessed
+from octants.analysis.boxes import Accessed
 from octants.autodiff.errors import no_rule, overwritten
 from octants.autodiff.logs import log_results
 from octants.autodiff.reverse import Reversed, in_best_state
 from octants.ir.core import Array, Companion, Module, Space
 from octants.ir.ops import Atomic, CompareExchange, Load, Store
 from octants.ir.rewriter import copy_module, split_tasks
-from octants.launch.logs import LogPlan, make_plan, with_log_arguments
+from octants.launch.logs import LogPlan, make_plan
 from octants.launch.memory import Memory, aliases_of, are_apart
 from octants.launch.outside import OutsideLayout
-from octants.launch.specialisation import Program, Specialisation, written_arrays
+from octants.launch.program import Program, written_arrays
+from octants.launch.specialisation import Specialisation
 from octants.launch.witness import Witness, make_witness
 
 PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGENT
@@ -86,6 +87,11 @@ class TapePlan:
     outside: OutsideLayout
 
     @property
+    def programs(self) -> list[Program | None]:
+        """The programs of the steps."""
+        return [program for step in self.steps for program in (step.forward, step.backward)]
+
+    @property
     def is_repeatable(self) -> bool:
         """Whether a second launch does the same as the first, to rounding."""
         return not any(step.is_ordered for step in self.steps)
@@ -102,16 +108,15 @@ def bare_reverse(
     Raises `OctantsCompilationError` if the kernel overwrites what its reverse needs; one that
     ``trusts`` takes what memory holds for it.
     """
-    key = "bare", arguments, trusts
-    if key not in specialisation.programs:
+
+    def make() -> tuple[Program, OutsideLayout]:
         module = specialisation.module
         result = _reverse(specialisation, module, saved=False, part=False, arguments=arguments)
         _refuse(module, result, trusts)
         layout = _adjoints_outside(module, arguments)
-        program = _backward(specialisation, result, layout)
-        specialisation.programs[key] = program, layout
-    found: tuple[Program, OutsideLayout] = specialisation.programs[key]
-    return found
+        return _backward(specialisation, result, layout), layout
+
+    return specialisation.remember(("bare", arguments, trusts), make)
 
 
 def tape_plan(
@@ -128,13 +133,20 @@ def tape_plan(
 
     Raises `OctantsCompilationError` for what cannot be differentiated.
     """
-    key = "tape", arguments, trusts, trusts and validates
-    if key not in specialisation.programs:
+
+    def make() -> TapePlan:
         plan = _trusting(specialisation, arguments, validates) if trusts else None
-        plan = plan or _whole(specialisation, arguments) or _parts(specialisation, arguments)
-        specialisation.programs[key] = plan
-    found: TapePlan = specialisation.programs[key]
-    return found
+        return plan or _whole(specialisation, arguments) or _parts(specialisation, arguments)
+
+    return specialisation.remember(("tape", arguments, trusts, trusts and validates), make)
+
+
+def plan_with_modules(specialisation: Specialisation) -> TapePlan:
+    """The steps of a kernel under a tape, with the modules that they were compiled from."""
+    plan = tape_plan(specialisation)
+    if any(program is not None and program.module is None for program in plan.programs):
+        plan = _whole(specialisation, False) or _parts(specialisation, False)
+    return plan
 
 
 def _trusting(specialisation: Specialisation, arguments: bool, validates: bool) -> TapePlan:
@@ -193,7 +205,7 @@ def _part(
     result = _best(specialisation, logged.reading, part=True, arguments=arguments)
     if result.hazards:
         return None
-    twin = with_log_arguments(specialisation)
+    twin = specialisation.with_log
     forward = Program(twin, logged.forward, (), layout.places(logged.forward))
     step = _step(twin, forward, logged.reading, result, layout)
     known = range(len(part.arrays))
@@ -320,28 +332,31 @@ def merge_aliases(
     if apart and all(first == position for position, first in enumerate(aliases)):
         return specialisation
     key = ("merged", tuple(aliases), apart)
-    if key not in specialisation.programs:
-        module = copy_module(specialisation.module)
-        position = {array: number for number, array in enumerate(module.arrays)}
-        for op in module.walk():
-            if hasattr(op, "array"):
-                op.array = module.arrays[aliases[position[op.array]]]
-        twin = specialisation.programs[key] = specialisation.with_module(module)
-        twin.apart = apart
-    merged: Specialisation = specialisation.programs[key]
+    merged: Specialisation | None = specialisation.programs.get(key)
+    if merged is None:
+        merged = specialisation.with_module(key, lambda: _merged(specialisation.module, aliases))
+        merged.apart = apart
+        specialisation.programs[key] = merged
     return merged
+
+
+def _merged(original: Module, aliases: Sequence[int]) -> Module:
+    """A copy of a module in which arrays that are the same are one."""
+    module = copy_module(original)
+    position = {array: number for number, array in enumerate(module.arrays)}
+    for op in module.walk():
+        if hasattr(op, "array"):
+            op.array = module.arrays[aliases[position[op.array]]]
+    return module
 
 
 def tangent_program(specialisation: Specialisation) -> Program:
     """The kernel with its tangents, for forward mode."""
-    if "tangent" not in specialisation.programs:
+
+    def make() -> Program:
         _require_primal(specialisation.module)
         stage = driver.stage_of(specialisation.options)
         module = pipeline.differentiate_forward(specialisation.module, stage)
-        results = [
-            (module.arrays[specialisation.module.arrays.index(array)], PRIMAL)
-            for array, _ in specialisation.returned
-        ]
-        specialisation.programs["tangent"] = Program(specialisation, module, results)
-    program: Program = specialisation.programs["tangent"]
-    return program
+        return Program(specialisation, module, specialisation.returned)
+
+    return specialisation.remember(("tangent",), make)

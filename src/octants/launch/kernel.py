@@ -87,7 +87,7 @@ class Kernel:
             found = self._find(key)
             if found is None:
                 chosen = options.current()
-                found = Specialisation(self, self.function, self.signature, arguments, chosen)
+                found = Specialisation(self, self.signature, arguments, chosen)
                 self._add_variant(key, found)
             self._specialisations[key] = found
         return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,15 +11,12 @@ import numpy as np
 from octants.autodiff.logs import Logged
 from octants.ir.core import Module
 from octants.launch.outside import OutsideLayout
-from octants.launch.specialisation import Program, Specialisation
-from octants.runtime.arguments import Leaf
-from octants.types.annotations import AnyTensor
-from octants.types.signature import ArgumentSource
+from octants.launch.program import Program
+from octants.launch.specialisation import Specialisation
 
 Logs = tuple["np.ndarray[Any, Any]", ...]
 Launch = Callable[[Program, Logs], object]
 
-_NAMES = ("bounds", "starts", "words")
 _NOTHING = (np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(1, np.uint64))
 
 
@@ -43,21 +39,6 @@ class LogPlan:
         starts = np.zeros(items + 1, np.int64)
         launch(self.count, (bounds, starts, no_words))
         return bounds, starts, np.zeros(max(1, int(starts[-1])), np.uint64)
-
-
-def with_log_arguments(specialisation: Specialisation) -> Specialisation:
-    """A kernel with three more arguments: the arrays of a log."""
-    twin = copy.copy(specialisation)
-    first = specialisation.count
-    positions = range(first, first + len(_NAMES))
-    twin.count = first + len(_NAMES)
-    twin.sources = [*specialisation.sources, *map(ArgumentSource, positions)]
-    twin.leaves, twin.forms = dict(specialisation.leaves), dict(specialisation.forms)
-    for position, name in zip(positions, _NAMES, strict=True):
-        kernel = specialisation.signature.kernel
-        twin.leaves[position, ()] = Leaf(kernel, f"log {name}", position, (), AnyTensor())
-        twin.forms[position, ()] = "numpy"
-    return twin
 
 
 def make_plan(specialisation: Specialisation, logged: Logged, layout: OutsideLayout) -> LogPlan:

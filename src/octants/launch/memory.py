@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.analysis.regions import FARTHEST, Box, Region
+from octants.analysis.boxes import FARTHEST, Box, Region
 from octants.data.events import HostWrite
 from octants.data.host_array import Tensor
 from octants.data.stored import StoredArray
@@ -150,7 +150,7 @@ def region_of_write(write: HostWrite) -> Region:
 def memories_of(specialisation: Specialisation, arguments: tuple[Any, ...]) -> dict[int, Memory]:
     """The memories of the fields and ndarrays of a launch, by position in the module's arrays."""
     found = {}
-    arrays = zip(specialisation.module.arrays, specialisation.sources, strict=True)
+    arrays = zip(specialisation.arrays, specialisation.sources, strict=True)
     for position, (array, source) in enumerate(arrays):
         if array.space is Space.FIELD:
             assert isinstance(source, FieldSource)
@@ -175,7 +175,7 @@ def aliases_of(specialisation: Specialisation, memories: Mapping[int, Memory]) -
 
 def equals_of(specialisation: Specialisation, memories: Mapping[int, Memory]) -> tuple[int, ...]:
     """For each array of a kernel, the position of the first one of the same kind and memory."""
-    arrays = specialisation.module.arrays
+    arrays = specialisation.arrays
     first = _same_keys(specialisation, memories)
     return tuple(
         one if _is_alike(arrays[one], array) else position
@@ -186,7 +186,7 @@ def equals_of(specialisation: Specialisation, memories: Mapping[int, Memory]) ->
 def _same_keys(specialisation: Specialisation, memories: Mapping[int, Memory]) -> list[int]:
     """For each array of a kernel, the position of the first one whose memory has the same key."""
     first: dict[Any, int] = {}
-    aliases = list(range(len(specialisation.module.arrays)))
+    aliases = list(range(len(specialisation.arrays)))
     for position, memory in memories.items():
         aliases[position] = first.setdefault(memory.key, position)
     return aliases
@@ -195,8 +195,8 @@ def _same_keys(specialisation: Specialisation, memories: Mapping[int, Memory]) -
 def _check_overlaps(
     specialisation: Specialisation, memories: Mapping[int, Memory], aliases: list[int]
 ) -> None:
-    arrays = specialisation.module.arrays
-    written = {arrays.index(array) for array in specialisation.written}
+    arrays = specialisation.arrays
+    written = set(specialisation.written)
     for one, other in itertools.combinations(memories, 2):
         if not memories[one].overlaps(memories[other]):
             continue
@@ -215,7 +215,7 @@ def are_apart(
 
     Fields and ndarrays share memory if they are the same; those of numpy and torch may overlap.
     """
-    arrays = specialisation.module.arrays
+    arrays = specialisation.arrays
     ours: set[Any] = set()
     others: list[StoredArray] = []
     extents: list[tuple[int, int]] = []

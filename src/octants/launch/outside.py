@@ -67,8 +67,7 @@ class Outside:
 
     def seed(self, specialisation: Specialisation, seed: Any = None) -> None:
         """Set the adjoints of what the kernel returns: to one, or to a seed for each value."""
-        arrays = specialisation.module.arrays
-        positions = [arrays.index(array) for array, _ in specialisation.returned]
+        arrays, positions = specialisation.arrays, specialisation.returned
         if seed is None:
             seeds = [1.0] * len(positions)
         else:
@@ -86,10 +85,9 @@ class Outside:
 
     def results(self, specialisation: Specialisation) -> tuple[Any, ...]:
         """The flat results of a kernel, which its steps have left here."""
-        arrays = specialisation.module.arrays
         flat: list[Any] = []
-        for array, _ in specialisation.returned:
-            flat += self.numbers(arrays.index(array)).tolist()
+        for position in specialisation.returned:
+            flat += self.numbers(position).tolist()
         return tuple(flat)
 
 

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from octants import driver, pipeline
-from octants.analysis.regions import Accessed, make_regions
-from octants.artifact import parameters_of
-from octants.driver import Code
-from octants.ir.core import Array, Companion, Module, Space
-from octants.ir.ops import Atomic, CompareExchange, Load, Store
+from octants import driver
+from octants.analysis.boxes import Regions
+from octants.deferred import Deferred
+from octants.ir.core import Array, Module, Space
 from octants.launch.guards import make_guard
+from octants.launch.program import Program, written_arrays
 from octants.options import Options
 from octants.runtime.argument_types import argument_type, build_argument
 from octants.runtime.arguments import Leaf
-from octants.runtime.packing import Binding, Form, Place, form_of, make_launch
+from octants.runtime.packing import Form, form_of
 from octants.runtime.signatures import Signature
+from octants.types.annotations import AnyTensor
 from octants.types.matrix_types import MatrixType, VectorType
 from octants.types.signature import (
     ArgumentSource,
@@ -33,53 +35,38 @@ from octants.types.signature import (
     TemporarySource,
 )
 
-PRIMAL = Companion.PRIMAL
+if TYPE_CHECKING:
+    from octants.analysis import regions
+    from octants.frontend import Built
+else:
+    regions = Deferred("octants.analysis.regions")
+
+LOG_ARGUMENTS = ("bounds", "starts", "words")
+_Made = TypeVar("_Made")
 
 
-class Program:
-    """A module, compiled, with the function that launches it on arguments.
+@dataclass(frozen=True)
+class Facts:
+    """What launches of a kernel need to know of what it was built as.
 
-    ``apart`` says that no two of its arrays share memory in a launch.
+    `sources` stand parallel to `arrays`; `written` are the positions of those whose primal contents
+    a launch may change, without temporaries.
     """
 
-    def __init__(
-        self,
-        specialisation: Specialisation,
-        module: Module,
-        results: Sequence[Place] = (),
-        outside: Mapping[Place, int] | None = None,
-        *,
-        apart: bool = False,
-    ) -> None:
-        chosen = specialisation.options
-        self.module = module = pipeline.finish(module, driver.stage_of(chosen), apart=apart)
-        with driver.state.compiling:
-            self.code: Code = driver.compile_module(module, chosen)
-        known = specialisation.sources
-        added = len(module.arrays) - len(known)
-        binding = Binding(
-            parameters_of(module),
-            module.arrays,
-            [*known, *[TemporarySource()] * added],
-            specialisation.count,
-            specialisation.leaves,
-            specialisation.forms,
-            results,
-            outside or {},
-            written_arrays(module, (Space.NDARRAY,)),
-            _accessed_places(module),
-        )
-        self.launch: Callable[..., tuple[Any, ...]] = make_launch(binding, self.code.run)
+    arrays: tuple[Array, ...]
+    sources: tuple[ArraySource, ...]
+    returns: tuple[ScalarType, ...]
+    returns_tuple: bool
+    written: tuple[int, ...]
 
 
 class Specialisation:
     """A kernel compiled for one key of arguments.
 
-    `kernel` is the object that the user made of the function. `module` has been lowered to tasks;
-    `sources` stand parallel to its arrays. `kept` holds what the key names by identity, `is_valid`
-    says whether the globals that the kernel saw still are the same. `number` is that of the last
-    forward launch. `apart` says, of a kernel that is differentiated, that no two of its arrays or
-    their companions share memory.
+    `kernel` is the object that the user made of the function. `kept` holds what the key names by
+    identity, `is_valid` says whether the globals that the kernel saw still are the same. `number`
+    is that of the last forward launch. `apart` says, of a kernel that is differentiated, that no
+    two of its arrays or their companions share memory.
     """
 
     apart = True
@@ -87,7 +74,6 @@ class Specialisation:
     def __init__(
         self,
         kernel: Any,
-        function: FunctionType,
         signature: Signature,
         arguments: Sequence[Any],
         chosen: Options,
@@ -104,39 +90,82 @@ class Specialisation:
         self.kept = [_keep(leaf.value(arguments)) for leaf in leaves]
         self.types = _argument_types(signature, leaves, arguments)
         self.number = 0
-        built = driver.build(function, self.types, signature.returns, chosen)
-        self.module = built.module
-        self.returns = built.return_types
-        self.returns_tuple = built.returns_tuple
-        self.is_valid = make_guard(built.reads)
-        self.sources: list[ArraySource] = list(built.sources)
-        self.sources += [TemporarySource()] * (len(self.module.arrays) - len(self.sources))
         self.programs: dict[Any, Any] = {}
+        self._make_module: Callable[[], Module] = self._build_again
+        built = self._build()
+        self.module = built.module
+        self._facts = _facts_of(built)
+        self.is_valid = make_guard(built.reads)
         _check_writable(self, arguments)
+
+    def _build(self) -> Built:
+        function: FunctionType = self.kernel.function
+        return driver.build(function, self.types, self.signature.returns, self.options)
+
+    def _build_again(self) -> Module:
+        with driver.state.compiling:
+            return self._build().module
+
+    @functools.cached_property
+    def module(self) -> Module:
+        """The kernel, lowered to tasks; built when it is needed, which launches do not."""
+        return self._make_module()
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays that the kernel names; those of `module` are alike."""
+        return self._facts.arrays
+
+    @property
+    def sources(self) -> tuple[ArraySource, ...]:
+        """Where each of the arrays comes from."""
+        return self._facts.sources
+
+    @property
+    def returns(self) -> tuple[ScalarType, ...]:
+        """The types of the returned values."""
+        return self._facts.returns
+
+    @property
+    def returns_tuple(self) -> bool:
+        """Whether the kernel returns a tuple of them."""
+        return self._facts.returns_tuple
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The positions of the arrays whose contents a launch may change, without temporaries."""
+        return self._facts.written
+
+    @functools.cached_property
+    def returned(self) -> tuple[int, ...]:
+        """The positions of the arrays of the returned values, in order."""
+        found = {
+            source.position: number
+            for number, source in enumerate(self.sources)
+            if isinstance(source, ReturnSource)
+        }
+        return tuple(found[position] for position in sorted(found))
+
+    def remember(self, key: tuple[Any, ...], make: Callable[[], _Made]) -> _Made:
+        """What was made of the kernel under a key; it is made if it is asked for the first time."""
+        found: _Made | None = self.programs.get(key)
+        if found is None:
+            found = self.programs[key] = make()
+        return found
 
     @functools.cached_property
     def primal(self) -> Program:
         """The kernel itself."""
-        return Program(self, self.module, self.returned)
+        return self.remember(("primal",), lambda: Program(self, self.module, self.returned))
 
     @functools.cached_property
     def launch(self) -> Callable[..., tuple[Any, ...]]:
         return self.primal.launch
 
     @functools.cached_property
-    def returned(self) -> list[Place]:
-        """The arrays of the returned values, in order."""
-        found = [
-            (source.position, array)
-            for array, source in zip(self.module.arrays, self.sources, strict=True)
-            if isinstance(source, ReturnSource)
-        ]
-        return [(array, PRIMAL) for _, array in sorted(found, key=lambda entry: entry[0])]
-
-    @functools.cached_property
-    def written(self) -> list[Array]:
-        """The arrays whose primal contents a launch may change, without temporaries."""
-        return written_arrays(self.module)
+    def regions(self) -> Regions:
+        """What launches access, from the arguments."""
+        return self.remember(("regions",), lambda: self.make_regions(self.module))
 
     def leaf(self, position: int) -> Leaf:
         """The leaf that the array at ``position`` of the module comes from."""
@@ -144,26 +173,44 @@ class Specialisation:
         assert isinstance(source, ArgumentSource)
         return self.leaves[source.position, source.path]
 
-    def make_regions(self, module: Module) -> Callable[..., Mapping[int, Accessed]]:
+    def make_regions(self, module: Module) -> Regions:
         """What launches of a module over the kernel's arrays access, from the arguments."""
 
         def expression(array: Array) -> str:
             return self.leaf(module.arrays.index(array)).expression
 
-        return make_regions(
+        return regions.make_regions(
             module,
             self.count,
             expression,
             lambda array, axis: f"{expression(array)}.shape[{axis}]",
         )
 
-    def with_module(self, module: Module) -> Specialisation:
-        """The same for another module over the same arrays."""
+    def with_module(self, key: tuple[Any, ...], make: Callable[[], Module]) -> Specialisation:
+        """The same for another module over the same arrays, which is made when it is needed."""
         twin = copy.copy(self)
-        for name in ("primal", "launch", "returned", "written"):
+        for name in ("module", "primal", "launch", "regions", "with_log"):
             twin.__dict__.pop(name, None)
-        twin.module = module
+        twin._make_module = make
         twin.programs = {}
+        written = self.remember((*key, "written"), lambda: _positions_written(twin.module))
+        twin._facts = dataclasses.replace(self._facts, written=written)
+        return twin
+
+    @functools.cached_property
+    def with_log(self) -> Specialisation:
+        """The kernel with three more arguments: the arrays of a log."""
+        twin = copy.copy(self)
+        first = self.count
+        positions = range(first, first + len(LOG_ARGUMENTS))
+        twin.count = first + len(LOG_ARGUMENTS)
+        sources = (*self.sources, *map(ArgumentSource, positions))
+        twin._facts = dataclasses.replace(self._facts, sources=sources)
+        twin.leaves, twin.forms = dict(self.leaves), dict(self.forms)
+        for position, name in zip(positions, LOG_ARGUMENTS, strict=True):
+            kernel = self.signature.kernel
+            twin.leaves[position, ()] = Leaf(kernel, f"log {name}", position, (), AnyTensor())
+            twin.forms[position, ()] = "numpy"
         return twin
 
     def run(self, arguments: Sequence[Any]) -> Any:
@@ -193,23 +240,21 @@ def _keep(value: Any) -> Any:
     return value if is_named else None
 
 
-def written_arrays(
-    module: Module, spaces: Collection[Space] = (Space.FIELD, Space.NDARRAY)
-) -> list[Array]:
-    """The arrays of some spaces whose primal contents a module may change."""
-    found: dict[Array, None] = {}
-    for op in module.walk():
-        if isinstance(op, (Store, Atomic, CompareExchange)) and op.companion is PRIMAL:
-            found[op.array] = None
-    return [array for array in found if array.space in spaces]
+def _facts_of(built: Built) -> Facts:
+    module, sources = built.module, list(built.sources)
+    sources += [TemporarySource()] * (len(module.arrays) - len(sources))
+    return Facts(
+        tuple(module.arrays),
+        tuple(sources),
+        built.return_types,
+        built.returns_tuple,
+        _positions_written(module),
+    )
 
 
-def _accessed_places(module: Module) -> set[Place]:
-    """The companions of arrays that a module reads or writes."""
-    return {(op.array, op.companion) for op in module.walk() if isinstance(op, _ACCESSES)}
-
-
-_ACCESSES = (Load, Store, Atomic, CompareExchange)
+def _positions_written(module: Module) -> tuple[int, ...]:
+    position = {array: number for number, array in enumerate(module.arrays)}
+    return tuple(position[array] for array in written_arrays(module))
 
 
 def _argument_types(
@@ -227,9 +272,9 @@ def _argument_types(
 
 def _check_writable(specialisation: Specialisation, arguments: Sequence[Any]) -> None:
     """An array that numpy holds for read-only cannot be written; its flags are in the key."""
-    for array in specialisation.written:
-        if array.space is Space.NDARRAY:
-            leaf = specialisation.leaf(specialisation.module.arrays.index(array))
+    for position in specialisation.written:
+        if specialisation.arrays[position].space is Space.NDARRAY:
+            leaf = specialisation.leaf(position)
             flags = getattr(leaf.value(arguments), "flags", None)
             if flags is not None and not flags.writeable:
                 raise leaf.error("the kernel writes this array, which is read-only", "pass a copy")

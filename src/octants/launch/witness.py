@@ -9,7 +9,8 @@ from typing import Any
 from octants.autodiff.witness import witness
 from octants.ir.core import Companion, Operation
 from octants.launch.outside import Outside, OutsideLayout
-from octants.launch.specialisation import Program, Specialisation
+from octants.launch.program import Program
+from octants.launch.specialisation import Specialisation
 
 PRIMAL = Companion.PRIMAL
 

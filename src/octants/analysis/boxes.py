@@ -1,0 +1,114 @@
+"""Boxes of elements: which parts of an array a launch may read, or write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Box = tuple[tuple[int, int], ...]
+Region = tuple[Box, ...] | None
+"""Boxes of elements, by inclusive intervals of the indices of each axis; None is the whole array.
+
+A box with an empty interval has no elements.
+"""
+
+FARTHEST = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Accessed:
+    """What a launch does with an array: what it may read, and what it may write."""
+
+    read: Region
+    written: Region
+
+
+def intersect(one: Region, other: Region) -> bool:
+    """Whether two regions of one array may have an element in common."""
+    if one is None or other is None:
+        return one != () and other != ()
+    return any(_boxes_meet(a, b) for a in one for b in other)
+
+
+def _boxes_meet(one: Box, other: Box) -> bool:
+    for (low, high), (other_low, other_high) in zip(one, other, strict=True):
+        if low > other_high or other_low > high or low > high or other_low > other_high:
+            return False
+    return True
+
+
+def unite(one: Region, other: Region) -> Region:
+    """What is in one region or in the other."""
+    if one is None or other is None:
+        return None
+    return tuple(dict.fromkeys((*one, *other)))
+
+
+def tidy(region: Region) -> Region:
+    """The same elements in fewer boxes: those that are one box together become one."""
+    if region is None or len(region) < 2:
+        return region
+    boxes: list[Box] = []
+    for box in region:
+        position = 0
+        while position < len(boxes):
+            merged = _merged(boxes[position], box)
+            if merged is None:
+                position += 1
+            else:
+                del boxes[position]
+                box, position = merged, 0
+        boxes.append(box)
+    return tuple(boxes)
+
+
+def _merged(one: Box, other: Box) -> Box | None:
+    """The box that two boxes are together, if they are one."""
+    pairs = list(zip(one, other, strict=True))
+    different = [axis for axis, (a, b) in enumerate(pairs) if a != b]
+    if not different:
+        return one
+    for inner, outer in ((one, other), (other, one)):
+        if all(b[0] <= a[0] and a[1] <= b[1] for a, b in zip(inner, outer, strict=True)):
+            return outer
+    (low, high), (other_low, other_high) = pairs[different[0]]
+    if len(different) > 1 or low > other_high + 1 or other_low > high + 1:
+        return None
+    if low > high or other_low > other_high:  # one of them has no elements
+        return None
+    united = min(low, other_low), max(high, other_high)
+    return (*one[: different[0]], united, *one[different[0] + 1 :])
+
+
+class Regions:
+    """What a launch accesses, by position of the array: a function of its arguments, as text.
+
+    It takes ``count`` arguments, which the text calls ``a0``, ``a1``, ...; where it names none of
+    them, the answer is always the same.
+    """
+
+    __slots__ = ("_call", "count", "text")
+
+    def __init__(self, text: str, count: int) -> None:
+        self.text = text
+        self.count = count
+        self._call: Callable[..., Mapping[int, Accessed]] | None = None
+
+    def __call__(self, *arguments: Any) -> Mapping[int, Accessed]:
+        if self._call is None:
+            self._call = self._compile()
+        return self._call(*arguments)
+
+    def _compile(self) -> Callable[..., Mapping[int, Accessed]]:
+        scope: dict[str, Any] = {"Accessed": Accessed, "FAR": FARTHEST}
+        exec(self.text, scope)
+        function: Callable[..., Mapping[int, Accessed]] = scope["regions"]
+        _, _, body = self.text.partition(":\n")
+        if any(f"a{k}" in body for k in range(self.count)):
+            return function
+        constant = function(*[None] * self.count)
+        return lambda *_: constant
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Regions, (self.text, self.count)

@@ -1,0 +1,30 @@
+"""Modules that are imported when something of them is first used.
+
+A program whose kernels are all in the cache needs no compiler, and importing one takes longer than
+such a program may take to start. Who needs it at times only names it like this::
+
+    if TYPE_CHECKING:
+        from octants import pipeline
+    else:
+        pipeline = Deferred("octants.pipeline")
+
+and writes ``pipeline.lower(...)``. This is the only way in which an import is put off.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+class Deferred:
+    """Stands for the module of a name; its attributes are those of the module."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)
+
+    def __repr__(self) -> str:
+        return f"<deferred module {self._name}>"

@@ -1,0 +1,156 @@
+"""A module of a kernel, compiled, and bound to the arguments of the kernel's launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from octants import driver
+from octants.artifact import Artifact, layout_parameters
+from octants.deferred import Deferred
+from octants.driver import Code
+from octants.ir.core import Array, Companion, Module, Space
+from octants.options import Options
+from octants.runtime.arguments import Leaf
+from octants.runtime.packing import Binding, Form, Place, make_launch
+from octants.types.signature import ArraySource, TemporarySource
+
+if TYPE_CHECKING:
+    from octants import pipeline
+    from octants.ir import ops
+else:
+    pipeline, ops = Deferred("octants.pipeline"), Deferred("octants.ir.ops")
+
+PRIMAL = Companion.PRIMAL
+Spot = tuple[int, Companion]
+"""A companion of the array at a position of a module."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What is left of a module when it has been compiled: all that a launch needs.
+
+    There is no artifact where the interpreter runs the module.
+    `results` are what is read back after a launch, `outside` the offsets of what lives in memory of
+    the caller. `written` are the ndarrays whose primal contents it may change, `accessed` what it
+    touches.
+    """
+
+    artifact: Artifact | None
+    arrays: tuple[Array, ...]
+    results: tuple[Spot, ...]
+    outside: tuple[tuple[Spot, int], ...]
+    written: tuple[int, ...]
+    accessed: tuple[Spot, ...]
+
+
+class Owner(Protocol):
+    """The kernel that a program belongs to: what its arguments are, and where arrays come from."""
+
+    options: Options
+    count: int
+    leaves: dict[tuple[int, tuple[str, ...]], Leaf]
+    forms: dict[tuple[int, tuple[str, ...]], Form]
+
+    @property
+    def sources(self) -> Sequence[ArraySource]:
+        """Where each array comes from."""
+
+
+class Program:
+    """A compiled module, with the function that launches it on the arguments of a kernel.
+
+    ``apart`` says that no two of its arrays share memory in a launch. `module` is None where the
+    program was found in the cache.
+    """
+
+    module: Module | None = None
+
+    def __init__(
+        self,
+        owner: Owner,
+        module: Module,
+        results: Sequence[int] = (),
+        outside: Mapping[Place, int] | None = None,
+        *,
+        apart: bool = False,
+    ) -> None:
+        chosen = owner.options
+        self.owner = owner
+        self.module = module = pipeline.finish(module, driver.stage_of(chosen), apart=apart)
+        with driver.state.compiling:
+            self.code: Code = driver.compile_module(module, chosen)
+        position = {array: number for number, array in enumerate(module.arrays)}
+
+        def spots(places: Iterable[Place]) -> tuple[Spot, ...]:
+            return tuple((position[array], companion) for array, companion in places)
+
+        outside = outside or {}
+        self.compiled = Compiled(
+            self.code.artifact,
+            tuple(module.arrays),
+            tuple((number, PRIMAL) for number in results),
+            tuple(zip(spots(outside), outside.values(), strict=True)),
+            tuple(position[array] for array in written_arrays(module, (Space.NDARRAY,))),
+            spots(_accessed_places(module)),
+        )
+        self._bind()
+
+    @property
+    def the_module(self) -> Module:
+        """The module that was compiled; only for programs that were compiled in this process."""
+        assert self.module is not None
+        return self.module
+
+    @classmethod
+    def of(cls, owner: Owner, compiled: Compiled) -> Program:
+        """The program of a kernel that was compiled before."""
+        made = cls.__new__(cls)
+        made.owner = owner
+        made.compiled = compiled
+        assert compiled.artifact is not None
+        made.code = driver.load(compiled.artifact)
+        made._bind()
+        return made
+
+    def _bind(self) -> None:
+        compiled, owner = self.compiled, self.owner
+        arrays = compiled.arrays
+        added = len(arrays) - len(owner.sources)
+
+        def places(spots: Iterable[Spot]) -> list[Place]:
+            return [(arrays[number], companion) for number, companion in spots]
+
+        spots, offsets = [spot for spot, _ in compiled.outside], [k for _, k in compiled.outside]
+        binding = Binding(
+            layout_parameters(list(arrays)),
+            arrays,
+            [*owner.sources, *[TemporarySource()] * added],
+            owner.count,
+            owner.leaves,
+            owner.forms,
+            places(compiled.results),
+            dict(zip(places(spots), offsets, strict=True)),
+            [arrays[number] for number in compiled.written],
+            set(places(compiled.accessed)),
+        )
+        self.launch: Callable[..., tuple[Any, ...]] = make_launch(binding, self.code.run)
+
+
+def written_arrays(
+    module: Module, spaces: Collection[Space] = (Space.FIELD, Space.NDARRAY)
+) -> list[Array]:
+    """The arrays of some spaces whose primal contents a module may change."""
+    writes = (ops.Store, ops.Atomic, ops.CompareExchange)
+    found: dict[Array, None] = {}
+    for op in module.walk():
+        if isinstance(op, writes) and op.companion is PRIMAL:
+            found[op.array] = None
+    return [array for array in found if array.space in spaces]
+
+
+def _accessed_places(module: Module) -> dict[Place, None]:
+    """The companions of arrays that a module reads or writes."""
+    accesses = (ops.Load, ops.Store, ops.Atomic, ops.CompareExchange)
+    return {(op.array, op.companion): None for op in module.walk() if isinstance(op, accesses)}
