@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import weakref
 from typing import Any
 
@@ -53,6 +54,7 @@ class Ndarray(Tensor, NdarrayHandle):
         self._companions: dict[Companion, Ndarray] = {
             kind: type(self)(dtype, shape, element_shape, (), self, kind) for kind in needed
         }
+        self.head = struct.pack(f"<{len(shape)}qQ", *shape, self._opened.address)
         self._addresses = {Companion.PRIMAL: self._opened.address}
         for kind, array in self._companions.items():
             self._addresses[kind] = array._addresses[Companion.PRIMAL]
@@ -74,6 +76,7 @@ class Ndarray(Tensor, NdarrayHandle):
         """Give up the memory; any later use is an error."""
         super().retire(*reason)
         self._addresses.clear()
+        self.__dict__.pop("head", None)
 
     # -- companions -----------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """Whether what a kernel was specialised for still holds: globals, closures, attributes.
 
 A kernel sees the numbers, fields and other Python values that its names stood for when it was
-built. If one of them has changed, the kernel is built anew: it means what Python would mean.
+built. If one of them has changed, the kernel is built anew: it means what Python would mean. The
+conditions are expressions of generated code, since each launch looks at them (`launch.entry`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from octants.diagnostics.generated import define
 from octants.types.scalars import DType
 from octants.types.signature import FieldHandle, NdarrayHandle, StructHandle
 
@@ -19,27 +21,39 @@ _HANDLES = (FieldHandle, NdarrayHandle, StructHandle, DType, enum.Enum)
 _CONSTANT = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type)
 
 
-def make_guard(reads: Iterable[Any]) -> Callable[[], bool] | None:
-    """A function that says whether these reads would give the same values; None without any.
+Terms = tuple[list[str], dict[str, Any]]
+"""Conditions in generated code, and the names that they use."""
+
+GONE = (KeyError, ValueError, AttributeError)
+"""What a condition raises where a name is gone."""
+
+
+def guard_terms(reads: Iterable[Any]) -> Terms:
+    """Conditions that say whether these reads would give the same values.
 
     Functions, classes, modules and what Octants itself holds are taken for constant, as are objects
     that a property makes anew each time it is read.
     """
     conditions: dict[tuple[Any, ...], str] = {}
-    scope: dict[str, Any] = {"_NUMBERS": _NUMBERS}
+    scope: dict[str, Any] = {}
     for read in reads:
         key = (read.kind, id(read.owner), read.name)
         if key not in conditions and _is_watched(read):
             conditions[key] = _condition(read, len(conditions), scope)
+    return list(conditions.values()), scope
+
+
+def make_guard(terms: Terms) -> Callable[[], bool] | None:
+    """A function that says whether all conditions hold; None without any."""
+    conditions, names = terms
     if not conditions:
         return None
-    exec(f"def guard():\n    return {' and '.join(conditions.values())}", scope)
-    guard: Callable[[], bool] = scope["guard"]
+    guard = define("guard", f"def guard():\n    return {' and '.join(conditions)}", dict(names))
 
     def is_same() -> bool:
         try:
-            return guard()
-        except (KeyError, ValueError, AttributeError):  # the name is gone
+            return bool(guard())
+        except GONE:
             return False
 
     return is_same

@@ -1,7 +1,8 @@
 """Kernels as objects: a Python function, its specialisations, and their launches.
 
-A call computes the key of its arguments, finds the specialisation for it, and hands the arguments
-to its launch function, which was generated for them. Everything slow happens once per key.
+A call goes to the entry of the specialisation that ran last, which was generated to know its
+arguments and to launch it. Only what it does not know is looked up by the key of the arguments.
+Everything slow happens once per key.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from octants.diagnostics.definition import Definition
 from octants.diagnostics.exceptions import OctantsWarning
 from octants.diagnostics.launch_errors import MissingMethodOwner
 from octants.diagnostics.stack import levels_to_the_user
+from octants.launch.entry import Entry, make_entry
 from octants.launch.explain import explain
 from octants.launch.explanation import Explanation
 from octants.launch.gradient import bare_reverse, differentiable
@@ -55,23 +57,29 @@ class Kernel:
         self._count = len(self.signature.names)
         self._key = make_key_function(self._count, self.signature.leaves())
         self._generation = -1
+        self.entry: Entry = self._launch
         self._specialisations: dict[tuple[Any, ...], Specialisation] = {}
         self._variants: dict[tuple[Any, ...], list[Specialisation]] = {}
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if named or len(arguments) != self._count:
             arguments = self.bind(arguments, named)
+        return self.entry(*arguments)
+
+    def _launch(self, *arguments: Any) -> Any:
+        """A launch that the last entry is not for."""
         if self._generation != _state.generation:
             self._renew()
         specialisation = self._specialisations.get(self._key(*arguments))
         if specialisation is None or (specialisation.is_valid and not specialisation.is_valid()):
             specialisation = self.specialise(arguments)
+        if specialisation.entry is None:
+            specialisation.entry = make_entry(specialisation, self._generation, self._launch)
+        self.entry = specialisation.entry
         recorder = _state.recorder
         if recorder is not None:
             return recorder.launch(specialisation, arguments)
-        specialisation.number = number = next(_state.numbers)
-        results = specialisation.launch(_state.seed, number, 0, *arguments)
-        return specialisation.wrap(results) if results else None
+        return specialisation.run(arguments)
 
     @property
     def grad(self) -> Gradient:

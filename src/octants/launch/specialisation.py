@@ -17,12 +17,13 @@ from octants import driver
 from octants.analysis.boxes import Regions
 from octants.deferred import Deferred
 from octants.ir.core import Array, Module, Space
-from octants.launch.guards import make_guard
+from octants.launch.guards import Terms, guard_terms, make_guard
 from octants.launch.program import Program, written_arrays
 from octants.options import Options
 from octants.runtime.argument_types import argument_type, build_argument
 from octants.runtime.arguments import Leaf
 from octants.runtime.packing import Form, form_of
+from octants.runtime.recognition import condition
 from octants.runtime.signatures import Signature
 from octants.types.annotations import AnyTensor
 from octants.types.matrix_types import MatrixType, VectorType
@@ -64,12 +65,14 @@ class Specialisation:
     """A kernel compiled for one key of arguments.
 
     `kernel` is the object that the user made of the function. `kept` holds what the key names by
-    identity, `is_valid` says whether the globals that the kernel saw still are the same. `number`
-    is that of the last forward launch. `apart` says, of a kernel that is differentiated, that no
+    identity, `is_valid` says whether the globals that the kernel saw still are the same; `guard`
+    has the conditions for that, `recognition` those for arguments with the same key. `number` is
+    that of the last forward launch. `apart` says, of a kernel that is differentiated, that no
     two of its arrays or their companions share memory.
     """
 
     apart = True
+    entry: Callable[..., Any] | None = None
 
     def __init__(
         self,
@@ -88,6 +91,7 @@ class Specialisation:
             place: form_of(leaf.value(arguments)) for place, leaf in self.leaves.items()
         }
         self.kept = [_keep(leaf.value(arguments)) for leaf in leaves]
+        self.recognition = _recognition(leaves, arguments)
         self.types = _argument_types(signature, leaves, arguments)
         self.number = 0
         self.programs: dict[Any, Any] = {}
@@ -95,7 +99,8 @@ class Specialisation:
         built = self._build()
         self.module = built.module
         self._facts = _facts_of(built)
-        self.is_valid = make_guard(built.reads)
+        self.guard = guard_terms(built.reads)
+        self.is_valid = make_guard(self.guard)
         _check_writable(self, arguments)
 
     def _build(self) -> Built:
@@ -230,6 +235,12 @@ class Specialisation:
             values.append(make_value(kind, results[position:end]))
             position = end
         return tuple(values) if self.returns_tuple else values[0]
+
+
+def _recognition(leaves: Sequence[Leaf], arguments: Sequence[Any]) -> Terms:
+    scope: dict[str, Any] = {}
+    conditions = [condition(leaf, leaf.value(arguments), scope) for leaf in leaves]
+    return [each for each in conditions if each], scope
 
 
 def _keep(value: Any) -> Any:

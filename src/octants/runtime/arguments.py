@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.generated import define
 from octants.diagnostics.launch_errors import WrongArgument
 from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.signature import FieldHandle, NdarrayHandle, ScalarType, StructHandle
@@ -76,13 +77,10 @@ def leaves_of(
 
 def make_key_function(count: int, leaves: Sequence[Leaf]) -> Callable[..., tuple[Any, ...]]:
     """A function of ``count`` arguments that gives the key of a call."""
-    terms = [term + ", " for leaf in leaves if (term := _key_term(leaf))]
+    terms = [term + ", " for leaf in leaves if (term := key_term(leaf, leaf.expression))]
     arguments = "".join(f"a{k}, " for k in range(count))
-    scope: dict[str, Any] = {"_array": array_key, "_template": template_key, "_any": tensor_key}
-    scope["_explain"] = functools.partial(_explain, leaves)
-    exec(_KEY_SOURCE.format(arguments=arguments, terms="".join(terms)), scope)
-    function: Callable[..., tuple[Any, ...]] = scope["key"]
-    return function
+    scope: dict[str, Any] = {**KEY_FUNCTIONS, "_explain": functools.partial(_explain, leaves)}
+    return define("key", _KEY_SOURCE.format(arguments=arguments, terms="".join(terms)), scope)
 
 
 _KEY_SOURCE = """
@@ -106,8 +104,12 @@ def _explain(leaves: Sequence[Leaf], arguments: Sequence[Any]) -> None:
             raise leaf.error(f"a {type(value).__name__} is not an array")
 
 
-def _key_term(leaf: Leaf) -> str:
-    annotation, value = leaf.annotation, leaf.expression
+def key_term(leaf: Leaf, value: str) -> str:
+    """The part of the key that a leaf has, over `KEY_FUNCTIONS`; "" for none.
+
+    ``value`` is the expression of the argument.
+    """
+    annotation = leaf.annotation
     if isinstance(annotation, ScalarType):
         return ""
     if isinstance(annotation, Template):
@@ -125,7 +127,7 @@ def array_key(value: Any) -> Any:
     return (_learn(type(value)) if handler is None else handler)(value)
 
 
-_NUMPY_FLAGS = 0x1 | 0x100 | 0x400  # row-major, aligned, writable
+NUMPY_FLAGS = 0x1 | 0x100 | 0x400  # row-major, aligned, writable
 
 
 def _own_key(value: NdarrayHandle) -> Any:
@@ -133,7 +135,7 @@ def _own_key(value: NdarrayHandle) -> Any:
 
 
 def _numpy_key(value: np.ndarray[Any, Any]) -> Any:
-    return value.dtype, value.ndim, value.flags.num & _NUMPY_FLAGS
+    return value.dtype, value.ndim, value.flags.num & NUMPY_FLAGS
 
 
 def _torch_key(value: Any) -> Any:
@@ -189,3 +191,7 @@ def template_key(value: Any) -> Any:
 def tensor_key(value: Any) -> Any:
     """The key of an argument that may be an ndarray or a field."""
     return id(value) if isinstance(value, (FieldHandle, StructHandle)) else array_key(value)
+
+
+KEY_FUNCTIONS = {"_array": array_key, "_template": template_key, "_any": tensor_key}
+"""The functions of key terms, by the names that generated code has for them."""

@@ -23,6 +23,7 @@ import numpy as np
 
 from octants.artifact import ParameterLayout, Slot
 from octants.diagnostics.exceptions import InternalError
+from octants.diagnostics.generated import define
 from octants.ir.core import Array, Companion, Space
 from octants.runtime.arguments import Leaf, is_torch
 from octants.runtime.conversions import (
@@ -141,8 +142,7 @@ def make_launch(binding: Binding, run: Callable[[int], None]) -> Callable[..., A
         "error": struct.error,
         "run": run,
     }
-    exec(source, scope)
-    launch: Callable[..., Any] = scope["launch"]
+    launch = define("launch", source, scope)
     return _with_stand_ins(binding, launch) if "copied" in binding.forms.values() else launch
 
 
@@ -203,7 +203,8 @@ class _Layout:
         self.storage: dict[Place, Stored] = {}
         self._place_storage()
         for slot in binding.parameters.slots:
-            self._slot(slot)
+            if not self._is_in_head(slot):
+                self._slot(slot)
         self._formats.append(f"{self.size - 8 * len(binding.parameters.slots)}x")
         self.format = "<" + "".join(self._formats)
 
@@ -239,6 +240,22 @@ class _Layout:
 
     # -- slots ----------------------------------------------------------------------------------
 
+    def _is_in_head(self, slot: Slot) -> bool:
+        """Whether a slot is one of those that an ndarray of ours has ready: extents, address.
+
+        They stand together, the address last, which writes all of them.
+        """
+        if slot.kind not in ("shape", "pointer") or slot.companion is not Companion.PRIMAL:
+            return False
+        array = self.binding.arrays[slot.array]
+        if array.space is not Space.NDARRAY or self.binding.form(array) != "own":
+            return False
+        assert next(iter(array.layouts)) is Companion.PRIMAL
+        if slot.kind == "pointer":
+            self._formats.append(f"{8 * array.rank + 8}s")
+            self.values.append(f"{self.binding.leaf(array).expression}.head")
+        return True
+
     def _slot(self, slot: Slot) -> None:
         if slot.kind == "system":
             self._add("Q", {"messages": "0", "seed": "seed", "launch": "number"}[slot.name])
@@ -253,6 +270,12 @@ class _Layout:
                 self._strides(array, slot.companion)
         else:
             self._add("Q", self._address(array, slot.companion))
+
+    def _extents(self, array: Array) -> None:
+        """All extents of an array of others at once."""
+        leaf, axes = self.binding.leaf(array), array.rank
+        self._formats.append("q" * axes)
+        self.values.append(f"*{leaf.expression}.shape" + f"[:{axes}]" * bool(array.element_shape))
 
     def _strides(self, array: Array, companion: Companion) -> None:
         """All strides of an array at once."""
@@ -329,6 +352,8 @@ class _Layout:
         """Fill a block whose quick filling failed: convert each scalar, or say what is wrong."""
         converted: Sequence[Any] = arguments
         for array in self.binding.arrays:
+            if array.space is Space.NDARRAY and self.binding.form(array) == "own":
+                self.binding.leaf(array).value(arguments).address(Companion.PRIMAL)
             if array.space is Space.ARGUMENT and not array.element_shape:
                 leaf = self.binding.leaf(array)
                 number_given = check_scalar(leaf, leaf.value(arguments), array.dtype)

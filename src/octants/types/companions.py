@@ -12,3 +12,5 @@ class Companion(enum.Enum):
     ADJOINT = "adjoint"
     TANGENT = "tangent"
     ADJOINT_TANGENT = "adjoint_tangent"  # the tangent of the adjoint: second order
+
+    __hash__ = object.__hash__  # that of `Enum` is written in Python, and launches look up by this

@@ -97,6 +97,9 @@ class NdarrayHandle(ABC):
 
     shape: tuple[int, ...]
     argument_type: NdarrayType
+    head: bytes
+    """The extents and the address of the first element as a parameter block has them, 8 bytes each.
+    The attribute is gone where the array can no longer be used."""
 
     @functools.cached_property
     def argument_key(self) -> int:

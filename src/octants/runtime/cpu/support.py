@@ -35,8 +35,13 @@ SYMBOLS = (
 ).split()
 """What it calls of the C library."""
 
+PYTHON_SYMBOLS = (
+    "PyEval_SaveThread PyEval_RestoreThread PyLong_AsVoidPtr PyLong_FromLongLong"
+).split()
+"""What it calls of Python."""
+
 EXPORTS = (
-    "octants_prepare octants_launch octants_parallel_for octants_guard octants_grow"
+    "octants_prepare octants_call octants_parallel_for octants_guard octants_grow"
     " octants_acquire octants_release octants_stop octants_free_tape octants_after_fork"
 ).split()
 
@@ -56,6 +61,10 @@ declare i32 @pthread_cond_init(ptr, ptr)
 declare i32 @pthread_cond_wait(ptr, ptr)
 declare i32 @pthread_cond_signal(ptr)
 declare i32 @pthread_cond_broadcast(ptr)
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare ptr @PyLong_AsVoidPtr(ptr)
+declare ptr @PyLong_FromLongLong(i64)
 declare ptr @realloc(ptr, i64)
 declare void @free(ptr)
 declare i64 @llvm.smin.i64(i64, i64)
@@ -65,9 +74,31 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
 _LAUNCH = f"""\
+; A function of Python: run a kernel, given as integers, without the global lock.
+define ptr @octants_call(ptr %self, ptr %arguments, i64 %count) {{
+  %kernel = call ptr @argument(ptr %arguments, i64 0)
+  %block = call ptr @argument(ptr %arguments, i64 1)
+  %context = call ptr @argument(ptr %arguments, i64 2)
+  %flag = call ptr @argument(ptr %arguments, i64 3)
+  %interruptible = ptrtoint ptr %flag to i32
+  %thread = call ptr @PyEval_SaveThread()
+  %status = call i32 @launch(ptr %kernel, ptr %block, ptr %context, i32 %interruptible)
+  call void @PyEval_RestoreThread(ptr %thread)
+  %wide = zext i32 %status to i64
+  %result = call ptr @PyLong_FromLongLong(i64 %wide)
+  ret ptr %result
+}}
+
+define internal ptr @argument(ptr %arguments, i64 %position) {{
+  %place = getelementptr ptr, ptr %arguments, i64 %position
+  %object = load ptr, ptr %place
+  %value = call ptr @PyLong_AsVoidPtr(ptr %object)
+  ret ptr %value
+}}
+
 ; Run a kernel. Status: 1 if there are messages, a failure or an overflow, 2 if it was interrupted,
 ; 4 if the tapes have become larger than they should be between launches.
-define i32 @octants_launch(ptr %kernel, ptr %block, ptr %context, i32 %interruptible) {{
+define internal i32 @launch(ptr %kernel, ptr %block, ptr %context, i32 %interruptible) {{
   %messages = load ptr, ptr &context.messages
   store ptr %messages, ptr %block
   store i64 0, ptr &messages.cursor

@@ -1,0 +1,64 @@
+"""Generates the function that a warm call runs: recognise the arguments, launch, give the results.
+
+A kernel keeps the entry of its last specialisation and calls it first (`launch.kernel`). What the
+conditions do not recognise goes to ``miss``, which finds or makes the right specialisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from octants import driver
+from octants.diagnostics.generated import define
+from octants.launch.guards import GONE
+from octants.launch.specialisation import Specialisation
+from octants.runtime.recognition import UNKNOWN
+
+Entry = Callable[..., Any]
+
+_SOURCE = """
+def entry({arguments}):
+    try:
+        known = state.generation == {generation}{conditions}
+    except problems:
+        known = False
+    if not known:
+        return miss({arguments})
+    recorder = state.recorder
+    if recorder is not None:
+        return recorder.launch(specialisation, ({arguments}))
+    specialisation.number = number = next(state.numbers)
+    {results}launch(state.seed, number, 0, {arguments})
+"""
+_WITH_RESULTS = (
+    _SOURCE
+    + """\
+    return wrap(results)
+"""
+)
+
+
+def make_entry(specialisation: Specialisation, generation: int, miss: Entry) -> Entry:
+    """The entry of a specialisation that was made in a generation of the driver's state."""
+    conditions: list[str] = []
+    scope: dict[str, Any] = {}
+    for terms, names in (specialisation.recognition, specialisation.guard):
+        conditions += terms
+        scope |= names
+    scope |= {
+        "state": driver.state,
+        "problems": (*UNKNOWN, *GONE),
+        "specialisation": specialisation,
+        "launch": specialisation.launch,
+        "wrap": specialisation.wrap,
+        "miss": miss,
+    }
+    returns = bool(specialisation.returned)
+    source = (_WITH_RESULTS if returns else _SOURCE).format(
+        arguments="".join(f"a{k}, " for k in range(specialisation.count)),
+        generation=generation,
+        conditions="".join(f" and {each}" for each in conditions),
+        results="results = " if returns else "",
+    )
+    return define("entry", source, scope)
