@@ -23,6 +23,7 @@ from octants.artifact import Artifact
 from octants.codegen.llvm import cpu as cpu_codegen
 from octants.codegen.llvm.lanes.choice import most_lanes
 from octants.codegen.llvm.reductions import find_reductions
+from octants.compile_profile import stage as timed
 from octants.data.events import forget_observer, observe_ends, observe_reads
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.stack import levels_to_the_user
@@ -156,14 +157,16 @@ def build(
 
     ``returns`` are the types of its return annotation, None without one.
     """
-    built = frontend.build(
-        function,
-        arguments,
-        returns=returns,
-        default_int=default_int(),
-        default_float=default_float(),
-        debug=chosen.debug,
-    )
+    with timed("frontend", function.__name__) as note:
+        built = frontend.build(
+            function,
+            arguments,
+            returns=returns,
+            default_int=default_int(),
+            default_float=default_float(),
+            debug=chosen.debug,
+        )
+        note.gives(built.module.size)
     pipeline.lower(built.module, stage_of(chosen, observe))
     return built
 
@@ -229,7 +232,8 @@ def compile_module(module: Module, chosen: Options) -> Code:
 def load(artifact: Artifact) -> Code:
     """The code of an artifact, in memory."""
     assert state.device is not None
-    return Code(state.device.load(artifact).launch, artifact)
+    with timed("load", artifact.name):
+        return Code(state.device.load(artifact).launch, artifact)
 
 
 _artifacts: dict[tuple[Any, ...], Artifact] = {}
@@ -242,17 +246,20 @@ def _artifact(module: Module, chosen: Options) -> Artifact:
     So fields of the same layout share their code, and kernels keep it across `init`. What a module
     says is its text, but for the places that messages name.
     """
-    key = (to_text(module), module.location, chosen.compilation_key())
+    with timed("IR text", module.name):
+        key = (to_text(module), module.location, chosen.compilation_key())
     artifact = _artifacts.get(key)
     if artifact is None:
-        artifact = cpu_codegen.compile_module(
-            module,
-            host_target(),
-            fast_math=chosen.fast_math,
-            debug=chosen.debug,
-            opt_level=chosen.opt_level,
-            simd=chosen.simd,
-        )
+        with timed("code", module.name, module.size) as note:
+            artifact = cpu_codegen.compile_module(
+                module,
+                host_target(),
+                fast_math=chosen.fast_math,
+                debug=chosen.debug,
+                opt_level=chosen.opt_level,
+                simd=chosen.simd,
+            )
+            note.gives(artifact.code.__len__, "bytes")
         while len(_artifacts) >= _MOST_ARTIFACTS:
             _artifacts.pop(next(iter(_artifacts)), None)
         _artifacts[key] = artifact

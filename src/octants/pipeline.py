@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from octants.autodiff.forward import forward
 from octants.autodiff.reverse import Reversed, reverse
+from octants.compile_profile import stage as timed
 from octants.ir.core import Module
 from octants.ir.rewriter import copy_module
 from octants.ir.rewriter import serialise as serialise_task
@@ -72,7 +73,8 @@ class Stage:
     def see(self, name: str, module: Module) -> None:
         """Verify and show a module."""
         if self.verifies:
-            verify(module)
+            with timed("verify", module.name):
+                verify(module)
         if self.observe is not None:
             self.observe(name, module)
 
@@ -82,7 +84,8 @@ def lower(module: Module, stage: Stage) -> None:
     stage.see("frontend", module)
     for step in PASSES:
         if stage.checks_bounds or not step.debug_only:
-            step.run(module)
+            with timed(step.name, module.name, module.size):
+                step.run(module)
             stage.see(step.name, module)
 
 
@@ -99,22 +102,26 @@ def differentiate_reverse(
     module: Module, stage: Stage, *, saved: bool, part: bool, argument_gradients: bool = False
 ) -> Reversed:
     """The reverse of a lowered module, simplified."""
-    result = reverse(
-        module,
-        saved=saved,
-        part=part,
-        argument_gradients=argument_gradients,
-        capacity=stage.capacity,
-        tape_budget=stage.tape_budget,
-        tape_sharers=stage.tape_sharers,
-    )
+    with timed("reverse", f"{module.name}_reverse", module.size) as note:
+        result = reverse(
+            module,
+            saved=saved,
+            part=part,
+            argument_gradients=argument_gradients,
+            capacity=stage.capacity,
+            tape_budget=stage.tape_budget,
+            tape_sharers=stage.tape_sharers,
+        )
+        note.gives(result.module.size)
     stage.see("reverse", result.module)
     return result
 
 
 def differentiate_forward(module: Module, stage: Stage) -> Module:
     """A lowered module with its tangents, simplified."""
-    result = forward(module)
+    with timed("forward", f"{module.name}_forward", module.size) as note:
+        result = forward(module)
+        note.gives(result.size)
     stage.see("forward", result)
     return result
 
@@ -124,13 +131,15 @@ def finish(module: Module, stage: Stage, *, apart: bool = False) -> Module:
 
     ``apart`` says that no two of its arrays share memory.
     """
-    result = copy_module(module)
-    result.apart = apart
-    collect_sums(result, apart)
-    demote_atomics(result, apart)
-    if stage.deterministic:  # what only one work item touches is known better before than after
-        fix_order(result, apart)
+    with timed("finish", module.name, module.size) as note:
+        result = copy_module(module)
+        result.apart = apart
         collect_sums(result, apart)
         demote_atomics(result, apart)
+        if stage.deterministic:  # what only one work item touches is known better before than after
+            fix_order(result, apart)
+            collect_sums(result, apart)
+            demote_atomics(result, apart)
+        note.gives(result.size)
     stage.see("finish", result)
     return result

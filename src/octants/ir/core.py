@@ -289,3 +289,7 @@ class Module:
     def walk(self) -> Iterator[Operation]:
         for block in self.blocks():
             yield from block.walk()
+
+    def size(self) -> int:
+        """How many operations there are."""
+        return sum(1 for _ in self.walk())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from octants import driver
 from octants.artifact import Artifact, layout_parameters
+from octants.compile_profile import stage as timed
 from octants.deferred import Deferred
 from octants.driver import Code
 from octants.ir.core import Array, Companion, Module, Space
@@ -135,7 +136,9 @@ class Program:
             [arrays[number] for number in compiled.written],
             set(places(compiled.accessed)),
         )
-        self.launch: Callable[..., tuple[Any, ...]] = make_launch(binding, self.code.run)
+        artifact = compiled.artifact
+        with timed("launcher", "" if artifact is None else artifact.name):
+            self.launch: Callable[..., tuple[Any, ...]] = make_launch(binding, self.code.run)
 
 
 def written_arrays(

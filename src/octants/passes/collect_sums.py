@@ -61,6 +61,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
 from octants.ir.builder import Builder
@@ -72,6 +73,7 @@ Place = tuple[Array, Companion, tuple[Value, ...]]
 Access = ops.Load | ops.Store | ops.Atomic | ops.CompareExchange
 
 
+@staged("collect_sums")
 def collect_sums(module: Module, apart: bool = True) -> None:
     """Collect in all loops, in place; ``apart`` says that no two arrays share memory."""
     used = {value for op in module.walk() for value in op.operands}

@@ -48,6 +48,7 @@ the second of one work item and the first of the next.
 from __future__ import annotations
 
 from octants.analysis.places import Places, Write
+from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
 from octants.ir.core import Array, Block, Companion, Module, Operation, Task, Value
@@ -56,6 +57,7 @@ from octants.types.scalars import u1
 Target = tuple[Array, Companion]
 
 
+@staged("demote_atomics")
 def demote_atomics(module: Module, apart: bool = True) -> None:
     """Demote what can be, in place; ``apart`` says that no two arrays share memory."""
     for task in module.tasks:

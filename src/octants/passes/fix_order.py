@@ -93,6 +93,7 @@ the other.
 from __future__ import annotations
 
 from octants.analysis.forms import Forms
+from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
 from octants.ir.builder import Builder
@@ -106,6 +107,7 @@ PRIMAL = Companion.PRIMAL
 Access = ops.Load | ops.Store | ops.Atomic | ops.CompareExchange
 
 
+@staged("fix_order")
 def fix_order(module: Module, apart: bool = False) -> None:
     """Fix the order of updates, in place; ``apart`` says that no two arrays share memory."""
     tasks: list[Task] = []

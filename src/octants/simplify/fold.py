@@ -57,6 +57,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
 from octants.ir.builder import Builder
@@ -77,6 +78,7 @@ Target = tuple[Array, Companion]
 WRITES = (ops.Store, ops.Atomic, ops.CompareExchange)
 
 
+@staged("fold")
 def fold(module: Module) -> None:
     """Rebuild all tasks (and the body) of a module, in place."""
     modes = _modes(module)

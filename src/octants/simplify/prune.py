@@ -43,12 +43,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.core import Block, Module, Operation, Record, Value
 
 EFFECTS = (ops.Store, ops.Atomic, ops.CompareExchange, ops.Print, ops.Assert)
 
 
+@staged("prune")
 def prune(module: Module) -> None:
     """Remove dead code in every task, in place, and tasks that do nothing."""
     module.tasks[:] = [task for task in module.tasks if prune_block(task.body, task.domain)]

@@ -1,4 +1,4 @@
-"""The commands: ``python -m octants demo|info|fuzz``."""
+"""The commands: ``python -m octants demo|info|profile-compile|fuzz``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from octants.demos import cloth
 from octants.demos.lynx_hare import command as lynx_hare
 from octants.diagnostics.exceptions import OctantsError
-from octants.tools import information
+from octants.tools import information, profile_compile
 from octants.version import __version__
 
 
@@ -52,6 +52,13 @@ def parser() -> argparse.ArgumentParser:
     text = "versions, processor, optional packages"
     info = commands.add_parser("info", help=text, description=f"Print {text}.")
     info.set_defaults(run=_information)
+
+    text = "where the compilation of a program takes its time"
+    profile = commands.add_parser(
+        "profile-compile", help=text, description=f"Run a program, and print {text}."
+    )
+    profile_compile.add_options(profile)
+    profile.set_defaults(run=profile_compile.main)
 
     text = "compare random programs with an oracle; all options of python -m octants.fuzz"
     fuzz = commands.add_parser("fuzz", help=text, add_help=False)

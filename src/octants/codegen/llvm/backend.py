@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import tempfile
+from functools import partial
 from typing import Any
 
 import llvmlite.binding as llvm
 
+from octants.compile_profile import stage
 from octants.diagnostics.exceptions import InternalError
 from octants.target import Target
 
@@ -65,16 +67,23 @@ def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
     A module is emitted once: emitting it a second time can abort the process.
     """
     machine = _machine(target, level)
-    module = parse(text, target, machine)
+    with stage("LLVM parse") as note:
+        module = parse(text, target, machine)
+        note.gives(partial(_instructions, module), "instructions")
     options = llvm.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = options.loop_interleaving = level >= 2
     options.loop_unrolling = level >= 2
     options.slp_vectorization = level >= 3  # its time grows with the square of a block
     builder = llvm.create_pass_builder(machine, options)
     passes = builder.getModulePassManager()
-    passes.run(module, builder)
+    with stage("LLVM optimise", size=partial(_instructions, module), unit="instructions"):
+        passes.run(module, builder)
     _dispose(passes)
     return module, machine
+
+
+def _instructions(module: Any) -> int:
+    return sum(1 for each in module.functions for block in each.blocks for _ in block.instructions)
 
 
 def _dispose(passes: Any) -> None:

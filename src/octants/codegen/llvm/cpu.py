@@ -25,6 +25,7 @@ from octants.codegen.llvm.lanes.text import LaneText
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.text import identifier
+from octants.compile_profile import stage
 from octants.ir import ops
 from octants.ir.core import Module, Task, Value
 from octants.target import Target
@@ -89,9 +90,13 @@ def compile_modules(
     simd: bool = False,
 ) -> list[Artifact]:
     """Several kernels in one object, which is much quicker than one by one where they are small."""
-    text, kernels = _write(modules, target, simd)
-    module, machine = backend.optimised(text.finish(), target, opt_level)
-    code = machine.emit_object(module)
+    with stage("LLVM text"):
+        text, kernels = _write(modules, target, simd)
+        written = text.finish()
+    module, machine = backend.optimised(written, target, opt_level)
+    with stage("LLVM emit") as note:
+        code = machine.emit_object(module)
+        note.gives(code.__len__, "bytes")
     entries = [_entry_name(module, number) for number, module in enumerate(modules)]
     facts = (("symbols", tuple(text.symbols)), ("entries", tuple(entries)))
     return [
