@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from octants import frontend, options, pipeline
 from octants.artifact import Artifact
 from octants.codegen.llvm import cpu as cpu_codegen
-from octants.codegen.llvm.lanes.choice import most_lanes
+from octants.codegen.llvm.lanes.choice import NEVER, most_lanes
 from octants.codegen.llvm.reductions import find_reductions
 from octants.compile_profile import stage as timed
 from octants.data.events import forget_observer, observe_ends, observe_reads
@@ -200,7 +200,7 @@ def workers() -> int:
 
 def items_in_step(chosen: Options) -> int:
     """How many work items a worker runs at the same time, at most."""
-    if not (chosen.simd and isinstance(state.device, CpuDevice)):
+    if chosen.simd == NEVER or not isinstance(state.device, CpuDevice):
         return 1
     return max(1, most_lanes(host_target()))
 

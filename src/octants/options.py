@@ -50,8 +50,9 @@ class Options:
     take at most `ad_stack_budget_bytes` on all threads together, by running parts of long loops
     twice; 0 stands for a 64th of the memory. With `deterministic`, updates of arrays happen in an
     order that neither chance nor the number of threads changes, and so results are the same bits
-    each time; it costs time where work items update places that they share. With `simd` a CPU runs
-    several work items of a parallel loop at once, one in each lane of its vectors.
+    each time; it costs time where work items update places that they share. `simd` says whether a
+    CPU runs several work items of a parallel loop at once, one in each lane of its vectors: "auto"
+    or True where an estimate says that it pays, "always" wherever it can, "never" or False nowhere.
     """
 
     arch: str = "cpu"
@@ -61,7 +62,7 @@ class Options:
     default_ip: str = "i32"
     fast_math: bool = True
     opt_level: int = 2
-    simd: bool = False
+    simd: str = "never"
     random_seed: int = 0
     cpu_max_num_threads: int = 0
     ad_stack_size: int = 0
@@ -153,11 +154,14 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+
+
 def _parse(variable: str, name: str, text: str) -> Any:
     """The value of an option from the text of an environment variable."""
     kind = _TYPES[name]
     if kind is bool:
-        return text.strip().lower() not in ("", "0", "false", "no", "off")
+        return text.strip().lower() not in _FALSE
     if kind is int:
         try:
             return _natural(variable, name, int(text))
@@ -192,13 +196,19 @@ def _natural(given_as: str, name: str, value: int) -> int:
 
 
 _CHOICES = {
+    "simd": ("auto", "always", "never"),
     "default_fp": ("f16", "f32", "f64"),
     "default_ip": ("i32", "i64"),
     "log_level": LOG_LEVELS,
 }
 
 
+_MEANINGS = {"simd": {**dict.fromkeys(_TRUE, "auto"), **dict.fromkeys(_FALSE, "never")}}
+"""Of an option that is more than a truth value, and may be given as one."""
+
+
 def _checked(given_as: str, name: str, text: str) -> str:
+    text = _MEANINGS.get(name, {}).get(text.strip().lower(), text)
     choices = _CHOICES.get(name)
     if choices is not None and text not in choices:
         raise WrongOption(given_as, f"one of {', '.join(choices)}", text).at(None)

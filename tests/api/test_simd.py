@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants.codegen.llvm.cpu import host_target
+from octants.codegen.llvm.lanes.choice import lanes_of_target
 from octants.options import make_options
 
 
@@ -18,7 +21,7 @@ def clean() -> Iterator[None]:
     qd.reset()
 
 
-def results(simd: bool, per_loop: bool | None) -> list[Any]:
+def results(simd: str, per_loop: bool | int | None) -> list[Any]:
     """Values and gradients of a kernel with loops and branches that diverge."""
     qd.init(arch=qd.cpu, simd=simd, log_level="error")
     x, y = qd.field(qd.f32, 77, needs_grad=True), qd.field(qd.f32, 77, needs_grad=True)
@@ -46,14 +49,54 @@ def results(simd: bool, per_loop: bool | None) -> list[Any]:
     return [y.to_numpy(), x.grad.to_numpy()]
 
 
-@pytest.mark.parametrize(("simd", "per_loop"), [(True, None), (True, False), (False, True)])
-def test_results_are_the_same_bits(simd: bool, per_loop: bool | None) -> None:
-    for one, other in zip(results(False, None), results(simd, per_loop), strict=True):
+@pytest.mark.parametrize(
+    ("simd", "per_loop"),
+    [("auto", None), ("always", None), ("auto", False), ("never", True), ("never", 4)],
+)
+def test_results_are_the_same_bits(simd: str, per_loop: bool | int | None) -> None:
+    for one, other in zip(results("never", None), results(simd, per_loop), strict=True):
         np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32))
 
 
+@pytest.mark.parametrize(
+    ("given", "meaning"),
+    [(True, "auto"), (False, "never"), ("always", "always"), ("auto", "auto"), (1, "auto")],
+)
+def test_the_option(given: Any, meaning: str) -> None:
+    assert make_options({"simd": given}, {}).simd == meaning
+    assert make_options({}, {"OCTANTS_SIMD": str(given)}).simd == meaning
+
+
 def test_the_option_decides_the_code() -> None:
-    assert not make_options({}, {}).simd
-    assert make_options({}, {"OCTANTS_SIMD": "1"}).simd
     one, other = make_options({"simd": False}, {}), make_options({"simd": True}, {})
     assert one.compilation_key() != other.compilation_key()
+    with pytest.raises(qd.OctantsError, match="auto, always, never"):
+        make_options({"simd": "sometimes"}, {})
+
+
+def lanes_of_a_loop(per_loop: bool | int | None, simd: str = "auto") -> list[int]:
+    """The lengths of the vectors of f32 in the code of a loop."""
+    qd.init(arch=qd.cpu, simd=simd, log_level="error")
+    x = qd.field(qd.f32, 1000)
+
+    @qd.kernel
+    def waves():
+        qd.loop_config(simd=per_loop)
+        for i in x:
+            for _ in range(i % 7):
+                x[i] = qd.sin(x[i]) * 1.5
+
+    found = re.findall(r"<(\d+) x float>", waves.inspect().llvm_ir)
+    return sorted({int(lanes) for lanes in found})
+
+
+def test_loops_say_it_themselves() -> None:
+    assert lanes_of_a_loop(False) == []
+    assert lanes_of_a_loop(8, "never") == [8]
+    assert len(lanes_of_a_loop(True, "never")) == (1 if lanes_of_target(host_target()) else 0)
+
+
+@pytest.mark.parametrize("lanes", [3, 1, 128, -4])
+def test_a_number_of_lanes_is_a_power_of_two(lanes: int) -> None:
+    with pytest.raises(qd.OctantsError, match="a power of 2"):
+        lanes_of_a_loop(lanes)

@@ -11,7 +11,7 @@ import pytest
 from octants.analysis.uniformity import Uniformity
 from octants.autodiff.reverse import differentiate
 from octants.codegen.llvm import cpu
-from octants.codegen.llvm.lanes.choice import lanes_of, lanes_of_target
+from octants.codegen.llvm.lanes.choice import ALWAYS, NEVER, choose, lanes_of_target
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Companion, Module, Space, Value
@@ -62,11 +62,11 @@ def module(
 def both(kernel: Module, data: Data) -> tuple[Data, Data]:
     """What is in the arrays after a run of one work item at a time, and after one in lanes."""
     found = []
-    for simd in (False, True):
+    for simd in (NEVER, ALWAYS):
         arrays = {key: np.array(values) for key, values in data.items()}
         copy = copy_module(kernel)
         for task in copy.tasks:
-            task.options = task.options if simd else {}
+            task.options = task.options if simd == ALWAYS else {}
         Compiled(copy, simd=simd).run(arrays)
         found.append(arrays)
     return found[0], found[1]
@@ -74,7 +74,7 @@ def both(kernel: Module, data: Data) -> tuple[Data, Data]:
 
 def check(kernel: Module, data: Data, *, runs_in_lanes: bool = True) -> None:
     """Both ways give the same bits."""
-    assert ("_rest(" in cpu.llvm_text(kernel, TARGET, simd=True)) is runs_in_lanes
+    assert ("_rest(" in cpu.llvm_text(kernel, TARGET, simd=ALWAYS)) is runs_in_lanes
     one, lanes = both(kernel, data)
     for key in data:
         np.testing.assert_array_equal(one[key].view(np.uint8), lanes[key].view(np.uint8))
@@ -452,7 +452,7 @@ def test_records_of_ragged_loops_are_read_together() -> None:
     adjoint = floats(seed=1)
     data: Data = {"n": integers(-2, 9), "x": floats(), ("x", Companion.ADJOINT): adjoint}
     check(kernel, data)
-    text = cpu.llvm_text(kernel, TARGET, simd=True)
+    text = cpu.llvm_text(kernel, TARGET, simd=ALWAYS)
     assert "llvm.masked.gather" not in text
     assert "llvm.masked.scatter" not in text
 
@@ -489,11 +489,11 @@ def test_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random_ir, "ROWS", SIZE)
     kernel = random_ir.Generator(3).module()
     verify(kernel)
-    assert "<8 x " in cpu.llvm_text(kernel, AVX2, simd=True)
-    assert "<4 x " in cpu.llvm_text(kernel, ARM, simd=True)
-    assert cpu.llvm_text(kernel, PLAIN, simd=True) == cpu.llvm_text(kernel, PLAIN)
+    assert "<8 x " in cpu.llvm_text(kernel, AVX2, simd=ALWAYS)
+    assert "<4 x " in cpu.llvm_text(kernel, ARM, simd=ALWAYS)
+    assert cpu.llvm_text(kernel, PLAIN, simd=ALWAYS) == cpu.llvm_text(kernel, PLAIN)
     for target in (AVX2, ARM):
-        assert cpu.assembly_text(kernel, target, simd=True)
+        assert cpu.assembly_text(kernel, target, simd=ALWAYS)
 
 
 @pytest.mark.parametrize(("count", "lanes"), [(1, 0), (2, 0), (3, 4), (9, 16), (1000, 64)])
@@ -509,14 +509,14 @@ def test_few_items_take_few_lanes(count: int, lanes: int) -> None:
 
     task = parallel("lanes_0", lambda b: (b.index(0), b.index(count)), body)
     avx512 = Target("cpu", "x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512vl")
-    assert lanes_of(task, avx512, simd=True) == lanes
-    assert lanes_of(task, avx512, simd=False) == 0
+    assert choose(task, avx512, ALWAYS).lanes == lanes
+    assert choose(task, avx512, NEVER).lanes == 0
 
 
 def test_loops_can_say_it_themselves() -> None:
     x = ndarray("x", f32)
     kernel = module([x], lambda b, i: b.store(x, [i], b.constant(1.0, f32)))
-    for says, simd, expected in ((False, True, False), (True, False, True)):
+    for says, simd, expected in ((False, ALWAYS, False), (True, NEVER, True)):
         kernel.tasks[0].options["simd"] = says
         assert ("_rest(" in cpu.llvm_text(kernel, TARGET, simd=simd)) is expected
 
@@ -539,4 +539,4 @@ def test_what_speaks_runs_alone() -> None:
     def body(b: Builder, i: Value) -> None:
         b.assert_("assertion", "no", b.compare("ge", i, b.index(0)), [])
 
-    assert "_rest(" not in cpu.llvm_text(module([x], body), TARGET, simd=True)
+    assert "_rest(" not in cpu.llvm_text(module([x], body), TARGET, simd=ALWAYS)

@@ -169,7 +169,7 @@ class WrongLoopConfig(UserError):
     title = "loop_config: {problem}"
     remedy = (
         "its options are serialize=True, parallelize=<threads>, block_dim=<threads>, name=<str>,"
-        " simd=<bool>, bit_vectorize=<bool>"
+        " simd=<bool or int>, bit_vectorize=<bool>"
     )
 
 

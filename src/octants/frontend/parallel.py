@@ -106,11 +106,16 @@ def build(
         del context.builder.block.ops[mark:]
         context.scopes.plan(node).is_serial = True
         return False
-    given = {name: value for name, value in options.items() if value not in (None, False)}
+    given = {name: value for name, value in options.items() if _says_something(name, value)}
     context.builder.parallel_for(lower, upper, region.block, given)
     context.end_parallel()
     exits.lose_names(context, node, region)
     return True
+
+
+def _says_something(name: str, value: Any) -> bool:
+    """Whether an option of a loop is given: False is a word only where there is a default."""
+    return value is not None and (value is not False or name == "simd")
 
 
 def _is_dependent(body: Block) -> bool:

@@ -176,8 +176,11 @@ LOOP_OPTIONS = {
     "parallelize": (int, type(None)),
     "bit_vectorize": (bool,),
     "name": (str, type(None)),
-    "simd": (bool, type(None)),
+    "simd": (int, type(None)),
 }
+
+
+LANES = (None, 2, 4, 8, 16, 32, 64)
 
 
 def loop_config(context: Context, node: ast.Call) -> None:
@@ -192,6 +195,9 @@ def loop_config(context: Context, node: ast.Call) -> None:
         value = compile_time.static_value(context, value, word.value, f"the option `{name}`")
         if not isinstance(value, LOOP_OPTIONS[name]):
             context.fail(WrongLoopConfig(f"`{name}` cannot be {describe(value)}"), word.value)
+        if name == "simd" and not isinstance(value, bool) and value not in LANES:
+            lanes = "a number of lanes is a power of 2 between 2 and 64"
+            context.fail(WrongLoopConfig(lanes), word.value)
         context.scopes.frame.loop_options[name] = value
 
 

@@ -92,15 +92,16 @@ def loop_config(
     parallelize: int | None = None,
     bit_vectorize: bool = False,
     name: str | None = None,
-    simd: bool | None = None,
+    simd: bool | int | None = None,
 ) -> None:
     """Say how the next loop is to run.
 
     ``serialize=True`` runs a top-level loop of a kernel in order, on one thread; `parallelize` is
     the number of threads on a CPU (1 means `serialize`), `block_dim` the threads of a block on a
     GPU, `name` the name of the loop in profiles. `simd` says whether a CPU runs several work items
-    at once, one in each lane of its vectors, where `init` did not decide it so. `bit_vectorize` is
-    accepted and ignored. On the host, where all loops run in order, it does nothing.
+    at once, one in each lane of its vectors, whatever `init` says; a number says how many.
+    `bit_vectorize` is accepted and ignored. On the host, where all loops run in order, it does
+    nothing.
     """
 
 

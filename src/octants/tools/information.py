@@ -34,7 +34,7 @@ def lines() -> Iterator[str]:
 
 
 def lanes() -> str:
-    """What `simd=True` does on this processor."""
+    """What parallel loops run in where that pays."""
     count = lanes_of_target(host_target())
     if not count:
         return "none that can be relied on: work items run one by one"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from octants.codegen.llvm import arithmetic, halves
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.memory import address
-from octants.codegen.llvm.reductions import Reduction, neutral
+from octants.codegen.llvm.reductions import Collect, Deliver, neutral
 from octants.ir import ops
 from octants.types.scalars import DType, f16, f32, u1
 
@@ -42,8 +42,9 @@ def update(f: FunctionText, fn: str, dtype: DType, place: str, value: str) -> st
 # -- reductions ---------------------------------------------------------------------------------
 
 
-def collect(f: FunctionText, reduction: Reduction) -> None:
-    """Have a reduction's atomics go to a variable; another one says whether there were any."""
+def collect(f: FunctionText, wanted: Collect) -> None:
+    """Another variable says whether there were any updates."""
+    reduction = wanted.reduction
     dtype = reduction.dtype
     total = f.once((reduction, "total"), f"alloca {f.type(dtype)}, align 8")
     any_ = f.once((reduction, "any"), "alloca i1, align 1")
@@ -62,10 +63,9 @@ def _collect_one(f: FunctionText, op: ops.Atomic) -> None:
     f.emit(f"store i1 true, ptr {any_}, align 1")
 
 
-def deliver(
-    f: FunctionText, reduction: Reduction, read: Callable[[str], str] | None = None
-) -> None:
-    """Update the place by what was collected, if anything was; ``read`` gives it from its place."""
+def deliver(f: FunctionText, wanted: Deliver, read: Callable[[str], str] | None = None) -> None:
+    """``read`` gives what was collected from the place of the variable."""
+    reduction = wanted.reduction
     dtype, (total, any_) = reduction.dtype, f.collected[reduction.atomics[0]]
     some, further = f.fresh_label("update"), f.fresh_label("further")
     f.branch_if(f.assign(f"load i1, ptr {any_}, align 1"), some, further)

@@ -6,8 +6,8 @@ from octants.ir import ops
 from octants.ir.core import Block, Module, Operation, Value
 
 _DIVISION, _LIBRARY, _ATOMIC, _RANDOM = 6, 30, 20, 40
-_DIVISIONS = ("div", "floordiv", "mod", "truncdiv", "truncmod")
-_CHEAP = ("neg", "abs", "sign", "floor", "ceil", "round", "trunc", "not", "popcount", "clz")
+DIVISIONS = ("div", "floordiv", "mod", "truncdiv", "truncmod")
+CHEAP = ("neg", "abs", "sign", "floor", "ceil", "round", "trunc", "not", "popcount", "clz")
 _LONG = 256
 
 GRAIN = 16384
@@ -60,9 +60,9 @@ class Costs:
 
 def _scalar(op: Operation) -> int:
     if isinstance(op, ops.Unary):
-        return 1 if op.fn in _CHEAP else _LIBRARY
+        return 1 if op.fn in CHEAP else _LIBRARY
     if isinstance(op, ops.Binary):
-        if op.fn in _DIVISIONS:
+        if op.fn in DIVISIONS:
             return _DIVISION
         return _LIBRARY if op.fn in ("pow", "atan2") else 1
     if isinstance(op, (ops.Atomic, ops.CompareExchange)):

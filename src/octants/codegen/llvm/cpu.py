@@ -19,7 +19,7 @@ from octants.codegen.llvm.backend import host_target as host_target
 from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.function import FunctionText, Machine
 from octants.codegen.llvm.lanes import items as lane_items
-from octants.codegen.llvm.lanes.choice import lanes_of
+from octants.codegen.llvm.lanes.choice import NEVER, choose
 from octants.codegen.llvm.lanes.operations import TABLE as LANE_TABLE
 from octants.codegen.llvm.lanes.text import LaneText
 from octants.codegen.llvm.module import KernelText, ModuleText
@@ -30,6 +30,7 @@ from octants.ir import ops
 from octants.ir.core import Module, Task, Value
 from octants.target import Target
 
+_REST, _SINGLE = "_rest", "_single"  # endings of the names of functions of one task
 _PURE = "nounwind willreturn nofree nosync memory(none)"
 
 
@@ -67,7 +68,7 @@ def compile_module(
     fast_math: bool = True,
     debug: bool = False,
     opt_level: int = 2,
-    simd: bool = False,
+    simd: str = NEVER,
 ) -> Artifact:
     """The machine code of a module with tasks.
 
@@ -87,7 +88,7 @@ def compile_modules(
     fast_math: bool = True,  # noqa: ARG001
     debug: bool = False,  # noqa: ARG001
     opt_level: int = 2,
-    simd: bool = False,
+    simd: str = NEVER,
 ) -> list[Artifact]:
     """Several kernels in one object, which is much quicker than one by one where they are small."""
     with stage("LLVM text"):
@@ -118,20 +119,20 @@ def compile_modules(
 # -- for inspection -----------------------------------------------------------------------------
 
 
-def llvm_text(module: Module, target: Target, simd: bool = False) -> str:
+def llvm_text(module: Module, target: Target, simd: str = NEVER) -> str:
     """The LLVM IR of a module as it is generated."""
     return _write([module], target, simd)[0].finish()
 
 
 def optimised_llvm_text(
-    module: Module, target: Target, opt_level: int = 2, simd: bool = False
+    module: Module, target: Target, opt_level: int = 2, simd: str = NEVER
 ) -> str:
     """The LLVM IR of a module after LLVM's passes."""
     optimised, _ = backend.optimised(llvm_text(module, target, simd), target, opt_level)
     return str(optimised)
 
 
-def assembly_text(module: Module, target: Target, opt_level: int = 2, simd: bool = False) -> str:
+def assembly_text(module: Module, target: Target, opt_level: int = 2, simd: str = NEVER) -> str:
     """The assembly of a module."""
     optimised, machine = backend.optimised(llvm_text(module, target, simd), target, opt_level)
     text: str = machine.emit_assembly(optimised)
@@ -142,13 +143,13 @@ def assembly_text(module: Module, target: Target, opt_level: int = 2, simd: bool
 
 
 def _write(
-    modules: Sequence[Module], target: Target, simd: bool
+    modules: Sequence[Module], target: Target, simd: str
 ) -> tuple[ModuleText, list[KernelText]]:
     text, machine = ModuleText(), Cpu(target)
     kernels = []
     for number, module in enumerate(modules):
         kernel = KernelText(text, module)
-        kernel.lanes = [lanes_of(task, target, simd) for task in module.tasks]
+        kernel.choices = [choose(task, target, simd, module.apart) for task in module.tasks]
         name = _entry_name(module, number)
         _write_entry(FunctionText(kernel, machine, TABLE, 0), name)
         for position in range(len(module.tasks)):
@@ -177,10 +178,12 @@ def _finish(f: FunctionText, head: str) -> None:
 
 
 def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) -> None:
-    """A function; where a loop is run in lanes another one does what is less than a tile."""
-    task = kernel.module.tasks[position]
-    if kernel.lanes[position]:
+    """The functions of a task: one, and others for tiles of work items."""
+    task, choice = kernel.module.tasks[position], kernel.choices[position]
+    if choice.lanes:
         _write_tiles(kernel, machine, position, name)
+        name += _SINGLE
+    if choice.lanes and not choice.fewest:
         return
     f = FunctionText(kernel, machine, TABLE, position)
     f.chains = find_chains(task.body)
@@ -195,18 +198,24 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
 
 
 def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str) -> None:
-    task, lanes = kernel.module.tasks[position], kernel.lanes[position]
+    """A function for all items, or one for whole tiles and one for the rest."""
+    task, choice = kernel.module.tasks[position], kernel.choices[position]
     facts, chains = Uniformity(task.body), find_chains(task.body)
-    rest = f"{name}_rest"
-    for write, function in (
-        (partial(lane_items.write_items, rest=rest), name),
-        (lane_items.write_rest, rest),
-    ):
-        f = LaneText(kernel, machine, LANE_TABLE, position, lanes, facts, TABLE)
-        f.chains = chains
+
+    def write(function: str, rest: str, *, overhangs: bool) -> None:
+        f = LaneText(kernel, machine, LANE_TABLE, position, choice.lanes, facts, TABLE)
+        f.chains, f.overhangs = chains, overhangs
+        f.used = {value for op in task.body.walk() for value in op.operands}
         f.start("start")
-        write(f, task)
+        loop = partial(lane_items.write_whole_tiles, rest=rest) if rest else None
+        items.write_items(f, task, loop)
         _finish(f, f"define internal void @{function}({_arguments(f)}) nounwind")
+
+    if choice.even or not choice.splits:
+        write(name, "", overhangs=not choice.even)
+    else:
+        write(name, name + _REST, overhangs=False)
+        write(name + _REST, "", overhangs=True)
 
 
 def _arguments(f: FunctionText) -> str:
@@ -241,11 +250,20 @@ def _run_parallel(f: FunctionText, name: str, task: Task) -> None:
     assert task.domain is not None
     f.block(task.domain)
     lower, upper = (_as_i64(f, value) for value in task.domain.yielded)
-    grain = f.kernel.costs.grain(task.body)
+    choice = f.kernel.choices[f.task]
+    grain, tile, task_name = f.kernel.costs.grain(task.body), "1", f"@{name}"
+    if choice.lanes:
+        tile = str(choice.lanes)
+        grain = int(grain * choice.gain) if grain > 1 else 1
+    if choice.fewest:
+        count = f.assign(f"sub i64 {upper}, {lower}")
+        is_few = f.assign(f"icmp slt i64 {count}, {choice.fewest}")
+        task_name = f.assign(f"select i1 {is_few}, ptr @{name}{_SINGLE}, ptr @{name}")
+        tile = f.assign(f"select i1 {is_few}, i64 1, i64 {tile}")
     function = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_PARALLEL_FOR)}, align 8")
     f.emit(
-        f"call void {function}(ptr %context, ptr @{name}, ptr %parameters,"
-        f" i64 {lower}, i64 {upper}, i64 {grain}, i64 {max(1, f.kernel.lanes[f.task])})"
+        f"call void {function}(ptr %context, ptr {task_name}, ptr %parameters,"
+        f" i64 {lower}, i64 {upper}, i64 {grain}, i64 {tile})"
     )
 
 

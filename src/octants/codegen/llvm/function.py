@@ -59,8 +59,10 @@ class FunctionText:
     """Lines of code, the current block's label, and names.
 
     ``item`` is the number of the work item, as an operand of type ``item_type``; what ends a work
-    item early branches to the block ``exit``.
+    item early branches to the block ``exit``. A turn of the loop over them runs `step` work items.
     """
+
+    step = 1
 
     def __init__(
         self, kernel: KernelText, machine: Machine, table: HandlerTable, task: int
@@ -204,6 +206,13 @@ class FunctionText:
             for each in filled.get(op, ()):
                 table[type(each)](self, each)
         return [self._names[value] for value in block.yielded]
+
+    def begin_item(self, index: Value, end: str) -> None:  # noqa: ARG002
+        """Bind the index in a turn of the loop over the work items, which ends before ``end``."""
+        self.bind(index, self.item)
+
+    def end_item(self) -> None:
+        """The end of such a turn."""
 
     # -- what a launch gives --------------------------------------------------------------------
 

@@ -1,44 +1,67 @@
-"""The loop over the work items of a parallel task."""
+"""The loop over the work items of a parallel task: one in each turn, or a tile of them."""
 
 from __future__ import annotations
 
-from octants.codegen.llvm import atomics
+from collections.abc import Callable
+
 from octants.codegen.llvm.function import FunctionText
-from octants.codegen.llvm.reductions import find_reductions
+from octants.codegen.llvm.reductions import Collect, Deliver, find_reductions
 from octants.ir import ops
 from octants.ir.core import Task
 
 
-def write_items(f: FunctionText, task: Task) -> None:
-    """A loop over the items of [begin, end), at least one, in the type of the index."""
+def write_items(
+    f: FunctionText, task: Task, write: Callable[[FunctionText, Task], None] | None = None
+) -> None:
+    """All items of [begin, end), at least one; ``write`` is the loop, which ends in "return"."""
     reductions = find_reductions(task, f.kernel.module.apart)
     for reduction in reductions:
-        atomics.collect(f, reduction)
+        f.table[Collect](f, Collect(reduction))
+    if write is None:
+        write_loop(f, task, "%end", "return")
+    else:
+        write(f, task)
+    f.start("return")
+    for reduction in reductions:
+        f.table[Deliver](f, Deliver(reduction))
+
+
+def write_loop(f: FunctionText, task: Task, end: str, after: str) -> None:
+    """The body for begin, and in steps up to ``end`` (i64), in the type of the index.
+
+    With steps that may lead past the end, it is what is left that tells whether to go on.
+    """
     (index,) = task.body.args
     register = f.item_type = f.type(index.type)
-    begin, end = (narrow(f, bound, register) for bound in ("%begin", "%end"))
+    begin, end = (narrow(f, bound, register) for bound in ("%begin", end))
     natural = is_natural(task)
     if natural:
         assume_natural(f, register, begin)
+    before = f.label
     f.branch("item")
     f.start("item")
     item = f.open_phi(register)
-    item.incoming.append((begin, "start"))
+    item.incoming.append((begin, before))
     f.item, f.exit = item.name, "done"
-    f.bind(index, item.name)
+    f.begin_item(index, end)
     f.block(task.body)
     if f.kernel.costs.grain(task.body) == 1:
-        f.exit = "return"
+        f.exit = after
         f.machine.poll(f)
     f.branch("done")
     f.start("done")
-    following = f.assign(f"add {'nuw ' if natural else ''}nsw {register} {item.name}, 1")
+    f.end_item()
+    if f.step == 1:
+        flags = "nuw nsw" if natural else "nsw"
+        following = f.assign(f"add {flags} {register} {item.name}, 1")
+        goes_on = f.assign(f"icmp slt {register} {following}, {end}")
+    else:
+        following = f.assign(f"add {register} {item.name}, {f.step}")
+        left = f.assign(f"sub {register} {end}, {item.name}")
+        goes_on = f.assign(f"icmp sgt {register} {left}, {f.step}")
     item.incoming.append((following, "done"))
     f.close_phi(item)
-    f.branch_if(f.assign(f"icmp slt {register} {following}, {end}"), "item", "return")
-    f.start("return")
-    for reduction in reductions:
-        atomics.deliver(f, reduction)
+    f.branch_if(goes_on, "item", after)
 
 
 def assume_natural(f: FunctionText, register: str, number: str) -> None:

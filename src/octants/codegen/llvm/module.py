@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
 from octants.codegen.llvm.alias import Scopes
 from octants.codegen.llvm.cost import Costs
+from octants.codegen.llvm.lanes.choice import Choice
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Module, Value
 from octants.types.scalars import i64
@@ -81,7 +82,7 @@ class KernelText:
         self.parameters: ParameterLayout = parameters_of(module)
         self.messages: list[MessageFormat] = []
         self.costs = Costs(module)
-        self.lanes = [0] * len(module.tasks)  # of each task; 0: one work item at a time
+        self.choices: list[Choice] = []  # of each task: how its work items are run
         self.scopes = Scopes(text.metadata, module.arrays, module.apart)
         self._positions = {slot: number for number, slot in enumerate(self.parameters.slots)}
         self._numbers = {array: number for number, array in enumerate(module.arrays)}

@@ -15,11 +15,14 @@ from octants.codegen.llvm import (
 )
 from octants.codegen.llvm.chains import Table
 from octants.codegen.llvm.function import HandlerTable
+from octants.codegen.llvm.reductions import Collect, Deliver
 from octants.ir import ops
 
 TABLE: HandlerTable = {
     Table: tables.fill,
     library.Call: library.call_scalar,
+    Collect: atomics.collect,
+    Deliver: atomics.deliver,
     ops.Constant: arithmetic.constant,
     ops.Unary: arithmetic.unary,
     ops.Binary: arithmetic.binary,

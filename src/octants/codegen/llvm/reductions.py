@@ -55,6 +55,20 @@ class Reduction:
         return f32 if self.array.dtype is f16 else self.array.dtype
 
 
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """Has the atomics of a reduction go to a variable; written by who is in the table for it."""
+
+    reduction: Reduction
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Updates the place of a reduction by what was collected, if anything was."""
+
+    reduction: Reduction
+
+
 def neutral(fn: str, dtype: DType) -> Any:
     """What leaves any number as it is, -0.0 and NaN too."""
     if dtype.is_float:

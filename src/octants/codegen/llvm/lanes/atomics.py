@@ -5,7 +5,7 @@ from __future__ import annotations
 from octants.codegen.llvm import arithmetic, atomics
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.text import LaneText
-from octants.codegen.llvm.reductions import Reduction, neutral
+from octants.codegen.llvm.reductions import Collect, Deliver, neutral
 from octants.ir import ops
 from octants.types.scalars import DType, f16, f32, u1
 
@@ -59,8 +59,9 @@ def fold(f: LaneText, fn: str, dtype: DType, vector: str) -> str:
 # -- reductions ---------------------------------------------------------------------------------
 
 
-def collect(f: LaneText, reduction: Reduction) -> None:
+def collect(f: LaneText, wanted: Collect) -> None:
     """As `codegen.llvm.atomics.collect`, with a sum for each lane."""
+    reduction = wanted.reduction
     dtype = reduction.dtype
     vector = f.vector(f.type(dtype))
     total = f.once((reduction, "total"), f"alloca {vector}, align 64")
@@ -81,15 +82,16 @@ def _collect_one(f: LaneText, op: ops.Atomic) -> None:
     f.emit(f"store i1 true, ptr {any_}, align 1")
 
 
-def deliver(f: LaneText, reduction: Reduction) -> None:
-    """Update the place by what was collected, if anything was."""
+def deliver(f: LaneText, wanted: Deliver) -> None:
+    """As `codegen.llvm.atomics.deliver`, of the sums of all lanes."""
+    reduction = wanted.reduction
 
     def total(place: str) -> str:
         register = f.type(reduction.dtype)
         vector = f.assign_vector(f"load {f.vector(register)}, ptr {place}, align 64")
         return fold(f, reduction.fn, reduction.dtype, vector)
 
-    atomics.deliver(f, reduction, total)
+    atomics.deliver(f, wanted, total)
 
 
 def compare_exchange(f: LaneText, op: ops.CompareExchange) -> None:

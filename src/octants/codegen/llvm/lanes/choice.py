@@ -1,19 +1,49 @@
-"""Which parallel loops are run in lanes, and how many lanes there are."""
+"""Which parallel loops are run in lanes, how many lanes there are, and why.
+
+A loop runs in lanes where that pays by an estimate, if nobody says otherwise: `init` for all loops,
+`loop_config` for one.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from octants.analysis.uniformity import Uniformity
+from octants.codegen.llvm.lanes.estimate import Estimate
+from octants.codegen.llvm.reductions import find_reductions
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Task
 from octants.target import Target
+
+AUTO, ALWAYS, NEVER = "auto", "always", "never"
+"""What `init` says: lanes where they pay, wherever they can be, or nowhere."""
 
 _FEATURES = (("+avx512vl", 16), ("+avx2", 8), ("+neon", 4))
 """Of a target with so many lanes of 32 bits in a vector."""
 
 _MOST_VECTORS = 4
 _FEW = 2  # values that a loop carries, and work items
+_LARGE = 400  # operations: a body of more is compiled once, and carries many values
+_PAYS = 1.25  # the least gain by the estimate, which is rough
+_FEWEST = 4  # the share of a tile, as a divisor, that is worth a tile
 
 _SCALAR = (ops.Print, ops.Assert, ops.RecordCheck)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How a task is run: `lanes` work items at once, or one where that is 0; `reason` says why.
+
+    Launches of less than `fewest` work items run them one by one nevertheless. If it `splits`,
+    whole tiles have code of their own, without masks, and if it is `even` there are only such.
+    """
+
+    reason: str
+    lanes: int = 0
+    fewest: int = 0
+    splits: bool = False
+    even: bool = False
+    gain: float = 1.0
 
 
 def lanes_of_target(target: Target) -> int:
@@ -30,21 +60,61 @@ def most_lanes(target: Target) -> int:
     return lanes_of_target(target) * _MOST_VECTORS
 
 
-def lanes_of(task: Task, target: Target, simd: bool) -> int:
-    """How many lanes a task is run in; 0: one work item at a time.
+def choose(task: Task, target: Target, simd: str, apart: bool = False) -> Choice:
+    """How a task is run; ``simd`` is one of `AUTO`, `ALWAYS` and `NEVER`.
 
-    ``simd`` says whether that is wanted of loops that do not say it themselves.
+    ``apart`` says that no two arrays of its kernel share memory.
     """
-    wanted = task.options.get("simd")
-    if not task.is_parallel or not (simd if wanted is None else wanted):
-        return 0
-    lanes = lanes_of_target(target)
-    if lanes == 0 or not _can_run(task) or (wanted is None and _has_order(task)):
-        return 0
-    count = _count(task)
-    if count is not None and count <= _FEW and wanted is None:
-        return 0
-    lanes *= _vectors(task)
+    wanted, width = task.options.get("simd"), lanes_of_target(target)
+    is_forced = wanted is not None and wanted is not False
+    obstacle = _obstacle(task, width, simd, wanted)
+    if obstacle:
+        return Choice(obstacle)
+    facts, count = Uniformity(task.body), _count(task)
+    if facts.has_odd_base:
+        return Choice("its records have no place that all lanes share")
+    if count is not None and count <= _FEW and not is_forced:
+        return Choice(f"it has {count} work items")
+    size = sum(1 for _ in task.body.walk())
+    lanes = _width(task, facts, width, count, size)
+    if wanted is not None and wanted is not True:
+        lanes = int(wanted)
+    collected = [op for found in find_reductions(task, apart) for op in found.atomics]
+    gain = Estimate(task, facts, lanes, width, collected).gain
+    if gain < _PAYS and simd != ALWAYS and not is_forced:
+        return Choice(f"lanes would gain a factor of {gain:.1f}")
+    is_open = count is None and simd != ALWAYS and not is_forced
+    return Choice(
+        f"lanes gain a factor of {gain:.1f}",
+        lanes,
+        fewest=max(2, lanes // _FEWEST) if is_open else 0,
+        splits=size <= _LARGE,
+        even=count is not None and count % lanes == 0,
+        gain=max(1.0, gain),
+    )
+
+
+def _obstacle(task: Task, width: int, simd: str, wanted: object) -> str:
+    """Why a task cannot or shall not run in lanes; empty if it may."""
+    if not task.is_parallel:
+        return "it is serial"
+    if wanted is False or (wanted is None and simd == NEVER):
+        return "nobody wants it"
+    if width == 0:
+        return "the vectors of this processor are none to rely on"
+    for op in task.body.walk():
+        if isinstance(op, _SCALAR):
+            return f"it has a `{op.NAME}`"
+        if isinstance(op, (ops.RecordPush, ops.RecordPop)) and op.record.capacity:
+            return "its records have a forced size"
+    if wanted is None and _has_order(task):
+        return "its results tell the order of work items"
+    return ""
+
+
+def _width(task: Task, facts: Uniformity, width: int, count: int | None, size: int) -> int:
+    """How many lanes: one vector's, or several vectors', but not many more than work items."""
+    lanes = width * (1 if size > _LARGE else _vectors(task, facts))
     while count is not None and lanes >= 2 * max(count, _FEW):
         lanes //= 2
     return lanes
@@ -58,13 +128,13 @@ def _count(task: Task) -> int | None:
     return None if lower is None or upper is None else max(0, upper - lower)
 
 
-def _vectors(task: Task) -> int:
+def _vectors(task: Task, facts: Uniformity) -> int:
     """How many vectors make a tile: several where a loop would wait for one result after another.
 
     That is so where it carries few values; many would not fit the registers. Where lanes make
     different numbers of turns, more lanes wait for the slowest.
     """
-    facts, most, widest = Uniformity(task.body), 0, 32
+    most, widest = 0, 32
     for op in task.body.walk():
         if isinstance(op, (ops.For, ops.While)):
             carried = [arg for arg in op.body.args if facts.varies(arg)]
@@ -75,16 +145,6 @@ def _vectors(task: Task) -> int:
     parts = any(facts.diverges(op) for op in task.body.walk())
     wanted = _MOST_VECTORS if most <= _FEW else 2 if most <= 2 * _FEW else 1
     return max(1, min(2 if parts else _MOST_VECTORS, wanted) * 32 // widest)
-
-
-def _can_run(task: Task) -> bool:
-    """Whether all that a task does can be done for lanes."""
-    for op in task.body.walk():
-        if isinstance(op, _SCALAR):
-            return False
-        if isinstance(op, (ops.RecordPush, ops.RecordPop)) and op.record.capacity:
-            return False
-    return not Uniformity(task.body).has_odd_base
 
 
 def _has_order(task: Task) -> bool:

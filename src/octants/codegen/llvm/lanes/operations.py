@@ -7,6 +7,7 @@ from octants.codegen.llvm.chains import Table
 from octants.codegen.llvm.function import HandlerTable
 from octants.codegen.llvm.lanes import atomics, control, library, memory, records, tables
 from octants.codegen.llvm.library import Call
+from octants.codegen.llvm.reductions import Collect, Deliver
 from octants.ir import ops
 
 _SAME = (
@@ -24,6 +25,8 @@ TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
     Call: library.call,
     ops.Binary: control.binary,
     Table: tables.fill,
+    Collect: atomics.collect,
+    Deliver: atomics.deliver,
     ops.Select: tables.select,
     ops.For: control.for_,
     ops.While: control.while_,

@@ -54,7 +54,8 @@ class LaneText(FunctionText):
         self.scalar_table = scalar_table
         self.turns: dict[Value, str] = {}  # numbers of turns; see `control.for_`
         self.used: set[Value] = set()  # operands of any operation; see `atomics.atomic`
-        self.lanes = lanes
+        self.lanes = self.step = lanes
+        self.overhangs = False  # whether the last work items may be less than there are lanes
         self.uniformity = uniformity
         self.mask: str | None = None
         self.vectors: set[str] = set()
@@ -119,6 +120,23 @@ class LaneText(FunctionText):
 
     def is_in_step(self, operand: str) -> bool:
         return self.line(operand) is not None
+
+    # -- work items -----------------------------------------------------------------------------
+
+    def begin_item(self, index: Value, end: str) -> None:
+        register = self.item_type
+        numbers = ", ".join(f"{register} {lane}" for lane in range(self.lanes))
+        vector = self.vector(register)
+        if self.overhangs:
+            left = super().apply("sub", register, end, self.item)
+            wide = self.spread(register, left)
+            self.mask = self.assign_vector(f"icmp sgt {vector} {wide}, <{numbers}>")
+        lanes = self.assign_vector(f"add {vector} {self.spread(register, self.item)}, <{numbers}>")
+        self.lines_of[lanes] = Line(self.item, 1)
+        self.bind(index, lanes)
+
+    def end_item(self) -> None:
+        self.mask = None
 
     # -- pure instructions ----------------------------------------------------------------------
 

@@ -1,0 +1,325 @@
+"""How long a loop takes in lanes and one work item at a time, roughly.
+
+The unit is the time of an addition of registers. Both ways are counted in one walk: what a work
+item costs on its own, and what a tile costs, which is as many work items as there are lanes. A
+vector instruction counts once for each register of the machine that the vector fills. What the
+vectoriser of LLVM makes of loops that are simple enough is a part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from octants.analysis.forms import Forms
+from octants.analysis.uniformity import Uniformity
+from octants.codegen.llvm.cost import CHEAP, DIVISIONS
+from octants.ir import ops
+from octants.ir.core import Array, Block, Companion, Operation, Space, Task, Value
+from octants.types.layouts import Layout
+from octants.types.scalars import DType, f16, i64, u64
+
+_LIBRARY, _DIVISION, _ATOMIC, _RANDOM, _REMAINDER = 30, 6, 20, 40, 20
+_CALL = 4  # what it takes to get at a lane, call, and put the result back
+_GATHERED, _SCATTERED = 2.0, 2.5  # for each lane
+_MISPREDICTED = 3  # of a branch that nobody can foresee, on average
+_TRIPS = 16  # of a loop that does not say
+_RAGGED = 1.4  # how much longer the longest of several loops is than one of them
+_ORDERED = 3  # an addition to a sum, which waits for the one before
+_GOOD = 0.6  # what it makes of inner loops, as a share of what vectors could do
+_DOUBLE_MULTIPLY = 3  # a product of 64 bits
+
+_FLOAT_INSTRUCTIONS = ("add", "sub", "mul", "min", "max", "mul_error")
+
+
+@dataclass(slots=True)
+class Cost:
+    """Of one work item alone, and of a tile."""
+
+    item: float = 0.0
+    tile: float = 0.0
+
+    def plus(self, other: Cost, times: float = 1.0) -> Cost:
+        return Cost(self.item + times * other.item, self.tile + times * other.tile)
+
+
+class Estimate:
+    """Costs of the body of a parallel task, for so many lanes on a machine with so wide vectors.
+
+    ``width`` is in lanes of 32 bits; ``collected`` are the atomics that become sums in registers.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        facts: Uniformity,
+        lanes: int,
+        width: int,
+        collected: Iterable[Operation] = (),
+    ) -> None:
+        self._facts = facts
+        self._lanes = lanes
+        self._width = width
+        self._forms = Forms(task)
+        self._collected = set(collected)
+        self._constants = {
+            op.result: op.value for op in task.body.walk() if isinstance(op, ops.Constant)
+        }
+        self._item = task.body.args[0]
+        self.cost = self._block(task.body)
+        if self._is_simple(task.body, self._item):
+            vectorised = self.cost.item / width  # as well as it is done here, in less code
+            self.cost.item = max(vectorised, self._summing())
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast lanes are."""
+        return self._lanes * self.cost.item / max(1.0, self.cost.tile)
+
+    # -- blocks -----------------------------------------------------------------------------------
+
+    def _block(self, block: Block) -> Cost:
+        total = Cost()
+        for op in block.ops:
+            total = total.plus(_COST.get(type(op), Estimate._other)(self, op))
+        return total
+
+    def _if(self, op: ops.If) -> Cost:
+        then, orelse = self._block(op.then), self._block(op.orelse)
+        both = then.plus(orelse)
+        if not self._facts.diverges(op):
+            return Cost(1 + both.item / 2, 1 + both.tile / 2)
+        chosen = sum(self._registers(result.type) for result in op.results)
+        return Cost(_MISPREDICTED + both.item / 2, 4 + both.tile + chosen)
+
+    def _for(self, op: ops.For) -> Cost:
+        lower, upper = self._constants.get(op.lower), self._constants.get(op.upper)
+        trips = float(_TRIPS)
+        if lower is not None and upper is not None:
+            trips = max(0, upper - lower)
+        body = self._block(op.body)
+        item = 1 + trips * (1 + body.item)
+        if self._is_simple(op.body, op.body.args[0]) and trips >= self._width:
+            item = max(self._vectorised(item), trips * self._waiting(op))
+        return Cost(item, 4 + trips * self._turn(op, body))
+
+    def _while(self, op: ops.While) -> Cost:
+        body = self._block(op.condition).plus(self._block(op.body))
+        return Cost(1 + _TRIPS * (1 + body.item), 4 + _TRIPS * self._turn(op, body))
+
+    def _turn(self, op: ops.For | ops.While, body: Cost) -> float:
+        """What a turn of a loop takes in lanes."""
+        if not self._facts.diverges(op):
+            return 1 + body.tile
+        kept = sum(self._registers(result.type) for result in op.results)
+        return _RAGGED * (3 + body.tile + kept)
+
+    # -- scalars ----------------------------------------------------------------------------------
+
+    def _registers(self, dtype: DType) -> float:
+        """How many registers of the machine a vector fills."""
+        bits = 32 if dtype is f16 else max(dtype.bits, 32)
+        return max(1.0, self._lanes * bits / (32 * self._width))
+
+    def _pure(self, op: Operation, item: float, tile: float) -> Cost:
+        """What all lanes share is computed once."""
+        if not any(self._facts.varies(value) for value in op.results):
+            return Cost(item, item)
+        return Cost(item, tile)
+
+    def _other(self, op: Operation) -> Cost:
+        if not op.results:
+            return Cost(1, 1)
+        return self._pure(op, 1, self._registers(op.results[0].type))
+
+    def _nothing(self, _: Operation) -> Cost:
+        return Cost()
+
+    def _unary(self, op: ops.Unary) -> Cost:
+        registers = self._registers(op.x.type)
+        cost = 1 if op.fn in CHEAP else _DIVISION if op.fn in ("sqrt", "rsqrt") else _LIBRARY
+        if op.fn in ("popcount", "clz"):
+            registers *= 4
+        return self._pure(op, cost, cost * registers)
+
+    def _binary(self, op: ops.Binary) -> Cost:
+        dtype = op.result.type
+        registers = self._registers(dtype)
+        if dtype.is_float:
+            if op.fn in _FLOAT_INSTRUCTIONS:
+                return self._pure(op, 1, registers)
+            if op.fn in ("mod", "truncmod"):
+                return self._pure(op, _REMAINDER, self._one_by_one(_REMAINDER))
+            cost = _LIBRARY if op.fn in ("pow", "atan2") else _DIVISION
+            return self._pure(op, cost, cost * registers)
+        if op.fn == "pow":
+            return self._pure(op, _LIBRARY, self._one_by_one(_LIBRARY))
+        if op.fn in DIVISIONS:
+            if op.rhs in self._constants:
+                return self._pure(op, 3, 2 * _DIVISION * registers)
+            return self._pure(op, _DIVISION, self._one_by_one(_DIVISION))
+        if op.fn == "mul" and dtype in (i64, u64):
+            return self._pure(op, 1, _DOUBLE_MULTIPLY * registers)
+        return self._pure(op, 1, registers)
+
+    def _random(self, op: ops.Random) -> Cost:
+        return self._pure(op, _RANDOM, self._one_by_one(_RANDOM))
+
+    def _one_by_one(self, cost: float) -> float:
+        return self._lanes * (cost + _CALL)
+
+    # -- memory -----------------------------------------------------------------------------------
+
+    def _load(self, op: ops.Load) -> Cost:
+        return Cost(1, self._access(self._step(op), op.array.dtype, _GATHERED))
+
+    def _store(self, op: ops.Store) -> Cost:
+        return Cost(1, self._access(self._step(op), op.array.dtype, _SCATTERED))
+
+    def _atomic(self, op: ops.Atomic | ops.CompareExchange) -> Cost:
+        registers = self._registers(op.array.dtype)
+        if op in self._collected:
+            return Cost(2, 2 * registers)
+        if isinstance(op, ops.Atomic) and self._step(op) == 0:
+            return Cost(_ATOMIC, _ATOMIC + 4 * registers + 4)
+        return Cost(_ATOMIC, self._one_by_one(_ATOMIC))
+
+    def _record(self, op: ops.RecordPush | ops.RecordPop) -> Cost:
+        values = op.values if isinstance(op, ops.RecordPush) else op.results
+        step = None if self._facts.varies(op.index) else 0
+        each = _SCATTERED if isinstance(op, ops.RecordPush) else _GATHERED
+        tile = sum(
+            self._registers(value.type) if step == 0 else self._access(None, value.type, each)
+            for value in values
+        )
+        return Cost(2 + len(values), 2 + tile)
+
+    def _access(self, step: int | None, dtype: DType, one_by_one: float) -> float:
+        if step == 0:
+            return 2
+        if step == dtype.size:
+            return self._registers(dtype)
+        narrow = 2 if dtype.bits < 32 else 1  # there are no instructions for these
+        return self._lanes * one_by_one * narrow
+
+    def _step(self, op: ops.Load | ops.Store | ops.Atomic) -> int | None:
+        """The bytes from lane to lane; None if they are not known, or not the same for all."""
+        return self._stride(op.array, op.companion, op.indices, self._item, self._facts.varies)
+
+    def _stride(
+        self,
+        array: Array,
+        companion: Companion,
+        indices: list[Value],
+        counter: Value,
+        varies: Callable[[Value], bool],
+    ) -> int | None:
+        """The bytes by which an address moves on with a counter; ``varies`` says what else may."""
+        total = 0
+        for index, stride in zip(indices, _strides(array, companion, len(indices)), strict=True):
+            if not varies(index):
+                continue
+            form = self._forms.form(index)
+            if stride is None or any(varies(atom) for atom in form.terms if atom is not counter):
+                return None
+            total += stride * form.terms.get(counter, 0)
+        return total
+
+    # -- what LLVM vectorises on its own ----------------------------------------------------------
+
+    def _vectorised(self, cost: float) -> float:
+        return cost / max(1.0, _GOOD * self._width)
+
+    def _is_simple(self, body: Block, counter: Value) -> bool:
+        """Whether LLVM vectorises a loop: no calls, no other loops, neighbours in memory."""
+        inside = {value for op in body.walk() for value in op.results} | set(body.args)
+
+        def varies(value: Value) -> bool:
+            return value in inside
+
+        for op in body.walk():
+            if isinstance(op, _NEVER_VECTORISED):
+                return False
+            if isinstance(op, ops.Unary) and op.fn not in (*CHEAP, "sqrt", "rsqrt"):
+                return False
+            if isinstance(op, ops.Binary) and _is_called(op):
+                return False
+            if isinstance(op, (ops.Load, ops.Store)):
+                step = self._stride(op.array, op.companion, op.indices, counter, varies)
+                if step not in (0, op.array.dtype.size):
+                    return False
+            if isinstance(op, ops.Atomic) and op not in self._collected:
+                return False
+        return all(self._is_sum(body, arg) for arg in body.args if arg is not counter)
+
+    def _is_sum(self, body: Block, arg: Value) -> bool:
+        """Whether a carried value is only added to."""
+        users = [op for op in body.ops if arg in op.operands]
+        return len(users) == 1 and isinstance(users[0], ops.Binary) and users[0].fn == "add"
+
+    def _summing(self) -> float:
+        """What a work item takes at least, if it adds to sums of floats."""
+        return max((_ORDERED for op in self._collected if _is_float_sum(op)), default=0)
+
+    def _waiting(self, op: ops.For) -> float:
+        """What a turn takes at least: sums of floats are summed up in order."""
+        return _ORDERED if any(arg.type.is_float for arg in op.body.args[1:]) else 0
+
+
+_NEVER_VECTORISED = (
+    *(ops.For, ops.While, ops.CompareExchange),
+    *(ops.Random, ops.RecordPop, ops.RecordPush),
+)
+
+
+def _is_float_sum(op: Operation) -> bool:
+    return isinstance(op, ops.Atomic) and op.fn in ("add", "sub") and op.array.dtype.is_float
+
+
+def _is_called(op: ops.Binary) -> bool:
+    names = ("pow", "atan2", "mod", "truncmod") if op.result.type.is_float else ("pow", *DIVISIONS)
+    return op.fn in names
+
+
+def _strides(array: Array, companion: Companion, count: int) -> list[int | None]:
+    """The bytes between neighbours along each index; None where only a launch knows."""
+    if array.space is Space.ARGUMENT:
+        return [8] * count
+    layout = array.layouts[companion]
+    if isinstance(layout, Layout):
+        return [*_of_terms(layout, array.rank), *layout.element_strides]
+    if layout is not None:
+        return [None] * count
+    strides: list[int | None] = [array.dtype.size]
+    for extent in reversed(array.element_shape):
+        strides.insert(0, (strides[0] or 0) * extent)
+    inner = strides[0] if array.rank else None
+    elements = strides[1:]
+    return [*[None] * (array.rank - 1), *([inner] if array.rank else []), *elements]
+
+
+def _of_terms(layout: Layout, rank: int) -> list[int | None]:
+    strides: list[int | None] = [0] * rank
+    for term in layout.terms:
+        is_whole = term.divisor == 1 and term.modulus == 0
+        strides[term.axis] = term.stride if is_whole and strides[term.axis] == 0 else None
+    return strides
+
+
+_COST: dict[type[Operation], Callable[[Estimate, Any], Cost]] = {
+    ops.Constant: Estimate._nothing,
+    ops.Yield: Estimate._nothing,
+    ops.If: Estimate._if,
+    ops.For: Estimate._for,
+    ops.While: Estimate._while,
+    ops.Unary: Estimate._unary,
+    ops.Binary: Estimate._binary,
+    ops.Random: Estimate._random,
+    ops.Load: Estimate._load,
+    ops.Store: Estimate._store,
+    ops.Atomic: Estimate._atomic,
+    ops.CompareExchange: Estimate._atomic,
+    ops.RecordPush: Estimate._record,
+    ops.RecordPop: Estimate._record,
+}
