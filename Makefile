@@ -28,7 +28,7 @@ lint: $(VENV)/stamp-test  ## ruff and mypy
 	@$(VENV)/bin/ruff check
 	@$(VENV)/bin/mypy
 
-bench: $(VENV)/stamp-bench  ## compare speed with Quadrants
+bench: $(VENV)/stamp-bench  ## compare speed with other systems and with C by hand
 	@$(RUN) bench/run.py $(BENCH_ARGS)
 
 docs: $(VENV)/stamp-base  ## write docs/api.md anew from the docstrings

@@ -18,11 +18,12 @@ import numpy as np
 
 os.environ.setdefault("BENCH_SYSTEM", "octants")
 
-import kernels
 import octants as qd
+import problems
+from machine import describe_machine
 from octants import driver
 from octants.autodiff import reverse
-from tables import describe_machine
+from systems import fields
 
 RESULTS = Path(__file__).parent / "results"
 SHORT = {
@@ -115,11 +116,11 @@ def long_loops(rounds: int) -> list[str]:
 
 
 def variants(name: str, size: tuple[int, int]):
-    """A workload of `kernels` whose loops are recorded whole, and one with blocks."""
+    """A workload whose loops are recorded whole, and one with blocks."""
     chosen, found = reverse.rooms, {}
     for mode in ("whole", "blocks"):
         reverse.rooms = chosen if mode == "blocks" else lambda *_: {}
-        found[mode] = kernels.WORKLOADS[name](*size)
+        found[mode] = fields.PROGRAMS[name](problems.make(name, *size))
         found[mode].forward()
         found[mode].seed()
         driver._artifacts.clear()
@@ -146,7 +147,7 @@ def short_loops(rounds: int) -> list[str]:
 
 def compile_times(rounds: int) -> list[str]:
     lines = ["| first gradient | whole | in blocks | ratio |", "|---|---|---|---|"]
-    for name in kernels.WORKLOADS:
+    for name in fields.PROGRAMS:
         best = {"whole": float("inf"), "blocks": float("inf")}
         for _ in range(rounds):
             start(1, 0)

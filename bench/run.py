@@ -1,37 +1,28 @@
-"""Times Octants against Quadrants, side by side: ``python bench/run.py``, or ``make bench``.
+"""Times Octants beside other systems and C: ``python bench/run.py``, or ``make bench``.
 
 Each system runs in a process of its own; rounds alternate between them, and a ratio is the median
-of the ratios of the rounds. The table goes to the screen and to bench/results.
+of the ratios of the rounds. Results are compared before anything is timed. A system that is not
+installed is left out, and named. The table goes to the screen and, as JSON, to bench/results; with
+``--docs`` also to docs/benchmarks.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import select
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tables import Row, write_results
+import problems
+import report
+from processes import HERE, Contender, Failed, alternate, first_gradient, is_installed
+from rows import Row, make_rows
+from systems import REFERENCE, SYSTEMS
 
-HERE = Path(__file__).parent
-NAMES = ("recurrence", "affine", "ode", "rotation", "ragged", "pairwise")
-# (items, steps) of runs that take seconds, and of long ones.
-SIZES = {
-    "recurrence": ((20_000, 256), (100_000, 256)),
-    "affine": ((20_000, 256), (100_000, 256)),
-    "ode": ((2_000, 256), (10_000, 256)),
-    "rotation": ((1_000, 100), (10_000, 256)),
-    "ragged": ((5_000, 32), (10_000, 32)),
-    "pairwise": ((1_024, 1), (4_096, 1)),
-}
 # How long a loop the tape is measured on: long enough to be seen in the size of the process.
 TAPE_STEPS = {
     "recurrence": 4_000_000,
@@ -39,270 +30,230 @@ TAPE_STEPS = {
     "ode": 100_000,
     "rotation": 100_000,
 }
-
-
-class Failed(Exception):
-    """A system could not do what it was asked for; the text says why."""
-
-
-class System:
-    """A worker process, started anew when it has failed."""
-
-    def __init__(self, name: str, python: str, options: argparse.Namespace) -> None:
-        self.name = name
-        self.python = python
-        self.options = options
-        self.process: subprocess.Popen[str] | None = None
-
-    def start(self) -> None:
-        """Start a fresh process."""
-        self.stop()
-        command = [self.python, str(HERE / "worker.py"), self.name, str(self.options.threads)]
-        errors = None if self.options.verbose else subprocess.DEVNULL
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)
-        self._answer()
-
-    def stop(self) -> None:
-        """End the process."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.communicate()
-        self.process = None
-
-    def ask(self, command: str, **arguments: Any) -> Any:
-        """The result of a command; `Failed` if there is none in time."""
-        if self.process is None or self.process.stdin is None:
-            raise Failed("not running")
-        self.process.stdin.write(json.dumps([command, arguments]) + "\n")
-        self.process.stdin.flush()
-        answer = self._answer()
-        if "error" in answer:
-            raise Failed(answer["error"])
-        return answer["result"]
-
-    def _answer(self) -> dict[str, Any]:
-        assert self.process is not None
-        assert self.process.stdout is not None
-        patience = self.options.patience
-        if not select.select([self.process.stdout], [], [], patience)[0]:
-            self.stop()
-            raise Failed(f"nothing in {patience} s")
-        line = self.process.stdout.readline()
-        if not line:
-            code = self.process.wait()
-            self.process = None
-            raise Failed(f"process ended with {code}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+# The systems of which the tape is measured, and those that run on several threads as well.
+TAPED, THREADED = ("octants", "quadrants"), ("octants", "c-simd")
+LAUNCHES = ("one array", "4 arrays and a scalar", "gradient step")
+PARTS = ("start", "launch", "chain")
 
 
 def main() -> None:
     """Run what the command line asks for."""
     options = parse_arguments()
-    systems = [System("octants", sys.executable, options)]
-    peer = System("quadrants", options.peer_python, options)
-    if can_import(peer):
-        systems.append(peer)
-    else:
-        print("Quadrants is not installed (pip install 'octants[bench]'): our times only")
-    rows = import_rows(systems)
-    rows += launch_rows(systems, options)
-    for name in options.workloads:
-        print(f"  {name} ...", flush=True)
-        rows += workload_rows(name, systems, options)
-    write_results(options.output, rows, versions(systems), vars(options))
+    about = {name: {"status": "not installed"} for name in options.systems}
+    contenders = [Contender(n, options) for n in options.systems if is_installed(n, options)]
+    contenders = [one for one in contenders if starts(one, about)]
+    if not contenders or contenders[0].name != "octants":
+        sys.exit("Octants itself does not start: see --verbose")
+    rows, checks = measure_all(contenders, options)
+    for contender in contenders:
+        contender.stop()
+    report.write(options, about, rows, checks)
 
 
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("workloads", nargs="*", help=f"some of {', '.join(NAMES)} (all)")
-    parser.add_argument("--long", action="store_true", help="the large sizes")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--patience", type=float, default=90.0, help="seconds to wait for a result")
-    parser.add_argument("--peer-python", default=sys.executable, help="a Python with Quadrants")
+    choices = (*problems.NAMES, *PARTS)
+    parser.add_argument("parts", nargs="*", help=f"some of {', '.join(choices)} (all)")
+    parser.add_argument("--quick", action="store_true", help="small sizes, about a minute")
+    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=list(SYSTEMS))
+    parser.add_argument("--rounds", type=int, help="7, or 2 with --quick")
+    parser.add_argument("--threads", type=int, default=2, help="for the rows of several threads")
+    parser.add_argument("--patience", type=float, help="seconds to wait for a result: 40, or 8")
+    parser.add_argument("--peer-python", default=sys.executable, help="a Python with the others")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="a folder")
+    parser.add_argument("--docs", action="store_true", help="write docs/benchmarks.md anew")
     parser.add_argument("--verbose", action="store_true", help="show what the systems print")
     options = parser.parse_args()
-    unknown = sorted(set(options.workloads) - set(NAMES))
+    unknown = sorted(set(options.parts) - set(choices))
     if unknown:
-        parser.error(f"no workload {', '.join(unknown)}; there are {', '.join(NAMES)}")
-    options.workloads = options.workloads or list(NAMES)
+        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(choices)}")
+    options.parts = options.parts or list(choices)
+    options.systems = ["octants", *(name for name in options.systems if name != "octants")]
+    options.rounds = options.rounds or (2 if options.quick else 7)
+    options.patience = options.patience or (8.0 if options.quick else 40.0)
     return options
 
 
-def can_import(system: System) -> bool:
-    """Whether the package of a system is there."""
-    code = f"import importlib.util, sys; sys.exit(not importlib.util.find_spec({system.name!r}))"
-    return subprocess.run([system.python, "-c", code], check=False).returncode == 0
+def starts(contender: Contender, about: dict[str, dict[str, str]]) -> bool:
+    """Whether a system comes up; what it says of itself goes to ``about``."""
+    try:
+        about[contender.name] = contender.ask("describe")
+    except Failed as failure:
+        about[contender.name] = {"status": str(failure)}
+        return False
+    return True
 
 
-def alternate(
-    systems: list[System], rounds: int, measure: Callable[[System], dict[str, float]]
-) -> tuple[dict[str, dict[str, list[float]]], dict[str, str]]:
-    """Per system and measure the numbers of all rounds; and the words of those that failed."""
-    numbers: dict[str, dict[str, list[float]]] = {system.name: {} for system in systems}
-    failures: dict[str, str] = {}
-    for _ in range(rounds):
-        for system in systems:
-            if system.name in failures:
-                continue
-            try:
-                for key, value in measure(system).items():
-                    numbers[system.name].setdefault(key, []).append(value)
-            except Failed as failure:
-                failures[system.name] = str(failure)
-    return numbers, failures
+def measure_all(
+    contenders: list[Contender], options: argparse.Namespace
+) -> tuple[list[Row], dict[str, dict[str, Any]]]:
+    """All rows, and for each workload how far results are off."""
+    rows: list[Row] = []
+    checks: dict[str, dict[str, Any]] = {}
+    several = [
+        Contender(one.name, options, options.threads)
+        for one in contenders
+        if one.name in THREADED and options.threads > 1 and not options.quick
+    ]
+    for part, measure in (("start", start_rows), ("launch", launch_rows), ("chain", chain_rows)):
+        if part in options.parts:
+            print(f"  {part} ...", flush=True)
+            rows += measure(contenders, options)
+    for name in (name for name in problems.NAMES if name in options.parts):
+        print(f"  {name} ...", flush=True)
+        found, checks[name] = workload_rows(name, contenders + several, options)
+        rows += found
+        if name in TAPE_STEPS and not options.quick:
+            rows += tape_rows(name, contenders)
+    for contender in several:
+        contender.stop()
+    return rows, checks
 
 
-def make_rows(
-    group: str,
-    systems: list[System],
-    rounds: int,
-    measure: Callable[[System], dict[str, float]],
-    keys: dict[str, tuple[str, float]],
-    note: str = "",
-) -> list[Row]:
-    """A row per key: ``keys`` gives the unit and what to multiply the numbers with.
+def start_rows(contenders: list[Contender], options: argparse.Namespace) -> list[Row]:
+    """The time of ``import``, without numpy's, and of a script to its first gradient."""
+    installed = [one for one in contenders if not one.name.startswith("c-")]
 
-    The note belongs to the last key.
-    """
-    numbers, failures = alternate(systems, rounds, measure)
-    rows = []
-    for key, (unit, scale) in keys.items():
-        ours, theirs = (numbers.get(name, {}).get(key, []) for name in ("octants", "quadrants"))
-        ratios = [theirs[k] / ours[k] for k in range(min(len(ours), len(theirs))) if ours[k]]
-        rows.append(
-            Row(
-                group,
-                key,
-                unit,
-                *(
-                    statistics.median(values) * scale if values else failures.get(name)
-                    for name, values in (("octants", ours), ("quadrants", theirs))
-                ),
-                (min(ratios), statistics.median(ratios), max(ratios)) if ratios else None,
-                note if key == list(keys)[-1] else "",
-            )
-        )
+    def importing(contender: Contender) -> dict[str, float]:
+        return {"import, beyond numpy": import_seconds(contender)}
+
+    def program(contender: Contender) -> dict[str, float]:
+        if contender.name == "numba":
+            raise Failed("no gradients")
+        with tempfile.TemporaryDirectory() as cache:
+            cold, warm = (first_gradient(contender, Path(cache)) for _ in range(2))
+        return {"first gradient, cold": cold, "first gradient, warm cache": warm}
+
+    rounds = 1 if options.quick else 5
+    milliseconds = dict.fromkeys(
+        ("first gradient, cold", "first gradient, warm cache"), ("ms", 1e3)
+    )
+    rows = make_rows(
+        "start", "start", installed, rounds, importing, {"import, beyond numpy": ("ms", 1e3)}
+    )
+    return rows + make_rows("start", "start", installed, rounds, program, milliseconds)
+
+
+def import_seconds(contender: Contender) -> float:
+    """The seconds that a system's import takes after numpy's."""
+    package = SYSTEMS[contender.name].package
+    code = (
+        "import time, numpy; start = time.perf_counter()\n"
+        f"import {package}\n"
+        "import sys; print(time.perf_counter() - start, file=sys.stderr)"
+    )
+    command = [contender.python, "-c", code]
+    output = subprocess.run(command, capture_output=True, text=True, check=False)
+    if output.returncode:
+        raise Failed("cannot be imported")
+    return float(output.stderr.split()[-1])
+
+
+def launch_rows(contenders: list[Contender], options: argparse.Namespace) -> list[Row]:
+    """The time of a call of a kernel that does next to nothing."""
+    units = dict.fromkeys(LAUNCHES, ("us", 1e6))
+    count = 200 if options.quick else 2000
+
+    def measure(contender: Contender) -> dict[str, float]:
+        result: dict[str, float] = contender.ask("launches", count=count)
+        return result
+
+    return make_rows("launch", "warm call", contenders, options.rounds, measure, units)
+
+
+def chain_rows(contenders: list[Contender], options: argparse.Namespace) -> list[Row]:
+    """The time to compile a chain of statements in a dynamic loop; who fails is asked no more."""
+    rows: list[Row] = []
+    left = [one for one in contenders if not one.name.startswith("c-") and one.name != "numba"]
+    for statements in (10, 50) if options.quick else (50, 100, 200, 1000):
+
+        def measure(contender: Contender, statements: int = statements) -> dict[str, float]:
+            seconds: dict[str, float] = contender.ask("chain", statements=statements)
+            return {"forward": seconds["forward"], "gradient": seconds["gradient"]}
+
+        units = {"forward": ("s", 1.0), "gradient": ("s", 1.0)}
+        rows += make_rows("chain", f"{statements} statements", left, 1, measure, units)
+        left = [one for one in left if not isinstance(rows[-1].numbers[one.key], str)]
     return rows
 
 
-def import_rows(systems: list[System]) -> list[Row]:
-    """The time of ``import``, without numpy's."""
-
-    def measure(system: System) -> dict[str, float]:
-        code = (
-            "import time, numpy; start = time.perf_counter()\n"
-            f"import {system.name}\n"
-            "import sys; print(time.perf_counter() - start, file=sys.stderr)"
-        )
-        command = [system.python, "-c", code]
-        output = subprocess.run(command, capture_output=True, text=True, check=False)
-        if output.returncode:
-            raise Failed("cannot be imported")
-        return {"import, beyond numpy": float(output.stderr.split()[-1])}
-
-    keys = {"import, beyond numpy": ("ms", 1e3)}
-    return make_rows("start", systems, 5, measure, keys)
-
-
-LAUNCHES = (
-    "kernel of a field",
-    "kernel of 4 ndarrays and a scalar",
-    "Tape step: clear, forward, backward",
-)
-
-
-def launch_rows(systems: list[System], options: argparse.Namespace) -> list[Row]:
-    """The time of a call of a kernel that does next to nothing."""
-    restart(systems)
-    keys = dict.fromkeys(LAUNCHES, ("us", 1e6))
-    return make_rows(
-        "launch", systems, options.rounds, lambda system: system.ask("launches", count=500), keys
-    )
-
-
-def restart(systems: list[System]) -> None:
-    """Fresh processes; one that does not start fails at its first question."""
-    for system in systems:
-        try:
-            system.start()
-        except Failed as failure:
-            print(f"  {system.name} does not start: {failure}")
-
-
-def workload_rows(name: str, systems: list[System], options: argparse.Namespace) -> list[Row]:
-    """Run times, compile times and tape of a workload, in fresh processes."""
-    size = SIZES[name][1 if options.long else 0]
-    group = f"{name}, {size[0]} x {size[1]}"
-    growth: dict[str, float] = {}
-    errors: dict[str, float] = {}
-    restart(systems)
+def workload_rows(
+    name: str, contenders: list[Contender], options: argparse.Namespace
+) -> tuple[list[Row], dict[str, Any]]:
+    """Run times and compile times of a workload, and how far results are off the reference."""
+    size = (problems.QUICK if options.quick else problems.FULL)[name]
+    subject = f"{name}, {size[0]} x {size[1]}"
     with tempfile.TemporaryDirectory() as folder:
 
-        def prepare(system: System) -> dict[str, float]:
-            path = str(Path(folder) / f"{system.name}.npy")
-            prepared: dict[str, float] = system.ask("prepare", name=name, size=size, gradient=path)
-            growth[system.name] = prepared.pop("growth")
-            errors[system.name] = prepared.pop("error")
+        def prepare(contender: Contender) -> dict[str, float]:
+            path = str(Path(folder) / contender.key)
+            prepared: dict[str, float] = contender.ask(
+                "prepare", name=name, size=size, results=path
+            )
             return prepared
 
         compiling = {"compile forward": ("ms", 1e3), "compile backward": ("ms", 1e3)}
-        once = make_rows(group, systems, 1, prepare, compiling)
-        note = compare_gradients(Path(folder), errors)
-    running = {"forward": ("ms", 1e3), "backward": ("ms", 1e3)}
-    rows = make_rows(
-        group, systems, options.rounds, lambda system: system.ask("run"), running, note
-    )
-    return rows + once + (tape_rows(name, group, systems, growth) if name in TAPE_STEPS else [])
+        one_thread = [one for one in contenders if one.threads == 1]
+        rows = make_rows("compile", subject, one_thread, 1, prepare, compiling)
+        failed = {key for key, value in rows[0].numbers.items() if isinstance(value, str)}
+        several = [one for one in contenders if one.threads > 1]
+        alternate(several, 1, prepare)
+        checks = compare(Path(folder), name, size, options)
+    running = [one for one in contenders if one.key not in failed]
+    units = {"forward": ("ms", 1e3), "backward": ("ms", 1e3)}
+    found = make_rows("run", subject, running, options.rounds, lambda one: one.ask("run"), units)
+    for row in found:
+        row.numbers.update({key: rows[0].numbers[key] for key in failed})
+    return found + [row for row in rows if row.section == "compile"], checks
 
 
-def tape_rows(name: str, group: str, systems: list[System], growth: dict[str, float]) -> list[Row]:
+def compare(
+    folder: Path, name: str, size: tuple[int, int], options: argparse.Namespace
+) -> dict[str, Any]:
+    """How far values and gradients are off, relative to the largest element of the reference.
+
+    That is C in double precision, or Octants where there is no compiler.
+    """
+    reference = Contender(REFERENCE, options)
+    path = folder / REFERENCE
+    try:
+        reference.ask("prepare", name=name, size=size, results=str(path))
+    except Failed:
+        path = folder / "octants"
+    reference.stop()
+    result: dict[str, Any] = {"reference": path.name}
+    for found in sorted(folder.glob("*.gradient.npy")):
+        key = found.name.removesuffix(".gradient.npy")
+        if key != path.name:
+            kinds = ("value", "gradient")
+            result[key] = {kind: off(folder / key, path, kind) for kind in kinds}
+    return result
+
+
+def off(path: Path, reference: Path, kind: str) -> float:
+    """The greatest difference of stored results."""
+    ours, exact = (np.load(f"{one}.{kind}.npy").astype(np.float64) for one in (path, reference))
+    difference = float(np.abs(ours - exact).max()) / max(float(np.abs(exact).max()), 1e-30)
+    return difference if np.isfinite(difference) else float("inf")
+
+
+def tape_rows(name: str, contenders: list[Contender]) -> list[Row]:
     """The bytes per step of the tape, from the growth of a process over one long loop.
 
-    ``growth`` is that of a process with a short loop, which has compiled the same.
+    What a process grows by with a short loop, which compiles the same, is subtracted.
     """
     steps = TAPE_STEPS[name]
 
-    def measure(system: System) -> dict[str, float]:
-        if system.name not in growth:
-            raise Failed("not running")
-        grown = float(system.ask("grow", name=name, steps=steps))
-        return {"tape": max(0.0, grown - growth[system.name]) / steps}
+    def measure(contender: Contender) -> dict[str, float]:
+        growths = []
+        for count in (64, steps):
+            contender.start()
+            growths.append(float(contender.ask("grow", name=name, steps=count)))
+        return {"tape": max(0.0, growths[1] - growths[0]) / steps}
 
-    restart(systems)
-    note = f"growth of the process, one item of {steps} steps"
-    return make_rows(group, systems, 1, measure, {"tape": ("B/step", 1.0)}, note)
-
-
-def compare_gradients(folder: Path, errors: dict[str, float]) -> str:
-    """How far the gradients are apart; if they are, how far each is from a difference quotient."""
-    paths = [folder / f"{name}.npy" for name in ("octants", "quadrants")]
-    if not all(path.exists() for path in paths):
-        return ""
-    ours, theirs = (np.load(path).astype(np.float64) for path in paths)
-    scale = max(float(np.abs(ours).max()), float(np.abs(theirs).max()), 1e-30)
-    difference = float(np.abs(ours - theirs).max()) / scale
-    if difference < 1e-3:
-        return f"gradients agree to {difference:.0e}"
-    off = ", ".join(f"{name} by {error:.0e}" for name, error in errors.items())
-    return f"gradients differ; off a difference quotient: {off}"
-
-
-def versions(systems: list[System]) -> dict[str, str]:
-    """The version of each system that answers."""
-    result = {}
-    restart(systems)
-    for system in systems:
-        try:
-            result[system.name] = system.ask("version")
-        except Failed as failure:
-            result[system.name] = str(failure)
-        system.stop()
-    return result
+    taped = [one for one in contenders if one.name in TAPED]
+    return make_rows("tape", name, taped, 1, measure, {"tape": ("B/step", 1.0)})
 
 
 if __name__ == "__main__":

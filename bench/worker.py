@@ -1,113 +1,130 @@
 """One system in a process of its own: it does what lines of JSON on its standard input say.
 
 Answers are lines of JSON on what was standard output; whatever else is printed goes to standard
-error. ``python worker.py SYSTEM THREADS``.
+error. ``python worker.py SYSTEM THREADS``; with one thread the process is bound to one CPU.
 """
 # mypy: ignore-errors
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import os
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
 
 import numpy as np
 
-SYSTEM, THREADS = sys.argv[1], int(sys.argv[2])
-ANSWERS = os.fdopen(os.dup(1), "w", buffering=1)
-os.dup2(2, 1)  # before the import, which may print
-os.environ["BENCH_SYSTEM"] = SYSTEM
+import problems
+from systems import REFERENCE, SYSTEMS, NotOffered
 
-import kernels  # noqa: E402
-
-qd = kernels.qd
+NAME, THREADS = sys.argv[1], int(sys.argv[2])
+# A run is repeated until so much time has gone, and the best counts.
+SECONDS, REPEATS = 0.05, 10
 
 
 class Worker:
     """The commands; each returns what is answered."""
 
     def __init__(self) -> None:
-        qd.init(
-            arch=qd.cpu,
-            cpu_max_num_threads=THREADS,
-            offline_cache=False,
-            ad_stack_experimental_enabled=True,
-            log_level="error",
-        )
-        self.workload = None
+        self.folder = tempfile.TemporaryDirectory()
+        module = "systems.c" if NAME == REFERENCE else f"systems.{SYSTEMS[NAME].module}"
+        self.system = importlib.import_module(module).System(THREADS)
+        self.program = None
         self.calls = None
 
-    def prepare(self, name: str, size: list[int], gradient: str):
-        """Build a workload, compile it, and run it once; its gradient goes to a file.
+    def describe(self):
+        """What the system runs with."""
+        return self.system.describe()
 
-        The growth is that of the process while it compiled and ran its first backward pass; the
-        error is that of the gradient along some direction, relative to a difference quotient.
+    def prepare(self, name: str, size: list[int], results: str):
+        """Build a workload, compile it, and run it once; its results go to files.
+
+        The growth is that of the process while it compiled and ran its first backward pass.
         """
-        self.workload = kernels.WORKLOADS[name](*size)
-        forward = timed(self.workload.forward)
+        self.program = None
+        self.program = self.system.program(problems.make(name, *size))
+        forward = self.timed(self.program.forward)
+        np.save(f"{results}.value.npy", self.program.value())
         backward, growth = self.first_backward()
-        found = self.workload.gradient()
-        np.save(gradient, found)
-        direction = np.random.default_rng(1).choice([-1.0, 1.0], len(found))
-        quotient = self.workload.difference_quotient(direction, 1e-3)
-        warm = [self.run() for _ in range(3)]
+        np.save(f"{results}.gradient.npy", self.program.gradient())
+        warm = self.run()
         return {
-            "error": abs(float(found @ direction) / quotient - 1.0) if quotient else 0.0,
-            "compile forward": forward - min(run["forward"] for run in warm),
-            "compile backward": backward - min(run["backward"] for run in warm),
+            "compile forward": max(0.0, forward - warm["forward"]),
+            "compile backward": max(0.0, backward - warm["backward"]),
             "growth": growth,
         }
 
     def grow(self, name: str, steps: int):
         """The growth of the process in the first backward pass, with one item of many steps."""
-        self.workload = kernels.WORKLOADS[name](1, steps)
-        timed(self.workload.forward)
+        self.program = self.system.program(problems.make(name, 1, steps))
+        self.timed(self.program.forward)
         return self.first_backward()[1]
 
     def first_backward(self):
         """The seconds of a backward pass, and the bytes by which it made the process grow."""
-        self.workload.seed()
+        self.program.seed()
         before = memory("VmRSS")
         forget_peak()
-        seconds = timed(self.workload.backward)
+        seconds = self.timed(self.program.backward)
         return seconds, memory("VmHWM") - before
 
     def run(self):
-        """Time one forward and one backward run."""
-        forward = timed(self.workload.forward)
-        self.workload.seed()
-        return {"forward": forward, "backward": timed(self.workload.backward)}
+        """Time forward and backward runs: the best of several in a row, where they are short."""
+        forward = best(lambda: self.timed(self.program.forward))
+        return {"forward": forward, "backward": best(self._seeded_backward)}
+
+    def _seeded_backward(self) -> float:
+        self.program.seed()
+        return self.timed(self.program.backward)
 
     def launches(self, count: int):
         """The seconds of one call of each tiny kernel, out of many in a row."""
         if self.calls is None:
-            self.calls = kernels.Launches().calls
+            self.calls = self.system.launches()
             for call in self.calls.values():
                 call()
-        return {name: timed(repeat, call, count) / count for name, call in self.calls.items()}
+        return {name: self.timed(repeat, call, count) / count for name, call in self.calls.items()}
 
-    def version(self):
-        """The version of the system."""
-        version = qd.__version__
-        return ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
+    def chain(self, statements: int):
+        """The seconds to compile a chain of so many statements, and then its gradient."""
+        start = time.perf_counter()
+        program = self.system.chain(statements, Path(self.folder.name))
+        program.forward()
+        self.system.sync()
+        forward = time.perf_counter() - start
+        program.seed()
+        backward = self.timed(program.backward)
+        return {
+            "forward": max(0.0, forward - self.timed(program.forward)),
+            "gradient": max(0.0, backward - self.timed(program.backward)),
+        }
+
+    def timed(self, call, *arguments) -> float:
+        """The seconds of a call, with all that it has started."""
+        self.system.sync()
+        start = time.perf_counter()
+        call(*arguments)
+        self.system.sync()
+        return time.perf_counter() - start
+
+
+def best(measure) -> float:
+    """The least of some measures, which together take a while."""
+    times = []
+    while len(times) < REPEATS and sum(times) < SECONDS:
+        times.append(measure())
+    return min(times)
 
 
 def repeat(call, count: int) -> None:
     """Call it so many times."""
     for _ in range(count):
         call()
-
-
-def timed(call, *arguments) -> float:
-    """The seconds of a call, with all that it has started."""
-    qd.sync()
-    start = time.perf_counter()
-    call(*arguments)
-    qd.sync()
-    return time.perf_counter() - start
 
 
 def memory(key: str) -> int:
@@ -125,18 +142,36 @@ def forget_peak() -> None:
         print("the peak of the memory cannot be reset", file=sys.stderr)
 
 
+def answer(call, **arguments):
+    """The result of a call, or what went wrong."""
+    try:
+        return {"result": call(**arguments)}
+    except NotOffered as reason:
+        return {"not offered": str(reason)}
+    except Exception as error:
+        traceback.print_exc()
+        text = str(error).strip().splitlines() or [""]
+        return {"error": f"{type(error).__name__}: {text[0]}"[:120]}
+
+
 def main() -> None:
     """Answer questions until there are no more."""
-    worker = Worker()
-    print(json.dumps({"result": None}), file=ANSWERS)
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # before the system is imported, which may print
+    os.environ["BENCH_SYSTEM"] = NAME
+    if THREADS == 1:
+        with contextlib.suppress(AttributeError, OSError):
+            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    worker = None
+
+    def start() -> None:
+        nonlocal worker
+        worker = Worker()
+
+    print(json.dumps(answer(start)), file=answers)
     for line in sys.stdin:
         command, arguments = json.loads(line)
-        try:
-            answer = {"result": getattr(worker, command)(**arguments)}
-        except Exception as error:
-            traceback.print_exc()
-            answer = {"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"}
-        print(json.dumps(answer), file=ANSWERS)
+        print(json.dumps(answer(getattr(worker, command), **arguments)), file=answers)
 
 
 if __name__ == "__main__":

@@ -1,41 +1,95 @@
-"""The benchmark runs, and has every row, with or without the other system."""
+"""The benchmark runs, its references are right, and the page of results is what was measured."""
 
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 REPOSITORY = Path(__file__).parent.parent
-MEASURES = {"forward", "backward", "compile forward", "compile backward"}
+WORKLOADS = ("recurrence", "affine", "ragged", "pairwise", "ode", "rotation")
+BY_HAND = ("c-simd", "c-scalar")
+needs_compiler = pytest.mark.skipif(
+    not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler"
+)
 
 
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
-    folder = tmp_path_factory.mktemp("bench")
-    command = [sys.executable, "bench/run.py", "recurrence", "ragged", "pairwise", "--rounds", "1"]
+def measure(folder: Path, *arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "bench/run.py", *arguments, "--quick", "--rounds", "1"]
     subprocess.run([*command, "--output", str(folder)], cwd=REPOSITORY, check=True)
     (path,) = folder.glob("*.json")
-    assert path.with_suffix(".md").read_text().count("|") > 50
-    result: list[dict[str, object]] = json.loads(path.read_text())["rows"]
+    result: dict[str, Any] = json.loads(path.read_text())
     return result
 
 
-@pytest.mark.parametrize("name", ["recurrence", "ragged", "pairwise"])
-def test_workload_has_its_rows(rows: list[dict[str, object]], name: str) -> None:
-    own = {row["measure"]: row for row in rows if str(row["group"]).startswith(name)}
-    assert MEASURES <= own.keys()
-    for measure in MEASURES:
-        assert isinstance(own[measure]["octants"], float), own[measure]
-    assert ("tape" in own) == (name == "recurrence")
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Octants beside C; the name of a system that is nowhere installed is left out."""
+    folder = tmp_path_factory.mktemp("bench")
+    return measure(folder, *WORKLOADS, "launch", "chain", "--systems", "octants", *BY_HAND)
 
 
-def test_overheads_have_their_rows(rows: list[dict[str, object]]) -> None:
-    own = [row for row in rows if row["group"] in ("start", "launch")]
-    assert len(own) == 4
-    for row in own:
-        assert isinstance(row["octants"], float), row
-        assert row["octants"] > 0
+def numbers(results: dict[str, Any], section: str, system: str) -> dict[tuple[str, str], Any]:
+    return {
+        (row["subject"].partition(",")[0], row["measure"]): row["numbers"].get(system, "-")
+        for row in results["rows"]
+        if row["section"] == section
+    }
+
+
+def test_every_measure_of_octants_is_there(results: dict[str, Any]) -> None:
+    run = numbers(results, "run", "octants")
+    assert set(run) == {(name, way) for name in WORKLOADS for way in ("forward", "backward")}
+    found = [*run.values(), *numbers(results, "launch", "octants").values()]
+    found += numbers(results, "chain", "octants").values()
+    assert len(found) == 12 + 3 + 4
+    assert all(value["least"] > 0 for value in found), found
+
+
+@needs_compiler
+@pytest.mark.parametrize("system", BY_HAND)
+def test_c_has_ratios(results: dict[str, Any], system: str) -> None:
+    rows = [row for row in results["rows"] if row["section"] == "run"]
+    assert all(row["ratios"][system]["least"] > 0 for row in rows)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("system", ["octants", *BY_HAND])
+def test_results_agree_with_double_precision(
+    results: dict[str, Any], name: str, system: str
+) -> None:
+    check = results["checks"][name]
+    assert check["reference"] == "c-double"
+    assert 0 < check[system]["value"] < 1e-5
+    assert 0 < check[system]["gradient"] < 1e-5
+
+
+def test_system_that_is_not_there_is_named(tmp_path: Path) -> None:
+    nowhere = tmp_path / "python"
+    nowhere.write_text("#!/bin/sh\nexit 1\n")
+    nowhere.chmod(0o755)
+    arguments = ("affine", "--systems", "jax", "--peer-python", str(nowhere))
+    results = measure(tmp_path, *arguments)
+    assert results["systems"]["jax"] == {"status": "not installed"}
+    assert set(numbers(results, "run", "octants")) == {
+        ("affine", "forward"),
+        ("affine", "backward"),
+    }
+
+
+def test_page_is_made_of_stored_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "bench"))
+    from page import page
+
+    text = (REPOSITORY / "docs" / "benchmarks.md").read_text()
+    link = re.search(r"\(\.\./bench/results/(.+?\.json)\)", text)
+    assert link is not None
+    path = REPOSITORY / "bench" / "results" / link[1]
+    assert text == page(json.loads(path.read_text()), path.name)

@@ -1,0 +1,89 @@
+"""What the workloads compute, and on which numbers: the same for every system."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+TITLES = {
+    "recurrence": "v = sin(v) * 0.95 + 0.01",
+    "affine": "v = v * a + 0.01, with the gradients of v and a",
+    "ragged": "the recurrence in a nest, whose bounds depend on the item and on the outer loop",
+    "pairwise": "softened gravity between all pairs of bodies",
+    "ode": "Lorenz 96 with six variables, by the classical Runge-Kutta method",
+    "rotation": "a 3x3 rotation matrix, turned by a body rate: R = R + R U",
+}
+NAMES = tuple(TITLES)
+
+# (items, steps) of runs that take seconds, and of those that results are told of.
+QUICK = {
+    "recurrence": (10_000, 64),
+    "affine": (10_000, 64),
+    "ragged": (2_000, 16),
+    "pairwise": (512, 1),
+    "ode": (1_000, 64),
+    "rotation": (1_000, 64),
+}
+FULL = {
+    "recurrence": (100_000, 256),
+    "affine": (100_000, 256),
+    "ragged": (10_000, 32),
+    "pairwise": (4_096, 1),
+    "ode": (10_000, 256),
+    "rotation": (10_000, 256),
+}
+# A gradient further from the reference than this, relative to its largest element, is wrong.
+TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A workload of some size.
+
+    Inputs, of which gradients are asked for, and the output are f32 with a row for each item, of
+    one number or of several. In `ragged` the outer loop of item i makes ``count[i]`` steps. The
+    gradients are those of the sum of all outputs.
+    """
+
+    name: str
+    items: int
+    steps: int
+    inputs: tuple[Any, ...]
+    width: int
+    count: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the output."""
+        return (self.items,) if self.width == 1 else (self.items, self.width)
+
+
+def make(name: str, items: int, steps: int) -> Problem:
+    """The workload of that name and size; its numbers are the same each time."""
+    width = {"ode": 6, "rotation": 3, "pairwise": 3}.get(name, 1)
+    shape = (items,) if width == 1 else (items, width)
+    inputs = [_uniform(shape, -1.0 if name in ("rotation", "pairwise") else 0.0, 1.0)]
+    if name == "affine":
+        inputs.append(_uniform(shape, 0.98, 0.99))
+    trips = items if name == "pairwise" else steps
+    count = (steps - np.arange(items) % 9).astype(np.int32)
+    return Problem(name, items, trips, tuple(inputs), width, count)
+
+
+def _uniform(shape: tuple[int, ...], low: float, high: float) -> Any:
+    return np.random.default_rng(0).uniform(low, high, shape).astype(np.float32)
+
+
+def chain(statements: int, name: str = "sin") -> list[str]:
+    """The lines of a chain of nonlinear statements on v, every other one with a sine."""
+    return [
+        f"v = {name}(v) * 0.95 + {0.01 + 1e-5 * k:.5f}"
+        if k % 2
+        else f"v = v * v * 0.4 + {0.2 + 1e-5 * k:.5f}"
+        for k in range(statements)
+    ]
+
+
+CHAIN_ITEMS, CHAIN_STEPS = 64, 10

@@ -1,0 +1,101 @@
+"""A program to its first gradient: ``python starts.py SYSTEM CACHE`` prints when it had it.
+
+The time is that of the system's clock, for who started the program to compare.
+"""
+# mypy: ignore-errors
+# Each system is imported by its own program only.
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+
+STEPS = 100
+
+
+def fields(name: str, cache: str):
+    """Octants, Quadrants, Taichi."""
+    qd = importlib.import_module(name)
+    more = {"quadrants": {"ad_stack_experimental_enabled": True}, "taichi": {"ad_stack_size": 256}}
+    where = {"offline_cache": True, "offline_cache_file_path": cache}
+    qd.init(arch=qd.cpu, log_level="error", **where, **more.get(name, {}))
+    x = qd.field(qd.f32, shape=8, needs_grad=True)
+    loss = qd.field(qd.f32, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def run():
+        for i in x:
+            v = x[i]
+            for _ in range(STEPS):
+                v = qd.sin(v) * 0.95 + 0.01
+            loss[None] += v
+
+    x.fill(0.5)
+    with qd.ad.Tape(loss=loss):
+        run()
+    return x.grad.to_numpy()
+
+
+def warp(_, cache: str):
+    """Warp, with the steps in an array."""
+    import warp as wp
+
+    wp.config.quiet = True
+    wp.config.kernel_cache_dir = cache
+
+    @wp.kernel
+    def run(x: wp.array(dtype=float), h: wp.array2d(dtype=float), loss: wp.array(dtype=float)):
+        i = wp.tid()
+        h[i, 0] = x[i]
+        for t in range(100):
+            h[i, t + 1] = wp.sin(h[i, t]) * 0.95 + 0.01
+        wp.atomic_add(loss, 0, h[i, 100])
+
+    wp.init()
+    wp.set_device("cpu")
+    x = wp.full(8, value=0.5, dtype=float, requires_grad=True)
+    steps = wp.zeros((8, STEPS + 1), dtype=float, requires_grad=True)
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    tape = wp.Tape()
+    with tape:
+        wp.launch(run, dim=8, inputs=[x, steps, loss])
+    tape.backward(loss)
+    return x.grad.numpy()
+
+
+def jax(_, cache: str):
+    """JAX, with its cache for programs of any size."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_compilation_cache_dir", cache)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+    @jax.jit
+    def loss(x):
+        step = lambda v, _: (jnp.sin(v) * 0.95 + 0.01, None)  # noqa: E731
+        return jnp.sum(jax.lax.scan(step, x, None, length=STEPS)[0])
+
+    return np.asarray(jax.jit(jax.grad(loss))(np.full(8, 0.5, np.float32)))
+
+
+PROGRAMS = {"octants": fields, "quadrants": fields, "taichi": fields, "warp": warp, "jax": jax}
+
+
+def main() -> None:
+    name, cache = sys.argv[1:]
+    gradient = PROGRAMS[name](name, cache)
+    now = time.time()
+    # The map has a fixed point, so that its derivative after many steps is small, and positive.
+    assert gradient.shape == (8,), gradient
+    assert (gradient > 0).all(), gradient
+    assert (gradient < 0.1).all(), gradient
+    print(now)
+
+
+if __name__ == "__main__":
+    main()

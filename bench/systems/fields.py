@@ -1,0 +1,283 @@
+"""Octants, and those that have its kernels and fields: Quadrants and Taichi, from one source.
+
+The environment variable BENCH_SYSTEM names the module to import as ``qd``. All loop bounds that are
+not constants are read from fields, which all three can differentiate.
+"""
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from pathlib import Path
+
+import numpy as np
+
+import problems
+
+NAME = os.environ["BENCH_SYSTEM"]
+qd = importlib.import_module(NAME)
+
+
+class System:
+    """The module after `init`."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        options = {"offline_cache": False, "log_level": "error", "cpu_max_num_threads": threads}
+        if NAME == "quadrants":
+            options["ad_stack_experimental_enabled"] = True
+        if NAME == "taichi":
+            # Its stacks have the same size for all loops, and overflow without a word.
+            options["ad_stack_size"] = 600
+        qd.init(arch=qd.cpu, **options)
+
+    def describe(self):
+        """What it ran with."""
+        version = qd.__version__
+        version = ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
+        about = {"version": version, "accuracy": "fast_math=True, the default"}
+        about["tape"] = {
+            "octants": "the carried values of a loop, as many as there are iterations",
+            "quadrants": "adaptive stacks: ad_stack_experimental_enabled=True",
+            "taichi": "stacks of a fixed size: ad_stack_size=600",
+        }[NAME]
+        if NAME == "octants":
+            about["flags"] = f"simd={qd.options.current().simd}, opt_level=2"
+        return about
+
+    def sync(self) -> None:
+        """Wait until all is done."""
+        qd.sync()
+
+    def program(self, problem):
+        """The workload."""
+        return PROGRAMS[problem.name](problem)
+
+    def chain(self, statements: int, folder: Path):
+        """A chain of statements in a dynamic loop; the source is written to the folder."""
+        lines = "\n".join(
+            f"                {line}" for line in problems.chain(statements, "qd.sin")
+        )
+        path = folder / f"chain_{NAME}_{statements}.py"
+        path.write_text(CHAIN.format(module=NAME, lines=lines))
+        specification = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(specification)
+        specification.loader.exec_module(module)
+        problem = problems.make("recurrence", problems.CHAIN_ITEMS, problems.CHAIN_STEPS)
+        return Chain(problem, module.make)
+
+    def launches(self):
+        """Calls of kernels that do next to nothing."""
+        return launches()
+
+
+CHAIN = """\
+import {module} as qd
+
+def make(x, y, size):
+    @qd.kernel
+    def chain():
+        for i in range(size[0]):
+            v = x[i]
+            for _ in range(size[1]):
+{lines}
+            y[i] = v
+
+    return chain
+"""
+
+
+class Program:
+    """Fields, a forward call, and its reverse; `inputs` and `outputs` have gradients."""
+
+    def __init__(self, problem) -> None:
+        self.problem = problem
+        self.size = integers(2)  # how many items, and the trip count of their loops
+        self.size.from_numpy(np.array([problem.items, problem.steps], np.int32))
+        self.inputs = [scalars(*array.shape) for array in problem.inputs]
+        for field, array in zip(self.inputs, problem.inputs, strict=True):
+            field.from_numpy(array)
+        self.outputs = [scalars(*problem.shape)]
+        self.kernel = self.make(*self.inputs, *self.outputs, self.size)
+
+    def forward(self) -> None:
+        """Run the kernel."""
+        self.kernel()
+
+    def backward(self) -> None:
+        """Run its reverse."""
+        self.kernel.grad()
+
+    def seed(self) -> None:
+        """Set the gradients to those of the sum of all outputs."""
+        for array in self.inputs:
+            array.grad.fill(0)
+        for array in self.outputs:
+            array.grad.fill(1)
+
+    def value(self):
+        """The output."""
+        return self.outputs[0].to_numpy().ravel()
+
+    def gradient(self):
+        """The gradients of the inputs, one after the other."""
+        return np.concatenate([array.grad.to_numpy().ravel() for array in self.inputs])
+
+
+def scalars(*shape):
+    return qd.field(qd.f32, shape=shape, needs_grad=True)
+
+
+def integers(*shape):
+    return qd.field(qd.i32, shape=shape)
+
+
+class Chain(Program):
+    """A chain of statements, made by a function."""
+
+    def __init__(self, problem, make) -> None:
+        self.make = make
+        super().__init__(problem)
+
+
+class Recurrence(Program):
+    def make(self, x, y, size):
+        @qd.kernel
+        def recurrence():
+            for i in range(size[0]):
+                v = x[i]
+                for _ in range(size[1]):
+                    v = qd.sin(v) * 0.95 + 0.01
+                y[i] = v
+
+        return recurrence
+
+
+class Affine(Program):
+    def make(self, x, a, y, size):
+        @qd.kernel
+        def affine():
+            for i in range(size[0]):
+                v = x[i]
+                for _ in range(size[1]):
+                    v = v * a[i] + 0.01
+                y[i] = v
+
+        return affine
+
+
+class Ragged(Program):
+    def make(self, x, y, size):
+        count = integers(self.problem.items)
+        count.from_numpy(self.problem.count)
+
+        @qd.kernel
+        def ragged():
+            for i in range(size[0]):
+                v = x[i]
+                for j in range(count[i]):
+                    for _ in range(j):
+                        v = qd.sin(v) * 0.95 + 0.01
+                y[i] = v
+
+        return ragged
+
+
+class Pairwise(Program):
+    def make(self, x, y, size):
+        @qd.kernel
+        def pairwise():
+            for i in range(size[0]):
+                here = qd.Vector([x[i, 0], x[i, 1], x[i, 2]])
+                force = qd.Vector([0.0, 0.0, 0.0])
+                for j in range(size[1]):
+                    d = qd.Vector([x[j, 0], x[j, 1], x[j, 2]]) - here
+                    r2 = d.dot(d) + 0.01
+                    force += d / (r2 * qd.sqrt(r2))
+                for k in qd.static(range(3)):
+                    y[i, k] = force[k] * force[k]
+
+        return pairwise
+
+
+class Ode(Program):
+    def make(self, x, y, size):
+        @qd.func
+        def slope(v):
+            rates = qd.Vector([0.0] * 6, dt=qd.f32)
+            for k in qd.static(range(6)):
+                neighbours = v[(k + 1) % 6] - v[(k + 4) % 6]
+                rates[k] = neighbours * v[(k + 5) % 6] - v[k] + 2.0
+            return rates
+
+        @qd.kernel
+        def ode():
+            for i in range(size[0]):
+                v = qd.Vector([x[i, 0], x[i, 1], x[i, 2], x[i, 3], x[i, 4], x[i, 5]])
+                for _ in range(size[1]):
+                    k1 = slope(v)
+                    k2 = slope(v + 0.005 * k1)
+                    k3 = slope(v + 0.005 * k2)
+                    k4 = slope(v + 0.01 * k3)
+                    v = v + (0.01 / 6.0) * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+                for k in qd.static(range(6)):
+                    y[i, k] = v[k]
+
+        return ode
+
+
+class Rotation(Program):
+    def make(self, w, y, size):
+        @qd.kernel
+        def rotation():
+            for i in range(size[0]):
+                a, b, c = 0.001 * w[i, 0], 0.001 * w[i, 1], 0.001 * w[i, 2]
+                r = qd.Matrix([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+                for _ in range(size[1]):
+                    r = r + r @ qd.Matrix([[0.0, -c, b], [c, 0.0, -a], [-b, a, 0.0]])
+                for k in qd.static(range(3)):
+                    y[i, k] = r[k, 0] + r[k, 2]
+
+        return rotation
+
+
+PROGRAMS = {
+    "recurrence": Recurrence,
+    "affine": Affine,
+    "ragged": Ragged,
+    "pairwise": Pairwise,
+    "ode": Ode,
+    "rotation": Rotation,
+}
+
+
+def launches():
+    x, loss = scalars(8), scalars()
+    arrays = [qd.ndarray(qd.f32, shape=(8,)) for _ in range(4)]
+
+    @qd.kernel
+    def of_a_field():
+        for i in x:
+            loss[None] += x[i] * x[i]
+
+    def of_arrays(a, b, c, d, s):
+        for i in range(8):
+            a[i] = b[i] + s * c[i] * d[i]
+
+    # Taichi does not read annotations that are text.
+    array = qd.types.ndarray(qd.f32, ndim=1)
+    of_arrays.__annotations__ = {**dict.fromkeys("abcd", array), "s": qd.f32}
+    of_arrays = qd.kernel(of_arrays)
+
+    def tape():
+        loss[None] = 0
+        with qd.ad.Tape(loss=loss):
+            of_a_field()
+
+    return {
+        "one array": of_a_field,
+        "4 arrays and a scalar": lambda: of_arrays(*arrays, 0.5),
+        "gradient step": tape,
+    }
