@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from octants.frontend.build import Built, build
-from octants.frontend.names import Read
+from octants.types.reads import Read
 
 __all__ = ["Built", "Read", "build"]

@@ -22,11 +22,11 @@ from octants.frontend import (
     statements,
 )
 from octants.frontend.context import Context
-from octants.frontend.names import Read
 from octants.frontend.objects import wrap
 from octants.frontend.returns import Returns
 from octants.frontend.scope import UNDEFINED, Frame
 from octants.ir.core import Module
+from octants.types.reads import Read
 from octants.types.scalars import DType, f32, i32
 from octants.types.signature import ArgumentSource, ArgumentType, ArraySource, ScalarType
 
@@ -40,6 +40,7 @@ class Built:
 
     `sources` says where each of `module.arrays` comes from; `returns_tuple` whether the kernel
     returns a tuple of its `return_types`; `reads` has the Python values that it is specialised for.
+    One that is not `is_repeatable` depends on more than these.
     """
 
     module: Module
@@ -47,6 +48,7 @@ class Built:
     return_types: tuple[ScalarType, ...]
     returns_tuple: bool
     reads: tuple[Read, ...]
+    is_repeatable: bool = True
 
 
 def build(
@@ -82,7 +84,12 @@ def build(
     context.body.ops[:0] = entry
     kept = context.returns
     return Built(
-        module, context.arrays.sources, tuple(kept.types), kept.is_tuple, tuple(context.reads)
+        module,
+        context.arrays.sources,
+        tuple(kept.types),
+        kept.is_tuple,
+        tuple(context.reads),
+        context.is_repeatable,
     )
 
 

@@ -12,6 +12,7 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.render import Label
 from octants.frontend.context import Context
 from octants.frontend.objects import wrap
+from octants.frontend.repeatable import has_plain_truth, is_repeatable
 from octants.frontend.values import (
     ArrayReference,
     FormattedString,
@@ -31,12 +32,21 @@ def call(
     context: Context, node: ast.AST, function: Callable[..., Any], *args: Any, **named: Any
 ) -> Any:
     """Call a Python function now; what it raises is the user's error."""
+    if context.is_repeatable:
+        context.is_repeatable = is_repeatable(function, (*args, *named.values()))
     try:
         return function(*args, **named)
     except OctantsError as error:
         raise _placed(context, error, node) from None
     except Exception as error:
         context.fail(CompileTimeFailure(type(error).__name__, str(error)), node)
+
+
+def truth(context: Context, value: Any) -> bool:
+    """Whether a Python object counts as true."""
+    if not has_plain_truth(value):
+        context.is_repeatable = False
+    return bool(value)
 
 
 def _placed(context: Context, error: OctantsError, node: ast.AST) -> OctantsError:
@@ -81,6 +91,8 @@ def iterate(context: Context, value: Any, node: ast.AST) -> list[Any]:
         return rows(value)
     if isinstance(value, (Value, StructValue, ArrayReference)):
         context.fail(NotIterable(describe(value)), node)
+    if context.is_repeatable:
+        context.is_repeatable = is_repeatable(list, (value,))
     try:
         iterator = iter(value)
     except TypeError:

@@ -53,7 +53,7 @@ def truth(context: Context, value: Any, node: ast.AST | None = None) -> Value | 
     if isinstance(value, StaticValue):
         return truth(context, value.value, node)
     if not _is_computed(value):
-        return bool(value)
+        return compile_time.truth(context, value)
     known = context.known(arithmetic.truth(context, value, node))
     return known if isinstance(known, Value) else bool(known)
 

@@ -33,6 +33,7 @@ from octants.frontend.scope import Region, Scopes
 from octants.frontend.values import Variable, is_number
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Value
+from octants.types.reads import Read
 from octants.types.scalars import DType, i32, i64, integer_range, u1, u64
 
 NOT_FOUND = object()
@@ -85,7 +86,8 @@ class Context:
         self.scopes.hidden.append(self.draw)
         self.returns: Any = None
         self.stopped: set[Array] = set()  # loads from these have no derivative from now on
-        self.reads: list[Any] = []
+        self.reads: list[Read] = []
+        self.is_repeatable = True  # whether what is built depends on `reads` and no more
         self.parameters: dict[Any, list[Any]] = {}
         self._expressions = expressions or {}
         self._statements = statements or {}

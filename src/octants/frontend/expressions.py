@@ -141,7 +141,9 @@ def _iterations(context: Context, generators: list[ast.comprehension]) -> Iterat
 def static_truth(context: Context, test: ast.expr) -> bool:
     """The truth of an expression that is known at compile time."""
     value = context.evaluate(test)
-    return bool(compile_time.static_value(context, value, test, "the condition"))
+    return compile_time.truth(
+        context, compile_time.static_value(context, value, test, "the condition")
+    )
 
 
 # -- names, places, strings ------------------------------------------------------------------------
@@ -175,7 +177,7 @@ def _formatted(context: Context, piece: ast.FormattedValue) -> Any:
     if is_run_time(value):
         return (spec, value)
     if conversion is not None:
-        value = conversion(value)
+        value = compile_time.call(context, piece, conversion, value)
     return compile_time.call(context, piece, format, value, spec)
 
 

@@ -22,7 +22,7 @@ from octants.frontend.context import Context
 from octants.frontend.scope import UNDEFINED, Frame
 from octants.frontend.values import is_number
 from octants.ir.core import Value
-from octants.types.annotations import Template
+from octants.types.annotations import Template, resolve_annotation
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
 from octants.types.structs import StructType
@@ -68,19 +68,6 @@ def _parameters(context: Context, function: types.FunctionType) -> Iterator[Para
             parameter.default,
             parameter.kind is parameter.KEYWORD_ONLY,
         )
-
-
-def resolve_annotation(function: types.FunctionType, annotation: Any) -> Any:
-    """An annotation as an object; a string that means nothing stays one."""
-    if not isinstance(annotation, str):
-        return annotation
-    names = function.__code__.co_freevars
-    cells = zip(names, function.__closure__ or (), strict=True)
-    try:
-        enclosing = {name: cell.cell_contents for name, cell in cells}
-        return eval(annotation, function.__globals__, enclosing)
-    except Exception:
-        return annotation
 
 
 # -- calls -----------------------------------------------------------------------------------------

@@ -99,10 +99,12 @@ def format_string(
 
 
 def _parse(context: Context, node: ast.AST, template: str) -> list[Any]:
-    parsed: list[Any] = compile_time.call(
-        context, node, lambda: list(string.Formatter().parse(template))
-    )
+    parsed: list[Any] = compile_time.call(context, node, _split, template)
     return parsed
+
+
+def _split(template: str) -> list[Any]:
+    return list(string.Formatter().parse(template))
 
 
 def _field(

@@ -36,19 +36,7 @@ from octants.frontend.values import (
 )
 from octants.ir.core import Companion, Value
 from octants.types.matrix_values import Matrix
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """A Python value that the kernel is specialised for.
-
-    `owner` is the function for a "global" or "closure", the object for an "attribute".
-    """
-
-    kind: str
-    owner: Any
-    name: str
-    value: Any
+from octants.types.reads import ABSENT, Read
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +131,7 @@ def _attribute_of_variable(
     if isinstance(held, StructValue):
         if attr in held.members:
             return VariableReference(base.variable, (*base.path, attr))
-        return _attribute_of_type(held.python_type, base, attr)
+        return _attribute_of_type(context, held.python_type, base, attr)
     return find_attribute(context, context.load(base), attr, node)
 
 
@@ -157,7 +145,7 @@ def _member(context: Context, base: StructValue, attr: str, node: ast.expr) -> A
         return StructValue(members)
     if attr == "shape" and _arrays_of(base):
         return ShapeReference(_arrays_of(base)[0].array)
-    return _attribute_of_type(base.python_type, base, attr)
+    return _attribute_of_type(context, base.python_type, base, attr)
 
 
 def _companions_of(
@@ -179,10 +167,13 @@ def _arrays_of(base: StructValue) -> list[ArrayReference]:
     return [member for member in base.members.values() if isinstance(member, ArrayReference)]
 
 
-def _attribute_of_type(python_type: Any, base: Any, attr: str) -> Any:
+def _attribute_of_type(context: Context, python_type: Any, base: Any, attr: str) -> Any:
     """A method of a struct's type, bound to the struct or its place."""
     methods = getattr(python_type, "methods", None) or {}
-    found = methods.get(attr) or getattr(python_type, attr, NOT_FOUND)
+    found = methods.get(attr) or getattr(python_type, attr, ABSENT)
+    context.reads.append(Read("attribute of a type", python_type, attr, found))
+    if found is ABSENT:
+        return NOT_FOUND
     if isinstance(found, types.FunctionType) or hasattr(found, "octants_function"):
         return BoundFunction(found, base)
     return found
@@ -201,8 +192,9 @@ def _attribute_of_array(context: Context, base: ArrayReference, attr: str, node:
     if attr in ("n", "m") and base.array.element_shape:
         shape = (*base.array.element_shape, 1)
         return shape[0 if attr == "n" else 1]
-    found = getattr(base.handle, attr, NOT_FOUND)
-    return NOT_FOUND if callable(found) else found
+    found = getattr(base.handle, attr, ABSENT)
+    context.reads.append(Read("attribute", base.handle, attr, found))
+    return NOT_FOUND if found is ABSENT or callable(found) else found
 
 
 def _companion(context: Context, base: ArrayReference, attr: str, node: ast.expr) -> Any:
@@ -218,6 +210,7 @@ def _attribute_of_object(context: Context, base: Any, attr: str) -> Any:
     try:
         found = getattr(base, attr)
     except AttributeError:
+        context.reads.append(Read("attribute", base, attr, ABSENT))
         return NOT_FOUND
     context.reads.append(Read("attribute", base, attr, found))
     if hasattr(found, "octants_function") and not isinstance(base, (type, types.ModuleType)):

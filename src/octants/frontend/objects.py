@@ -9,6 +9,7 @@ from octants.diagnostics.errors import MissingCompanion
 from octants.frontend.context import Context
 from octants.frontend.values import ArrayReference, StructValue
 from octants.ir.core import Companion
+from octants.types.reads import Read
 from octants.types.signature import FieldHandle, StructHandle
 from octants.types.structs import Struct
 
@@ -31,6 +32,7 @@ def wrap(context: Context, found: Any, label: str) -> Any:
 
 def _wrap_field(context: Context, found: FieldHandle, label: str) -> ArrayReference:
     """A field, or a companion of one: ``x.grad`` as a global or an argument is `x`'s adjoint."""
+    context.reads.append(Read("field", found.primal, label, found.primal))
     reference = context.arrays.field(found.primal, label)
     if not reference.array.has(found.companion):
         attr = "grad" if found.companion is Companion.ADJOINT else "dual"

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
-import linecache
-import tokenize
 import types
 import weakref
 from collections import Counter
@@ -15,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from octants.diagnostics.errors import NoSource, UnsupportedSyntax
-from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.source_text import source_text
 from octants.diagnostics.span import Span
 
 FunctionDef = ast.FunctionDef | ast.AsyncFunctionDef
@@ -96,16 +93,12 @@ def find_source(function: types.FunctionType) -> FunctionSource:
 
 def _find(function: types.FunctionType) -> FunctionSource:
     code = function.__code__
-    linecache.checkcache(code.co_filename)
-    lines = linecache.getlines(code.co_filename, function.__globals__)
-    if code.co_name == "<lambda>" or not 0 < code.co_firstlineno <= len(lines):
-        raise NoSource(code.co_name).at(None)
+    text = source_text(function)
+    if not text:
+        raise NoSource(code.co_name).at(None if text is None else _place(code))
     try:
-        text = "".join(inspect.getblock(lines[code.co_firstlineno - 1 :]))
         return _parse(code, code.co_filename, text)
-    except OctantsError:
-        raise
-    except (SyntaxError, tokenize.TokenError):
+    except SyntaxError:
         raise NoSource(code.co_name).at(_place(code)) from None
 
 

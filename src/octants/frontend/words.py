@@ -86,7 +86,7 @@ def static_assert(context: Context, node: ast.Call) -> None:
         context.fail(WrongArguments("static_assert", "takes a condition"), node)
     condition = compile_time.static_value(context, args[0], node, "the condition")
     message = [*args[1:], *named.values()]
-    if not condition:
+    if not compile_time.truth(context, condition):
         context.fail(StaticAssertion(f": {message[0]}" if message else ""), node.args[0])
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from octants.diagnostics.generated import define
+from octants.types.reads import ABSENT
 from octants.types.scalars import DType
 from octants.types.signature import FieldHandle, NdarrayHandle, StructHandle
 
@@ -61,12 +62,14 @@ def make_guard(terms: Terms) -> Callable[[], bool] | None:
 
 def _is_watched(read: Any) -> bool:
     owner, value = read.owner, read.value
+    if read.kind in ("field", "attribute of a type"):
+        return False
     if isinstance(value, _CONSTANT) or isinstance(owner, (*_HANDLES, type)):
         return False
     module = owner.__name__ if isinstance(owner, types.ModuleType) else type(owner).__module__
     if read.kind == "attribute" and module.partition(".")[0] == "octants":
         return False
-    if isinstance(value, (*_NUMBERS, *_HANDLES)):
+    if isinstance(value, (*_NUMBERS, *_HANDLES)) or value is ABSENT:
         return True
     if read.kind == "attribute":
         return getattr(owner, "__dict__", {}).get(read.name) is value  # else a property
@@ -96,6 +99,8 @@ def _expression(read: Any, number: int, scope: dict[str, Any]) -> str:
     """The present value, in generated code."""
     if read.kind == "attribute":
         scope[f"o{number}"] = read.owner
+        if read.value is ABSENT:
+            return f"getattr(o{number}, {read.name!r}, v{number})"
         return f"o{number}.{read.name}"
     if read.kind == "closure":
         position = read.owner.__code__.co_freevars.index(read.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any
 
 from octants.types.defaults import resolve
@@ -91,3 +92,16 @@ def _element_shape(dtype: Any, given: tuple[int, ...] | None) -> tuple[int, ...]
     if shape is None:
         resolve(dtype)
     return tuple(shape or ())
+
+
+def resolve_annotation(function: FunctionType, annotation: Any) -> Any:
+    """An annotation as an object; a string that means nothing stays one."""
+    if not isinstance(annotation, str):
+        return annotation
+    names = function.__code__.co_freevars
+    cells = zip(names, function.__closure__ or (), strict=True)
+    try:
+        enclosing = {name: cell.cell_contents for name, cell in cells}
+        return eval(annotation, function.__globals__, enclosing)
+    except Exception:
+        return annotation

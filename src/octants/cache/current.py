@@ -1,0 +1,44 @@
+"""The store that the options of the last `init` ask for."""
+
+from __future__ import annotations
+
+import atexit
+from pathlib import Path
+
+from octants.cache import stamp
+from octants.cache.store import Store
+from octants.options import Options
+
+
+class _InUse:
+    store: Store | None = None
+
+
+def start(chosen: Options) -> None:
+    """Use the folder of these options; nothing, if they do not want a cache."""
+    stop()
+    if chosen.offline_cache and stamp.is_current():
+        _InUse.store = store_of(chosen)
+
+
+def store_of(chosen: Options) -> Store:
+    """The folder of these options."""
+    return Store(
+        Path(chosen.cache_directory),
+        chosen.offline_cache_max_size_of_files,
+        chosen.offline_cache_cleaning_policy,
+        stamp.version(),
+    )
+
+
+def store() -> Store | None:
+    """The store in use."""
+    return _InUse.store
+
+
+@atexit.register
+def stop() -> None:
+    """Keep the folder within its bounds, if this process has added to it."""
+    ending, _InUse.store = _InUse.store, None
+    if ending is not None and ending.writes:
+        ending.trim()

@@ -1,0 +1,281 @@
+"""Hashes of Python values that are the same in each process.
+
+A value that could decide what a kernel becomes is hashed in full. What can do so only by its
+attributes, as the object of a kernel that is a method, is hashed by its class: its attributes are
+hashed as they are read. Objects are numbered in the order in which they are met, so that a hash
+tells which values are one and the same object, and a number leads to the object again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+import inspect
+import struct
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from octants.diagnostics.source_text import source_text
+from octants.types.annotations import NdarrayAnnotation, Template, resolve_annotation
+from octants.types.matrix_types import MatrixType
+from octants.types.matrix_values import Matrix
+from octants.types.reads import ABSENT
+from octants.types.scalars import DType
+from octants.types.signature import FieldHandle, StructHandle
+from octants.types.structs import Struct, StructType
+
+_NOT_OURS = ("octants.demos.", "octants.fuzz.")
+
+
+class Digest:
+    """A hash that grows, and the objects that it has met, by their numbers."""
+
+    def __init__(self) -> None:
+        self.objects: list[Any] = []
+        self._numbers: dict[int, int] = {}
+        self._hash = hashlib.blake2b(digest_size=20)
+
+    def copy(self) -> Digest:
+        """The same, to go on from here in another way."""
+        other = Digest()
+        other.objects = list(self.objects)
+        other._numbers = dict(self._numbers)
+        other._hash = self._hash.copy()
+        return other
+
+    @property
+    def text(self) -> str:
+        """The hash so far, in hexadecimal digits."""
+        return self._hash.hexdigest()
+
+    def number(self, value: Any) -> int | None:
+        """The number of an object that was met; None for others."""
+        return self._numbers.get(id(value))
+
+    def word(self, *words: str | bytes | int) -> None:
+        """Add words; where one ends and the next begins is part of the hash."""
+        for word in words:
+            data = word if isinstance(word, bytes) else str(word).encode(errors="surrogatepass")
+            self._hash.update(struct.pack("<q", len(data)) + data)
+
+    def value(self, value: Any) -> None:
+        """Add a value."""
+        plain = _PLAIN.get(type(value))
+        if plain is not None:
+            self.word(type(value).__name__, plain(value))
+        elif not self._is_known(value):
+            for kinds, add in _RULES:
+                if isinstance(value, kinds):
+                    add(self, value)
+                    return
+            _add_object(self, value)
+
+    def values(self, *values: Any) -> None:
+        """Add several values."""
+        self.word("values", len(values))
+        for value in values:
+            self.value(value)
+
+    def field(self, field: FieldHandle) -> None:
+        """Add what a kernel depends on of a field that it uses; this gives the field memory."""
+        self.value(field)
+        self.word(type(field).__qualname__, field.dtype.name, field.name)
+        layouts = sorted((kind.name, repr(layout)) for kind, layout in field.layouts().items())
+        self.word(repr((tuple(field.element_shape), tuple(field.offset), layouts)))
+
+    def _is_known(self, value: Any) -> bool:
+        """Number an object; whether it has a number already, which then stands for it."""
+        if isinstance(value, types.MethodType):  # made anew each time
+            return False
+        known = self._numbers.get(id(value))
+        if known is not None:
+            self.word("again", known)
+            return True
+        self._numbers[id(value)] = len(self.objects)
+        self.objects.append(value)
+        return False
+
+
+_PLAIN: dict[type, Callable[[Any], str | bytes]] = {
+    type(None): str,
+    type(Ellipsis): str,
+    bool: str,
+    int: str,
+    str: str,
+    bytes: bytes,
+    float: lambda x: struct.pack("<d", x),
+    complex: lambda x: struct.pack("<dd", x.real, x.imag),
+    DType: str,
+}
+
+
+# -- objects ---------------------------------------------------------------------------------------
+
+
+def is_ours(module: str | None) -> bool:
+    """Whether a module is a part of Octants that programs cannot see into."""
+    name = f"{module}."
+    return name.startswith("octants.") and not name.startswith(_NOT_OURS)
+
+
+def target_of(function: Any) -> Any:
+    """The function that a call in a kernel is a call of."""
+    target = getattr(function, "octants_function", True)
+    return inspect.unwrap(function) if target is True else target
+
+
+def _add_object(digest: Digest, value: Any) -> None:
+    digest.word("object")
+    digest.value(type(value))
+
+
+def _add_function(digest: Digest, function: types.FunctionType) -> None:
+    module = function.__module__
+    digest.word("function", str(module), function.__qualname__)
+    target = target_of(function)
+    if target is not function:
+        digest.value(target)
+    if is_ours(module):
+        return
+    code = function.__code__
+    text = source_text(function)
+    digest.word(code.co_filename, code.co_firstlineno, code.co_name, text or "no source")
+    digest.word(*code.co_freevars)
+    digest.values(*(function.__defaults__ or ()))
+    digest.value(dict(function.__kwdefaults__ or {}))
+    for name, annotation in function.__annotations__.items():
+        digest.word(name)
+        digest.value(resolve_annotation(function, annotation))
+
+
+def _add_method(digest: Digest, method: types.MethodType) -> None:
+    digest.word("method")
+    digest.values(method.__func__, method.__self__)
+
+
+def _add_builtin(digest: Digest, function: types.BuiltinFunctionType) -> None:
+    owner = function.__self__
+    digest.word("builtin", str(function.__module__), function.__qualname__)
+    digest.value(None if isinstance(owner, types.ModuleType) else owner)
+
+
+def _add_class(digest: Digest, kind: type) -> None:
+    digest.word("class", *(f"{each.__module__}.{each.__qualname__}" for each in kind.__mro__))
+
+
+def _add_module(digest: Digest, module: types.ModuleType) -> None:
+    digest.word("module", module.__name__)
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def _add_absent(digest: Digest, _: Any) -> None:
+    digest.word("absent")
+
+
+def _add_enumerated(digest: Digest, member: enum.Enum) -> None:
+    digest.word("member", member.name)
+    digest.values(type(member), member.value)
+
+
+def _add_number(digest: Digest, number: Any) -> None:
+    """A subclass of a number or string: it may mean more than it holds."""
+    digest.word("number", repr(number))
+    digest.value(type(number))
+
+
+def _add_numpy(digest: Digest, array: Any) -> None:
+    if array.dtype.hasobject:
+        _add_object(digest, array)
+        return
+    given = np.asarray(array)
+    digest.word("numpy", type(array).__name__, array.dtype.str, repr(given.shape), given.tobytes())
+
+
+def _add_sequence(digest: Digest, sequence: Any) -> None:
+    digest.word("sequence")
+    digest.values(type(sequence), *sequence)
+
+
+def _add_dictionary(digest: Digest, dictionary: dict[Any, Any]) -> None:
+    digest.word("dictionary")
+    digest.values(type(dictionary), *(part for pair in dictionary.items() for part in pair))
+
+
+def _add_matrix(digest: Digest, matrix: Matrix) -> None:
+    digest.word("matrix", type(matrix).__name__)
+    digest.values(matrix.to_numpy(), matrix.declared_dtype)
+
+
+def _add_matrix_type(digest: Digest, kind: MatrixType) -> None:
+    digest.word("matrix type", type(kind).__name__, kind.n, kind.m)
+    digest.value(kind.python_dtype)
+
+
+def _add_struct(digest: Digest, struct_value: Struct) -> None:
+    digest.word("struct")
+    digest.values(struct_value.entries, struct_value.methods, struct_value.struct_type)
+
+
+def _add_struct_type(digest: Digest, kind: StructType) -> None:
+    digest.word("struct type", kind.name)
+    digest.values(kind.members, kind.methods)
+
+
+def _add_annotation(digest: Digest, annotation: Any) -> None:
+    digest.word("annotation", type(annotation).__name__, repr(annotation))
+
+
+def _add_field(digest: Digest, field: FieldHandle) -> None:
+    """A field that is held by something; what it is like counts where it is used."""
+    digest.word("field", field.companion.name)
+    if field.primal is not field:
+        digest.value(field.primal)
+
+
+def _add_struct_field(digest: Digest, field: StructHandle) -> None:
+    digest.word("struct field")
+    digest.values(dict(field.members), field.python_type)
+
+
+def _add_dataclass(digest: Digest, value: Any) -> None:
+    """One of ours, such as the type of an argument."""
+    digest.word("dataclass", type(value).__qualname__)
+    digest.values(*(getattr(value, entry.name) for entry in dataclasses.fields(value)))
+
+
+class _OurDataclass(type):
+    def __instancecheck__(cls, value: Any) -> bool:
+        return dataclasses.is_dataclass(value) and is_ours(type(value).__module__)
+
+
+class _Ours(metaclass=_OurDataclass):
+    """What is an instance of one of our dataclasses."""
+
+
+_RULES: tuple[tuple[Any, Callable[[Digest, Any], None]], ...] = (
+    (type(ABSENT), _add_absent),
+    (types.FunctionType, _add_function),
+    (types.MethodType, _add_method),
+    (types.BuiltinFunctionType, _add_builtin),
+    (type, _add_class),
+    (types.ModuleType, _add_module),
+    (enum.Enum, _add_enumerated),
+    ((np.ndarray, np.generic), _add_numpy),
+    ((int, float, str, bytes, range, slice), _add_number),
+    ((list, tuple), _add_sequence),
+    (dict, _add_dictionary),
+    (Matrix, _add_matrix),
+    (MatrixType, _add_matrix_type),
+    (Struct, _add_struct),
+    (StructType, _add_struct_type),
+    ((NdarrayAnnotation, Template), _add_annotation),
+    (FieldHandle, _add_field),
+    (StructHandle, _add_struct_field),
+    (_Ours, _add_dataclass),
+)

@@ -1,0 +1,197 @@
+"""The files of the cache: written at once, checked when they are read, bounded in size.
+
+A file is a line with the hash of all that follows, a line of JSON that says what it is, and the
+content. Whatever goes wrong with files is told once by a warning, and is as if there were none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from octants.diagnostics.exceptions import OctantsWarning
+from octants.diagnostics.stack import levels_to_the_user
+
+SCHEMA = 1
+POLICIES = ("never", "version", "lru", "fifo")
+_MARK = f"octants-cache-{SCHEMA}"
+_SUFFIX = ".octants"
+_STALE = 3600.0  # seconds after which a temporary file was left by a process that is gone
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file: its path, its bytes, when it was last used, and what it says that it holds."""
+
+    path: Path
+    nbytes: int
+    used: float
+    head: dict[str, Any]
+
+
+class Store:
+    """A folder of files by name, of at most ``largest`` bytes together; 0 sets no bound.
+
+    ``policy`` says what gives way: with "lru" what was not used for the longest time, with "fifo"
+    what is oldest, with "never" nothing, with "version" what other versions of Octants wrote.
+    """
+
+    def __init__(
+        self, folder: Path, largest: int = 0, policy: str = "lru", version: str = ""
+    ) -> None:
+        self.folder = folder
+        self.largest = largest
+        self.policy = policy
+        self.version = version
+        self.hits = 0
+        self.misses = 0
+        self.writes = 0
+        self._can_write = True
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None where there is none that is whole."""
+        path = self._path(name)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            self.misses += 1
+            return None
+        except OSError as error:
+            self._warn(f"cannot be read ({error})")
+            return None
+        parts = _split(data)
+        if parts is None:
+            self.reject(name)
+            return None
+        self.hits += 1
+        if self.policy == "lru":
+            _touch(path)
+        return parts[1]
+
+    def reject(self, name: str) -> None:
+        """Remove a file that is damaged, and say so."""
+        self._warn(f"has a damaged file, {self._path(name).name}, which is made anew")
+        _remove(self._path(name))
+
+    def write(self, name: str, content: bytes, **head: Any) -> None:
+        """Write a file, as a whole or not at all; another one of the name is replaced."""
+        if not self._can_write:
+            return
+        head = {"version": self.version, **head}
+        body = json.dumps(head).encode() + b"\n" + content
+        line = f"{_MARK} {hashlib.blake2b(body, digest_size=16).hexdigest()}\n".encode()
+        path = self._path(name)
+        own = f"{os.getpid()}-{threading.get_ident()}-{next(_numbers)}"
+        temporary = path.with_suffix(f".{own}.tmp")
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            temporary.write_bytes(line + body)
+            temporary.replace(path)
+            self.writes += 1
+        except OSError as error:
+            self._can_write = False
+            self._warn(f"cannot be written ({error}); kernels are compiled by each process")
+        finally:
+            _remove(temporary)
+
+    def entries(self) -> Iterator[Entry]:
+        """All files that are whole, in no order."""
+        for path, status in self._files():
+            try:
+                parts = _split(path.read_bytes())
+            except OSError:
+                continue
+            if parts is not None:
+                yield Entry(path, status.st_size, status.st_mtime, parts[0])
+
+    def size(self) -> int:
+        """The bytes of all files."""
+        return sum(status.st_size for _, status in self._files())
+
+    def clear(self) -> int:
+        """Remove all files; how many there were."""
+        paths = [path for path, _ in self._files(with_temporary=True)]
+        for path in paths:
+            _remove(path)
+        return len(paths)
+
+    def trim(self) -> None:
+        """Remove what gives way, until three quarters of the bound are left."""
+        self._remove_leftovers()
+        if self.policy == "never":
+            return
+        if self.policy == "version":
+            for entry in self.entries():
+                if entry.head.get("version") != self.version:
+                    _remove(entry.path)
+            return
+        files = sorted(self._files(), key=lambda file: file[1].st_mtime)
+        total = sum(status.st_size for _, status in files)
+        if not self.largest or total <= self.largest:
+            return
+        for path, status in files:
+            if total <= self.largest * 3 // 4:
+                break
+            _remove(path)
+            total -= status.st_size
+
+    def _remove_leftovers(self) -> None:
+        for path, status in self._files(with_temporary=True):
+            if path.suffix == ".tmp" and time.time() - status.st_mtime > _STALE:
+                _remove(path)
+
+    def _files(self, with_temporary: bool = False) -> Iterator[tuple[Path, os.stat_result]]:
+        suffixes = (_SUFFIX, ".tmp") if with_temporary else (_SUFFIX,)
+        try:
+            found = list(os.scandir(self.folder))
+        except OSError:
+            return
+        for each in found:
+            if each.name.endswith(suffixes):
+                try:
+                    yield Path(each.path), each.stat()
+                except OSError:  # another process has removed it
+                    continue
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}{_SUFFIX}"
+
+    def _warn(self, problem: str) -> None:
+        kind = problem.partition("(")[0].partition(",")[0]
+        if (self.folder, kind) not in _told:
+            _told.add((self.folder, kind))
+            text = f"the cache of kernels in {self.folder} {problem}"
+            warnings.warn(text, OctantsWarning, stacklevel=levels_to_the_user())
+
+
+_told: set[tuple[Path, str]] = set()
+
+
+def _split(data: bytes) -> tuple[dict[str, Any], bytes] | None:
+    """What a file is and its content; None for what we did not write, or not like that."""
+    line, _, body = data.partition(b"\n")
+    if line != f"{_MARK} {hashlib.blake2b(body, digest_size=16).hexdigest()}".encode():
+        return None
+    head, _, content = body.partition(b"\n")
+    return json.loads(head), content
+
+
+def _touch(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()

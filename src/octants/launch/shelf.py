@@ -1,0 +1,159 @@
+"""What the cache has of one kernel for one key of arguments.
+
+Its first key is the hash of what is known before anything is built: the code of the kernel, the
+types of its arguments, the options, the machine, the versions. Under it stand the paths of what
+such kernels have read. What they lead to now makes the second key, under which is what was
+compiled. So a kernel is found without being built.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import platform
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from octants import driver
+from octants.cache import current, pickling, stamp
+from octants.cache.digest import Digest
+from octants.cache.manifest import Path, follow_paths, follow_reads
+from octants.cache.store import Store
+from octants.options import Options
+from octants.types.reads import Read
+from octants.types.signature import ArgumentType, ScalarType
+
+if TYPE_CHECKING:
+    from octants.frontend import Built
+
+_MOST_MANIFESTS = 16
+_NO_STAGE_KEY = ("observe", "verifies")
+
+
+class Shelf:
+    """The files of a specialised kernel; `reads` are the values that it was found, or made, for."""
+
+    def __init__(self, store: Store, code: Digest, name: str, place: str) -> None:
+        self._store = store
+        self._code = code
+        self._name = name
+        self._place = place
+        self.key = ""
+        self._objects: list[Any] = []
+
+    def find_reads(self) -> list[Read] | None:
+        """Look the kernel up; what it read, None if the cache does not have it."""
+        for paths in self._manifest():
+            digest = self._code.copy()
+            try:
+                reads = follow_paths(digest, paths)
+            except Exception:  # what a property raises, say; the kernel is built, and says it
+                continue
+            if reads is not None and self._store.has(self._file(digest.text, "facts")):
+                self.key, self._objects = digest.text, digest.objects
+                return reads
+        return None
+
+    def settle(self, built: Built) -> bool:
+        """Take the key of a kernel that was built; whether it is one that can be kept."""
+        digest = self._code.copy()
+        paths = follow_reads(digest, built.reads) if built.is_repeatable else None
+        if paths is None or not stamp.is_current():
+            return False
+        self.key, self._objects = digest.text, digest.objects
+        known = self._manifest()
+        if paths not in known:
+            known = [paths, *known][:_MOST_MANIFESTS]
+            content = json.dumps(known).encode()
+            self._store.write(self._manifest_file, content, kernel=self._name, part="manifest")
+        return True
+
+    def is_of(self, built: Built) -> bool:
+        """Whether a kernel that was built again is the one of this key."""
+        digest = self._code.copy()
+        paths = follow_reads(digest, built.reads) if built.is_repeatable else None
+        return paths is not None and digest.text == self.key
+
+    def find(self, part: str, find_object: Callable[[Any], Any]) -> Any:
+        """A part of what was compiled; None if there is none."""
+        file = self._file(self.key, part)
+        content = self._store.read(file)
+        if content is None:
+            return None
+
+        def find_named(name: Any) -> Any:
+            return self._objects[name] if isinstance(name, int) else find_object(name)
+
+        try:
+            return pickling.from_bytes(content, find_named)
+        except Exception:  # a file may hold anything
+            self._store.reject(file)
+            return None
+
+    def keep(self, part: str, value: Any, name_object: Callable[[Any], Any]) -> None:
+        """Write a part of what was compiled."""
+        numbers = {id(value): number for number, value in enumerate(self._objects)}
+
+        def name(each: Any) -> Any:
+            return numbers.get(id(each), name_object(each))
+
+        content = pickling.to_bytes(value, name)
+        if content is not None and stamp.is_current():
+            file = self._file(self.key, part)
+            self._store.write(file, content, kernel=self._name, place=self._place, part=part)
+
+    @property
+    def _manifest_file(self) -> str:
+        return f"{self._code.text}-manifest"
+
+    def _manifest(self) -> list[list[Path]]:
+        content = self._store.read(self._manifest_file)
+        if content is None:
+            return []
+        known: list[list[Path]] = [
+            [(kind, number, name) for kind, number, name in paths] for paths in json.loads(content)
+        ]
+        return known
+
+    @staticmethod
+    def _file(key: str, part: str) -> str:
+        return f"{key}-{hashlib.blake2b(part.encode(), digest_size=6).hexdigest()}"
+
+
+def open_shelf(
+    function: Any,
+    types: Sequence[ArgumentType],
+    returns: tuple[ScalarType, ...] | None,
+    chosen: Options,
+) -> Shelf | None:
+    """The shelf of a kernel for arguments of these types; None where nothing is to be kept."""
+    store = current.store()
+    if store is None or chosen.arch == "python" or chosen.shows_compilation:
+        return None
+    digest = Digest()
+    digest.word(_environment(chosen))
+    digest.value(function)
+    digest.values(*types)
+    digest.value(returns)
+    code = function.__code__
+    place = f"{code.co_filename}:{code.co_firstlineno}"
+    return Shelf(store, digest, function.__qualname__, place)
+
+
+def _environment(chosen: Options) -> str:
+    """All that decides what becomes of a kernel, but for the kernel."""
+    stage = dataclasses.asdict(driver.stage_of(chosen))
+    parts = (
+        stamp.version(),
+        platform.python_implementation(),
+        platform.python_version(),
+        np.__version__,
+        driver.compiler_version(),
+        driver.host_target(),
+        chosen.compilation_key(),
+        {name: value for name, value in stage.items() if name not in _NO_STAGE_KEY},
+    )
+    return repr(parts)
