@@ -20,11 +20,16 @@ from typing import Any
 class Deferred:
     """Stands for the module of a name; its attributes are those of the module."""
 
+    __slots__ = ("_module_name",)
+
     def __init__(self, name: str) -> None:
-        self._name = name
+        object.__setattr__(self, "_module_name", name)
 
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(importlib.import_module(self._name), attribute)
+        return getattr(importlib.import_module(self._module_name), attribute)
+
+    def __setattr__(self, attribute: str, value: Any) -> None:
+        setattr(importlib.import_module(self._module_name), attribute, value)
 
     def __repr__(self) -> str:
-        return f"<deferred module {self._name}>"
+        return f"<deferred module {self._module_name}>"

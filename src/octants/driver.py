@@ -16,29 +16,41 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from octants import frontend, options, pipeline
+from octants import options
 from octants.artifact import Artifact
-from octants.codegen.llvm import cpu as cpu_codegen
-from octants.codegen.llvm.lanes.choice import NEVER, most_lanes
-from octants.codegen.llvm.reductions import find_reductions
+from octants.cache import current as cache
+from octants.codegen.llvm import backend
+from octants.codegen.llvm.lanes.widths import NEVER, most_lanes
 from octants.compile_profile import stage as timed
 from octants.data.events import forget_observer, observe_ends, observe_reads
+from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.stack import levels_to_the_user
-from octants.frontend import Built
 from octants.ir.core import Module, Operation, Task
-from octants.ir.printer import to_text
 from octants.options import Options
-from octants.pipeline import Observer, Stage
-from octants.runtime import reference
 from octants.runtime.cpu import CpuDevice
 from octants.runtime.device import Device
 from octants.runtime.null import NullDevice
+from octants.stage import Observer, Stage
 from octants.target import Target
 from octants.types.defaults import default_float, default_int
 from octants.types.signature import ArgumentType, ScalarType
+
+if TYPE_CHECKING:
+    from octants import frontend, pipeline
+    from octants.codegen.llvm import cpu as cpu_codegen
+    from octants.codegen.llvm import reductions
+    from octants.frontend import Built
+    from octants.ir import printer
+    from octants.runtime import reference
+else:
+    frontend, pipeline = Deferred("octants.frontend"), Deferred("octants.pipeline")
+    cpu_codegen = Deferred("octants.codegen.llvm.cpu")
+    reductions = Deferred("octants.codegen.llvm.reductions")
+    printer = Deferred("octants.ir.printer")
+    reference = Deferred("octants.runtime.reference")
 
 Run = Callable[[int], None]
 
@@ -80,6 +92,7 @@ class State:
         self.generation += 1
         self.seed = chosen.random_seed & (2**64 - 1)
         self.numbers = itertools.count(1)
+        cache.start(chosen)
         self.device = make_device(chosen)
         self.device.pending.watch = _begin_to_look
         self.device.pending.unwatch = _end_looking
@@ -190,7 +203,7 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
 
 def shared_updates(task: Task, apart: bool) -> set[Operation]:
     """The updates of a task that each worker collects in a register, and does once."""
-    return {op for found in find_reductions(task, apart) for op in found.atomics}
+    return {op for found in reductions.find_reductions(task, apart) for op in found.atomics}
 
 
 def workers() -> int:
@@ -213,11 +226,11 @@ def items_at_once(chosen: Options) -> int:
 def _show(chosen: Options, name: str, module: Module) -> None:
     """Print or write what a pass left, for the options `print_ir` and `dump_ir`."""
     if chosen.print_ir:
-        print(f"==== {module.name}: {name} ====\n{to_text(module)}")
+        print(f"==== {module.name}: {name} ====\n{printer.to_text(module)}")
     if chosen.dump_ir:
         folder = Path(chosen.debug_dump_path or "octants_ir")
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{module.name}.{name}.ir").write_text(to_text(module))
+        (folder / f"{module.name}.{name}.ir").write_text(printer.to_text(module))
 
 
 def compile_module(module: Module, chosen: Options) -> Code:
@@ -247,7 +260,7 @@ def _artifact(module: Module, chosen: Options) -> Artifact:
     says is its text, but for the places that messages name.
     """
     with timed("IR text", module.name):
-        key = (to_text(module), module.location, chosen.compilation_key())
+        key = (printer.to_text(module), module.location, chosen.compilation_key())
     artifact = _artifacts.get(key)
     if artifact is None:
         with timed("code", module.name, module.size) as note:
@@ -269,7 +282,13 @@ def _artifact(module: Module, chosen: Options) -> Artifact:
 @functools.cache
 def host_target() -> Target:
     """The CPU of this machine."""
-    return cpu_codegen.host_target()
+    return backend.host_target()
+
+
+@functools.cache
+def compiler_version() -> str:
+    """What turns IR into machine code."""
+    return backend.version()
 
 
 def _print_code(module: Module, chosen: Options) -> None:

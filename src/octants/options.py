@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +30,8 @@ ACCEPTED_AND_IGNORED = frozenset(
     half2_vectorization kernel_profiler make_block_local make_cpu_multithreading_loop
     make_mesh_block_local make_thread_local max_block_dim mesh_localize_all_attr_mappings
     mesh_localize_from_end_mapping mesh_localize_to_end_mapping move_loop_invariant_outside_if
-    num_compile_threads offline_cache_cleaning_factor offline_cache_cleaning_policy
-    offline_cache_max_size_of_files optimize_mesh_reordered_mapping print_accessor_ir
+    num_compile_threads offline_cache_cleaning_factor optimize_mesh_reordered_mapping
+    print_accessor_ir
     print_full_traceback print_ir_dbg_info print_kernel_amdgcn print_non_pure print_preprocessed_ir
     print_struct_llvm_ir quant_opt_atomic_demotion quant_opt_store_fusion raise_on_templated_floats
     real_matrix_scalarize require_version saturating_grid_dim short_circuit_operators src_ll_cache
@@ -70,7 +71,9 @@ class Options:
     ad_snapshot_budget_bytes: int = 0
     deterministic: bool = False
     offline_cache: bool = True
-    offline_cache_file_path: str = str(Path.home() / ".cache" / "octants")
+    offline_cache_file_path: str = ""
+    offline_cache_max_size_of_files: int = 256 * 2**20
+    offline_cache_cleaning_policy: str = "lru"
     log_level: str = "info"
     enable_fallback: bool | None = None
     print_ir: bool = False
@@ -84,6 +87,22 @@ class Options:
     def checks_bounds(self) -> bool:
         """Whether every access to an array is checked."""
         return self.debug or self.check_out_of_bound
+
+    @property
+    def cache_directory(self) -> str:
+        """The folder of the cache of compiled kernels."""
+        return self.offline_cache_file_path or default_cache_directory()
+
+    @property
+    def shows_compilation(self) -> bool:
+        """Whether something of the compilation is to be seen, which must happen for that."""
+        return (
+            self.print_ir
+            or self.print_kernel_llvm_ir
+            or self.print_kernel_llvm_ir_optimized
+            or self.print_kernel_asm
+            or self.dump_ir
+        )
 
     @property
     def snapshot_budget(self) -> int:
@@ -186,6 +205,7 @@ _COUNTS = {
     "ad_stack_size": "a number of iterations, or 0",
     "ad_stack_budget_bytes": "a number of bytes, or 0",
     "ad_snapshot_budget_bytes": "a number of bytes, or 0",
+    "offline_cache_max_size_of_files": "a number of bytes, or 0",
 }
 
 
@@ -200,6 +220,7 @@ _CHOICES = {
     "default_fp": ("f16", "f32", "f64"),
     "default_ip": ("i32", "i64"),
     "log_level": LOG_LEVELS,
+    "offline_cache_cleaning_policy": ("never", "version", "lru", "fifo"),
 }
 
 
@@ -213,6 +234,20 @@ def _checked(given_as: str, name: str, text: str) -> str:
     if choices is not None and text not in choices:
         raise WrongOption(given_as, f"one of {', '.join(choices)}", text).at(None)
     return text
+
+
+def default_cache_directory() -> str:
+    """Where kernels are kept unless `init` says it: ``OCTANTS_CACHE_DIR``, or the user's caches."""
+    given = os.environ.get("OCTANTS_CACHE_DIR")
+    if given:
+        return given
+    caches = os.environ.get("XDG_CACHE_HOME")
+    if not caches and os.name == "nt":
+        caches = os.environ.get("LOCALAPPDATA")
+    if not caches:
+        parts = ("Library", "Caches") if sys.platform == "darwin" else (".cache",)
+        caches = str(Path("~").expanduser().joinpath(*parts))
+    return str(Path(caches) / "octants")
 
 
 def _memory_of_the_machine() -> int:

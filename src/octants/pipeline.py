@@ -16,15 +16,14 @@ from octants.compile_profile import stage as timed
 from octants.ir.core import Module
 from octants.ir.rewriter import copy_module
 from octants.ir.rewriter import serialise as serialise_task
-from octants.ir.verifier import verify
 from octants.passes.check_bounds import check_bounds
 from octants.passes.collect_sums import collect_sums
 from octants.passes.demote_atomics import demote_atomics
 from octants.passes.fix_order import fix_order
 from octants.passes.outline_tasks import outline_tasks
 from octants.simplify import simplify
-
-Observer = Callable[[str, Module], None]
+from octants.stage import Observer as Observer
+from octants.stage import Stage as Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,32 +50,6 @@ PASSES = (
     ),
     Pass("simplify", simplify, "last: autodiff and code generation cost what is left"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """How the passes of one compilation are run.
-
-    `capacity` is that of records, if it is forced; `tape_budget` is in bytes for each worker, whose
-    tape up to `tape_sharers` work items share. A `deterministic` kernel updates arrays in an order
-    that is always the same.
-    """
-
-    checks_bounds: bool = False
-    verifies: bool = False
-    observe: Observer | None = None
-    capacity: int = 0
-    tape_budget: int = 0
-    tape_sharers: int = 1
-    deterministic: bool = False
-
-    def see(self, name: str, module: Module) -> None:
-        """Verify and show a module."""
-        if self.verifies:
-            with timed("verify", module.name):
-                verify(module)
-        if self.observe is not None:
-            self.observe(name, module)
 
 
 def lower(module: Module, stage: Stage) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import octants as qd
 from octants.codegen.llvm.cpu import host_target
-from octants.codegen.llvm.lanes.choice import lanes_of_target
+from octants.codegen.llvm.lanes.widths import lanes_of_target
 from octants.options import make_options
 
 

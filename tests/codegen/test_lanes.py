@@ -11,7 +11,8 @@ import pytest
 from octants.analysis.uniformity import Uniformity
 from octants.autodiff.reverse import differentiate
 from octants.codegen.llvm import cpu
-from octants.codegen.llvm.lanes.choice import ALWAYS, NEVER, choose, lanes_of_target
+from octants.codegen.llvm.lanes.choice import choose
+from octants.codegen.llvm.lanes.widths import ALWAYS, NEVER, lanes_of_target
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Companion, Module, Space, Value

@@ -26,8 +26,6 @@ def follow_reads(digest: Digest, reads: Iterable[Read]) -> list[Path] | None:
         if key in seen or _is_of_octants(read, digest):
             continue
         seen.add(key)
-        if read.kind == "field":
-            digest.value(read.owner)
         number = digest.number(read.owner)
         if number is None:
             return None

@@ -23,7 +23,6 @@ from octants.diagnostics.exceptions import OctantsWarning
 from octants.diagnostics.stack import levels_to_the_user
 
 SCHEMA = 1
-POLICIES = ("never", "version", "lru", "fifo")
 _MARK = f"octants-cache-{SCHEMA}"
 _SUFFIX = ".octants"
 _STALE = 3600.0  # seconds after which a temporary file was left by a process that is gone
@@ -78,6 +77,10 @@ class Store:
         if self.policy == "lru":
             _touch(path)
         return parts[1]
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file, whole or not."""
+        return self._path(name).is_file()
 
     def reject(self, name: str) -> None:
         """Remove a file that is damaged, and say so."""

@@ -232,7 +232,7 @@ def _ordered_part(
 
 def _adjoints_outside(module: Module, arguments: bool) -> OutsideLayout:
     """Storage for the adjoints of what a kernel takes and returns by value."""
-    layout = OutsideLayout(module)
+    layout = OutsideLayout(module.arrays)
     layout.add(module, (Space.RETURN,), ADJOINT)
     if arguments:
         layout.add(module, (Space.ARGUMENT,), ADJOINT)

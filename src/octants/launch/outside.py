@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,13 @@ from octants.types.signature import ArgumentSource, ScalarType
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 
 
+@dataclass
 class OutsideLayout:
     """Offsets in storage that outlives a launch, for arrays by their position in the module."""
 
-    def __init__(self, module: Module) -> None:
-        self.arrays = module.arrays
-        self.offsets: dict[tuple[int, Companion], int] = {}
-        self.size = 0
+    arrays: list[Array]
+    offsets: dict[tuple[int, Companion], int] = field(default_factory=dict)
+    size: int = 0
 
     def add(self, module: Module, spaces: Sequence[Space], companion: Companion) -> None:
         """Give offsets to the arrays of some spaces, or to their adjoints."""

@@ -104,16 +104,8 @@ class Program:
         assert self.module is not None
         return self.module
 
-    @classmethod
-    def of(cls, owner: Owner, compiled: Compiled) -> Program:
-        """The program of a kernel that was compiled before."""
-        made = cls.__new__(cls)
-        made.owner = owner
-        made.compiled = compiled
-        assert compiled.artifact is not None
-        made.code = driver.load(compiled.artifact)
-        made._bind()
-        return made
+    def __reduce__(self) -> tuple[Any, ...]:
+        return bind, (self.owner, self.compiled)
 
     def _bind(self) -> None:
         compiled, owner = self.compiled, self.owner
@@ -139,6 +131,17 @@ class Program:
         artifact = compiled.artifact
         with timed("launcher", "" if artifact is None else artifact.name):
             self.launch: Callable[..., tuple[Any, ...]] = make_launch(binding, self.code.run)
+
+
+def bind(owner: Owner, compiled: Compiled) -> Program:
+    """The program of a kernel that was compiled before."""
+    program = Program.__new__(Program)
+    program.owner = owner
+    program.compiled = compiled
+    assert compiled.artifact is not None
+    program.code = driver.load(compiled.artifact)
+    program._bind()
+    return program
 
 
 def written_arrays(

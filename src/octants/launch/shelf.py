@@ -77,7 +77,7 @@ class Shelf:
         paths = follow_reads(digest, built.reads) if built.is_repeatable else None
         return paths is not None and digest.text == self.key
 
-    def find(self, part: str, find_object: Callable[[Any], Any]) -> Any:
+    def find(self, part: str, find_object: Callable[[Any], Any] | None) -> Any:
         """A part of what was compiled; None if there is none."""
         file = self._file(self.key, part)
         content = self._store.read(file)
@@ -85,7 +85,10 @@ class Shelf:
             return None
 
         def find_named(name: Any) -> Any:
-            return self._objects[name] if isinstance(name, int) else find_object(name)
+            if isinstance(name, int):
+                return self._objects[name]
+            assert find_object is not None
+            return find_object(name)
 
         try:
             return pickling.from_bytes(content, find_named)

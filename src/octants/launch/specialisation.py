@@ -19,6 +19,7 @@ from octants.deferred import Deferred
 from octants.ir.core import Array, Module, Space
 from octants.launch.guards import Terms, guard_terms, make_guard
 from octants.launch.program import Program, written_arrays
+from octants.launch.shelf import open_shelf
 from octants.options import Options
 from octants.runtime.argument_types import argument_type, build_argument
 from octants.runtime.arguments import Leaf
@@ -27,6 +28,7 @@ from octants.runtime.recognition import condition
 from octants.runtime.signatures import Signature
 from octants.types.annotations import AnyTensor
 from octants.types.matrix_types import MatrixType, VectorType
+from octants.types.reads import Read
 from octants.types.signature import (
     ArgumentSource,
     ArgumentType,
@@ -96,20 +98,46 @@ class Specialisation:
         self.number = 0
         self.programs: dict[Any, Any] = {}
         self._make_module: Callable[[], Module] = self._build_again
-        built = self._build()
-        self.module = built.module
-        self._facts = _facts_of(built)
-        self.guard = guard_terms(built.reads)
+        self._prefix: tuple[Any, ...] = ()
+        function: FunctionType = kernel.function
+        self._shelf = open_shelf(function, self.types, signature.returns, chosen)
+        self._facts, reads = self._found() or self._built()
+        self.guard = guard_terms(reads)
         self.is_valid = make_guard(self.guard)
         _check_writable(self, arguments)
+
+    # -- finding it, or building it -------------------------------------------------------------
+
+    def _found(self) -> tuple[Facts, Sequence[Read]] | None:
+        """The kernel from the cache."""
+        reads = None if self._shelf is None else self._shelf.find_reads()
+        facts = None if self._shelf is None or reads is None else self._shelf.find("facts", None)
+        return None if reads is None or facts is None else (facts, reads)
+
+    def _built(self) -> tuple[Facts, Sequence[Read]]:
+        """The kernel from its source."""
+        built = self._build()
+        self.module = built.module
+        facts = _facts_of(built)
+        if self._shelf is not None and not self._shelf.settle(built):
+            self._shelf = None
+        if self._shelf is not None:
+            self._shelf.keep("facts", facts, lambda _: None)
+        return facts, built.reads
 
     def _build(self) -> Built:
         function: FunctionType = self.kernel.function
         return driver.build(function, self.types, self.signature.returns, self.options)
 
     def _build_again(self) -> Module:
+        """The module of a kernel that was in the cache, for something that was not."""
         with driver.state.compiling:
-            return self._build().module
+            built = self._build()
+            if self._shelf is not None and not self._shelf.is_of(built):
+                self._shelf = None  # what it reads has just changed
+            return built.module
+
+    # -- what it is -----------------------------------------------------------------------------
 
     @functools.cached_property
     def module(self) -> Module:
@@ -152,11 +180,40 @@ class Specialisation:
         return tuple(found[position] for position in sorted(found))
 
     def remember(self, key: tuple[Any, ...], make: Callable[[], _Made]) -> _Made:
-        """What was made of the kernel under a key; it is made if it is asked for the first time."""
+        """What was made of the kernel under a key, in this process or in an earlier one.
+
+        It is made if it is asked for the first time.
+        """
         found: _Made | None = self.programs.get(key)
         if found is None:
-            found = self.programs[key] = make()
+            found = self.programs[key] = self._recalled(key, make)
         return found
+
+    def _recalled(self, key: tuple[Any, ...], make: Callable[[], _Made]) -> _Made:
+        part = " ".join(map(str, (*self._prefix, *key)))
+        if self._shelf is None:
+            return make()
+        found: _Made | None = self._shelf.find(part, self._object)
+        if found is None:
+            found = make()
+            if self._shelf is not None:
+                self._shelf.keep(part, found, self._name)
+        return found
+
+    def _name(self, value: Any) -> str | None:
+        """The name of an object that is not kept with what was made of the kernel."""
+        if value is self:
+            return "kernel"
+        if isinstance(value, Specialisation):
+            return "kernel with log" if value is self.__dict__.get("with_log") else None
+        is_primal = isinstance(value, Program) and value is self.programs.get(("primal",))
+        return "primal" if is_primal else None
+
+    def _object(self, name: str) -> Any:
+        """The object of a name."""
+        return {"kernel": lambda: self, "kernel with log": lambda: self.with_log}.get(
+            name, lambda: self.primal
+        )()
 
     @functools.cached_property
     def primal(self) -> Program:
@@ -197,6 +254,7 @@ class Specialisation:
         for name in ("module", "primal", "launch", "regions", "with_log"):
             twin.__dict__.pop(name, None)
         twin._make_module = make
+        twin._prefix = (*self._prefix, *key)
         twin.programs = {}
         written = self.remember((*key, "written"), lambda: _positions_written(twin.module))
         twin._facts = dataclasses.replace(self._facts, written=written)

@@ -43,7 +43,7 @@ def make_witness(specialisation: Specialisation, reads: Sequence[Operation]) -> 
     if not sums:
         return None
     looking, others = witness(module, reads, effects=False)
-    layout = OutsideLayout(launched)
+    layout = OutsideLayout(launched.arrays)
     for array in sums.values():
         layout.put(launched.arrays.index(array), PRIMAL)
     returned = specialisation.returned

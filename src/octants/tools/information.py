@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import llvmlite.binding as llvm
 
 from octants.codegen.llvm.cpu import host_target
-from octants.codegen.llvm.lanes.choice import lanes_of_target
+from octants.codegen.llvm.lanes.widths import lanes_of_target
 from octants.version import __version__
 
 

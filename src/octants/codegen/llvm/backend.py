@@ -5,13 +5,18 @@ from __future__ import annotations
 import functools
 import tempfile
 from functools import partial
-from typing import Any
-
-import llvmlite.binding as llvm
+from typing import TYPE_CHECKING, Any
 
 from octants.compile_profile import stage
+from octants.deferred import Deferred
 from octants.diagnostics.exceptions import InternalError
 from octants.target import Target
+
+if TYPE_CHECKING:
+    import llvmlite
+    import llvmlite.binding as llvm
+else:
+    llvmlite, llvm = Deferred("llvmlite"), Deferred("llvmlite.binding")
 
 # What every CPU of an architecture has. LLVM takes a CPU that it does not know for one without
 # them, and then aborts the process.
@@ -33,6 +38,11 @@ def host_target() -> Target:
         features = ""
     triple = llvm.get_process_triple()
     return Target("cpu", triple, llvm.get_host_cpu_name() or "generic", features)
+
+
+def version() -> str:
+    """The versions of LLVM and of what binds it."""
+    return f"LLVM {llvm.llvm_version_info}, llvmlite {llvmlite.__version__}"
 
 
 @functools.cache

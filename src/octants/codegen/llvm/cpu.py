@@ -19,9 +19,10 @@ from octants.codegen.llvm.backend import host_target as host_target
 from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.function import FunctionText, Machine
 from octants.codegen.llvm.lanes import items as lane_items
-from octants.codegen.llvm.lanes.choice import NEVER, choose
+from octants.codegen.llvm.lanes.choice import choose
 from octants.codegen.llvm.lanes.operations import TABLE as LANE_TABLE
 from octants.codegen.llvm.lanes.text import LaneText
+from octants.codegen.llvm.lanes.widths import NEVER
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.text import identifier

@@ -9,13 +9,17 @@ import functools
 import itertools
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
-
-import llvmlite.binding as llvm
+from typing import TYPE_CHECKING, Any
 
 from octants.abi import LIBRARY_PREFIX
+from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cpu import support
+
+if TYPE_CHECKING:
+    import llvmlite.binding as llvm
+else:
+    llvm = Deferred("llvmlite.binding")
 
 # LLVM may turn loops into these, and calls the others where a CPU has no instruction for them.
 _IMPLIED = (

@@ -10,18 +10,12 @@ from dataclasses import dataclass
 
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm.lanes.estimate import Estimate
+from octants.codegen.llvm.lanes.widths import ALWAYS, MOST_VECTORS, NEVER, lanes_of_target
 from octants.codegen.llvm.reductions import find_reductions
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Task
 from octants.target import Target
 
-AUTO, ALWAYS, NEVER = "auto", "always", "never"
-"""What `init` says: lanes where they pay, wherever they can be, or nowhere."""
-
-_FEATURES = (("+avx512vl", 16), ("+avx2", 8), ("+neon", 4))
-"""Of a target with so many lanes of 32 bits in a vector."""
-
-_MOST_VECTORS = 4
 _FEW = 2  # values that a loop carries, and work items
 _LARGE = 400  # operations: a body of more is compiled once, and carries many values
 _PAYS = 1.25  # the least gain by the estimate, which is rough
@@ -44,20 +38,6 @@ class Choice:
     splits: bool = False
     even: bool = False
     gain: float = 1.0
-
-
-def lanes_of_target(target: Target) -> int:
-    """The lanes of a vector of 32 bits each; 0 where the target's vectors are none to rely on."""
-    features = target.features.split(",")
-    for feature, lanes in _FEATURES:
-        if feature in features:
-            return lanes
-    return 0
-
-
-def most_lanes(target: Target) -> int:
-    """The lanes of the widest tiles."""
-    return lanes_of_target(target) * _MOST_VECTORS
 
 
 def choose(task: Task, target: Target, simd: str, apart: bool = False) -> Choice:
@@ -143,8 +123,8 @@ def _vectors(task: Task, facts: Uniformity) -> int:
     if most == 0:
         return 1
     parts = any(facts.diverges(op) for op in task.body.walk())
-    wanted = _MOST_VECTORS if most <= _FEW else 2 if most <= 2 * _FEW else 1
-    return max(1, min(2 if parts else _MOST_VECTORS, wanted) * 32 // widest)
+    wanted = MOST_VECTORS if most <= _FEW else 2 if most <= 2 * _FEW else 1
+    return max(1, min(2 if parts else MOST_VECTORS, wanted) * 32 // widest)
 
 
 def _has_order(task: Task) -> bool:

@@ -1,0 +1,44 @@
+"""How the passes of one compilation are run, and who looks on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from octants.compile_profile import stage as timed
+from octants.deferred import Deferred
+from octants.ir.core import Module
+
+if TYPE_CHECKING:
+    from octants.ir import verifier
+else:
+    verifier = Deferred("octants.ir.verifier")
+
+Observer = Callable[[str, Module], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How the passes of one compilation are run.
+
+    `capacity` is that of records, if it is forced; `tape_budget` is in bytes for each worker, whose
+    tape up to `tape_sharers` work items share. A `deterministic` kernel updates arrays in an order
+    that is always the same.
+    """
+
+    checks_bounds: bool = False
+    verifies: bool = False
+    observe: Observer | None = None
+    capacity: int = 0
+    tape_budget: int = 0
+    tape_sharers: int = 1
+    deterministic: bool = False
+
+    def see(self, name: str, module: Module) -> None:
+        """Verify and show a module."""
+        if self.verifies:
+            with timed("verify", module.name):
+                verifier.verify(module)
+        if self.observe is not None:
+            self.observe(name, module)
