@@ -20,7 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("types",),
     ("abi", "artifact", "ir", "lang"),
     ("mathlib",),
-    ("analysis", "cache", "frontend", "interpreter", "runtime", "simplify"),
+    ("analysis", "cache", "frontend", "interpreter", "runtime", "simplify", "stage"),
     ("autodiff", "codegen", "data", "passes"),
     ("pipeline",),
     ("driver",),
