@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import os
 import sys
 from collections.abc import Mapping
@@ -250,6 +251,7 @@ def default_cache_directory() -> str:
     return str(Path(caches) / "octants")
 
 
+@functools.cache
 def _memory_of_the_machine() -> int:
     """The bytes of memory; as much as is usual where the system does not say."""
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from octants.data import current
-from octants.data.host_array import Tensor
 from octants.types.companions import Companion
 from octants.types.enums import SNodeGradType
 
@@ -16,8 +15,8 @@ _COMPANIONS = {
 
 def clear_gradients(companion: Companion) -> None:
     """Set this companion of all fields and ndarrays of ours to zero, unseen by any tape."""
-    for array in current.runtime().arrays():
-        if isinstance(array, Tensor) and array.companion is companion and array.is_allocated:
+    for array in current.runtime().arrays(companion):
+        if array.is_allocated:
             array.clear()
 
 

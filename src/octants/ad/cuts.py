@@ -29,37 +29,45 @@ class Flow:
     writes_plain: frozenset[int]
     ends_within: tuple[int, ...] = ()
 
+    @property
+    def may_end(self) -> bool:
+        """Whether a launch ends a gradient, or makes others that read what it writes end one."""
+        return bool(self.ends_within or (self.reads_active and self.writes_plain))
+
 
 class Cuts:
-    """The arrays without gradients that hold values which depend on arrays with gradients."""
+    """The arrays without gradients that hold values which depend on arrays with gradients.
+
+    `holds` has their names by their keys.
+    """
 
     def __init__(self) -> None:
-        self._holds: dict[Any, str] = {}
+        self.holds: dict[Any, str] = {}
         self._told: set[Any] = set()
 
     def see(self, specialisation: Specialisation, memories: Mapping[int, Memory]) -> None:
         """Look at a launch: warn if it reads such an array and writes one with a gradient."""
-        flow = _flow(specialisation)
-        reads = [memories[k] for k in sorted(flow.reads_plain) if memories[k].key in self._holds]
+        flow = flow_of(specialisation)
+        reads = [memories[k] for k in sorted(flow.reads_plain) if memories[k].key in self.holds]
         if flow.writes_active:
             for memory in reads:
                 self._warn(memory, specialisation)
         for position in flow.ends_within:
             if (specialisation.kernel, position) not in self._told:
                 self._told.add((specialisation.kernel, position))
-                self._holds.setdefault(memories[position].key, memories[position].name)
+                self.holds.setdefault(memories[position].key, memories[position].name)
                 self._warn(memories[position], specialisation)
         if flow.reads_active or reads:
             for position in flow.writes_plain:
-                self._holds.setdefault(memories[position].key, memories[position].name)
+                self.holds.setdefault(memories[position].key, memories[position].name)
 
     def forget(self, memory: Memory) -> None:
         """The host has written all of an array."""
-        self._holds.pop(memory.key, None)
+        self.holds.pop(memory.key, None)
 
     def _warn(self, memory: Memory, specialisation: Specialisation) -> None:
         warnings.warn(
-            f"the gradient ends at `{self._holds[memory.key]}`, which has none: a launch on the"
+            f"the gradient ends at `{self.holds[memory.key]}`, which has none: a launch on the"
             f" tape wrote it, and kernel `{specialisation.signature.kernel}` reads it; make it with"
             " `needs_grad=True`, or write it under `qd.ad.no_grad` if that is meant",
             OctantsWarning,
@@ -67,7 +75,8 @@ class Cuts:
         )
 
 
-def _flow(specialisation: Specialisation) -> Flow:
+def flow_of(specialisation: Specialisation) -> Flow:
+    """The arrays of a kernel, by what gradients do there."""
     return specialisation.remember(("flow",), lambda: _make_flow(specialisation.module))
 
 

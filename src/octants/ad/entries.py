@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from octants import driver
@@ -13,7 +14,7 @@ from octants.data.events import HostWrite
 from octants.diagnostics.tape_errors import ChangedSinceLaunch
 from octants.launch.gradient import Step
 from octants.launch.logs import Logs
-from octants.launch.memory import Memory, adjoint_of, outside_memory
+from octants.launch.memory import Memory, adjoint_of, memories_of, outside_memory
 from octants.launch.outside import Outside
 from octants.launch.specialisation import Specialisation
 from octants.launch.witness import Witness
@@ -36,8 +37,32 @@ class Entry(Protocol):
         """Propagate adjoints through it."""
 
 
+@dataclass(slots=True)
+class _Places:
+    """What a launch touches: what its reverse needs from before it, what it writes, and so on."""
+
+    before: list[Place]
+    written: list[Place]
+    after: list[Place]
+    rewritten: list[Place]
+
+
 class LaunchEntry:
     """A launch of a kernel, or of one of its tasks."""
+
+    __slots__ = (
+        "_contents",
+        "_log",
+        "_places",
+        "_seed",
+        "_seen",
+        "arguments",
+        "is_first",
+        "number",
+        "outside",
+        "specialisation",
+        "step",
+    )
 
     def __init__(
         self,
@@ -46,7 +71,6 @@ class LaunchEntry:
         arguments: tuple[Any, ...],
         number: int,
         outside: Outside | None,
-        *,
         is_first: bool = True,
     ) -> None:
         self.specialisation = specialisation
@@ -56,12 +80,9 @@ class LaunchEntry:
         self.outside = outside
         self.is_first = is_first
         self._seed = driver.state.seed
-        self._contents: list[Content] = []
-        self._before: list[Place] = []
-        self._writes: list[Place] = []
-        self._after: list[Place] = []
-        self._rewritten: list[Place] = []
-        self._seen: list[int] = []
+        self._contents: Sequence[Content] = ()
+        self._places: _Places | None = None
+        self._seen: Sequence[int] = ()
         self._log: Logs = ()
 
     @property
@@ -72,22 +93,37 @@ class LaunchEntry:
     def prepare(self, memories: Mapping[int, Memory]) -> list[Phase]:
         """Find out what it will need and write, in this order."""
         step, accessed = self.step, self.step.accessed(self.arguments)
-        self._writes = self._places(step.written, memories, accessed, self._written)
-        self._before = self._places(step.needed_before, memories, accessed, self._read)
-        self._after = self._places(step.needed_after, memories, accessed, self._read)
-        self._rewritten = self._places(step.rewritten, memories, accessed, self._written)
-        return [(self._before, self._writes), (self._after, [])]
+        places = self._places = _Places(
+            self._find(step.needed_before, memories, accessed, self._read),
+            self._find(step.written, memories, accessed, self._written),
+            self._find(step.needed_after, memories, accessed, self._read),
+            self._find(step.rewritten, memories, accessed, self._written),
+        )
+        return [(places.before, places.written), (places.after, [])]
 
     def run(self, keeper: Keeper) -> tuple[Any, ...]:
         """Run it forward, once it is prepared; the flat results of the kernel."""
-        self._contents = [keeper.need(*place, self.kernel) for place in self._before]
-        for place in self._writes:
+        places = self._places
+        assert places is not None
+        contents = [keeper.need(*place, self.kernel) for place in places.before]
+        for place in places.written:
             keeper.overwrite(*place)
         results = self._launch_forward()
-        self._contents += [keeper.need(*place, self.kernel) for place in self._after]
+        contents += [keeper.need(*place, self.kernel) for place in places.after]
+        self._contents = contents
         return results
 
-    def _places(
+    def run_quickly(self) -> tuple[Any, ...]:
+        """Run it forward, unprepared: what it needs is asked later."""
+        return self._launch(self.step.forward)
+
+    def settle(self, ledger: Ledger) -> None:
+        """Need what it reads, which nothing has overwritten since it ran."""
+        memories = memories_of(self.specialisation, self.arguments)
+        needs = [place for needed, _ in self.prepare(memories) for place in needed]
+        self._contents = [ledger.need(*place, self.kernel) for place in needs]
+
+    def _find(
         self,
         positions: Sequence[int],
         memories: Mapping[int, Memory],
@@ -116,9 +152,10 @@ class LaunchEntry:
         return outside_memory(self.outside, position)
 
     def _launch(self, program: Any) -> tuple[Any, ...]:
-        address = self.outside.address if self.outside is not None else 0
-        arguments = (*self.arguments, *self._log)
-        results: tuple[Any, ...] = program.launch(self._seed, self.number, address, *arguments)
+        address = 0 if self.outside is None else self.outside.address
+        results: tuple[Any, ...] = program.launch(
+            self._seed, self.number, address, *self.arguments, *self._log
+        )
         return results
 
     def _launch_forward(self) -> tuple[Any, ...]:
@@ -158,14 +195,16 @@ class LaunchEntry:
             self.outside.seed(self.specialisation, seed)
 
     def reverse(self, ledger: Ledger) -> None:
-        if self.step.backward is None:
+        step = self.step
+        if step.backward is None:
             return
-        ledger.restore(self._contents, self.kernel)
-        if self.step.witness is not None:
-            self._check_reads(self.step.witness)
-        for memory, region in self._rewritten:
+        if self._contents or not ledger.saves:
+            ledger.restore(self._contents, self.kernel)
+        if step.witness is not None:
+            self._check_reads(step.witness)
+        for memory, region in self._places.rewritten if self._places is not None else ():
             ledger.disturb(memory, region)
-        self._launch(self.step.backward)
+        self._launch(step.backward)
 
 
 class HostEntry:

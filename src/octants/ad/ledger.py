@@ -10,7 +10,8 @@ what is needed of them is copied at once, and compared with what is there when i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Set as AbstractSet
+from typing import Any, Protocol
 
 from octants.ad.contents import Content, LiveContents
 from octants.analysis.boxes import Region, intersect
@@ -22,6 +23,13 @@ _MOST_DISTURBANCES = 32
 Place = tuple[Memory, Region]
 Phase = tuple[Sequence[Place], Sequence[Place]]
 """What will be needed, and then what will be written."""
+
+
+class Unsettled(Protocol):
+    """An entry of a tape that will tell what it needs when it is asked."""
+
+    def settle(self, ledger: Ledger, /) -> None:
+        """Need the contents that the entry's reverse run reads: those of now."""
 
 
 class Ledger:
@@ -36,19 +44,46 @@ class Ledger:
         self, *, saves: bool = True, validates: bool = False, budget: float = float("inf")
     ) -> None:
         self.saved_bytes = 0
-        self._saves = saves
+        self.saves = saves
         self._validates = validates
         self._budget = budget
         self._live: dict[Any, LiveContents] = {}
         self._neighbours: dict[Any, list[Memory]] = {}
         self._final: dict[Any, tuple[Memory, Any]] = {}
         self._disturbed: dict[Any, list[tuple[Region, Content | None]]] = {}
+        self._unsettled: list[Unsettled] = []
+        self._needed: set[Any] = set()
+        self._knows_strangers = False
 
     # -- recording ------------------------------------------------------------------------------
+
+    def is_free(self, written: AbstractSet[Any]) -> bool:
+        """Whether nobody needs what memories with these keys hold, as far as we can know."""
+        return not self._knows_strangers and self._needed.isdisjoint(written)
+
+    def note(self, entry: Unsettled, needed: AbstractSet[Any]) -> None:
+        """Remember an entry that needs what memories with these keys hold now.
+
+        Which parts of them is asked when one of them is about to be overwritten.
+        """
+        if needed:
+            self._needed |= needed
+            self._unsettled.append(entry)
+
+    def settle(self) -> None:
+        """Find out what entries need that were noted, before any of it is overwritten."""
+        entries, self._unsettled = self._unsettled, []
+        for entry in entries:
+            entry.settle(self)
+
+    def _settle_for(self, memory: Memory) -> None:
+        if self._unsettled and (memory.is_foreign or memory.key in self._needed):
+            self.settle()
 
     def need(self, memory: Memory, region: Region = None, reader: str = "") -> Content:
         """The present content of a region, which ``reader`` will need later."""
         self._know(memory)
+        self._needed.add(memory.key)
         if not memory.has_regions:
             region = None
         live = self._live[memory.key]
@@ -58,7 +93,7 @@ class Ledger:
             content.live, content = False, None
         if content is None:
             content = Content(memory, region, live)
-            if memory.is_foreign and self._saves:
+            if memory.is_foreign and self.saves:
                 self._save(content)
             live.add(content)
         if self._validates:
@@ -68,7 +103,7 @@ class Ledger:
     def overwrite(self, memory: Memory, region: Region = None) -> None:
         """Save what is needed of a region that is about to be written."""
         for content in list(self.ended_by(memory, region)):
-            if self._saves and content.saved is None:
+            if self.saves and content.saved is None:
                 self._save(content)
             self._live[content.memory.key].remove(content)
             content.live = False
@@ -80,7 +115,7 @@ class Ledger:
 
     def make_room(self, writer: str, phases: Iterable[Phase]) -> None:
         """An error if the copies that will be due do not fit into the budget."""
-        due = self._forecast(phases).due if self._saves else []
+        due = self._forecast(phases).due if self.saves else []
         if not due:
             return
         sizes = [(memory.nbytes(region), memory.name) for memory, region in due]
@@ -123,8 +158,10 @@ class Ledger:
 
     def _know(self, memory: Memory) -> None:
         """Find out which known memories overlap with one, itself among them."""
+        self._settle_for(memory)
         if memory.key in self._neighbours:
             return
+        self._knows_strangers |= memory.is_foreign
         neighbours = [memory]
         for others in self._neighbours.values():
             if others[0].overlaps(memory):
@@ -144,10 +181,10 @@ class Ledger:
 
     def restore(self, contents: Iterable[Content], reader: str = "") -> None:
         """Put contents back into their memories, where they are not there already."""
-        if not self._saves:
+        if not self.saves:
             self._put_back_final()
         for content in contents:
-            if self._saves and not self._is_in_place(content):
+            if self.saves and not self._is_in_place(content):
                 self._put(content)
             if self._validates:
                 self._mark(content, reader)
@@ -190,6 +227,7 @@ class Ledger:
 
     def disturb_if_known(self, memory: Memory) -> None:
         """The same for a write of others in the backward pass; what is unknown stays changed."""
+        self._settle_for(memory)
         known = memory.key in self._neighbours
         self._know(memory)
         if known or len(self._neighbours[memory.key]) > 1:

@@ -37,14 +37,14 @@ class ArrayLoss:
 
     def __init__(self, array: Any, seed: Any = None) -> None:
         shape = (*array.shape, *array.element_shape)
-        if seed is None and math.prod(shape) != 1:
+        if seed is None and shape and math.prod(shape) != 1:
             raise WrongLoss(f"has the shape {array.shape}, not one element").at(None)
         if not array.dtype.is_float:
             raise WrongLoss(f"is of {array.dtype}, which has no gradient").at(None)
         if not array.has_grad():
             raise WrongLoss("has no gradient").at(None)
         self._array = array
-        self._seed = adjoint_seed(array.describe(), 1.0 if seed is None else seed, shape)
+        self._seed: Any = 1.0 if seed is None else adjoint_seed(array.describe(), seed, shape)
 
     def reset(self) -> None:
         self._array.clear()

@@ -233,6 +233,8 @@ def note_write(trace: Trace, write: HostWrite) -> Memory:
 class StepTape(Tape):
     """Records one step, to reverse it at once; a snapshot keeps what it overwrites."""
 
+    _finds_quick_ways = False
+
     def __init__(
         self, advance: Advance, snapshots: Snapshots, touched: set[Any], *, validates: bool
     ) -> None:

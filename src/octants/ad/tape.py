@@ -13,20 +13,22 @@ from octants.ad.arguments import freeze
 from octants.ad.check import GradientCheck
 from octants.ad.clearing import clear_gradients as clear
 from octants.ad.contents import Content
-from octants.ad.cuts import Cuts
+from octants.ad.cuts import Cuts, flow_of
 from octants.ad.entries import Entry, HostEntry, LaunchEntry
 from octants.ad.ledger import Ledger, Phase, Place
 from octants.ad.losses import Loss, make_losses
+from octants.ad.quick import Keys, QuickWay, quick_way
 from octants.ad.unseen import UnseenWrites
 from octants.ad.watch import ArgumentWatch
 from octants.analysis.boxes import Region
-from octants.data.events import HostWrite, forget_observer, observe_writes
+from octants.data.events import HostWrite, forget_observer, observe_shares, observe_writes
 from octants.diagnostics.tape_errors import NestedTape, OverwrittenUnderTape, TapeIsUsed
 from octants.ir.core import Companion
 from octants.launch.gradient import TapePlan, differentiable, tape_plan
 from octants.launch.memory import (
     Memory,
     memories_of,
+    memory_of,
     memory_of_write,
     region_of_write,
 )
@@ -64,6 +66,8 @@ class Tape:
     will be asked; ``True`` means all.
     """
 
+    _finds_quick_ways = True
+
     def __init__(
         self,
         loss: Any = None,
@@ -96,6 +100,7 @@ class Tape:
         self._cuts = Cuts()
         self._unseen = UnseenWrites()
         self._custom: dict[Any, Memory] | None = None
+        self._is_simple = self._finds_quick_ways and not validation and self._check is None
         self._done = False
         self._entered = False
 
@@ -127,6 +132,7 @@ class Tape:
             loss.reset()
         driver.state.recorder = self
         observe_writes(self.before_write)
+        observe_shares(self.before_share)
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
@@ -138,6 +144,7 @@ class Tape:
         if driver.state.recorder is self:
             driver.state.recorder = None
         forget_observer(self.before_write)
+        forget_observer(self.before_share)
 
     def grad(self) -> None:
         """Propagate the adjoints back; happens by itself at the end of the body, and only once."""
@@ -167,13 +174,25 @@ class Tape:
 
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch and remember how to reverse it; those of other threads are only run."""
-        memories = memories_of(specialisation, arguments)
         if self.paused or threading.get_ident() != self.thread:
-            return self._run_unrecorded(specialisation, arguments, memories)
-        self.see_cuts(specialisation, memories)
-        self._unseen.see(specialisation, memories)
-        specialisation = differentiable(specialisation, memories)
+            return self._run_unrecorded(specialisation, arguments)
+        if self._is_simple:
+            way: QuickWay | None = specialisation.ways.get(self._way_to(specialisation))
+            keys = way.keys(arguments) if way is not None else None
+            if way is not None and keys is not None and self._is_quick(keys):
+                return self._launch_quickly(way, keys, specialisation, arguments)
+        return self._launch_with_care(specialisation, arguments)
+
+    def _launch_with_care(self, given: Specialisation, arguments: tuple[Any, ...]) -> Any:
+        """Run a launch of which contents may be needed that it, or something later, overwrites."""
+        memories = memories_of(given, arguments)
+        specialisation = differentiable(given, memories)
         plan = self._plan(specialisation)
+        if self._is_simple and specialisation is given and self._way_to(given) not in given.ways:
+            given.ways[self._way_to(given)] = quick_way(given, plan, flow_of(given))
+            return self.launch(given, arguments)
+        self.see_cuts(given, memories)
+        self._unseen.see(given, memories)
         outside = Outside(plan.outside) if plan.outside.size else None
         frozen = freeze(specialisation, arguments)
         number = specialisation.number = next(driver.state.numbers)
@@ -181,7 +200,7 @@ class Tape:
         for memory in memories.values():
             self.touch(memory)
         entries = [
-            LaunchEntry(specialisation, step, frozen, number, outside, is_first=not position)
+            LaunchEntry(specialisation, step, frozen, number, outside, not position)
             for position, step in enumerate(plan.steps)
         ]
         phases = [phase for entry in entries for phase in entry.prepare(memories)]
@@ -193,6 +212,33 @@ class Tape:
             results = outside.results(specialisation)
         return specialisation.wrap(results) if specialisation.returned else None
 
+    def _is_quick(self, keys: Keys) -> bool:
+        """Whether there is nothing to be looked at before a launch on some arrays."""
+        return self._ledger.is_free(keys.written) and not self._cuts.holds
+
+    def _launch_quickly(
+        self,
+        way: QuickWay,
+        keys: Keys,
+        specialisation: Specialisation,
+        arguments: tuple[Any, ...],
+    ) -> Any:
+        """Run a launch that overwrites nothing that is needed."""
+        if way.freezes:
+            arguments = freeze(specialisation, arguments)
+        outside = Outside(way.outside) if way.outside is not None else None
+        number = specialisation.number = next(driver.state.numbers)
+        entry = LaunchEntry(specialisation, way.step, arguments, number, outside)
+        results = entry.run_quickly()
+        self._ledger.note(entry, keys.needed)
+        self._touched |= keys.every
+        self._entries.append(entry)
+        return specialisation.wrap(results) if results else None
+
+    def _way_to(self, specialisation: Specialisation) -> Any:
+        """What quick ways to record a kernel are told apart by."""
+        return self.wants_arguments_of(specialisation), self.on_overwrite == "trust"
+
     def _plan(self, specialisation: Specialisation) -> TapePlan:
         """How a launch runs."""
         return tape_plan(
@@ -202,13 +248,9 @@ class Tape:
             validates=self.validation,
         )
 
-    def _run_unrecorded(
-        self,
-        specialisation: Specialisation,
-        arguments: tuple[Any, ...],
-        memories: Mapping[int, Memory],
-    ) -> Any:
+    def _run_unrecorded(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch of which the tape only keeps what it overwrites."""
+        memories = memories_of(specialisation, arguments)
         writes = [(memories[position], None) for position in specialisation.written]
         self.make_room(f"kernel `{specialisation.signature.kernel}`", writes)
         for place in writes:
@@ -276,6 +318,13 @@ class Tape:
         """Record something else than a launch."""
         self._entries.append(entry)
 
+    def before_share(self, array: Any) -> None:
+        """Torch will see an array: from now on its writes are found by their number alone."""
+        self._ledger.settle()
+        memory = memory_of(array, array.describe())
+        if memory.key in self._touched and array.has_grad():
+            self._unseen.know(memory)
+
     def before_write(self, write: HostWrite) -> None:
         """Save what a write of the host is about to overwrite, and record it."""
         memory = memory_of_write(write)
@@ -284,7 +333,9 @@ class Tape:
         if self._check is not None:
             self._check.touch(memory)
         self._unseen.see_host_write(memory, is_done=write.is_done)
-        if not write.is_done:
+        if write.is_done:
+            self._ledger.settle()
+        else:
             region = region_of_write(write)
             self.make_room(f"a host write to `{memory.name}`", [(memory, region)])
             self._ledger.overwrite_by_host(memory, region)

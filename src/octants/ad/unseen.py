@@ -26,15 +26,19 @@ class UnseenWrites:
         arrays = specialisation.arrays
         for position, memory in memories.items():
             if arrays[position].has(Companion.ADJOINT):
-                self._versions.setdefault(memory.key, memory.version)
+                self.know(memory)
                 self._check(memory)
+
+    def know(self, memory: Memory) -> None:
+        """Take what an array holds now for known, unless it is known since earlier."""
+        self._versions.setdefault(memory.key, memory.version)
 
     def see_host_write(self, memory: Memory, *, is_done: bool) -> None:
         """The host is writing an array, or says that it was written."""
         if memory.key in self._versions:
             if not is_done:
                 self._check(memory)
-            self._versions[memory.key] = memory.version + (not is_done)
+            self._versions[memory.key] = memory.version + 1
 
     def _check(self, memory: Memory) -> None:
         if self._versions[memory.key] != memory.version:

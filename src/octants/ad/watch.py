@@ -47,10 +47,14 @@ class ArgumentWatch:
 
     def wants(self, kernel: Any) -> bool:
         """Whether gradients of the arguments of this kernel will be asked for."""
-        return self._all or any(asked.kernel is kernel for asked in self._asked)
+        if not self._asked:
+            return self._all
+        return any(asked.kernel is kernel for asked in self._asked)
 
     def collect(self, entries: Sequence[Entry]) -> None:
         """Remember the launches that are about to be reversed, each once."""
+        if not self._all and not self._asked:
+            return
         found = {
             entry.number: _Launch(entry.specialisation, entry.arguments, entry.outside)
             for entry in entries

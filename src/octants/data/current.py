@@ -10,10 +10,13 @@ from typing import Any, Protocol
 
 from octants.diagnostics.launch_errors import NotInitialised
 from octants.runtime.device import Device
+from octants.types.companions import Companion
 
 
 class Mortal(Protocol):
-    """What ends with its runtime."""
+    """An array, which ends with its runtime."""
+
+    companion: Companion
 
     def retire(self) -> None:
         """Give up the memory; any later use is an error."""
@@ -28,15 +31,21 @@ class Runtime:
         self.device = device
         self.generation = next(self._numbers)
         self.lock = threading.RLock()  # held while trees change or get their memory
-        self._arrays: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._arrays: dict[Companion, weakref.WeakValueDictionary[int, Any]] = {
+            companion: weakref.WeakValueDictionary() for companion in Companion
+        }
 
     def register(self, array: Mortal) -> None:
         """Let an array end with this runtime."""
-        self._arrays.add(array)
+        self._arrays[array.companion][id(array)] = array
 
-    def arrays(self) -> Iterator[Any]:
-        """The arrays that are alive, in no order."""
-        return iter(list(self._arrays))
+    def arrays(self, *companions: Companion) -> Iterator[Any]:
+        """The arrays that are alive: all, or those that are one of some companions of theirs."""
+        for companion in companions or Companion:
+            for reference in self._arrays[companion].valuerefs():
+                array = reference()
+                if array is not None:
+                    yield array
 
 
 _runtime: Runtime | None = None

@@ -28,6 +28,7 @@ class HostWrite:
 
 
 _write_observers: list[Callable[[HostWrite], None]] = []
+_share_observers: list[Callable[[Any], None]] = []
 _read_observers: list[Callable[[Any], None]] = []
 _end_observers: list[Callable[[], None]] = []
 
@@ -42,9 +43,14 @@ def observe_reads(observer: Callable[[Any], None]) -> None:
     _read_observers.append(observer)
 
 
+def observe_shares(observer: Callable[[Any], None]) -> None:
+    """Call ``observer`` with the array before torch sees its memory for the first time."""
+    _share_observers.append(observer)
+
+
 def forget_observer(observer: Callable[[Any], None]) -> None:
     """End an observation; nothing happens if there is none."""
-    for observers in (_write_observers, _read_observers):
+    for observers in (_write_observers, _read_observers, _share_observers):
         if observer in observers:
             observers.remove(observer)
 
@@ -72,9 +78,15 @@ def before_write(array: Any, region: tuple[int, ...] = (), source: Any = None) -
 
 
 def after_write(array: Any, region: tuple[int, ...]) -> None:
-    """Announce a write that was not: somebody else has made it."""
+    """Announce a write that was not: others have made it. The version is the old one still."""
     for observer in tuple(_write_observers):
         observer(HostWrite(array, region, is_done=True))
+
+
+def before_share(array: Any) -> None:
+    """Announce that torch is to see the memory of an array: its writes will only be counted."""
+    for observer in tuple(_share_observers):
+        observer(array)
 
 
 def before_read(array: Any) -> None:

@@ -45,6 +45,8 @@ class Field(Tensor, FieldHandle):
         companion: Companion = PRIMAL,
     ) -> None:
         super().__init__()
+        if primal is not None:
+            self.own_identity = None
         self.dtype = dtype
         self.element_shape = element_shape
         self.name = name

@@ -24,7 +24,7 @@ from octants.data.errors import (
 )
 from octants.data.memory import Region, Window
 from octants.data.stored import StoredArray
-from octants.data.values import check_shape, convert_array, convert_element
+from octants.data.values import check_shape, convert_array, convert_element, is_ready
 from octants.diagnostics.errors import UserError
 from octants.types.annotations import AnyTensor
 from octants.types.companions import Companion
@@ -57,9 +57,13 @@ class Tensor(StoredArray, AnyTensor):
     _opened: Window | None = None
     _end: Callable[[str], UserError] | None = None
     _tensor: Any = None  # torch's view of the memory, once it was asked for
+    own_identity: int | None
+    """The `identity` of a primal that only launches and announced writes change; None where torch
+    sees the memory, and for companions."""
 
     def __init__(self) -> None:
         self._identity = next(_identities)
+        self.own_identity: int | None = self._identity
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -124,7 +128,9 @@ class Tensor(StoredArray, AnyTensor):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         index = self._index(key)
-        self.write(convert_element(self.describe(), value, self.dtype, self.element_shape), index)
+        if self.element_shape or not is_ready(value, self.dtype):
+            value = convert_element(self.describe(), value, self.dtype, self.element_shape)
+        self.write(value, index)
 
     def write(self, values: Any, region: Region = (), source: Any = None) -> None:
         """Store converted values: every write of the host goes through here."""
@@ -162,8 +168,10 @@ class Tensor(StoredArray, AnyTensor):
 
     def fill(self, val: Any) -> None:
         """Set all elements to a number, a vector or a matrix."""
-        what = f"fill() of {self.describe()}"
-        self.write(convert_element(what, val, self.dtype, self.element_shape))
+        if not is_ready(val, self.dtype):
+            what = f"fill() of {self.describe()}"
+            val = convert_element(what, val, self.dtype, self.element_shape)
+        self.write(val)
 
     def to_numpy(self, dtype: Any = None, *, copy: bool = True) -> Array:
         """The elements as a numpy array of `shape` + `element_shape`, row-major.
@@ -236,6 +244,8 @@ class Tensor(StoredArray, AnyTensor):
     def _share_torch(self, device: Any) -> Any:
         """The memory as a tensor; all of them have one counter of writes."""
         if self._tensor is None:
+            events.before_share(self)
+            self.own_identity = None
             self._tensor = exchange.to_torch(self._shared(), None)
         tensor = self._tensor.detach()
         return tensor if device is None else tensor.to(device)
@@ -280,9 +290,8 @@ class Tensor(StoredArray, AnyTensor):
         `region` holds leading indices of what was written; without it, that is all. Under a tape
         this counts as a write of the host: the adjoint of what was overwritten ends.
         """
+        events.after_write(self, region if isinstance(region, tuple) else (region,))
         super().mark_written()
-        index = region if isinstance(region, tuple) else (region,)
-        events.after_write(self, index)
 
     # -- for the tape ---------------------------------------------------------------------------
 
@@ -325,7 +334,10 @@ class Tensor(StoredArray, AnyTensor):
 
     def clear(self, region: Region = ()) -> None:
         """Set elements to zero; no observer hears of it."""
-        self.window().write(0, region)
+        if region:
+            self.window().write(0, region)
+        else:
+            self.window().clear()
 
 
 def _listed(key: Any) -> tuple[Any, ...]:

@@ -97,6 +97,10 @@ class Window:
             values = values.reshape([extent for split in parts for _, extent in split])
         self._parts[self._locate(region)] = values
 
+    def clear(self) -> None:
+        """Set all elements to zero."""
+        self._parts.fill(0)
+
     def item(self, index: Region) -> Any:
         """One element as a Python number."""
         return self._parts.item(self._locate(index))

@@ -42,6 +42,8 @@ class Ndarray(Tensor, NdarrayHandle):
         companion: Companion = Companion.PRIMAL,
     ) -> None:
         super().__init__()
+        if primal is not None:
+            self.own_identity = None
         self.dtype = dtype
         self.shape = shape
         self.element_shape = element_shape

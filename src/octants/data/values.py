@@ -25,7 +25,19 @@ _LARGEST = {
 }
 
 
+_READY: dict[tuple[type, DType], tuple[Any, Any]] = {
+    **{(kind, dtype): (-most, most) for dtype, most in _LARGEST.items() for kind in (int, float)},
+    **{(int, dtype): scalars.integer_range(dtype) for dtype in scalars.ALL if dtype.is_integer},
+}
+"""The least and the greatest of the Python numbers that an element takes as they are."""
+
 _AS_INTEGERS = "convert with `int(...)`"
+
+
+def is_ready(value: Any, dtype: DType) -> bool:
+    """Whether a value is a Python number that an element of ``dtype`` takes as it is."""
+    limits = _READY.get((type(value), dtype))
+    return limits is not None and bool(limits[0] <= value <= limits[1])
 
 
 def convert_scalar(what: str, value: Any, dtype: DType) -> Any:

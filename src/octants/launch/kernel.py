@@ -29,6 +29,7 @@ from octants.launch.gradient import bare_reverse, differentiable
 from octants.launch.inspection import Inspection, inspect
 from octants.launch.memory import memories_of
 from octants.launch.outside import Outside, argument_gradients
+from octants.launch.own import on_own_arrays
 from octants.launch.specialisation import Specialisation
 from octants.runtime.arguments import make_key_function
 from octants.runtime.signatures import is_method, read_signature
@@ -68,11 +69,7 @@ class Kernel:
 
     def _launch(self, *arguments: Any) -> Any:
         """A launch that the last entry is not for."""
-        if self._generation != _state.generation:
-            self._renew()
-        specialisation = self._specialisations.get(self._key(*arguments))
-        if specialisation is None or (specialisation.is_valid and not specialisation.is_valid()):
-            specialisation = self.specialise(arguments)
+        specialisation = self.specialisation(arguments)
         if specialisation.entry is None:
             specialisation.entry = make_entry(specialisation, self._generation, self._launch)
         self.entry = specialisation.entry
@@ -80,6 +77,15 @@ class Kernel:
         if recorder is not None:
             return recorder.launch(specialisation, arguments)
         return specialisation.run(arguments)
+
+    def specialisation(self, arguments: tuple[Any, ...]) -> Specialisation:
+        """The kernel compiled for arguments like these, mostly found by their key."""
+        if self._generation != _state.generation:
+            self._renew()
+        found = self._specialisations.get(self._key(*arguments))
+        if found is None or (found.is_valid is not None and not found.is_valid()):
+            return self.specialise(arguments)
+        return found
 
     @property
     def grad(self) -> Gradient:
@@ -135,6 +141,8 @@ class Kernel:
 
     def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """The arguments of a call in the order of the parameters."""
+        if not named and len(arguments) == self._count:
+            return tuple(arguments)
         if self.is_method and not arguments and "self" not in named:
             raise MissingMethodOwner(self.name).at(Definition(self.function).span)
         return self.signature.bind(arguments, named)
@@ -226,7 +234,7 @@ class Gradient:
     ) -> None:
         self.kernel = kernel
         self._first = first
-        self._ways = ways or GradientWays()
+        self._ways = ways or _USUAL
 
     def using(self, **ways: Any) -> Gradient:
         """The same gradient, computed in another way; to be called with the kernel's arguments.
@@ -243,9 +251,10 @@ class Gradient:
     def __call__(self, *arguments: Any, **named: Any) -> dict[str, Any] | None:
         arguments = self.kernel.bind((*self._first, *arguments), named)
         ways = self._ways
-        specialisation = self.kernel.specialise(arguments)
-        memories = memories_of(specialisation, arguments)
-        merged = differentiable(specialisation, memories)
+        specialisation = self.kernel.specialisation(arguments)
+        merged = specialisation
+        if not on_own_arrays(specialisation, arguments):
+            merged = differentiable(specialisation, memories_of(specialisation, arguments))
         program, layout = bare_reverse(
             merged, arguments=ways.argument_gradients, trusts=ways.on_overwrite == "trust"
         )
@@ -286,3 +295,6 @@ class GradientWays:
         if self.on_overwrite not in ("error", "trust"):
             problem = f'is "error" or "trust", not {self.on_overwrite!r}'
             raise ValueError(f"on_overwrite of a gradient {problem}; only a tape can save")
+
+
+_USUAL = GradientWays()

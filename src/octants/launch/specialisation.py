@@ -70,7 +70,8 @@ class Specialisation:
     identity, `is_valid` says whether the globals that the kernel saw still are the same; `guard`
     has the conditions for that, `recognition` those for arguments with the same key. `number` is
     that of the last forward launch. `apart` says, of a kernel that is differentiated, that no
-    two of its arrays or their companions share memory.
+    two of its arrays or their companions share memory. `ways` has what quick ways to launch it have
+    found out.
     """
 
     apart = True
@@ -97,6 +98,7 @@ class Specialisation:
         self.types = _argument_types(signature, leaves, arguments)
         self.number = 0
         self.programs: dict[Any, Any] = {}
+        self.ways: dict[Any, Any] = {}
         self._make_module: Callable[[], Module] = self._build_again
         self._prefix: tuple[Any, ...] = ()
         function: FunctionType = kernel.function
@@ -255,7 +257,7 @@ class Specialisation:
             twin.__dict__.pop(name, None)
         twin._make_module = make
         twin._prefix = (*self._prefix, *key)
-        twin.programs = {}
+        twin.programs, twin.ways = {}, {}
         written = self.remember((*key, "written"), lambda: _positions_written(twin.module))
         twin._facts = dataclasses.replace(self._facts, written=written)
         return twin

@@ -1,0 +1,300 @@
+"""Launches that a tape records without a look at memory, and what must end that."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants import driver
+from octants.ad import tape as tapes
+from octants.ad.contents import Content
+
+
+@qd.kernel
+def square(x: qd.Tensor, y: qd.Tensor):
+    for i in x:
+        y[i] = x[i] * x[i]
+
+
+@qd.kernel
+def total(y: qd.Tensor, loss: qd.Tensor):
+    for i in y:
+        loss[None] += y[i]
+
+
+@qd.kernel
+def double(x: qd.Tensor):
+    for i in x:
+        x[i] = 2 * x[i]
+
+
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "fields": lambda shape: qd.field(qd.f64, shape, needs_grad=True),
+    "ndarrays": lambda shape: qd.ndarray(qd.f64, shape, needs_grad=True),
+}
+
+
+@pytest.fixture(params=MAKERS)
+def make(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+    return MAKERS[request.param]
+
+
+@pytest.fixture
+def xy(make: Callable[[Any], Any]) -> tuple[Any, Any]:
+    x, y = make(3), make(3)
+    x.from_numpy(np.array([1.0, 2.0, 3.0]))
+    return x, y
+
+
+@pytest.fixture
+def loss(make: Callable[[Any], Any]) -> Any:
+    return make(())
+
+
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """How launches are recorded, as they are: "quick", or "care"."""
+    found: list[str] = []
+    names = {"_launch_quickly": "quick", "_launch_with_care": "care"}
+    for name, way in names.items():
+        method = getattr(tapes.Tape, name)
+
+        def record(*args: Any, method: Any = method, way: str = way) -> Any:
+            result = method(*args)
+            found.append(way)
+            return result
+
+        monkeypatch.setattr(tapes.Tape, name, record)
+    return found
+
+
+def record(xy: tuple[Any, Any], loss: Any, between: Callable[[], Any] = lambda: None) -> None:
+    """The sum of squares, with something that happens after the square was taken."""
+    x, y = xy
+    with qd.ad.Tape(loss=loss):
+        square(x, y)
+        between()
+        total(y, loss)
+
+
+# -- quick ----------------------------------------------------------------------------------------
+
+
+def test_a_program_that_overwrites_nothing_keeps_no_contents(
+    xy: Any, loss: Any, ways: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(xy, loss)
+    ways.clear()
+    monkeypatch.setattr(Content, "__init__", None)
+    record(xy, loss)
+    assert ways == ["quick", "quick"]
+    assert xy[0].grad.to_numpy().tolist() == [2.0, 4.0, 6.0]
+
+
+def test_a_recorded_launch_is_small(xy: Any, loss: Any, ways: list[str]) -> None:
+    x, y = xy
+    record(xy, loss)
+    tape = qd.ad.Tape()
+    with tape:
+        square(x, y)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(200):
+                square(x, y)
+            grown = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        ways.clear()
+        tape._entries.clear()
+    assert grown < 200 * 500
+
+
+def test_returned_values_and_vectors_by_value(xy: Any, ways: list[str]) -> None:
+    x, _ = xy
+
+    @qd.kernel
+    def weighted(x: qd.Tensor, w: qd.types.vector(3, qd.f64)) -> qd.f64:
+        return x[0] * w[0] + x[1] * w[1] * w[2]
+
+    weights = qd.Vector([1.0, 2.0, 3.0])
+    for _ in range(2):
+        with qd.ad.Tape(loss=weighted):
+            assert weighted(x, weights) == 13.0
+            weights[0] = 5.0
+        assert x.grad.to_numpy().tolist() == [1.0, 6.0, 0.0]
+        weights[0] = 1.0
+    assert ways == ["quick", "care", "quick"]
+
+
+# -- what ends it ---------------------------------------------------------------------------------
+
+
+def test_a_needed_array_that_is_overwritten(xy: Any, loss: Any, ways: list[str]) -> None:
+    x, y = xy
+    for _ in range(2):
+        x.from_numpy(np.array([1.0, 2.0, 3.0]))
+        record(xy, loss, lambda: double(x))
+        assert x.grad.to_numpy().tolist() == [2.0, 4.0, 6.0]
+        assert x.to_numpy().tolist() == [2.0, 4.0, 6.0]
+    assert ways[-3:] == ["quick", "care", "quick"]
+
+
+def test_an_overwritten_array_is_saved_once(xy: Any, loss: Any) -> None:
+    x, y = xy
+    record(xy, loss)
+    tape = qd.ad.Tape(loss=loss)
+    with tape:
+        square(x, y)
+        square(x, y)
+        assert tape.snapshot_bytes == 0
+        x.fill(7.0)
+        assert tape.snapshot_bytes == 24
+        total(y, loss)
+    assert x.grad.to_numpy().tolist() == [2.0, 4.0, 6.0]
+    assert x.to_numpy().tolist() == [7.0] * 3
+
+
+def test_an_overwrite_that_is_forbidden(xy: Any, loss: Any) -> None:
+    x, y = xy
+    record(xy, loss)
+    tape = qd.ad.Tape(loss=loss, on_overwrite="error")
+    with pytest.raises(qd.OctantsError, match="overwrite"), tape:
+        square(x, y)
+        double(x)
+    assert x.to_numpy().tolist() == [1.0, 2.0, 3.0]
+
+
+def test_an_overwrite_under_no_grad(xy: Any, loss: Any) -> None:
+    x, _ = xy
+    record(xy, loss)
+    record(xy, loss, lambda: qd.ad.no_grad(double)(x))
+    assert x.grad.to_numpy().tolist() == [2.0, 4.0, 6.0]
+    assert x.to_numpy().tolist() == [2.0, 4.0, 6.0]
+
+
+def test_an_overwrite_through_a_view_of_numpy(xy: Any, loss: Any) -> None:
+    x, _ = xy
+    record(xy, loss)
+    record(xy, loss, lambda: double(x.to_numpy(copy=False)))
+    assert x.grad.to_numpy().tolist() == [2.0, 4.0, 6.0]
+    assert x.to_numpy().tolist() == [2.0, 4.0, 6.0]
+
+
+def test_a_write_that_is_told_of_afterwards(xy: Any, loss: Any) -> None:
+    x, _ = xy
+    record(xy, loss)
+
+    def write() -> None:
+        x.to_numpy(copy=False)[0] = 9.0
+        x.mark_written()
+
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT320"):
+        record(xy, loss, write)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_write_by_torch_to_memory_that_it_has_just_seen(xy: Any, loss: Any, which: int) -> None:
+    pytest.importorskip("torch")
+    record(xy, loss)
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT320"):
+        record(xy, loss, lambda: xy[which].to_torch(copy=False).add_(1.0))
+
+
+def test_memory_that_torch_sees_is_looked_at(xy: Any, loss: Any, ways: list[str]) -> None:
+    pytest.importorskip("torch")
+    x, _ = xy
+    record(xy, loss)
+    x.to_torch(copy=False)
+    ways.clear()
+    record(xy, loss)
+    assert ways == ["care", "quick"]
+    assert x.grad.to_numpy().tolist() == [2.0, 4.0, 6.0]
+
+
+def test_a_custom_gradient_that_writes_what_is_needed(xy: Any, loss: Any) -> None:
+    x, y = xy
+    record(xy, loss)
+
+    @qd.ad.grad_replaced
+    def summed(y: Any, loss: Any) -> None:
+        total(y, loss)
+
+    @qd.ad.grad_for(summed)
+    def spread(y: Any, loss: Any) -> None:
+        x.fill(100.0)
+        double(x)
+        y.grad.fill(loss.grad[None])
+
+    with qd.ad.Tape(loss=loss):
+        square(x, y)
+        summed(y, loss)
+    assert x.grad.to_numpy().tolist() == [2.0, 4.0, 6.0]
+    assert x.to_numpy().tolist() == [1.0, 2.0, 3.0]
+
+
+def test_one_array_in_two_places() -> None:
+    x, y = (qd.ndarray(qd.f64, 2, needs_grad=True) for _ in range(2))
+    loss = qd.ndarray(qd.f64, (), needs_grad=True)
+    for one, other in ((x, y), (x, x), (y, x), (x, x)):
+        one.fill(3.0)
+        with qd.ad.Tape(loss=loss):
+            square(one, other)
+            total(other, loss)
+        assert one.grad.to_numpy().tolist() == [6.0] * 2
+
+
+def test_a_gradient_as_an_argument(ways: list[str]) -> None:
+    x = qd.ndarray(qd.f64, 3, needs_grad=True)
+    y = qd.ndarray(qd.f64, 3, needs_grad=True)
+    with qd.ad.Tape(clear_gradients=False):
+        square(x, y)
+        square(x.grad, y.grad)
+    assert ways == ["quick", "care", "care", "care"]
+
+
+def test_an_array_that_ended_a_gradient_is_still_warned_of(xy: Any, loss: Any) -> None:
+    x, _ = xy
+    plain = qd.field(qd.f64, 3)
+
+    @qd.kernel
+    def collect(loss: qd.Tensor):
+        for i in plain:
+            loss[None] += plain[i]
+
+    with qd.ad.Tape(loss=loss):
+        collect(loss)
+    with pytest.warns(qd.OctantsWarning, match="the gradient ends"), qd.ad.Tape(loss=loss):
+        square(x, plain)
+        collect(loss)
+
+
+def test_a_launch_with_validation_is_looked_at(xy: Any, loss: Any, ways: list[str]) -> None:
+    x, y = xy
+    record(xy, loss)
+    ways.clear()
+    with qd.ad.Tape(loss=loss, validation=True):
+        square(x, y)
+        total(y, loss)
+    assert ways == ["care", "care"]
+
+
+def test_a_second_init_forgets_quick_ways() -> None:
+    def run() -> list[float]:
+        x, y, loss = (MAKERS["fields"](shape) for shape in (3, 3, ()))
+        x.fill(2.0)
+        record((x, y), loss)
+        found: list[float] = x.grad.to_numpy().tolist()
+        return found
+
+    for _ in range(2):
+        assert run() == [4.0] * 3
+        qd.init(arch=qd.cpu, default_fp=qd.f64, log_level="error")
+    assert driver.state.recorder is None
