@@ -102,6 +102,7 @@ class State:
         """Wait for the device, and give it back; the error that it has left, if any."""
         device, self.device, self.recorder = self.device, None, None
         self.generation += 1
+        cache.stop()
         if device is None:
             return None
         try:

@@ -26,6 +26,7 @@ SCHEMA = 1
 _MARK = f"octants-cache-{SCHEMA}"
 _SUFFIX = ".octants"
 _STALE = 3600.0  # seconds after which a temporary file was left by a process that is gone
+_WRITES_TO_TRIM = 256
 _numbers = itertools.count()
 
 
@@ -102,6 +103,8 @@ class Store:
             temporary.write_bytes(line + body)
             temporary.replace(path)
             self.writes += 1
+            if self.writes % _WRITES_TO_TRIM == 0:
+                self.trim()
         except OSError as error:
             self._can_write = False
             self._warn(f"cannot be written ({error}); kernels are compiled by each process")

@@ -12,13 +12,18 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
+
 from octants.diagnostics.generated import define
+from octants.types.matrix_values import Matrix
 from octants.types.reads import ABSENT
 from octants.types.scalars import DType
 from octants.types.signature import FieldHandle, NdarrayHandle, StructHandle
+from octants.types.structs import Struct
 
 _NUMBERS = (int, float, bool, str, type(None))
 _HANDLES = (FieldHandle, NdarrayHandle, StructHandle, DType, enum.Enum)
+_MOST_BYTES = 4096  # of an array of numpy that is compared at each launch
 _CONSTANT = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type)
 
 
@@ -83,16 +88,44 @@ def _condition(read: Any, number: int, scope: dict[str, Any]) -> str:
         scope[f"t{number}"] = type(read.value)
         equal = f"type(x) is t{number} and x == v{number}"
         return f"((x := {expression}) is v{number} or ({equal}))"
-    if isinstance(read.value, (list, dict)) and _is_plain(read.value):
-        scope[f"c{number}"] = read.value.copy()
-        return f"({expression} is v{number} and v{number} == c{number})"
+    content = _content(read.value, f"v{number}")
+    if content is not None:
+        scope[f"c{number}"], present = content
+        return f"({expression} is v{number} and {present} == c{number})"
     return f"{expression} is v{number}"
+
+
+def _content(value: Any, name: str) -> tuple[Any, str] | None:
+    """A copy of what a value holds that can be changed in place, and an expression for it."""
+    if isinstance(value, (list, dict)) and _is_plain(value):
+        return _copy(value), name
+    if isinstance(value, Matrix):
+        return value.to_numpy().tobytes(), f"{name}.to_numpy().tobytes()"
+    if isinstance(value, np.ndarray) and value.nbytes <= _MOST_BYTES and not value.dtype.hasobject:
+        return value.tobytes(), f"{name}.tobytes()"
+    if isinstance(value, Struct):
+        return value.to_dict(), f"{name}.to_dict()"
+    return None
+
+
+def _copy(value: Any) -> Any:
+    """A copy of nested lists and dictionaries."""
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    return value
 
 
 def _is_plain(value: Any) -> bool:
     """Whether the items of a list or dict can be compared with ``==``."""
     items = value.values() if isinstance(value, dict) else value
-    return all(isinstance(item, (*_NUMBERS, *_HANDLES)) for item in items)
+    return all(
+        _is_plain(item)
+        if isinstance(item, (list, dict, tuple))
+        else isinstance(item, (*_NUMBERS, *_HANDLES))
+        for item in items
+    )
 
 
 def _expression(read: Any, number: int, scope: dict[str, Any]) -> str:
