@@ -12,8 +12,17 @@ A kernel's entry is ``void entry(ptr parameters, ptr context)``. The parameter b
     worker        ptr: the worker of the calling thread
     interrupted   i32: not zero when the launch shall end; polled by loops
 
+    serial        void (ptr context, ptr task, ptr parameters) runs a serial task that has a tape
+
 A task is ``void task(ptr parameters, ptr context, ptr worker, i64 begin, i64 end)``. A worker has
-the address of its tape and the bytes that the tape can hold; no two threads share one at a time.
+these words; no two threads share one at a time:
+
+    tape          ptr: its tape, and
+    capacity      i64: the bytes that the tape can hold
+    share         i64: the bytes that the records of its work items should take
+    refused       i64: 1 if a task ended early since memory was refused; then
+    item          i64: is the first work item that is not done: it has changed nothing yet
+    last          i64: not zero where refused memory is a failure at once
 """
 
 from __future__ import annotations
@@ -23,11 +32,16 @@ CONTEXT_GROW = 8
 CONTEXT_GUARD = 16
 CONTEXT_WORKER = 24
 CONTEXT_INTERRUPTED = 32
-CONTEXT_PRIVATE = 40  # from here on it is the runtime's
+CONTEXT_SERIAL = 40
+CONTEXT_PRIVATE = 48  # from here on it is the runtime's
 
 WORKER_TAPE = 0
 WORKER_CAPACITY = 8
-WORKER_SIZE = 16
+WORKER_SHARE = 16
+WORKER_REFUSED = 24
+WORKER_ITEM = 32
+WORKER_LAST = 40
+WORKER_SIZE = 48
 MAXIMUM_TAPE = 1 << 60
 """More bytes than any tape has: what needs more is refused, before positions could overflow."""
 

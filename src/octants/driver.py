@@ -157,7 +157,7 @@ def make_device(chosen: Options) -> Device:
     """The device of an arch; for Python, memory is all that it needs."""
     if chosen.arch == "python":
         return NullDevice()
-    return CpuDevice(chosen.cpu_max_num_threads)
+    return CpuDevice(chosen.cpu_max_num_threads, tape_budget=chosen.stack_budget)
 
 
 def build(
@@ -190,16 +190,21 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
     verifies = chosen.debug or options.verifies_passes()
     if observe is None and (chosen.print_ir or chosen.dump_ir):
         observe = functools.partial(_show, chosen)
-    budget = max(1, chosen.stack_budget // workers())
+    share, in_step = max(1, chosen.stack_budget // workers()), items_in_step(chosen)
     return Stage(
         chosen.checks_bounds,
         verifies,
         observe,
         chosen.ad_stack_size,
-        budget,
-        items_in_step(chosen),
+        min(share, _SURELY_WHOLE * in_step),
+        in_step,
         chosen.deterministic,
     )
+
+
+_SURELY_WHOLE = 1 << 16
+"""Bytes: loops that take no more in a work item are recorded whole by code that knows it. It is the
+same code for all budgets that give as much."""
 
 
 def shared_updates(task: Task, apart: bool) -> set[Operation]:
@@ -239,7 +244,8 @@ def compile_module(module: Module, chosen: Options) -> Code:
     _print_code(module, chosen)
     assert state.device is not None
     if chosen.arch == "python":
-        return Code(reference.make_run(module, state.device.pending))
+        pending = state.device.pending
+        return Code(reference.make_run(module, pending, chosen.stack_budget))
     return load(_artifact(module, chosen))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from octants.abi import MAXIMUM_TAPE
 from octants.ir import ops, semantics
 from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Value
 from octants.ir.philox import draw
@@ -36,10 +37,13 @@ class Overflow(Exception):
 class Interpreter:
     """The state of one launch: the arrays, the tape of the current work item, what was said."""
 
-    def __init__(self, storage: Storage, seed: int = 0, launch: int = 0) -> None:
+    def __init__(
+        self, storage: Storage, seed: int = 0, launch: int = 0, share: int = MAXIMUM_TAPE
+    ) -> None:
         self.storage = storage
         self.seed = seed
         self.launch = launch
+        self.share = share
         self.printed: list[str] = []
         self.tape: dict[tuple[int, Record, int], list[Any]] = {}
         self.tape_bytes = 0
@@ -207,8 +211,14 @@ def _record_end(_: Interpreter, op: ops.RecordEnd, env: dict[Value, Any]) -> Non
     env[op.result] = env[op.base] + env[op.count] * _stride(op.record)
 
 
-def _record_share(_: Interpreter, op: ops.RecordShare, env: dict[Value, Any]) -> None:
-    env[op.result] = op.room
+def _record_room(self: Interpreter, op: ops.RecordRoom, env: dict[Value, Any]) -> None:
+    stride = _stride(op.record)
+    left = max(0, self.share - env[op.taken])
+    env[op.result] = max(1, left // (op.parts * stride)) if stride else MAXIMUM_TAPE
+
+
+def _record_reserve(self: Interpreter, op: ops.RecordReserve, env: dict[Value, Any]) -> None:
+    self.tape_bytes = max(self.tape_bytes, env[op.end])
 
 
 def _record_check(_: Interpreter, op: ops.RecordCheck, env: dict[Value, Any]) -> None:
@@ -247,7 +257,8 @@ HANDLERS: dict[type[Operation], Callable[..., None]] = {
     ops.RecordPush: _record_push,
     ops.RecordPop: _record_pop,
     ops.RecordEnd: _record_end,
-    ops.RecordShare: _record_share,
+    ops.RecordReserve: _record_reserve,
+    ops.RecordRoom: _record_room,
     ops.RecordCheck: _record_check,
     ops.Yield: _yield,
 }
@@ -258,12 +269,14 @@ def run(
     arrays: Mapping[Any, np.ndarray[Any, Any]],
     seed: int = 0,
     launch: int = 0,
+    share: int = MAXIMUM_TAPE,
 ) -> Interpreter:
     """Run a module on numpy arrays, in place; returns the interpreter (what was printed, tape).
 
     ``arrays`` maps an array's name, or (name, `Companion`), to its data, whose shape is that of the
     array followed by that of its element; a scalar argument is an array of shape (). Temporaries
     and return values that are not given are made, as zeros; they end up in ``Interpreter.storage``.
+    ``share`` is in bytes: what the records of a work item should take.
     """
     by_name = {array.name: array for array in module.arrays}
     storage: Storage = {}
@@ -276,6 +289,6 @@ def run(
                 if (array, companion) not in storage:
                     shape = (0,) * array.rank + array.element_shape
                     storage[array, companion] = np.zeros(shape, array.dtype.numpy)
-    interpreter = Interpreter(storage, seed, launch)
+    interpreter = Interpreter(storage, seed, launch, share)
     interpreter.run(module)
     return interpreter

@@ -128,7 +128,6 @@ class Options:
             self.simd,
             self.ad_stack_size,
             self.deterministic,
-            self.ad_stack_budget_bytes,
         )
 
 

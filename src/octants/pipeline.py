@@ -82,7 +82,7 @@ def differentiate_reverse(
             part=part,
             argument_gradients=argument_gradients,
             capacity=stage.capacity,
-            tape_budget=stage.tape_budget,
+            tape_whole=stage.tape_whole,
             tape_sharers=stage.tape_sharers,
         )
         note.gives(result.module.size)

@@ -22,16 +22,16 @@ Observer = Callable[[str, Module], None]
 class Stage:
     """How the passes of one compilation are run.
 
-    `capacity` is that of records, if it is forced; `tape_budget` is in bytes for each worker, whose
-    tape up to `tape_sharers` work items share. A `deterministic` kernel updates arrays in an order
-    that is always the same.
+    `capacity` is that of records, if it is forced. Loops that surely take no more than `tape_whole`
+    bytes of a worker's tape, which up to `tape_sharers` work items share, are never recorded in
+    blocks. A `deterministic` kernel updates arrays in an order that is always the same.
     """
 
     checks_bounds: bool = False
     verifies: bool = False
     observe: Observer | None = None
     capacity: int = 0
-    tape_budget: int = 0
+    tape_whole: int = 0
     tape_sharers: int = 1
     deterministic: bool = False
 

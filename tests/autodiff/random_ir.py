@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from octants.abi import MAXIMUM_TAPE
 from octants.autodiff.forward import forward as with_tangents
 from octants.autodiff.reverse import Reversed, differentiate
 from octants.interpreter import run
@@ -236,24 +237,27 @@ def forward(module: Module, data: Data) -> Data:
     return after
 
 
-def gradient(module: Module, data: Data, weights: Data, tape_budget: int = 0) -> tuple[Data, str]:
-    """The gradient of the objective with respect to the initial data, and how it was got."""
+def gradient(module: Module, data: Data, weights: Data, budget: int = 0) -> tuple[Data, str]:
+    """The gradient of the objective with respect to the initial data, and how it was got.
+
+    With a ``budget``, in bytes, loops that do not fit it are recorded in blocks.
+    """
     adjoints = {name: value.copy() for name, value in weights.items()}
-    reversed_ = differentiate(module, tape_budget=tape_budget)
+    reversed_ = differentiate(module, tape_whole=budget)
     if not reversed_.hazards:
         state = data if reversed_.state == "before" else forward(module, data)
         state = {name: value.copy() for name, value in state.items()}
-        _run_reverse(reversed_, state, adjoints)
+        _run_reverse(reversed_, state, adjoints, budget)
         _check_untouched(module, reversed_, state, data)
         return adjoints, reversed_.state
     start = {name: value.copy() for name, value in data.items()}
-    _run_parts(module, start, adjoints, tape_budget)
+    _run_parts(module, start, adjoints, budget)
     return adjoints, "split"
 
 
-def _run_reverse(reversed_: Reversed, state: Data, adjoints: Data) -> None:
+def _run_reverse(reversed_: Reversed, state: Data, adjoints: Data, budget: int) -> None:
     verify(reversed_.module)
-    run(reversed_.module, _both(state, adjoints))
+    run(reversed_.module, _both(state, adjoints), share=budget or MAXIMUM_TAPE)
 
 
 def _both(state: Data, adjoints: Data) -> dict[Any, Any]:
@@ -266,7 +270,7 @@ def _check_untouched(module: Module, reversed_: Reversed, state: Data, data: Dat
         assert np.array_equal(state[array.name], after[array.name]), array.name
 
 
-def _run_parts(module: Module, state: Data, adjoints: Data, tape_budget: int) -> None:
+def _run_parts(module: Module, state: Data, adjoints: Data, budget: int) -> None:
     """As a tape does it: one launch per task, with the memory before and after each kept."""
     state["t"], adjoints["t"] = np.zeros(()), np.zeros(())
     parts = split_tasks(module)
@@ -275,10 +279,10 @@ def _run_parts(module: Module, state: Data, adjoints: Data, tape_budget: int) ->
         run(part, state)
         kept.append({name: value.copy() for name, value in state.items()})
     for number in reversed(range(len(parts))):
-        reversed_ = differentiate(parts[number], part=True, tape_budget=tape_budget)
+        reversed_ = differentiate(parts[number], part=True, tape_whole=budget)
         assert not reversed_.hazards, reversed_.hazards
         memory = kept[number if reversed_.state == "before" else number + 1]
-        _run_reverse(reversed_, {n: v.copy() for n, v in memory.items()}, adjoints)
+        _run_reverse(reversed_, {n: v.copy() for n, v in memory.items()}, adjoints, budget)
 
 
 def differences(module: Module, data: Data, weights: Data, step: float = 1e-6) -> Data:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from octants.abi import MAXIMUM_TAPE
 from octants.autodiff.reverse import differentiate
 from octants.interpreter import run
 from octants.ir import ops
@@ -73,11 +74,12 @@ def test_a_sum_of_what_changes_is_not_affine() -> None:
 
 
 def test_compiled_loops_take_the_bytes_of_the_interpreter() -> None:
-    device, in_blocks = CpuDevice(1), 0
+    in_blocks = 0
     for seed in range(100, 112):
         module = LongLoops(seed).simplified()
         for budget in (0, 30, 150):
-            result = differentiate(module, tape_budget=budget)
+            device = CpuDevice(1, tape_budget=budget)
+            result = differentiate(module, tape_whole=budget)
             if result.hazards:
                 continue
             adjoints = {name: value.copy() for name, value in inputs(seed + 1).items()}
@@ -87,7 +89,7 @@ def test_compiled_loops_take_the_bytes_of_the_interpreter() -> None:
             both: dict[Any, Any] = {**state, ("t", ADJOINT): np.zeros(())}
             both |= {(name, ADJOINT): value for name, value in adjoints.items()}
             copies = {key: value.copy() for key, value in both.items()}
-            interpreted = run(result.module, copies)
+            interpreted = run(result.module, copies, share=budget or MAXIMUM_TAPE)
             with device.exact_tapes():
                 Compiled(result.module, device, simd=False).run(both)
                 assert device.tape_bytes == interpreted.tape_bytes

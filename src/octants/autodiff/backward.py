@@ -34,9 +34,9 @@ class Backward(Recorder):
         body: Block,
         log: Log | None = None,
         capacity: int = 0,
-        rooms: Mapping[Operation, int] | None = None,
+        parts: Mapping[Operation, int] | None = None,
     ) -> None:
-        super().__init__(builder, arrays, flag, log, capacity, rooms or {})
+        super().__init__(builder, arrays, flag, log, capacity, parts or {})
         flow = Flow(body)
         self.active = flow.varied(self._has_adjoint) & flow.useful(self._has_adjoint)
         self.guarded = flow.guarded()
@@ -202,7 +202,7 @@ class Backward(Recorder):
         with builder.into(body):
             step, first, size, *adjoints = body.args
             with builder.into(again):
-                self.rerun_block(op, self._counted_down(blocks, step), first)
+                self.rerun_block(op, builder.binary("sub", blocks, step))
                 builder.yield_()
             with builder.into(is_there):
                 builder.yield_()

@@ -1,19 +1,29 @@
-"""Which loops record blocks of their iterations only, and how long a block is.
+"""Which loops record blocks of their iterations only, how long a block is, what is kept of others.
 
-A loop that is recorded in blocks keeps the records of one block at a time, and a checkpoint, which
-is a record too, at the start of each block but the first. Before a block is reversed it is run
-again from its checkpoint. So n iterations in blocks of b take b + n / b records instead of n, for
-one more execution; a loop that fits one block takes n, and is not run again.
+A loop that is recorded in blocks keeps the records of one block at a time, and checkpoints, which
+are records too: what the loop carried into a block. Before a block is reversed it is run again from
+the nearest checkpoint that is there, which leaves checkpoints on its way. A loop that fits one
+block takes n records for n iterations, and is not run again.
 
-A loop gets a share of the budget of its work item, which is that of the worker unless work items
-share its tape (`ops.RecordShare`). A `for`, which knows its trips, is one block if they fit the
-share, and else makes blocks of the square root of them, which takes the least memory. A `while`
-does not know them, and gives its first block half of the share.
+A loop gets a share of what its worker's tape should take, which the launch tells: `Room`. Blocks
+and checkpoints of the square root of n each hold S * S / 4 iterations in S records, for one more
+execution. Where n is more, or not known, half of the share is the block. The other half holds
+checkpoints on levels, in a quarter, an eighth, and so on: on a level of w checkpoints each
+(w + 1)th block has its checkpoint on the next one, so that the blocks have numbers of mixed base,
+and a checkpoint's place is its number's last digit that is not zero::
+
+    base 3, 2, 2, ...        block    0  1  2  3  4  5  6  7  8 ...
+                             level       0  0  1  0  0  2  0  0 ...
+                             place       0  1  2  0  1  3  0  1 ...
+
+A checkpoint takes the place of one that no block needs any more, those of lower levels before it.
+So k levels of w checkpoints hold some w**k blocks, for k more executions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from octants.ir import ops
@@ -21,22 +31,27 @@ from octants.ir.builder import Builder
 from octants.ir.core import Block, Operation, Record, Value
 from octants.types.scalars import f64, i64, u64
 
+MOST_LEVELS = 64
+"""More than blocks that can be counted have."""
 
-def rooms(
-    body: Block, records: Mapping[Operation, Record], budget: int, sharers: int
+
+def in_blocks(
+    body: Block, records: Mapping[Operation, Record], whole: int, sharers: int
 ) -> dict[Operation, int]:
-    """How many records fit the share of each loop of a task that may make more iterations.
+    """The loops of a task that may be recorded in blocks, each with the parts of its share.
 
-    ``records`` are those of its loops, pruned; ``budget`` is in bytes and for a worker, whose tape
-    up to so many work items may share.
+    ``records`` are those of its loops, pruned. Those that surely take a part of ``whole`` bytes,
+    even if so many work items share the tape, are recorded whole.
     """
     strides = {op: record.offsets()[1] for op, record in records.items()}
     strides = {op: stride for op, stride in strides.items() if stride}
-    share = budget // max(1, _most_at_once(body, strides)[0])
-    found = {op: max(1, share // stride) for op, stride in strides.items()}
+    parts = max(1, _most_at_once(body, strides)[0])
     constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
+    room = whole // (parts * sharers)
     return {
-        op: room for op, room in found.items() if not _surely_fits(op, room // sharers, constants)
+        op: parts
+        for op, stride in strides.items()
+        if not _surely_fits(op, max(1, room // stride), constants)
     }
 
 
@@ -58,27 +73,119 @@ def _surely_fits(op: Operation, room: int, constants: Mapping[Value, Any]) -> bo
     return bool(constants[op.upper] - constants[op.lower] <= room)
 
 
-def split(builder: Builder, trips: Value, room: int) -> tuple[Value, Value]:
-    """The length of a block (i64) and the number of blocks (i64) of so many iterations.
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many iterations fit a loop's share, and how many of them, or checkpoints, whichever."""
 
-    ``room`` is that of a worker.
-    """
+    whole: Value
+    mixed: Value
+
+    @classmethod
+    def of(
+        cls, builder: Builder, record: Record, checkpoint: Record, parts: int, taken: Value
+    ) -> Room:
+        """The room of a loop with these records in what is left beyond the bytes that are taken."""
+        whole, other = (
+            builder.append(ops.RecordRoom(each, parts, taken, results=[Value(i64)])).result
+            for each in (record, checkpoint)
+        )
+        return cls(whole, builder.binary("min", whole, other))
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The length of a block, their number, and the checkpoints on the first level (all i64)."""
+
+    length: Value
+    count: Value
+    width: Value
+
+
+def split(builder: Builder, trips: Value, room: Room) -> Blocks:
+    """The blocks of so many iterations."""
     fits, splits = Block(), Block()
     one = builder.constant(1, i64)
     with builder.into(fits):
-        builder.yield_([trips, one])
+        builder.yield_([trips, one, one])
     with builder.into(splits):
         root = builder.unary("ceil", builder.unary("sqrt", builder.cast(trips, f64)))
         length = builder.cast(root, i64)
-        last = builder.binary("sub", length, one)
-        whole, part = builder.binary("add", trips, last), builder.cast(length, u64)
-        blocks = builder.binary("floordiv", builder.cast(whole, u64), part)  # less code than signed
-        builder.yield_([length, builder.cast(blocks, i64)])
-    is_short = builder.compare("le", trips, share(builder, room))
-    length, blocks = builder.if_(is_short, fits, splits).results
-    return length, blocks
+        both = builder.binary("add", length, length)
+        is_flat = builder.compare("le", both, room.mixed)
+        half, quarter = unknown(builder, room)
+        length = builder.select(is_flat, length, half)
+        whole = builder.binary("add", trips, builder.binary("sub", length, one))
+        count = _divided(builder, whole, length)
+        builder.yield_([length, count, builder.select(is_flat, count, quarter)])
+    is_short = builder.compare("le", trips, room.whole)
+    return Blocks(*builder.if_(is_short, fits, splits).results)
 
 
-def share(builder: Builder, room: int) -> Value:
-    """What of a worker's room is a work item's (i64)."""
-    return builder.append(ops.RecordShare(room, results=[Value(i64)])).result
+def unknown(builder: Builder, room: Room) -> tuple[Value, Value]:
+    """The length of a block and the checkpoints on the first level where trips are not known."""
+    one = builder.constant(1, i64)
+    half, quarter = (
+        builder.binary("max", one, builder.binary("shr", room.mixed, builder.constant(k, i64)))
+        for k in (1, 2)
+    )
+    return half, quarter
+
+
+def place(builder: Builder, number: Value, width: Value) -> tuple[Value, Value]:
+    """Where the checkpoint of a block stands, and how many blocks there are to the one before it.
+
+    That one is on its level, or a higher one; it is not the first block.
+    """
+    number, start, width, span = _climb(builder, number, width, by_digits=True)
+    digit = _modulo(builder, number, width)
+    last = builder.binary("sub", digit, builder.constant(1, i64))
+    return builder.binary("add", start, last), span
+
+
+def places(builder: Builder, count: Value, width: Value) -> Value:
+    """How many places the checkpoints of so many blocks take."""
+    one = builder.constant(1, i64)
+    others = builder.binary("sub", builder.binary("max", count, one), one)
+    number, start, _, _ = _climb(builder, others, width, by_digits=False)
+    return builder.binary("add", start, number)
+
+
+def _climb(builder: Builder, number: Value, width: Value, *, by_digits: bool) -> list[Value]:
+    """Go up the levels while the last digit is zero, or else while there are other digits.
+
+    Gives what is left of the number, the place where the level begins, its width, and how many
+    blocks a unit of it stands for.
+    """
+    zero, one = (builder.constant(k, i64) for k in (0, 1))
+    condition, body = (Block([Value(i64) for _ in range(4)]) for _ in range(2))
+    with builder.into(condition):
+        left, _, level, _ = condition.args
+        if by_digits:
+            goes_on = builder.compare("eq", _modulo(builder, left, level), zero)
+        else:
+            goes_on = builder.compare("gt", left, level)
+        builder.yield_([goes_on])
+    with builder.into(body):
+        left, start, level, span = body.args
+        base = builder.binary("add", level, one)
+        half = builder.binary("max", one, builder.binary("shr", level, one))
+        start = builder.binary("add", start, level)
+        higher = _divided(builder, left, base)
+        builder.yield_([higher, start, half, builder.binary("mul", span, base)])
+    return builder.while_([number, zero, width, one], condition, body).results
+
+
+def _modulo(builder: Builder, number: Value, width: Value) -> Value:
+    """The last digit of a number on a level."""
+    base = builder.binary("add", width, builder.constant(1, i64))
+    return _unsigned(builder, "mod", number, base)
+
+
+def _divided(builder: Builder, number: Value, divisor: Value) -> Value:
+    return _unsigned(builder, "floordiv", number, divisor)
+
+
+def _unsigned(builder: Builder, fn: str, lhs: Value, rhs: Value) -> Value:
+    """A function of integers that are not negative, which takes less code than one of others."""
+    result = builder.binary(fn, builder.cast(lhs, u64), builder.cast(rhs, u64))
+    return builder.cast(result, i64)

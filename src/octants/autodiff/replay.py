@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from octants.autodiff import overflow
 from octants.autodiff.hazards import Log
+from octants.autodiff.reach import Reach
 from octants.autodiff.rules import SCALAR
 from octants.ir import ops
 from octants.ir.builder import Builder
@@ -29,12 +31,23 @@ class EntryBuilder(Builder):
         super().__init__(block)
         self.entry: list[Operation] = []
         self._known: dict[tuple[DType, str], Value] = {}
+        self.entry_values: set[Value] = set()
+
+    def early(self, make: Callable[[], Value], *operands: Value) -> Value:
+        """A value that is computed once, at the start, if its operands are."""
+        if not self.entry_values.issuperset(operands):
+            return make()
+        with self.into(Block([], self.entry)):
+            result = make()
+        self.entry_values.add(result)
+        return result
 
     def constant(self, value: Any, dtype: DType) -> Value:
         key = (dtype, repr(convert(value, dtype)))
         if key not in self._known:
             with self.into(Block([], self.entry)):
                 self._known[key] = super().constant(value, dtype)
+            self.entry_values.add(self._known[key])
         return self._known[key]
 
 
@@ -64,6 +77,7 @@ class Replayer:
         self.capacity = capacity  # of records, where it is forced
         self.checks_plain = False  # whether loops are checked that run plainly; see `overflow`
         self.stores_run: frozenset[Array] = frozenset()  # arrays written by the first sweep
+        self.reach: Reach | None = None  # of the block that is emitted, in the first sweep
 
     def bind(self, key: Hashable, value: Value) -> None:
         self.values[key] = value
@@ -81,6 +95,10 @@ class Replayer:
 
     def record(self, op: Operation) -> None:
         """Emit a loop or an if so that it can be reversed."""
+        raise NotImplementedError
+
+    def end_of(self, op: ops.For | ops.While, start: Value, count: Value) -> Value:
+        """At most there a record ends that begins at a position, of so many iterations."""
         raise NotImplementedError
 
     # -- blocks ------------------------------------------------------------------------------------
@@ -176,19 +194,22 @@ class Replayer:
 
     def _plain_for(self, op: ops.For) -> None:
         lower, upper, *inits = self._mapped(op.operands)
-        if self._is_checked(op):
+        count = None
+        if self._is_foreseen(op):
             count = overflow.trips(self.builder, lower, upper)
             overflow.check(self.builder, self._record(op), count)
         body = Block([Value(arg.type, arg.name) for arg in op.body.args])
-        with self._into(body, op.body.args):
+        with self._into(body, op.body.args), self._reaching() as around:
             self.plain(op.body)
-            self.builder.yield_(self._mapped(op.body.yielded))
-        new = self.builder.for_(lower, upper, inits, body)
+            far = self._reached(body)
+            self.builder.yield_([*self._mapped(op.body.yielded), *far])
+        new = self.builder.for_(lower, upper, [*inits, *self._zeros(far)], body)
         self._bind_all(op.results, new.results)
+        self._leave(around, new.results[len(inits) :], op, count)
 
     def _plain_while(self, op: ops.While) -> None:
-        if self._is_checked(op):
-            count = self._counted_while(op, lambda count, carried: None)
+        if self._is_foreseen(op):
+            count = self._counted_while(op, lambda count, carried: None, foreseen=True)
             overflow.check(self.builder, self._record(op), count)
             return
         inits = self._mapped(op.inits)
@@ -200,9 +221,9 @@ class Replayer:
         new = self.builder.while_(inits, condition, body)
         self._bind_all(op.results, new.results)
 
-    def _is_checked(self, op: Operation) -> bool:
-        """Whether a loop that is not recorded here must fit the record that it will have."""
-        return bool(self.capacity) and self.checks_plain and self.is_recorded(op)
+    def _is_foreseen(self, op: Operation) -> bool:
+        """Whether a loop that runs plainly in the first sweep is recorded later."""
+        return self.reach is not None and self.is_recorded(op)
 
     def _counted_while(
         self,
@@ -210,47 +231,132 @@ class Replayer:
         begin: Callable[[Value, list[Value]], None],
         carried: list[Value] | None = None,
         limit: Value | None = None,
+        *,
+        foreseen: bool = False,
     ) -> Value:
         """Emit a loop with ``begin`` at the start of each iteration; how many there were.
 
-        It may start from other values than its own, and end when there were ``limit``.
+        It may start from other values than its own, and end when there were ``limit``. One that is
+        ``foreseen`` is not recorded here, but later.
         """
         builder = self.builder
         inits = self._mapped(op.inits) if carried is None else carried
         condition = self._condition(op, [Value(i64)], limit)
         body = Block([*(Value(arg.type, arg.name) for arg in op.body.args), Value(i64)])
-        with self._into(body, op.body.args):
+        with self._into(body, op.body.args), self._reaching() as around:
             *args, count = body.args
             begin(count, args)
             self.plain(op.body)
             one_more = builder.binary("add", count, builder.constant(1, i64))
-            builder.yield_([*self._mapped(op.body.yielded), one_more])
-        new = builder.while_([*inits, builder.constant(0, i64)], condition, body)
-        self._bind_all(op.results, new.results)
-        return new.results[-1]
+            far = self._reached(condition, body)
+            builder.yield_([*self._mapped(op.body.yielded), one_more, *far])
+        zero = builder.constant(0, i64)
+        results = builder.while_([*inits, zero, *self._zeros(far)], condition, body).results
+        self._bind_all(op.results, results)
+        count = results[len(inits)]
+        self._leave(around, results[len(inits) + 1 :], op, count if foreseen else None)
+        return count
 
     def _condition(self, op: ops.While, extra: list[Value], limit: Value | None = None) -> Block:
         """A condition with more arguments, which may also ask the last one to be below a limit."""
         block = Block([*(Value(arg.type, arg.name) for arg in op.condition.args), *extra])
-        with self._into(block, op.condition.args):
+        with self._into(block, op.condition.args), self._reaching() as around:
+            self.reach = None  # a condition is not reversed
             self.plain(op.condition)
             (goes_on,) = self._mapped(op.condition.yielded)
             if limit is not None:
                 is_below = self.builder.compare("lt", extra[-1], limit)
                 goes_on = self.builder.binary("and", goes_on, is_below)
             self.builder.yield_([goes_on])
+        self.reach = around
         return block
 
     def _plain_if(self, op: ops.If) -> None:
-        blocks = []
+        blocks, around, reaches = [], self.reach, []
         for branch in (op.then, op.orelse):
             block = Block()
+            self.reach = around and Reach(around.position)
             with self.builder.into(block):
                 self.plain(branch)
                 self.builder.yield_(self._mapped(branch.yielded))
             blocks.append(block)
+            reaches.append(self.reach)
+        self.reach = around
+        far = self._join_reach(blocks, reaches)
         new = self.builder.if_(self.values[op.condition], *blocks)
         self._bind_all(op.results, new.results)
+        self._know_reach(far, new.results[len(op.results) :])
+
+    # -- how far the records of inner loops will reach ---------------------------------------------
+
+    @contextmanager
+    def _reaching(self) -> Iterator[Reach | None]:
+        """Begin a block whose loops may be foreseen; gives the reach around it, for `_leave`."""
+        around = self.reach
+        if around is not None:
+            self.reach = Reach(self.builder.constant(0, i64))
+        yield around
+
+    def _reached(self, *blocks: Block) -> list[Value]:
+        """What the body of a loop, the last block, yields more: it carries how far loops reach."""
+        yielded: list[Value] = []
+        for op, end in self.reach.ends.items() if self.reach is not None else ():
+            if end in self.builder.entry_values:
+                continue
+            assert self.reach is not None
+            self.reach.carried.append(op)
+            for block in blocks:
+                block.args.append(Value(i64))
+            yielded.append(self.builder.binary("max", blocks[-1].args[-1], end))
+        return yielded
+
+    def _zeros(self, values: list[Value]) -> list[Value]:
+        return [self.builder.constant(0, i64) for _ in values]
+
+    def _leave(
+        self,
+        around: Reach | None,
+        carried: list[Value],
+        op: ops.For | ops.While | None = None,
+        count: Value | None = None,
+    ) -> None:
+        """End what `_reaching` began, a loop; with a ``count`` it will be recorded itself."""
+        inner, self.reach = self.reach, around
+        if inner is None or around is None:
+            return
+        ends = {**inner.ends, **dict(zip(inner.carried, carried, strict=False))}
+        if op is None or count is None:
+            around.ends.update(ends)
+            return
+        builder = self.builder
+        start = around.position = around.ends[op] = self.end_of(op, around.position, count)
+        for each, end in ends.items():
+            add = partial(builder.binary, "add", start, end)
+            around.ends[each] = builder.early(add, start, end)
+
+    def _join_reach(
+        self, blocks: list[Block], reaches: list[Reach | None]
+    ) -> list[Operation | None]:
+        """Let both sides of an if yield how far their loops reach, and, for None, the position."""
+        if None in reaches or not any(reach.ends for reach in reaches if reach is not None):
+            return []
+        known = [reach for reach in reaches if reach is not None]
+        keys = list(dict.fromkeys(op for reach in known for op in reach.ends))
+        zero = self.builder.constant(0, i64)
+        for block, reach in zip(blocks, known, strict=True):
+            terminator = block.ops[-1]
+            assert isinstance(terminator, ops.Yield)
+            ends = [reach.ends.get(op, zero) for op in keys]
+            terminator.values = [*terminator.values, *ends, reach.position]
+        return [*keys, None]
+
+    def _know_reach(self, keys: list[Operation | None], values: list[Value]) -> None:
+        for op, value in zip(keys, values, strict=True):
+            assert self.reach is not None
+            if op is None:
+                self.reach.position = value
+            else:
+                self.reach.ends[op] = value
 
     def _bind_all(self, primal: list[Value], new: list[Value]) -> None:
         for key, value in zip(primal, new, strict=False):

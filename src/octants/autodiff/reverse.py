@@ -45,7 +45,7 @@ from dataclasses import dataclass, field
 
 from octants.analysis.places import Places
 from octants.autodiff.backward import Backward
-from octants.autodiff.checkpoints import rooms
+from octants.autodiff.checkpoints import in_blocks
 from octants.autodiff.errors import Hazard
 from octants.autodiff.hazards import WRITES, Log, thread_log, writers
 from octants.autodiff.ordering import ordering_of
@@ -86,7 +86,7 @@ def reverse(
     part: bool = False,
     argument_gradients: bool = False,
     capacity: int = 0,
-    tape_budget: int = 0,
+    tape_whole: int = 0,
     tape_sharers: int = 1,
 ) -> Reversed:
     """The reverse of a kernel whose tasks have been outlined and simplified.
@@ -95,18 +95,18 @@ def reverse(
     overwrites. With ``part`` it is one of the parts of `ir.rewriter.split_tasks`, whose temporaries
     still hold what the forward run put there. With ``argument_gradients`` float scalar arguments
     have adjoints too. With a ``capacity`` the record of each loop holds so many iterations; a work
-    item that needs more ends before it reverses anything. Without one, loops that may not fit a
-    ``tape_budget`` (bytes for each worker, whose tape up to ``tape_sharers`` work items share; 0:
-    no bound) are recorded in blocks.
+    item that needs more ends before it reverses anything. Without one, loops are recorded in blocks
+    where a launch needs that, but for those that surely take no more than ``tape_whole`` bytes of a
+    worker's tape, which up to ``tape_sharers`` work items share (0: any number of bytes).
 
     Raises:
         OctantsCompilationError: an operation has no derivative rule.
     """
-    budget = 0 if capacity else tape_budget
-    return _Reverser(module, saved, part, argument_gradients, capacity, budget, tape_sharers).run()
+    whole = 0 if capacity else tape_whole
+    return _Reverser(module, saved, part, argument_gradients, capacity, whole, tape_sharers).run()
 
 
-def differentiate(module: Module, *, part: bool = False, tape_budget: int = 0) -> Reversed:
+def differentiate(module: Module, *, part: bool = False, tape_whole: int = 0) -> Reversed:
     """The reverse of a kernel in the best state that its overwriting allows.
 
     The one for the memory after the forward run if it has no hazards; else, for a kernel of one
@@ -115,7 +115,7 @@ def differentiate(module: Module, *, part: bool = False, tape_budget: int = 0) -
     """
 
     def make(saved: bool) -> Reversed:
-        return reverse(module, saved=saved, part=part, tape_budget=tape_budget)
+        return reverse(module, saved=saved, part=part, tape_whole=tape_whole)
 
     return in_best_state(module, make)
 
@@ -137,16 +137,16 @@ class _Reverser:
         part: bool,
         argument_gradients: bool,
         capacity: int,
-        budget: int,
+        whole: int,
         sharers: int,
     ) -> None:
         self.module = module
         self.saved = saved
         self.part = part
         self.capacity = capacity
-        self.budget = budget
+        self.whole = whole
         self.sharers = sharers
-        self.rooms: dict[Operation, int] = {}
+        self.parts: dict[Operation, int] = {}  # see `checkpoints.in_blocks`
         self.records: dict[int, dict[Operation, Record]] = {}
         self.arrays = copy_arrays(module)
         self.primal_of = {new: old for old, new in self.arrays.items()}
@@ -168,7 +168,7 @@ class _Reverser:
 
     def run(self) -> Reversed:
         self._reverse_tasks()
-        if self.budget and self._choose_rooms():
+        if self.whole and self._choose_blocks():
             self._reverse_tasks()
         tasks = self.reverse_module.tasks
         if not (self.part or self.saved) and self._reads_temporaries():
@@ -187,13 +187,13 @@ class _Reverser:
         self.reverse_module.tasks[:] = [self._reverse_task(number) for number in numbers]
         prune(self.reverse_module)
 
-    def _choose_rooms(self) -> bool:
-        """Find the loops that are to be recorded in blocks, from records that have been pruned."""
+    def _choose_blocks(self) -> bool:
+        """Find the loops that may be recorded in blocks, from records that have been pruned."""
         for number, task in enumerate(self.module.tasks):
             log = self.logs[number]
             body = task.body if log is None else log.body
-            self.rooms.update(rooms(body, self.records[number], self.budget, self.sharers))
-        return bool(self.rooms)
+            self.parts.update(in_blocks(body, self.records[number], self.whole, self.sharers))
+        return bool(self.parts)
 
     def _overwritten(self, number: int) -> frozenset[Array]:
         """The arrays that a task both reads and writes."""
@@ -215,13 +215,14 @@ class _Reverser:
         def flag(read: Operation, origin: Operation, kind: str) -> None:
             self.flagged[read] = number, origin, kind
 
-        backward = Backward(builder, self.arrays, flag, primal, log, self.capacity, self.rooms)
+        backward = Backward(builder, self.arrays, flag, primal, log, self.capacity, self.parts)
         self.records[number] = backward.records
         backward.mixed = self.orderings[number].mixed
         for arg, new in zip(primal.args, body.args, strict=True):
             backward.bind(arg, new)
         if log is not None:
             _first_sweep(backward, log, self._overwritten(number))
+        backward.find_rooms(primal)
         backward.checks_plain = True
         backward.recorded(primal)
         backward.checks_plain = False

@@ -25,10 +25,11 @@ from octants.types.layouts import Layout, Strided, Term
 from octants.types.scalars import DType
 
 
-def make_run(module: Module, pending: Pending) -> Callable[[int], None]:
+def make_run(module: Module, pending: Pending, tape_budget: int) -> Callable[[int], None]:
     """A function that runs a module on the parameter block at an address.
 
-    Overflows of tapes are left in ``pending``.
+    Overflows of tapes are left in ``pending``. ``tape_budget`` is in bytes: what the records of a
+    work item should take.
     """
     parameters = parameters_of(module)
     positions = {slot: position for position, slot in enumerate(parameters.slots)}
@@ -39,6 +40,7 @@ def make_run(module: Module, pending: Pending) -> Callable[[int], None]:
             _storage(module, parameters, block),
             _number(block, positions[Slot("system", "seed")]),
             _number(block, positions[Slot("system", "launch")]),
+            tape_budget,
         )
         try:
             interpreter.run(module)

@@ -34,8 +34,9 @@ After::
     }
 
 Marks from the effects backwards, through loops and tapes: a carried value lives if its argument or
-its result is read; a slot of a record lives if what is popped from it is read; the checks of a
-record live if it has slots that do. Then sweeps. Loops without effects are taken to end.
+its result is read; a slot of a record lives if what is popped from it is read; of a record that has
+slots that do, the checks and the room that is made for it live, and the count with which it ends.
+Then sweeps. Loops without effects are taken to end.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class _Pruner:
         self.definition: dict[Value, tuple[Operation, int]] = {}
         self.parent: dict[Operation, Operation] = {}
         self.pushes: dict[Record, list[ops.RecordPush]] = {}
-        self.checks: dict[Record, list[ops.RecordCheck]] = {}
+        self.checks: dict[Record, list[Operation]] = {}
+        self.ends: dict[Record, list[ops.RecordEnd]] = {}
         self.live_slots: dict[Record, set[int]] = {}
         self.work: list[Value | Operation] = []
 
@@ -105,8 +107,10 @@ class _Pruner:
             elif isinstance(op, ops.RecordPush):
                 self.pushes.setdefault(op.record, []).append(op)
                 self.live_slots.setdefault(op.record, set())
-            elif isinstance(op, ops.RecordCheck):
+            elif isinstance(op, (ops.RecordCheck, ops.RecordReserve)):
                 self.checks.setdefault(op.record, []).append(op)
+            elif isinstance(op, ops.RecordEnd):
+                self.ends.setdefault(op.record, []).append(op)
             for region in op.regions:
                 first = 1 if isinstance(op, (ops.For, ops.ParallelFor)) else 0
                 for k, arg in enumerate(region.args):
@@ -125,6 +129,8 @@ class _Pruner:
             self.work.extend(op.condition.yielded)
         elif isinstance(op, (ops.For, ops.If, ops.RecordPush)):
             self.work.extend(getattr(op, name) for name in op.OPERANDS)
+        elif isinstance(op, ops.RecordEnd):
+            self.work.extend(op.operands if self.live_slots.get(op.record) else [op.base])
         else:
             self.work.extend(op.operands)
 
@@ -157,6 +163,7 @@ class _Pruner:
             return
         self.live_slots[record].add(k)
         self.work += self.checks.get(record, ())
+        self.work += [end.count for end in self.ends.get(record, ()) if end in self.live_ops]
         for push in self.pushes.get(record, ()):
             self.work += [push, push.values[k]]
 
@@ -196,6 +203,10 @@ class _Pruner:
     def _thin_push(self, op: ops.RecordPush) -> None:
         op.values = _pick(op.values, sorted(self.live_slots[op.record]))
 
+    def _thin_end(self, op: ops.RecordEnd) -> None:
+        if not self.live_slots.get(op.record):
+            op.count = op.base  # it ends where it begins
+
     def _thin_pop(self, op: ops.RecordPop) -> None:
         op.results = _pick(op.results, sorted(self.live_slots[op.record]))
 
@@ -215,4 +226,5 @@ _THIN: dict[type[Operation], Callable[[_Pruner, Any], None]] = {
     ops.While: _Pruner._thin_while,
     ops.RecordPush: _Pruner._thin_push,
     ops.RecordPop: _Pruner._thin_pop,
+    ops.RecordEnd: _Pruner._thin_end,
 }

@@ -187,7 +187,7 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
     if choice.lanes and not choice.fewest:
         return
     f = FunctionText(kernel, machine, TABLE, position)
-    f.chains = find_chains(task.body)
+    f.chains, f.restartable = find_chains(task.body), records.restartable(task.body)
     f.start("start")
     if task.is_parallel:
         items.write_items(f, task)
@@ -206,6 +206,7 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
     def write(function: str, rest: str, *, overhangs: bool) -> None:
         f = LaneText(kernel, machine, LANE_TABLE, position, choice.lanes, facts, TABLE)
         f.chains, f.overhangs = chains, overhangs
+        f.restartable = records.restartable(task.body)
         f.used = {value for op in task.body.walk() for value in op.operands}
         f.start("start")
         loop = partial(lane_items.write_whole_tiles, rest=rest) if rest else None
@@ -240,6 +241,10 @@ def _write_entry(f: FunctionText, name: str) -> None:
 
 
 def _run_serial(f: FunctionText, name: str, task: Task) -> None:
+    if any(isinstance(op, ops.RecordPush) for op in task.body.walk()):
+        run = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_SERIAL)}, align 8")
+        f.emit(f"call void {run}(ptr %context, ptr @{name}, ptr %parameters)")
+        return
     if any(isinstance(op, (ops.For, ops.While)) for op in task.body.walk()):
         guard = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_GUARD)}, align 8")
         f.emit(f"call void {guard}(ptr %context)")

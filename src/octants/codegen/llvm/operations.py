@@ -45,6 +45,7 @@ TABLE: HandlerTable = {
     ops.RecordPush: records.push,
     ops.RecordPop: records.pop,
     ops.RecordEnd: records.end,
-    ops.RecordShare: records.share,
+    ops.RecordRoom: records.room,
+    ops.RecordReserve: records.make_room_now,
     ops.RecordCheck: records.check,
 }

@@ -3,6 +3,9 @@
 A loop that pushes in each turn, and whose trips are known when it begins, reserves for all of them
 there; its pushes then need no check. Positions are computed in 64 bits, whatever the type of a
 loop's counter, and stay below `abi.MAXIMUM_TAPE`.
+
+Where memory is refused to a work item that has changed nothing yet, the task ends there, and says
+so: the runtime can run the item again. Else that is a failure.
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ from octants.codegen.llvm import integers, memory, messages
 from octants.codegen.llvm.function import FunctionText
 from octants.diagnostics.span import Span
 from octants.ir import ops
-from octants.ir.core import CHECKPOINT, Module, Operation, Record, Value
+from octants.ir.core import CHECKPOINT, Block, Module, Operation, Record, Value
 from octants.types.scalars import i64
 
+_EFFECTS = (ops.Store, ops.Atomic, ops.CompareExchange, ops.Print)
+_ASKING = (ops.RecordPush, ops.RecordReserve)
 _TAKES = {CHECKPOINT: "its checkpoints take {} bytes each"}
 
 
@@ -51,7 +56,7 @@ def _write(f: FunctionText, op: ops.RecordPush) -> None:
     offsets, stride = op.record.offsets()
     start = position(f, f.use(op.base), wide(f, op.index), stride)
     if op not in f.reserved:
-        make_room(f, op.record, f.apply("add", "i64", start, stride))
+        make_room(f, op, f.apply("add", "i64", start, stride))
     base = address(f, start)
     suffix = f.kernel.scopes.suffix(None)
     for value, offset in zip(op.values, offsets, strict=True):
@@ -101,9 +106,30 @@ def end(f: FunctionText, op: ops.RecordEnd) -> None:
     f.bind(op.result, position(f, f.use(op.base), wide(f, op.count), stride))
 
 
-def share(f: FunctionText, op: ops.RecordShare) -> None:
-    """The tape is one work item's at a time."""
-    f.bind(op.result, str(op.room))
+def room(f: FunctionText, op: ops.RecordRoom) -> None:
+    """What of the share the tape of one work item has for a loop."""
+    f.bind(op.result, room_for(f, op, op.record.offsets()[1]))
+
+
+def room_for(f: FunctionText, op: ops.RecordRoom, stride: int) -> str:
+    """How many pieces of so many bytes fit a part of what the worker's share has left."""
+    if stride == 0:
+        return str(abi.MAXIMUM_TAPE)
+    place = f.once("share place", f"getelementptr i8, ptr %worker, i64 {abi.WORKER_SHARE}")
+    left = f.once("share", f"load i64, ptr {place}, align 8")
+    if f.use(op.taken) != "0":
+        rest = f.assign(f"sub i64 {left}, {f.use(op.taken)}")
+        most = f.text.declare("@llvm.smax.i64", "i64", "i64, i64")
+        left = f.assign(f"call i64 {most}(i64 {rest}, i64 0)")
+    count = f.assign(f"udiv i64 {left}, {op.parts * stride}")
+    most = f.text.declare("@llvm.umax.i64", "i64", "i64, i64")
+    return f.assign(f"call i64 {most}(i64 {count}, i64 1)")
+
+
+def make_room_now(f: FunctionText, op: ops.RecordReserve) -> None:
+    """Let the tape grow for what is recorded later."""
+    if op.record.slots:
+        make_room(f, op, wide(f, op.end))
 
 
 def reserve(f: FunctionText, loop: ops.For) -> None:
@@ -113,7 +139,7 @@ def reserve(f: FunctionText, loop: ops.For) -> None:
         if not offsets:
             continue
         bound = _bound(f, loop, stride, from_zero=from_zero)
-        make_room(f, op.record, position(f, f.use(op.base), bound, stride))
+        make_room(f, op, position(f, f.use(op.base), bound, stride))
         f.reserved.add(op)
 
 
@@ -181,8 +207,24 @@ def address(f: FunctionText, position: str) -> str:
     return f.assign(f"getelementptr i8, ptr {start}, i64 {position}")
 
 
-def make_room(f: FunctionText, record: Record, nbytes: str) -> None:
-    """Let the tape grow if it holds less; a position gone wrong counts as a very large one."""
+def restartable(body: Block) -> set[Operation]:
+    """What of a task's body asks for memory before anything has been changed."""
+    found: set[Operation] = set()
+    for op in body.ops:
+        inside = [op, *(each for region in op.regions for each in region.walk())]
+        if any(isinstance(each, _EFFECTS) for each in inside):
+            break
+        found.update(each for each in inside if isinstance(each, _ASKING))
+    return found
+
+
+def make_room(
+    f: FunctionText, op: ops.RecordPush | ops.RecordReserve, nbytes: str, first: str = ""
+) -> None:
+    """Let the tape grow if it holds less; a position gone wrong counts as a very large one.
+
+    ``first`` is the work item with which to begin again, if it is not the one that asks.
+    """
     tape, capacity = f.tape()
     room, grow, grown, refused = (
         f.fresh_label(hint) for hint in ("room", "grow", "grown", "refused")
@@ -194,8 +236,27 @@ def make_room(f: FunctionText, record: Record, nbytes: str) -> None:
     new = f.machine.grow(f, nbytes)
     f.branch_if(f.apply("icmp ne", "ptr", new, "null"), grown, refused, likely=True)
     f.start(refused)
-    messages.fail(f, messages.memory_message(record.location), [f.share(nbytes)])
+    if op in f.restartable:
+        _end_task(f, first or f.item)
+    messages.fail(f, messages.memory_message(op.record.location), [f.share(nbytes)])
     f.start(grown)
     f.lines += f.reload_tape(tape, capacity)
     f.branch(room)
     f.start(room)
+
+
+def _end_task(f: FunctionText, item: str) -> None:
+    """Leave the task with a work item still to be done, unless that is a failure."""
+    fails, ends = f.fresh_label("fails"), f.fresh_label("ends")
+    last = f.assign(f"load i64, ptr {_worker_word(f, abi.WORKER_LAST)}, align 8")
+    f.branch_if(f.assign(f"icmp ne i64 {last}, 0"), fails, ends)
+    f.start(ends)
+    number = item if f.item_type == "i64" else f.assign(f"sext {f.item_type} {item} to i64")
+    f.emit(f"store i64 {number}, ptr {_worker_word(f, abi.WORKER_ITEM)}, align 8")
+    f.emit(f"store i64 1, ptr {_worker_word(f, abi.WORKER_REFUSED)}, align 8")
+    f.branch("return")
+    f.start(fails)
+
+
+def _worker_word(f: FunctionText, offset: int) -> str:
+    return f.assign(f"getelementptr i8, ptr %worker, i64 {offset}")

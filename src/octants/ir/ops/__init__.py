@@ -22,7 +22,14 @@ from octants.ir.ops.memory import (
     Shape,
     Store,
 )
-from octants.ir.ops.tape import RecordCheck, RecordEnd, RecordPop, RecordPush, RecordShare
+from octants.ir.ops.tape import (
+    RecordCheck,
+    RecordEnd,
+    RecordPop,
+    RecordPush,
+    RecordReserve,
+    RecordRoom,
+)
 
 __all__ = [
     "Assert",
@@ -43,7 +50,8 @@ __all__ = [
     "RecordEnd",
     "RecordPop",
     "RecordPush",
-    "RecordShare",
+    "RecordReserve",
+    "RecordRoom",
     "Select",
     "Shape",
     "Store",

@@ -2,7 +2,9 @@
 
 Offsets and positions are i64 bytes on the work item's stack, which grows when it must. A record's
 slots may lose members while it is being built (`simplify.prune`); its stride is that of the slots
-that remain, and so nothing here names a number of bytes.
+that remain, and so nothing here names a number of bytes. How many bytes the loops of a work item
+should take is its worker's *share* of a budget, which each launch tells: `record_room` is what of
+it a loop may have.
 
 A record may have a capacity, in iterations. A push past it writes nothing, a pop past it reads the
 last iteration that there is room for; `record_check` tells, and ends the work item.
@@ -59,19 +61,29 @@ class RecordEnd(Operation):
     count: Value = operand()
 
 
-@operation("record_share")
-class RecordShare(Operation):
-    """``%n: i64 = record_share<1000>()``: the iterations that a work item may record, of so many.
+@operation("record_room")
+class RecordRoom(Operation):
+    """``%n: i64 = record_room<#r, 2>(%taken)``: the iterations of r that fit one of 2 equal parts.
 
-    All of them where a worker's tape is one work item's, a part of them, and at least one, where
-    work items share it.
+    They are parts of what the worker's share has left beyond the bytes that are taken; there is
+    always room for one iteration. Where work items share a tape, each has its part of the share.
     """
 
-    room: int = attribute()
+    record: Record = attribute()
+    parts: int = attribute()
+    taken: Value = operand()
 
     def verify(self) -> None:
-        if self.room < 1:
-            raise InvalidIR("record_share: no room")
+        if self.parts < 1:
+            raise InvalidIR("record_room: a part of nothing")
+
+
+@operation("record_reserve")
+class RecordReserve(Operation):
+    """``record_reserve<#r>(%end)``: r will come to reach up to a position; make room for it now."""
+
+    record: Record = attribute()
+    end: Value = operand()
 
 
 @operation("record_check")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import importlib
 import os
 import signal
@@ -40,6 +41,7 @@ class LaunchContext:
         self.fields.parallel_for = support.addresses["octants_parallel_for"]
         self.fields.grow = support.addresses["octants_grow"]
         self.fields.guard = support.addresses["octants_guard"]
+        self.fields.serial = support.addresses["octants_serial"]
         self.fields.worker = self.address + Context.own.offset
         self.fields.pool = pool.address
         self.fields.messages = self.messages.address
@@ -99,17 +101,25 @@ class CpuDevice:
     """The host as a device. Launches of all threads share its pool of ``max_threads`` threads.
 
     0 threads stand for as many as the process may use. ``tape_limit`` bounds the bytes of all tapes
-    together; 0 lets them take most of the memory that there is. ``support`` is the native code,
-    which is that of the process unless given.
+    together; 0 lets them take most of the memory that there is. ``tape_budget`` is what the records
+    of the threads' work items should take together, as far as shorter blocks of long loops make
+    that possible; 0: any number of bytes. ``support`` is the native code, which is that of the
+    process unless given.
     """
 
     def __init__(
-        self, max_threads: int = 0, tape_limit: int = 0, support: native.Support | None = None
+        self,
+        max_threads: int = 0,
+        tape_limit: int = 0,
+        tape_budget: int = 0,
+        support: native.Support | None = None,
     ) -> None:
         self.support = support or native.native_support()
         threads = max_threads or limits.thread_count()
         limit = tape_limit or limits.memory_bytes() // 10 * 9
-        self.pool = ThreadPool(self.support, threads, limit)
+        self.pool = ThreadPool(self.support, threads, limit, tape_budget)
+        self._relieve = ctypes.CFUNCTYPE(None)(_reliever(weakref.ref(self)))
+        self.pool.fields.relieve = ctypes.cast(self._relieve, ctypes.c_void_p).value
         self.pending = Pending()
         self.contexts: list[LaunchContext] = []  # those that no launch uses
         self._all_contexts: weakref.WeakSet[LaunchContext] = weakref.WeakSet()
@@ -197,6 +207,17 @@ class CpuDevice:
         for context in list(self._all_contexts):
             context.fields.interrupted = 1
         self.pool.stop(_EXIT_PATIENCE)
+
+
+def _reliever(device: weakref.ref[CpuDevice]) -> Callable[[], None]:
+    """What a launch calls to which memory is refused: frees the tapes that no launch uses."""
+
+    def relieve() -> None:
+        found = device()
+        if found is not None:
+            found.free_tapes()
+
+    return relieve
 
 
 _devices: weakref.WeakSet[CpuDevice] = weakref.WeakSet()

@@ -19,9 +19,16 @@ class Worker(Structure):
     _fields_ = [
         ("tape", c_void_p),
         ("capacity", c_int64),
+        ("share", c_int64),
+        ("refused", c_int64),
+        ("item", c_int64),
+        ("last", c_int64),
+        ("need", c_int64),  # the bytes that were refused
+        ("left", c_int64),  # items from here to `left_end` are still to be done, alone
+        ("left_end", c_int64),
         ("thread", c_void_p),
         ("pool", c_void_p),
-        ("_padding", c_char * (_LINE - 32)),
+        ("_padding", c_char * (_LINE - 88)),
     ]
 
 
@@ -35,10 +42,11 @@ class Context(Structure):
         ("worker", c_void_p),
         ("interrupted", c_int32),
         ("interruptible", c_int32),  # whether Ctrl-C may stop the launch
+        ("serial", c_void_p),
         ("pool", c_void_p),
         ("messages", c_void_p),
         ("guarded", c_int32),  # whether the signal handler is installed
-        ("_padding", c_char * 60),
+        ("_padding", c_char * 52),
         ("own", Worker),
         ("saved", c_char * 256),  # the `struct sigaction` from before
         ("changed", c_char * 256),
@@ -90,12 +98,17 @@ class Pool(Structure):
         ("stop", c_int32),
         ("sleepers", c_int32),  # helpers that wait for `wake`
         ("waiting", c_int32),  # whether the launch waits for `done`
+        ("allowed", c_int32),  # how many helpers may take part in the job
+        ("refused", c_int32),  # whether a tape was refused memory: nobody takes more chunks
+        ("growing", c_int32),  # whether a tape is about to grow
         ("tape_bytes", c_int64),  # of all tapes
         ("tape_limit", c_int64),
         ("tape_kept", c_int64),  # what may stay allocated between launches
         ("tape_exact", c_int64),  # whether a tape grows by just what is needed
+        ("tape_share", c_int64),  # what the records of a worker's items should take
+        ("relieve", c_void_p),  # void (): frees tapes that no launch uses; null: there is none
         ("workers", c_void_p),
-        ("_padding3", c_char * (_LINE - 64)),
+        ("_padding3", c_char * (_LINE - 96)),
         ("mutex", c_char * _LINE),
         ("wake", c_char * _LINE),
         ("done", c_char * _LINE),

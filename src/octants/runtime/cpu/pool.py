@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from octants.abi import MAXIMUM_TAPE
 from octants.runtime.cpu.layout import Pool, Worker, aligned
 from octants.runtime.cpu.native import Support
 
@@ -48,12 +49,15 @@ class _Helpers:
 class ThreadPool:
     """Helpers are started by the first loop that wants them, and anew after `stop` or a fork."""
 
-    def __init__(self, support: Support, threads: int, tape_limit: int) -> None:
+    def __init__(
+        self, support: Support, threads: int, tape_limit: int, tape_budget: int = 0
+    ) -> None:
         self._support = support
         self._helpers = _Helpers(support)
         self.address, self.fields = self._helpers.address, self._helpers.fields
         self.fields.tape_limit = tape_limit
         self.fields.tape_kept = tape_limit // 4
+        self._tape_budget = tape_budget or MAXIMUM_TAPE
         if support.has_threads:
             support.prepare(self.address)
         self._set_threads(threads)
@@ -63,6 +67,11 @@ class ThreadPool:
     def threads(self) -> int:
         """How many threads work at a loop, that of the launch included."""
         return int(self.fields.threads) + 1
+
+    @property
+    def share(self) -> int:
+        """The bytes of the budget for the records of the work items of one thread."""
+        return max(1, self._tape_budget // self.threads)
 
     @property
     def tape_bytes(self) -> int:
@@ -102,6 +111,7 @@ class ThreadPool:
         A helper may have been moving its tape at the fork, so the tapes are given up, not freed.
         """
         self.fields.state = self.fields.busy = self.fields.stop = 0
+        self.fields.refused = self.fields.growing = 0
         self.fields.sleepers = self.fields.waiting = 0
         self.fields.started = -1
         for worker in self._helpers.workers:
@@ -112,6 +122,7 @@ class ThreadPool:
 
     def _set_threads(self, threads: int) -> None:
         self._helpers.set_count(max(0, threads - 1) if self._support.has_threads else 0)
+        self.fields.tape_share = self.share
 
     def free_tapes(self) -> None:
         """Free the tapes of the helpers, unless a launch uses them."""

@@ -1,4 +1,4 @@
-"""The native part of the runtime, as LLVM IR: pool, launches, interrupts, tapes.
+"""The native part of the runtime, as LLVM IR: pool, launches, interrupts; tapes are in `tapes`.
 
 In the text ``&pool.next`` is the address of a field (see `layout`) of what ``%pool`` points to.
 """
@@ -9,7 +9,7 @@ import ctypes
 import re
 import signal
 
-from octants import abi
+from octants.runtime.cpu import tapes
 from octants.runtime.cpu.layout import STRUCTURES
 
 WORKER_SPINS = 2000  # pauses before a helper parks: some 50 to 100 us
@@ -41,7 +41,7 @@ PYTHON_SYMBOLS = (
 """What it calls of Python."""
 
 EXPORTS = (
-    "octants_prepare octants_call octants_parallel_for octants_guard octants_grow"
+    "octants_prepare octants_call octants_parallel_for octants_serial octants_guard octants_grow"
     " octants_acquire octants_release octants_stop octants_free_tape octants_after_fork"
 ).split()
 
@@ -70,6 +70,7 @@ declare void @free(ptr)
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.umax.i64(i64, i64)
+declare i64 @llvm.umin.i64(i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
@@ -199,84 +200,16 @@ exit:
 }}
 """
 
-_TAPES = f"""\
-; Room for so many bytes, doubling; where that is refused, room for just so many. A position that
-; has gone wrong is a very large number.
-define ptr @octants_grow(ptr %context, ptr %worker, i64 %bytes) {{
-  %pool = load ptr, ptr &context.pool
-  %wild = icmp ugt i64 %bytes, {abi.MAXIMUM_TAPE}
-  br i1 %wild, label %refuse, label %choose
-choose:
-  %flag = load i64, ptr &pool.tape_exact
-  %is_exact = icmp ne i64 %flag, 0
-  br i1 %is_exact, label %exact, label %double
-double:
-  %capacity = load i64, ptr &worker.capacity
-  %twice = shl i64 %capacity, 1
-  %more = call i64 @llvm.umax.i64(i64 %twice, i64 %bytes)
-  %page = add i64 %more, 65535
-  %generous = and i64 %page, -65536
-  %first = call ptr @resize(ptr %pool, ptr %worker, i64 %generous)
-  %refused = icmp eq ptr %first, null
-  br i1 %refused, label %exact, label %exit
-exact:
-  %second = call ptr @resize(ptr %pool, ptr %worker, i64 %bytes)
-  br label %exit
-refuse:
-  br label %exit
-exit:
-  %tape = phi ptr [ %first, %double ], [ %second, %exact ], [ null, %refuse ]
-  ret ptr %tape
-}}
-
-; The sum of all tapes never passes the limit, not even while somebody asks for too much: that would
-; refuse others what they may have.
-define internal ptr @resize(ptr %pool, ptr %worker, i64 %bytes) {{
-entry:
-  %capacity = load i64, ptr &worker.capacity
-  %growth = sub i64 %bytes, %capacity
-  %limit = load i64, ptr &pool.tape_limit
-  %most = sub i64 %limit, %growth
-  %seen = load atomic i64, ptr &pool.tape_bytes monotonic, align 8
-  br label %fit
-fit:
-  %before = phi i64 [ %seen, %entry ], [ %now, %count ]
-  %too_much = icmp sgt i64 %before, %most
-  br i1 %too_much, label %refuse, label %count
-count:
-  %total = add i64 %before, %growth
-  %pair = cmpxchg ptr &pool.tape_bytes, i64 %before, i64 %total monotonic monotonic
-  %now = extractvalue {{ i64, i1 }} %pair, 0
-  %counted = extractvalue {{ i64, i1 }} %pair, 1
-  br i1 %counted, label %ask, label %fit
-ask:
-  %old = load ptr, ptr &worker.tape
-  %new = call ptr @realloc(ptr %old, i64 %bytes)
-  %none = icmp eq ptr %new, null
-  br i1 %none, label %give_back, label %keep
-keep:
-  store ptr %new, ptr &worker.tape
-  store i64 %bytes, ptr &worker.capacity
-  ret ptr %new
-give_back:
-  %returned = atomicrmw sub ptr &pool.tape_bytes, i64 %growth monotonic
-  br label %refuse
-refuse:
-  ret ptr null
-}}
-
-define void @octants_free_tape(ptr %pool, ptr %worker) {{
-  %capacity = load i64, ptr &worker.capacity
-  %tape = load ptr, ptr &worker.tape
-  store ptr null, ptr &worker.tape
-  store i64 0, ptr &worker.capacity
-  %before = atomicrmw sub ptr &pool.tape_bytes, i64 %capacity monotonic
-  call void @free(ptr %tape)
+_PARALLEL = f"""\
+; Run a serial task that has a tape.
+define void @octants_serial(ptr %context, ptr %task, ptr %parameters) {{
+  call void @octants_guard(ptr %context)
+  %own = load ptr, ptr &context.worker
+  call void @begin_share(ptr %context, ptr %own)
+  call void @run_items(ptr %context, ptr %task, ptr %parameters, ptr %own, i64 0, i64 1)
   ret void
 }}
-"""
 
-_PARALLEL = f"""\
 ; Run a task over [lower, upper): at once if it is small, on the pool if that is free. Ctrl-C is
 ; looked for between chunks, whose length is bounded for that; where the grain is 1, by the items.
 ; Chunks are whole tiles, but for the last one.
@@ -297,7 +230,8 @@ single:
   call void @octants_guard(ptr %context)
   br label %small
 small:
-  call void %task(ptr %parameters, ptr %context, ptr %own, i64 %lower, i64 %upper)
+  call void @begin_share(ptr %context, ptr %own)
+  call void @run_items(ptr %context, ptr %task, ptr %parameters, ptr %own, i64 %lower, i64 %upper)
   ret void
 large:
   call void @octants_guard(ptr %context)
@@ -322,20 +256,41 @@ large:
 try:
   %free = call i32 @octants_acquire(ptr %pool)
   %is_free = icmp ne i32 %free, 0
-  br i1 %is_free, label %share, label %alone
+  br i1 %is_free, label %all_of_them, label %alone
 alone:
+  call void @begin_share(ptr %context, ptr %own)
   call void @run_alone(ptr %context, ptr %task, ptr %parameters, i64 %lower, i64 %upper, i64 %chunk)
   ret void
-share:
+all_of_them:
   store ptr %task, ptr &pool.task
   store ptr %parameters, ptr &pool.parameters
   store ptr %context, ptr &pool.context
   store i64 %upper, ptr &pool.upper
   store i64 %chunk, ptr &pool.chunk
   store atomic i64 %lower, ptr &pool.next monotonic, align 8
+  br label %share
+share:
+  %allowed = phi i32 [ %helpers, %all_of_them ], [ %fewer, %slice ]
+  store i32 %allowed, ptr &pool.allowed
   call void @open(ptr %pool)
   call void @take_chunks(ptr %pool, ptr %own)
   call void @close(ptr %pool)
+  %refused = load i32, ptr &pool.refused
+  %was_refused = icmp ne i32 %refused, 0
+  br i1 %was_refused, label %slice, label %done
+slice:
+  %fewer = lshr i32 %allowed, 1
+  call void @run_left(ptr %pool, ptr %own)
+  %is_last = icmp eq i32 %allowed, 0
+  br i1 %is_last, label %rest, label %share
+rest:
+  %next = load atomic i64, ptr &pool.next monotonic, align 8
+  %more = icmp slt i64 %next, %upper
+  br i1 %more, label %further, label %done
+further:
+  call void @run_alone(ptr %context, ptr %task, ptr %parameters, i64 %next, i64 %upper, i64 %chunk)
+  br label %done
+done:
   call void @octants_release(ptr %pool)
   ret void
 exit:
@@ -351,7 +306,7 @@ run:
   %begin = phi i64 [ %lower, %entry ], [ %end, %next ]
   %full = add i64 %begin, %chunk
   %end = call i64 @llvm.smin.i64(i64 %full, i64 %upper)
-  call void %task(ptr %parameters, ptr %context, ptr %own, i64 %begin, i64 %end)
+  call void @run_items(ptr %context, ptr %task, ptr %parameters, ptr %own, i64 %begin, i64 %end)
   %more = icmp slt i64 %end, %upper
   br i1 %more, label %next, label %exit
 next:
@@ -368,10 +323,14 @@ define internal void @take_chunks(ptr %pool, ptr %worker) {{
   %context = load ptr, ptr &pool.context
   %upper = load i64, ptr &pool.upper
   %chunk = load i64, ptr &pool.chunk
+  call void @begin_share(ptr %context, ptr %worker)
   br label %next
 next:
   %stops = call i1 @stops(ptr %context)
-  br i1 %stops, label %exit, label %take
+  %refused = load atomic i32, ptr &pool.refused monotonic, align 4
+  %is_refused = icmp ne i32 %refused, 0
+  %ends = or i1 %stops, %is_refused
+  br i1 %ends, label %exit, label %take
 take:
   %begin = atomicrmw add ptr &pool.next, i64 %chunk monotonic
   %more = icmp slt i64 %begin, %upper
@@ -380,7 +339,16 @@ run:
   %full = add i64 %begin, %chunk
   %end = call i64 @llvm.smin.i64(i64 %full, i64 %upper)
   call void %task(ptr %parameters, ptr %context, ptr %worker, i64 %begin, i64 %end)
-  br label %next
+  %was_refused = load i64, ptr &worker.refused
+  %is_done = icmp eq i64 %was_refused, 0
+  br i1 %is_done, label %next, label %leave
+leave:
+  %item = load i64, ptr &worker.item
+  store i64 0, ptr &worker.refused
+  store i64 %item, ptr &worker.left
+  store i64 %end, ptr &worker.left_end
+  store atomic i32 1, ptr &pool.refused monotonic, align 4
+  br label %exit
 exit:
   ret void
 }}
@@ -562,7 +530,7 @@ look:
   %is_open = icmp slt i64 %state, 0
   %is_other = icmp ne i64 %job, %last
   %is_new = and i1 %is_open, %is_other
-  br i1 %is_new, label %join, label %idle
+  br i1 %is_new, label %ask, label %idle
 idle:
   %stop = load atomic i32, ptr &pool.stop monotonic, align 4
   %goes_on = icmp eq i32 %stop, 0
@@ -593,6 +561,11 @@ awake:
   %one_less = atomicrmw sub ptr &pool.sleepers, i32 1 seq_cst
   %unlocked = call i32 @pthread_mutex_unlock(ptr &pool.mutex)
   br label %look
+ask:
+  %inside = trunc i64 %state to i32
+  %allowed = load i32, ptr &pool.allowed
+  %may = icmp slt i32 %inside, %allowed
+  br i1 %may, label %join, label %left
 join:
   %entered = add i64 %state, 1
   %pair = cmpxchg ptr &pool.state, i64 %state, i64 %entered acq_rel monotonic
@@ -627,7 +600,7 @@ exit:
 
 def support_text(architecture: str) -> str:
     """The whole module for an architecture as triples name it ("x86_64")."""
-    text = _DECLARATIONS + _LAUNCH + _TAPES + _PARALLEL + _POOL
+    text = _DECLARATIONS + _LAUNCH + tapes.TEXT + _PARALLEL + _POOL
     pause = _PAUSES.get(architecture, "")
     if pause:
         arguments = "i32" if "hint" in pause else ""

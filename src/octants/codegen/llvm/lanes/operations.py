@@ -38,5 +38,6 @@ TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
     ops.RecordPush: records.push,
     ops.RecordPop: records.pop,
     ops.RecordEnd: records.end,
-    ops.RecordShare: records.share,
+    ops.RecordRoom: records.room,
+    ops.RecordReserve: records.make_room_now,
 }

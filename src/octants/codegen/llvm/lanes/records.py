@@ -29,7 +29,7 @@ def push(f: LaneText, op: ops.RecordPush) -> None:
     index = records.wide(f, op.index)
     if op not in f.reserved:
         last = records.position(f, f.use(op.base), f.largest(index), stride)
-        _make_room(f, op.record, index, f.apply("add", "i64", last, stride))
+        _make_room(f, op, index, f.apply("add", "i64", last, stride))
     start = _start(f, f.use(op.base), index, stride)
     suffix = f.kernel.scopes.suffix(None)
     for value, offset in zip(op.values, offsets, strict=True):
@@ -82,9 +82,16 @@ def end(f: LaneText, op: ops.RecordEnd) -> None:
     f.bind(op.result, records.position(f, f.use(op.base), count, _stride(f, op.record)))
 
 
-def share(f: LaneText, op: ops.RecordShare) -> None:
-    """Each lane has a column of the tape."""
-    f.bind(op.result, str(max(1, op.room // f.lanes)))
+def room(f: LaneText, op: ops.RecordRoom) -> None:
+    """What of the share each lane's column of the tape has for a loop."""
+    f.bind(op.result, records.room_for(f, op, _stride(f, op.record)))
+
+
+def make_room_now(f: LaneText, op: ops.RecordReserve) -> None:
+    """Let the tape grow for what is recorded later, by the lane that reaches furthest."""
+    if op.record.slots:
+        end = records.wide(f, op.end)
+        _make_room(f, op, end, f.largest(end))
 
 
 def reserve(f: LaneText, loop: ops.For) -> None:
@@ -98,16 +105,18 @@ def reserve(f: LaneText, loop: ops.For) -> None:
             bound = f.apply("sub", "i64", bound, records.wide(f, loop.lower))
         limit = str(abi.MAXIMUM_TAPE // stride + 1)
         least = f.intrinsic("umin", "i64", [("i64", f.largest(bound)), ("i64", limit)])
-        _make_room(f, op.record, bound, records.position(f, f.use(op.base), least, stride))
+        _make_room(f, op, bound, records.position(f, f.use(op.base), least, stride))
         f.reserved.add(op)
 
 
-def _make_room(f: LaneText, record: Record, counts: str, nbytes: str) -> None:
+def _make_room(
+    f: LaneText, op: ops.RecordPush | ops.RecordReserve, counts: str, nbytes: str
+) -> None:
     """Let the tape grow if it must; who asked for most is who is told of if that is refused."""
     first = f.item
     wanting = f.mask
     if f.is_vector(counts):
         wanting = f.both(f.mask, f.apply("icmp eq", "i64", counts, f.largest(counts)))
     f.item = f.item_of(wanting)
-    records.make_room(f, record, nbytes)
+    records.make_room(f, op, nbytes, first)
     f.item = first

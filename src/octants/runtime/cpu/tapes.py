@@ -1,0 +1,211 @@
+"""The tapes of workers, as LLVM IR: how they grow, and what is done where memory is refused.
+
+A tape is refused memory by the system, or by the limit of all tapes together. Then, a step at a
+time until it works:
+
+1. fewer workers: who was refused leaves the job, and nobody takes more items. When all are out, and
+   all tapes are free, the launching thread does what is left of their items, alone. Half as many
+   helpers as before go on with the rest;
+2. smaller shares: an item that is refused alone is run again with a quarter of the share, which
+   makes for shorter blocks and fewer checkpoints (see `abi`);
+3. with the least share of all, code that is refused memory fails.
+
+A task says with which item it has ended; that one has changed nothing yet, the ones before it are
+done. One that cannot say so fails at once.
+"""
+
+from __future__ import annotations
+
+from octants import abi
+
+TEXT = f"""\
+; Room for so many bytes, doubling; where that is refused, room for just so many. One tape grows at
+; a time: while it asks for too much nobody else is refused for it. A position that has gone wrong
+; is a very large number.
+define ptr @octants_grow(ptr %context, ptr %worker, i64 %bytes) {{
+  %pool = load ptr, ptr &context.pool
+  store i64 %bytes, ptr &worker.need
+  %wild = icmp ugt i64 %bytes, {abi.MAXIMUM_TAPE}
+  br i1 %wild, label %refuse, label %lock
+lock:
+  %pair = cmpxchg ptr &pool.growing, i32 0, i32 1 acquire monotonic
+  %held = extractvalue {{ i32, i1 }} %pair, 1
+  br i1 %held, label %choose, label %wait
+wait:
+  PAUSE
+  br label %lock
+choose:
+  %flag = load i64, ptr &pool.tape_exact
+  %is_exact = icmp ne i64 %flag, 0
+  br i1 %is_exact, label %exact, label %double
+double:
+  %capacity = load i64, ptr &worker.capacity
+  %twice = shl i64 %capacity, 1
+  %more = call i64 @llvm.umax.i64(i64 %twice, i64 %bytes)
+  %page = add i64 %more, 65535
+  %generous = and i64 %page, -65536
+  %first = call ptr @resize(ptr %pool, ptr %worker, i64 %generous)
+  %refused = icmp eq ptr %first, null
+  br i1 %refused, label %exact, label %unlock
+exact:
+  %second = call ptr @resize(ptr %pool, ptr %worker, i64 %bytes)
+  br label %unlock
+unlock:
+  %grown = phi ptr [ %first, %double ], [ %second, %exact ]
+  store atomic i32 0, ptr &pool.growing release, align 4
+  ret ptr %grown
+refuse:
+  ret ptr null
+}}
+
+; The sum of all tapes never passes the limit.
+define internal ptr @resize(ptr %pool, ptr %worker, i64 %bytes) {{
+  %capacity = load i64, ptr &worker.capacity
+  %growth = sub i64 %bytes, %capacity
+  %limit = load i64, ptr &pool.tape_limit
+  %most = sub i64 %limit, %growth
+  %all = load atomic i64, ptr &pool.tape_bytes monotonic, align 8
+  %too_much = icmp sgt i64 %all, %most
+  br i1 %too_much, label %refuse, label %ask
+ask:
+  %old = load ptr, ptr &worker.tape
+  %new = call ptr @realloc(ptr %old, i64 %bytes)
+  %none = icmp eq ptr %new, null
+  br i1 %none, label %refuse, label %keep
+keep:
+  store ptr %new, ptr &worker.tape
+  store i64 %bytes, ptr &worker.capacity
+  %before = atomicrmw add ptr &pool.tape_bytes, i64 %growth monotonic
+  ret ptr %new
+refuse:
+  ret ptr null
+}}
+
+define void @octants_free_tape(ptr %pool, ptr %worker) {{
+  %capacity = load i64, ptr &worker.capacity
+  %tape = load ptr, ptr &worker.tape
+  store ptr null, ptr &worker.tape
+  store i64 0, ptr &worker.capacity
+  %before = atomicrmw sub ptr &pool.tape_bytes, i64 %capacity monotonic
+  call void @free(ptr %tape)
+  ret void
+}}
+
+; A worker begins with a job, or with a part of the launch that is not shared.
+define internal void @begin_share(ptr %context, ptr %worker) {{
+  %pool = load ptr, ptr &context.pool
+  %share = load i64, ptr &pool.tape_share
+  store i64 %share, ptr &worker.share
+  store i64 0, ptr &worker.last
+  ret void
+}}
+
+; Run items on a worker that shares nothing; again with smaller shares where memory is refused.
+define internal void @run_items(ptr %context, ptr %task, ptr %parameters, ptr %worker, \
+i64 %begin, i64 %end) {{
+entry:
+  br label %run
+run:
+  %item = phi i64 [ %begin, %entry ], [ %stopped, %relieved ]
+  call void %task(ptr %parameters, ptr %context, ptr %worker, i64 %item, i64 %end)
+  %refused = load i64, ptr &worker.refused
+  %is_done = icmp eq i64 %refused, 0
+  br i1 %is_done, label %exit, label %again
+again:
+  store i64 0, ptr &worker.refused
+  %stopped = load i64, ptr &worker.item
+  %stops = call i1 @stops(ptr %context)
+  br i1 %stops, label %exit, label %relieve
+relieve:
+  %pool = load ptr, ptr &context.pool
+  call void @octants_free_tape(ptr %pool, ptr %worker)
+  %others = load ptr, ptr &pool.relieve
+  %has_others = icmp ne ptr %others, null
+  br i1 %has_others, label %ask, label %compare
+ask:
+  call void %others()
+  br label %compare
+compare:
+  %has_gone_on = icmp sgt i64 %stopped, %item
+  br i1 %has_gone_on, label %relieved, label %smaller
+smaller:
+  call void @lower_share(ptr %worker)
+  br label %relieved
+relieved:
+  br label %run
+exit:
+  ret void
+}}
+
+; A quarter of the share, or of what was asked for if that is less; the last one is of one byte.
+define internal void @lower_share(ptr %worker) {{
+  %share = load i64, ptr &worker.share
+  %need = load i64, ptr &worker.need
+  %known = call i64 @llvm.umin.i64(i64 %share, i64 %need)
+  %quarter = lshr i64 %known, 2
+  %lower = call i64 @llvm.umax.i64(i64 %quarter, i64 1)
+  store i64 %lower, ptr &worker.share
+  %is_least = icmp ule i64 %lower, 1
+  %last = zext i1 %is_least to i64
+  store i64 %last, ptr &worker.last
+  ret void
+}}
+
+; What workers have left of a job that nobody is at any more: on the launching thread, with no other
+; tape than its own.
+define internal void @run_left(ptr %pool, ptr %own) {{
+entry:
+  store atomic i32 0, ptr &pool.refused monotonic, align 4
+  %workers = load ptr, ptr &pool.workers
+  %count = load i32, ptr &pool.threads
+  br label %free
+free:
+  %k = phi i32 [ 0, %entry ], [ %following, %freed ]
+  %has_more = icmp slt i32 %k, %count
+  br i1 %has_more, label %freed, label %own_items
+freed:
+  %wide = sext i32 %k to i64
+  %offset = mul i64 %wide, SIZEOF_WORKER
+  %worker = getelementptr i8, ptr %workers, i64 %offset
+  call void @octants_free_tape(ptr %pool, ptr %worker)
+  %following = add i32 %k, 1
+  br label %free
+own_items:
+  call void @octants_free_tape(ptr %pool, ptr %own)
+  call void @run_left_of(ptr %pool, ptr %own, ptr %own)
+  br label %next
+next:
+  %number = phi i32 [ 0, %own_items ], [ %number_after, %run ]
+  %has_another = icmp slt i32 %number, %count
+  br i1 %has_another, label %run, label %exit
+run:
+  %number_wide = sext i32 %number to i64
+  %distance = mul i64 %number_wide, SIZEOF_WORKER
+  %other = getelementptr i8, ptr %workers, i64 %distance
+  call void @run_left_of(ptr %pool, ptr %own, ptr %other)
+  %number_after = add i32 %number, 1
+  br label %next
+exit:
+  ret void
+}}
+
+define internal void @run_left_of(ptr %pool, ptr %own, ptr %worker) {{
+  %begin = load i64, ptr &worker.left
+  %end = load i64, ptr &worker.left_end
+  store i64 0, ptr &worker.left
+  store i64 0, ptr &worker.left_end
+  %context = load ptr, ptr &pool.context
+  %stops = call i1 @stops(ptr %context)
+  %some = icmp slt i64 %begin, %end
+  %goes_on = xor i1 %stops, true
+  %shall = and i1 %some, %goes_on
+  br i1 %shall, label %run, label %exit
+run:
+  %task = load ptr, ptr &pool.task
+  %parameters = load ptr, ptr &pool.parameters
+  call void @run_items(ptr %context, ptr %task, ptr %parameters, ptr %own, i64 %begin, i64 %end)
+  br label %exit
+exit:
+  ret void
+}}
+"""
