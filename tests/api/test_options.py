@@ -73,7 +73,10 @@ def test_what_decides_the_code_is_in_the_key() -> None:
     changes += [{"ad_stack_size": 5}]
     for change in changes:
         assert make_options(change, {}).compilation_key() != plain
-    assert make_options({"random_seed": 3, "ad_stack_budget_bytes": 1 << 20}, {}).compilation_key() == plain
+    assert (
+        make_options({"random_seed": 3, "ad_stack_budget_bytes": 1 << 20}, {}).compilation_key()
+        == plain
+    )
 
 
 def test_none_is_the_default() -> None:
