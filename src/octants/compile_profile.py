@@ -102,20 +102,20 @@ class Profile:
         kernel = kernel or above
         path = (*around, name) if kernel == above else (name,)
         inside = [0.0]
-        begin = time.perf_counter()
+        begin = time.thread_time()
         note = Note(unit, size() if size is not None else None)
-        start = time.perf_counter()
+        start = time.thread_time()
         stack.append((kernel, path, inside))
         try:
             yield note
         finally:
-            end = time.perf_counter()
+            end = time.thread_time()
             stack.pop()
             if note.after is None and size is not None:
                 note.after = size()
             self._add(kernel, path, end - start - inside[0], note)
             if stack:
-                stack[-1][2][0] += time.perf_counter() - begin
+                stack[-1][2][0] += time.thread_time() - begin
 
     def _add(self, kernel: str, path: Path, seconds: float, note: Note) -> None:
         entry = self.entries.setdefault((kernel, path), Entry(kernel, path))

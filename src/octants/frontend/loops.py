@@ -136,7 +136,7 @@ def _bind(context: Context, node: ast.For, nest: Domain, indices: list[Value]) -
 def _counted(context: Context, node: ast.For, nest: Domain, guard: Value | None) -> bool:
     """A serial loop over counters; a ``while`` if something can leave it early."""
     flags = exits.loop_exits(context, node.body)
-    leaves = flags.broken is not None or source.contains(node.body, ast.Return)
+    leaves = flags.broken is not None or source.returns(node.body)
     if leaves or not nest.levels:
         nest = domains.linear(context, nest)
     if guard is not None:
@@ -266,7 +266,7 @@ def _ways_out(context: Context, body: list[ast.stmt], flags: LoopExits) -> list[
     ways_out = [] if flags.broken is None else [flags.broken]
     if flags.broken is not None:
         context.scopes.own(flags.broken)
-    if source.contains(body, ast.Return):
+    if source.returns(body):
         ways_out.append(context.scopes.frame.returned)
     return ways_out
 

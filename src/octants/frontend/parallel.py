@@ -44,7 +44,7 @@ def is_independent(context: Context, node: ast.For, options: dict[str, Any], pla
 
 
 def _can_be_left(node: ast.For) -> bool:
-    return source.leaves_loop(node.body, ast.Break) or source.contains(node.body, ast.Return)
+    return source.leaves_loop(node.body, ast.Break) or source.returns(node.body)
 
 
 def _shared(context: Context, node: ast.For) -> dict[str, Variable]:

@@ -6,14 +6,13 @@ import ast
 import functools
 import types
 import weakref
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from octants.diagnostics.errors import NoSource, UnsupportedSyntax
 from octants.diagnostics.source_text import source_text
 from octants.diagnostics.span import Span
+from octants.frontend.mentions import mentions
 
 FunctionDef = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -33,7 +32,6 @@ class FunctionSource:
     locals: frozenset[str]
     lines: list[str]
     _spans: dict[ast.AST, Span] = field(default_factory=dict)
-    _read_counts: dict[ast.AST, Counter[str]] = field(default_factory=dict)
 
     def span(self, node: ast.AST) -> Span:
         """Where a node stands; of a compound statement only its first line."""
@@ -43,20 +41,7 @@ class FunctionSource:
 
     def is_read_outside(self, name: str, statements: list[ast.stmt]) -> bool:
         """Whether the function reads a variable anywhere but in these statements."""
-        inside = sum(self._reads(statement)[name] for statement in statements)
-        return self._reads(self.tree)[name] > inside
-
-    def _reads(self, node: ast.AST) -> Counter[str]:
-        if node not in self._read_counts:
-            nodes = list(ast.walk(node))
-            updated = {child.target for child in nodes if isinstance(child, ast.AugAssign)}
-            self._read_counts[node] = Counter(
-                child.id
-                for child in nodes
-                if isinstance(child, ast.Name)
-                and (isinstance(child.ctx, ast.Load) or child in updated)
-            )
-        return self._read_counts[node]
+        return mentions([self.tree]).uses[name] > mentions(statements).uses[name]
 
     def _span(self, node: Any) -> Span:
         line, end_line = node.lineno, node.end_lineno or node.lineno
@@ -135,26 +120,9 @@ def parameters(tree: FunctionDef) -> list[ast.arg]:
     return [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs]
 
 
-def children(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes below a node, without those of nested functions and their like."""
-    for child in ast.iter_child_nodes(node):
-        yield child
-        if not isinstance(child, (*_SCOPES, *_COMPREHENSIONS)):
-            yield from children(child)
-
-
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
 def assigned_names(statements: list[ast.stmt]) -> list[str]:
     """The names that statements assign, in order, each once."""
-    names = dict.fromkeys(
-        node.id
-        for node in _nodes(statements)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    )
-    return list(names)
+    return list(mentions(statements).assigned)
 
 
 def target_names(loop: ast.For | ast.While) -> list[str]:
@@ -164,61 +132,18 @@ def target_names(loop: ast.For | ast.While) -> list[str]:
 
 def changed_names(statements: list[ast.stmt]) -> list[str]:
     """The names that statements assign, or components of whose values they assign."""
-    names: dict[str, None] = dict.fromkeys(assigned_names(statements))
-    for node in _changed_roots(statements):
-        names[node.id] = None
-    return list(names)
+    found = mentions(statements)
+    return list(found.assigned | found.changed)
 
 
 def read_names(statements: list[ast.stmt]) -> frozenset[str]:
     """The names whose values statements read; what an atomic operation changes is not read."""
-    changed = set(_changed_roots(statements))
-    names: set[str] = set()
-    for node in (node for statement in statements for node in ast.walk(statement)):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node not in changed:
-            names.add(node.id)
-        if isinstance(node, ast.AugAssign) and not isinstance(node.op, ATOMIC_OPERATORS):
-            root = _root(node.target)
-            names.update([root.id] if root is not None else [])
-    return frozenset(names)
+    return frozenset(mentions(statements).read)
 
 
-ATOMIC_OPERATORS = (ast.Add, ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor)
-"""The operators whose augmented assignment is atomic."""
-
-
-def _changed_roots(statements: list[ast.stmt]) -> Iterator[ast.Name]:
-    """The variable of each ``v[0] = ..``, ``v.x += ..``, ``atomic_add(v, ..)``."""
-    for node in _nodes(statements):
-        target = None
-        if isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
-            target = _root(node)
-        elif isinstance(node, ast.Call) and node.args and _is_atomic(node.func):
-            target = _root(node.args[0])
-        if target is not None:
-            yield target
-
-
-def _is_atomic(function: ast.expr) -> bool:
-    name = getattr(function, "attr", getattr(function, "id", ""))
-    return isinstance(name, str) and name.startswith("atomic_")
-
-
-def _root(node: ast.expr) -> ast.Name | None:
-    while isinstance(node, (ast.Subscript, ast.Attribute)):
-        node = node.value
-    return node if isinstance(node, ast.Name) else None
-
-
-def _nodes(statements: list[ast.stmt]) -> Iterator[ast.AST]:
-    for statement in statements:
-        yield statement
-        yield from children(statement)
-
-
-def contains(statements: list[ast.stmt], kind: type[ast.AST] | tuple[type[ast.AST], ...]) -> bool:
-    """Whether there is a node of a kind in statements, nested functions aside."""
-    return any(isinstance(node, kind) for node in _nodes(statements))
+def returns(statements: list[ast.stmt]) -> bool:
+    """Whether there is a ``return`` in statements, nested functions aside."""
+    return mentions(statements).returns
 
 
 def leaves_loop(statements: list[ast.stmt], kind: type[ast.Break | ast.Continue]) -> bool:

@@ -1,0 +1,135 @@
+"""Which names a piece of source assigns, changes and reads.
+
+Statements are asked for this at every depth at which they stand, so what is found for one is kept,
+and that for several, or for one that holds others, is put together from it.
+"""
+
+from __future__ import annotations
+
+import ast
+import weakref
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+ATOMIC_OPERATORS = (ast.Add, ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor)
+"""The operators whose augmented assignment is atomic."""
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_INNER = (*_SCOPES, *_COMPREHENSIONS)
+
+
+@dataclass(slots=True)
+class Mentions:
+    """The names in a piece of source; dicts are sets in order.
+
+    `assigned` and `changed` - variables of which a component is assigned, or which an atomic
+    function changes - and `returns` are without nested functions and their like. `read` is without
+    what is only changed; `uses` counts the places where a name is read, or updated.
+    """
+
+    assigned: dict[str, None] = field(default_factory=dict)
+    changed: dict[str, None] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
+    uses: Counter[str] = field(default_factory=Counter)
+    returns: bool = False
+
+    def add(self, other: Mentions) -> None:
+        """Take in what follows."""
+        self.assigned |= other.assigned
+        self.changed |= other.changed
+        self.read |= other.read
+        self.uses.update(other.uses)
+        self.returns |= other.returns
+
+
+_known: weakref.WeakKeyDictionary[ast.AST, Mentions] = weakref.WeakKeyDictionary()
+
+
+def mentions(statements: list[ast.stmt]) -> Mentions:
+    """What statements mention; not to be changed."""
+    if len(statements) == 1:
+        return _of(statements[0])
+    found = Mentions()
+    for statement in statements:
+        found.add(_of(statement))
+    return found
+
+
+def _of(statement: ast.stmt) -> Mentions:
+    if statement not in _known:
+        reader = _Reader()
+        reader.visit(statement, inner=False)
+        _known[statement] = reader.found
+    return _known[statement]
+
+
+class _Reader:
+    """Goes through a statement in the order of its source; other statements in it have theirs."""
+
+    def __init__(self) -> None:
+        self.found = Mentions()
+        self._changed: set[ast.Name] = set()
+
+    def visit(self, node: ast.AST, *, inner: bool) -> None:
+        """Take in a node and all below it; ``inner`` says that it is in a nested function."""
+        if isinstance(node, ast.Name):
+            self._name(node, inner)
+        else:
+            self._other(node, inner)
+        inner = inner or isinstance(node, _INNER)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.stmt) and not inner:
+                self.found.add(_of(child))
+            else:
+                self.visit(child, inner=inner)
+
+    def _name(self, node: ast.Name, inner: bool) -> None:
+        if isinstance(node.ctx, ast.Load):
+            self.found.uses[node.id] += 1
+            if node not in self._changed:
+                self.found.read.add(node.id)
+        elif isinstance(node.ctx, ast.Store) and not inner:
+            self.found.assigned[node.id] = None
+
+    def _other(self, node: ast.AST, inner: bool) -> None:
+        if isinstance(node, ast.AugAssign):
+            self._update(node)
+        if inner:
+            return
+        if isinstance(node, ast.Return):
+            self.found.returns = True
+        for root in _changed_roots(node):
+            self.found.changed[root.id] = None
+            self._changed.add(root)
+
+    def _update(self, node: ast.AugAssign) -> None:
+        """An update reads its target, and if it is not atomic, the variable as a whole."""
+        if isinstance(node.target, ast.Name):
+            self.found.uses[node.target.id] += 1
+        if not isinstance(node.op, ATOMIC_OPERATORS):
+            root = _root(node.target)
+            self.found.read.update([root.id] if root is not None else [])
+
+
+def _changed_roots(node: ast.AST) -> Iterator[ast.Name]:
+    """The variable of each ``v[0] = ..``, ``v.x += ..``, ``atomic_add(v, ..)``."""
+    target = None
+    if isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+        target = _root(node)
+    elif isinstance(node, ast.Call) and node.args and _is_atomic(node.func):
+        target = _root(node.args[0])
+    if target is not None:
+        yield target
+
+
+def _is_atomic(function: ast.expr) -> bool:
+    name = getattr(function, "attr", getattr(function, "id", ""))
+    return isinstance(name, str) and name.startswith("atomic_")
+
+
+def _root(node: ast.expr) -> ast.Name | None:
+    while isinstance(node, (ast.Subscript, ast.Attribute)):
+        node = node.value
+    return node if isinstance(node, ast.Name) else None
