@@ -124,10 +124,15 @@ class Block:
 
     def walk(self) -> Iterator[Operation]:
         """Every operation, those of nested regions after the one that holds them."""
-        for op in self.ops:
-            yield op
-            for region in op.regions:
-                yield from region.walk()
+        below: list[Iterator[Operation]] = [iter(self.ops)]
+        while below:
+            for op in below[-1]:
+                yield op
+                if op.REGIONS:
+                    below.extend(iter(region.ops) for region in reversed(op.regions))
+                    break
+            else:
+                below.pop()
 
 
 def operand() -> Any:
@@ -174,18 +179,15 @@ class Operation:
     @property
     def operands(self) -> list[Value]:
         """All operands, the variadic ones last."""
-        values: list[Value] = [getattr(self, name) for name in self.OPERANDS]
-        if self.VARIADIC is not None:
-            values.extend(getattr(self, self.VARIADIC))
-        return values
+        raise NotImplementedError
 
     @property
     def attributes(self) -> list[Any]:
-        return [getattr(self, name) for name in self.ATTRIBUTES]
+        raise NotImplementedError
 
     @property
     def regions(self) -> list[Block]:
-        return [getattr(self, name) for name in self.REGIONS]
+        raise NotImplementedError
 
     def verify(self) -> None:
         """Raise `InvalidIR` if the operation is not well formed by itself."""
@@ -214,10 +216,30 @@ def operation(name: str) -> Callable[[type[_Op]], type[_Op]]:
         cls.VARIADIC = next(iter(by_role.get("operands", ())), None)
         cls.ATTRIBUTES = tuple(by_role.get("attribute", ()))
         cls.REGIONS = tuple(by_role.get("region", ()))
+        _write_out(cls)
         OPERATIONS[name] = cls
         return cls
 
     return register
+
+
+def _write_out(cls: type[Operation]) -> None:
+    """Give a class the properties that list its fields, as code that names them.
+
+    Passes ask each operation for these several times: looking the names up each time takes most of
+    the time of some.
+    """
+    operands = [f"self.{name}" for name in cls.OPERANDS]
+    if cls.VARIADIC is not None:
+        operands.append(f"*self.{cls.VARIADIC}")
+    lists = {
+        "operands": operands,
+        "attributes": [f"self.{name}" for name in cls.ATTRIBUTES],
+        "regions": [f"self.{name}" for name in cls.REGIONS],
+    }
+    for name, entries in lists.items():
+        getter = eval(f"lambda self: [{', '.join(entries)}]")
+        setattr(cls, name, property(getter, doc=getattr(Operation, name).__doc__))
 
 
 def rebuild(
