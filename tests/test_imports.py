@@ -135,3 +135,14 @@ def test_importing_octants_imports_no_optional_package() -> None:
     ).stdout
     optional = {"hypothesis", "jax", "matplotlib", "pytest", "quadrants", "rich", "scipy", "torch"}
     assert not optional & set(output.split())
+
+
+def test_importing_octants_imports_no_compiler() -> None:
+    code = "import sys, octants; print(*sys.modules)"
+    command = [sys.executable, "-c", code]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    loaded = set(output.split())
+    compiler = ("frontend", "simplify", "passes", "autodiff", "mathlib", "pipeline", "ir.ops")
+    assert not {f"octants.{name}" for name in compiler} & loaded
+    assert not {"octants.codegen.llvm.cpu", "octants.interpreter", "octants.fuzz"} & loaded
+    assert not {"llvmlite", "html", "argparse", "doctest", "unittest"} & loaded

@@ -5,16 +5,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from octants.autodiff.cuts import ends_within
+from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsWarning
 from octants.diagnostics.stack import levels_to_the_user
 from octants.ir.core import Array, Companion, Module, Space
-from octants.ir.ops import Load
 from octants.launch.memory import Memory
 from octants.launch.program import written_arrays
 from octants.launch.specialisation import Specialisation
+
+if TYPE_CHECKING:
+    from octants.autodiff import cuts
+    from octants.ir import ops
+else:
+    cuts, ops = Deferred("octants.autodiff.cuts"), Deferred("octants.ir.ops")
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 
@@ -81,7 +86,7 @@ def flow_of(specialisation: Specialisation) -> Flow:
 
 
 def _make_flow(module: Module) -> Flow:
-    read = {op.array: None for op in module.walk() if isinstance(op, Load)}
+    read = {op.array: None for op in module.walk() if isinstance(op, ops.Load)}
     written = dict.fromkeys(written_arrays(module))
 
     def positions(arrays: Mapping[Array, None], is_active: bool) -> frozenset[int]:
@@ -99,5 +104,5 @@ def _make_flow(module: Module) -> Flow:
         positions(read, False),
         positions(written, True),
         positions(written, False),
-        tuple(module.arrays.index(array) for array in ends_within(module)),
+        tuple(module.arrays.index(array) for array in cuts.ends_within(module)),
     )

@@ -7,7 +7,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from octants import driver
 from octants.ad.cuts import Cuts
@@ -16,6 +16,7 @@ from octants.ad.tape import Tape
 from octants.ad.trace import Trace
 from octants.analysis.boxes import Accessed, Region
 from octants.data.events import HostWrite
+from octants.deferred import Deferred
 from octants.diagnostics.checkpoint_errors import (
     NoArgumentGradients,
     OrderIsAnother,
@@ -23,7 +24,6 @@ from octants.diagnostics.checkpoint_errors import (
 )
 from octants.diagnostics.tape_errors import ChangedUnseen
 from octants.ir.core import Companion, Module, Space
-from octants.ir.ops import Atomic, CompareExchange, Store
 from octants.launch.gradient import differentiable, tape_plan
 from octants.launch.memory import (
     Memory,
@@ -33,6 +33,11 @@ from octants.launch.memory import (
     region_of_write,
 )
 from octants.launch.specialisation import Specialisation
+
+if TYPE_CHECKING:
+    from octants.ir import ops
+else:
+    ops = Deferred("octants.ir.ops")
 
 
 def number_to_come() -> int:
@@ -69,7 +74,7 @@ class Sight:
 def _writes_gradients(module: Module) -> bool:
     spaces = Space.FIELD, Space.NDARRAY
     return any(
-        isinstance(op, (Store, Atomic, CompareExchange))
+        isinstance(op, (ops.Store, ops.Atomic, ops.CompareExchange))
         and op.companion is not Companion.PRIMAL
         and op.array.space in spaces
         for op in module.walk()

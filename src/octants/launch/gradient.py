@@ -12,22 +12,29 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from octants import driver, pipeline
+from octants import driver
 from octants.analysis.boxes import Accessed
-from octants.autodiff.errors import no_rule, overwritten
-from octants.autodiff.logs import log_results
-from octants.autodiff.reverse import Reversed, in_best_state
+from octants.deferred import Deferred
 from octants.ir.core import Array, Companion, Module, Space
-from octants.ir.ops import Atomic, CompareExchange, Load, Store
-from octants.ir.rewriter import copy_module, split_tasks
 from octants.launch.logs import LogPlan, make_plan
 from octants.launch.memory import Memory, aliases_of, are_apart
 from octants.launch.outside import OutsideLayout
 from octants.launch.program import Program, written_arrays
 from octants.launch.specialisation import Specialisation
 from octants.launch.witness import Witness, make_witness
+
+if TYPE_CHECKING:
+    from octants import pipeline
+    from octants.autodiff import errors, logs, reverse
+    from octants.autodiff.reverse import Reversed
+    from octants.ir import ops, rewriter
+else:
+    pipeline, ops = Deferred("octants.pipeline"), Deferred("octants.ir.ops")
+    rewriter = Deferred("octants.ir.rewriter")
+    errors, logs = Deferred("octants.autodiff.errors"), Deferred("octants.autodiff.logs")
+    reverse = Deferred("octants.autodiff.reverse")
 
 PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGENT
 
@@ -159,7 +166,7 @@ def _trusting(specialisation: Specialisation, arguments: bool, validates: bool) 
     if not validates:
         return TapePlan((dataclasses.replace(step, needed=()),), layout)
     # What atomics left is no load: it is looked at as a whole.
-    left = dict.fromkeys(op.array for op in result.reads if isinstance(op, Atomic))
+    left = dict.fromkeys(op.array for op in result.reads if isinstance(op, ops.Atomic))
     needed = tuple(module.arrays.index(array) for array in left)
     witness = make_witness(specialisation, result.reads)
     return TapePlan((dataclasses.replace(step, needed=needed, witness=witness),), layout)
@@ -183,7 +190,7 @@ def _parts(specialisation: Specialisation, arguments: bool) -> TapePlan:
     layout.add(module, (Space.TEMPORARY, Space.RETURN), PRIMAL)
     layout.add(module, (Space.TEMPORARY,), ADJOINT)
     steps = []
-    for part in split_tasks(module):
+    for part in rewriter.split_tasks(module):
         step = _part(specialisation, part, layout, arguments)
         steps.append(step or _ordered_part(specialisation, part, layout, arguments))
     return TapePlan(tuple(steps), layout)
@@ -199,7 +206,7 @@ def _part(
         forward = Program(specialisation, part, (), layout.places(part))
         return _step(specialisation, forward, part, result, layout)
     is_ordered = any(hazard.kind == "order" for hazard in result.hazards)
-    logged = None if is_ordered else log_results(part)
+    logged = None if is_ordered else logs.log_results(part)
     if logged is None:
         return None
     result = _best(specialisation, logged.reading, part=True, arguments=arguments)
@@ -243,7 +250,7 @@ def _refuse(module: Module, result: Reversed, trusts: bool = False) -> None:
     """An error for a kernel that overwrites what its reverse needs."""
     hazards = [h for h in result.hazards if not (trusts and h.kind == "load")]
     if hazards:
-        raise overwritten(module.name, hazards)
+        raise errors.overwritten(module.name, hazards)
 
 
 def _best(
@@ -254,7 +261,7 @@ def _best(
     def make(saved: bool) -> Reversed:
         return _reverse(specialisation, module, saved=saved, part=part, arguments=arguments)
 
-    return in_best_state(module, make)
+    return reverse.in_best_state(module, make)
 
 
 def _reverse(
@@ -269,12 +276,15 @@ def _reverse(
 
 def _require_primal(module: Module) -> None:
     """An error for a kernel that reads or writes gradients or duals itself."""
+    accesses = (ops.Load, ops.Store, ops.Atomic, ops.CompareExchange)
     for op in module.walk():
-        if not isinstance(op, (Load, Store, Atomic, CompareExchange)) or op.companion is PRIMAL:
+        if not isinstance(op, accesses) or op.companion is PRIMAL:
             continue
         name = "grad" if op.companion is ADJOINT else "dual"
         what = f"a kernel that reads or writes `{op.array.name}.{name}`"
-        raise no_rule(what, op.location, "call it outside, or decorate it with `@qd.ad.no_grad`")
+        raise errors.no_rule(
+            what, op.location, "call it outside, or decorate it with `@qd.ad.no_grad`"
+        )
 
 
 def _step(
@@ -342,7 +352,7 @@ def merge_aliases(
 
 def _merged(original: Module, aliases: Sequence[int]) -> Module:
     """A copy of a module in which arrays that are the same are one."""
-    module = copy_module(original)
+    module = rewriter.copy_module(original)
     position = {array: number for number, array in enumerate(module.arrays)}
     for op in module.walk():
         if hasattr(op, "array"):

@@ -15,24 +15,29 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from octants import driver, options
+from octants.deferred import Deferred
 from octants.diagnostics.definition import Definition
 from octants.diagnostics.exceptions import OctantsWarning
 from octants.diagnostics.launch_errors import MissingMethodOwner
 from octants.diagnostics.stack import levels_to_the_user
 from octants.launch.entry import Entry, make_entry
-from octants.launch.explain import explain
-from octants.launch.explanation import Explanation
 from octants.launch.gradient import bare_reverse, differentiable
-from octants.launch.inspection import Inspection, inspect
 from octants.launch.memory import memories_of
 from octants.launch.outside import Outside, argument_gradients
 from octants.launch.own import on_own_arrays
 from octants.launch.specialisation import Specialisation
 from octants.runtime.arguments import make_key_function
 from octants.runtime.signatures import is_method, read_signature
+
+if TYPE_CHECKING:
+    from octants.launch import explain, inspection
+    from octants.launch.explanation import Explanation
+    from octants.launch.inspection import Inspection
+else:
+    explain, inspection = Deferred("octants.launch.explain"), Deferred("octants.launch.inspection")
 
 _state = driver.state
 _MANY_VARIANTS = 16
@@ -131,7 +136,7 @@ class Kernel:
 
         `mode` is "primal", "reverse" or "forward"; nothing is launched.
         """
-        return inspect(self.specialise(self.bind(arguments, named)), mode)
+        return inspection.inspect(self.specialise(self.bind(arguments, named)), mode)
 
     def _renew(self) -> None:
         """Forget what belongs to earlier options and arrays."""
@@ -277,7 +282,7 @@ class Gradient:
         Raises `OctantsCompilationError` for what cannot be differentiated.
         """
         arguments = self.kernel.bind((*self._first, *arguments), named)
-        return explain(self.kernel.specialise(arguments), arguments)
+        return explain.explain(self.kernel.specialise(arguments), arguments)
 
     def __repr__(self) -> str:
         return f"<gradient of {self.kernel!r}>"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants.autodiff.logs import Logged
 from octants.ir.core import Module
 from octants.launch.outside import OutsideLayout
 from octants.launch.program import Program
 from octants.launch.specialisation import Specialisation
+
+if TYPE_CHECKING:
+    from octants.autodiff.logs import Logged
 
 Logs = tuple["np.ndarray[Any, Any]", ...]
 Launch = Callable[[Program, Logs], object]

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from octants.autodiff.witness import witness
+from octants.deferred import Deferred
 from octants.ir.core import Companion, Operation
 from octants.launch.outside import Outside, OutsideLayout
 from octants.launch.program import Program
 from octants.launch.specialisation import Specialisation
+
+if TYPE_CHECKING:
+    from octants.autodiff import witness
+else:
+    witness = Deferred("octants.autodiff.witness")
 
 PRIMAL = Companion.PRIMAL
 
@@ -39,10 +44,10 @@ class Witness:
 def make_witness(specialisation: Specialisation, reads: Sequence[Operation]) -> Witness | None:
     """The witness of some loads of a kernel; None if there are none."""
     module = specialisation.module
-    launched, sums = witness(module, reads, effects=True)
+    launched, sums = witness.witness(module, reads, effects=True)
     if not sums:
         return None
-    looking, others = witness(module, reads, effects=False)
+    looking, others = witness.witness(module, reads, effects=False)
     layout = OutsideLayout(launched.arrays)
     for array in sums.values():
         layout.put(launched.arrays.index(array), PRIMAL)
