@@ -189,10 +189,10 @@ def _magnitude(value: float) -> int:
 def _systems(data: Data) -> str:
     keys = ("version", "flags", "accuracy", "tape")
     lines = (
-        [SYSTEMS[name].label, *(about.get(key, about.get("status", "-")) for key in keys)]
+        [SYSTEMS[name].label, about.get("status", ""), *(about.get(key, "-") for key in keys)]
         for name, about in data["systems"].items()
     )
-    return "## What was compared\n\n" + table(["system", *keys], lines)
+    return "## What was compared\n\n" + table(["system", "", *keys], lines)
 
 
 def _checks(data: Data) -> str:

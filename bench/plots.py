@@ -27,10 +27,11 @@ def draw(data, path: Path) -> None:
     mpl.rcParams["svg.hashsalt"] = "octants"
     mpl.rcParams["svg.fonttype"] = "none"
     figure, (left, right) = plt.subplots(
-        1, 2, figsize=(11, 5), width_ratios=(3, 2), layout="constrained"
+        1, 2, figsize=(11, 5.4), width_ratios=(3, 2), layout="constrained"
     )
     _run_times(left, data)
     _compile_times(right, data)
+    figure.legend(fontsize=8, loc="outside lower center", ncols=len(MARKERS))
     machine = data["machine"]
     figure.suptitle(f"{machine['date']}, {machine['cpu']}, one thread, f32", fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +62,6 @@ def _run_times(axes, data) -> None:
     axes.invert_yaxis()
     axes.grid(axis="x", which="both", linewidth=0.3)
     axes.set_xlabel(f"run time, {SYSTEMS[base].label} = 1 (hollow: the gradient is wrong)")
-    axes.legend(fontsize=7, loc="lower right")
 
 
 def _compile_times(axes, data) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from compile_cases import STEPS
+
 TITLES = {
     "recurrence": "v = sin(v) * 0.95 + 0.01",
     "affine": "v = v * a + 0.01, with the gradients of v and a",
@@ -76,14 +78,10 @@ def _uniform(shape: tuple[int, ...], low: float, high: float) -> Any:
     return np.random.default_rng(0).uniform(low, high, shape).astype(np.float32)
 
 
-def chain(statements: int, name: str = "sin") -> list[str]:
-    """The lines of a chain of nonlinear statements on v, every other one with a sine."""
-    return [
-        f"v = {name}(v) * 0.95 + {0.01 + 1e-5 * k:.5f}"
-        if k % 2
-        else f"v = v * v * 0.4 + {0.2 + 1e-5 * k:.5f}"
-        for k in range(statements)
-    ]
+def chain(statements: int, module: str) -> list[str]:
+    """The lines of a chain of nonlinear statements on v and w; a module has its functions."""
+    steps = [step.replace("qd.", f"{module}.") for step in STEPS]
+    return [steps[k % len(steps)] for k in range(statements)]
 
 
 CHAIN_ITEMS, CHAIN_STEPS = 64, 10

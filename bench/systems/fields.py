@@ -38,13 +38,15 @@ class System:
         version = qd.__version__
         version = ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
         about = {"version": version, "accuracy": "fast_math=True, the default"}
+        about["flags"] = f"arch=cpu, cpu_max_num_threads={self.threads}"
         about["tape"] = {
             "octants": "the carried values of a loop, as many as there are iterations",
             "quadrants": "adaptive stacks: ad_stack_experimental_enabled=True",
             "taichi": "stacks of a fixed size: ad_stack_size=600",
         }[NAME]
         if NAME == "octants":
-            about["flags"] = f"simd={qd.options.current().simd}, opt_level=2"
+            in_force = qd.options.current()
+            about["flags"] += f", opt_level={in_force.opt_level}, simd={in_force.simd}"
         return about
 
     def sync(self) -> None:
@@ -57,9 +59,7 @@ class System:
 
     def chain(self, statements: int, folder: Path):
         """A chain of statements in a dynamic loop; the source is written to the folder."""
-        lines = "\n".join(
-            f"                {line}" for line in problems.chain(statements, "qd.sin")
-        )
+        lines = "\n".join(f"                {line}" for line in problems.chain(statements, "qd"))
         path = folder / f"chain_{NAME}_{statements}.py"
         path.write_text(CHAIN.format(module=NAME, lines=lines))
         specification = importlib.util.spec_from_file_location(path.stem, path)
@@ -81,9 +81,10 @@ def make(x, y, size):
     def chain():
         for i in range(size[0]):
             v = x[i]
+            w = v
             for _ in range(size[1]):
 {lines}
-            y[i] = v
+            y[i] = v + w
 
     return chain
 """

@@ -38,11 +38,11 @@ class System:
 
     def chain(self, statements: int, folder: Path):
         """A chain of statements in a loop."""
-        lines = "\n".join(f"    {line}" for line in problems.chain(statements, "jnp.sin"))
+        lines = "\n".join(f"    {line}" for line in problems.chain(statements, "jnp"))
         names = {"jnp": jnp}
-        exec(f"def step(v):\n{lines}\n    return v\n", names)
+        exec(f"def step(state):\n    v, w = state\n{lines}\n    return v, w\n", names)
         problem = problems.make("recurrence", problems.CHAIN_ITEMS, problems.CHAIN_STEPS)
-        return Program(problem, lambda x: repeat(names["step"], x, problem.steps))
+        return Program(problem, lambda x: sum(repeat(names["step"], (x, x), problem.steps)))
 
     def launches(self):
         """Calls of functions that do next to nothing."""

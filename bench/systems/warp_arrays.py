@@ -52,14 +52,14 @@ class System:
 
     def chain(self, statements: int, folder: Path):
         """A chain of statements in a dynamic loop; the source is written to the folder."""
-        lines = "\n".join(f"        {line}" for line in problems.chain(statements, "wp.sin"))
+        lines = "\n".join(f"        {line}" for line in problems.chain(statements, "wp"))
         path = folder / f"chain_warp_{statements}.py"
         path.write_text(CHAIN.format(lines=lines))
         specification = importlib.util.spec_from_file_location(path.stem, path)
         module = importlib.util.module_from_spec(specification)
         specification.loader.exec_module(module)
         problem = problems.make("recurrence", problems.CHAIN_ITEMS, problems.CHAIN_STEPS)
-        return Recurrence(problem, module.chain)
+        return Chain(problem, module.chain)
 
     def launches(self):
         """Calls of kernels that do next to nothing."""
@@ -70,14 +70,15 @@ CHAIN = """\
 import warp as wp
 
 @wp.kernel
-def chain(x: wp.array(dtype=float), h: wp.array2d(dtype=float), y: wp.array(dtype=float), n: int):
+def chain(x: wp.array(dtype=float), h: wp.array2d(dtype=wp.vec2), y: wp.array(dtype=float), n: int):
     i = wp.tid()
-    h[i, 0] = x[i]
+    h[i, 0] = wp.vec2(x[i], x[i])
     for t in range(n):
-        v = h[i, t]
+        v = h[i, t][0]
+        w = h[i, t][1]
 {lines}
-        h[i, t + 1] = v
-    y[i] = h[i, n]
+        h[i, t + 1] = wp.vec2(v, w)
+    y[i] = h[i, n][0] + h[i, n][1]
 """
 
 
@@ -152,6 +153,13 @@ class Recurrence(Program):
     def launch(self) -> None:
         arguments = [*self.inputs, self.steps, self.output, self.problem.steps]
         wp.launch(self.kernel, dim=self.problem.items, inputs=arguments)
+
+
+class Chain(Recurrence):
+    """A chain of statements, with both of its variables in an array of steps."""
+
+    def prepare(self) -> None:
+        self.steps = self.zeros(self.problem.items, self.problem.steps + 1, dtype=wp.vec2)
 
 
 @wp.kernel(module="unique")
