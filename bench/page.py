@@ -25,7 +25,7 @@ RATIOS = """\
 Octants in milliseconds; how many times as long it takes as C that is vectorised by hand, one work
 item in each lane; and how many times as long as Octants each other system takes, where above 1
 Octants is faster. A backward run includes the forward run that it needs, for all systems. Medians
-of {rounds} rounds; one thread, bound to one CPU.
+of {rounds} rounds, in {clock} time; one thread, bound to one CPU.
 """
 FOOTNOTE = "\\* the gradient is wrong: off by more than {tolerance:g} of its largest element."
 
@@ -114,7 +114,7 @@ def _runs(data: Data, options: Data) -> str:
     labels = [f"{SYSTEMS[name].label} / Octants" for name in names]
     text = table(["workload", "run", "Octants, ms", "Octants / C, SIMD", *labels], map(line, rows))
     what = "".join(f"* {name}: {TITLES[name]}\n" for name in data["checks"])
-    parts = ["## Run time\n", RATIOS.format(rounds=options["rounds"]), text]
+    parts = ["## Run time\n", RATIOS.format(**options), text]
     if any(is_wrong(data, row, name) for row in rows for name in names):
         parts.append(FOOTNOTE.format(tolerance=TOLERANCE) + "\n")
     parts.append(what)

@@ -45,6 +45,7 @@ class Contender:
         """Start a fresh process."""
         self.stop()
         command = [self.python, str(HERE / "worker.py"), self.name, str(self.threads)]
+        command.append(self.options.clock)
         errors = None if self.options.verbose else subprocess.DEVNULL
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)

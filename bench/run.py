@@ -34,6 +34,7 @@ TAPE_STEPS = {
 TAPED, THREADED = ("octants", "quadrants"), ("octants", "c-simd")
 LAUNCHES = ("one array", "4 arrays and a scalar", "gradient step")
 PARTS = ("start", "launch", "chain")
+CLOCKS = "cpu: the time of the processes, for a busy machine and one thread"
 
 
 def main() -> None:
@@ -62,6 +63,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--patience", type=float, help="seconds to wait for a result: 40, or 8")
     parser.add_argument("--peer-python", default=sys.executable, help="a Python with the others")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="a folder")
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help=CLOCKS)
     parser.add_argument("--docs", action="store_true", help="write docs/benchmarks.md anew")
     parser.add_argument("--verbose", action="store_true", help="show what the systems print")
     options = parser.parse_args()
@@ -94,7 +96,10 @@ def measure_all(
     several = [
         Contender(one.name, options, options.threads)
         for one in contenders
-        if one.name in THREADED and options.threads > 1 and not options.quick
+        if one.name in THREADED
+        and options.threads > 1
+        and not options.quick
+        and options.clock == "wall"
     ]
     for part, measure in (("start", start_rows), ("launch", launch_rows), ("chain", chain_rows)):
         if part in options.parts:
