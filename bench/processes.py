@@ -68,8 +68,11 @@ class Contender:
             self.start()
         assert self.process is not None
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps([command, arguments]) + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(json.dumps([command, arguments]) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended, which reading will tell
         return self._answer()
 
     def _answer(self) -> Any:
