@@ -103,6 +103,46 @@ def test_helpers_park_and_wake() -> None:
     device.close()
 
 
+def test_short_loops_wake_nobody() -> None:
+    """Signals are counted: a helper that is woken may park again before anyone looks."""
+    signals: list[int] = []
+    real = native.address_of("pthread_cond_signal")
+    if real is None:
+        pytest.skip("no threads")
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+    call = kind(real)
+
+    def signal(condition: int) -> int:
+        signals.append(condition)
+        return call(condition)
+
+    replacement = kind(signal)
+    address = ctypes.cast(replacement, ctypes.c_void_p).value or 0
+    device = CpuDevice(3, support=native.Support({"pthread_cond_signal": address}))
+    pool, kernel = device.pool.fields, Compiled(increment(), device)
+
+    def jobs_of(items: int) -> int:
+        before = pool.state >> 32
+        data = {"x": np.zeros(items, np.int32)}
+        kernel.run(data)
+        assert data["x"].tolist() == list(range(1, items + 1))
+        return int((pool.state >> 32) - before) & 0x7FFFFFFF
+
+    assert (jobs_of(100), pool.started) == (0, -1)  # at once
+    assert (jobs_of(20_000), pool.started) == (1, -1)  # for helpers that spin, but there are none
+    assert (jobs_of(200_000), pool.started) == (1, 2)
+    deadline = time.monotonic() + 10
+    while pool.sleepers < 2 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    signals.clear()
+    for _ in range(20):
+        assert (jobs_of(100), jobs_of(20_000), pool.sleepers) == (0, 1, 2)
+    assert not signals
+    jobs_of(200_000)
+    assert signals
+    device.close()
+
+
 def test_eight_threads_launch_ten_thousand_times_each() -> None:
     device = CpuDevice(2)
     small, large = Compiled(increment(), device), Compiled(increment(), device)

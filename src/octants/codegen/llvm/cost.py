@@ -11,7 +11,10 @@ CHEAP = ("neg", "abs", "sign", "floor", "ceil", "round", "trunc", "not", "popcou
 _LONG = 256
 
 GRAIN = 16384
-"""What is worth waking a thread for."""
+"""What is worth sharing with a thread that waits for work."""
+
+UNINTERRUPTED = 64 * GRAIN
+"""What a launch may do without looking for Ctrl-C: some milliseconds."""
 
 UNKNOWN = 1 << 40
 """The cost of a loop whose trips are known only when it runs: as much as one likes."""

@@ -17,6 +17,7 @@ from octants.artifact import Artifact
 from octants.codegen.llvm import backend, items, records
 from octants.codegen.llvm.backend import host_target as host_target
 from octants.codegen.llvm.chains import find_chains
+from octants.codegen.llvm.cost import UNINTERRUPTED
 from octants.codegen.llvm.function import FunctionText, Machine
 from octants.codegen.llvm.lanes import items as lane_items
 from octants.codegen.llvm.lanes.choice import choose
@@ -245,7 +246,7 @@ def _run_serial(f: FunctionText, name: str, task: Task) -> None:
         run = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_SERIAL)}, align 8")
         f.emit(f"call void {run}(ptr %context, ptr @{name}, ptr %parameters)")
         return
-    if any(isinstance(op, (ops.For, ops.While)) for op in task.body.walk()):
+    if f.kernel.costs.of(task.body) > UNINTERRUPTED:
         guard = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_GUARD)}, align 8")
         f.emit(f"call void {guard}(ptr %context)")
     worker = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_WORKER)}, align 8")

@@ -101,6 +101,7 @@ class Pool(Structure):
         ("allowed", c_int32),  # how many helpers may take part in the job
         ("refused", c_int32),  # whether a tape was refused memory: nobody takes more chunks
         ("growing", c_int32),  # whether a tape is about to grow
+        ("wakes", c_int32),  # whether the job is worth waking parked helpers
         ("tape_bytes", c_int64),  # of all tapes
         ("tape_limit", c_int64),
         ("tape_kept", c_int64),  # what may stay allocated between launches

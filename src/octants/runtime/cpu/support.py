@@ -15,6 +15,7 @@ from octants.runtime.cpu.layout import STRUCTURES
 WORKER_SPINS = 2000  # pauses before a helper parks: some 50 to 100 us
 LAUNCH_SPINS = 2000  # pauses before a launch parks that waits for helpers
 PARTS = 8  # chunks for each thread of an even loop
+WAKING_GRAINS = 16  # what is less is shared with helpers that spin, but wakes none
 STACK_BYTES = 4 << 20
 INTERRUPT = int(signal.SIGINT)
 SET_MASK = int(getattr(signal, "SIG_SETMASK", 2))
@@ -210,9 +211,10 @@ define void @octants_serial(ptr %context, ptr %task, ptr %parameters) {{
   ret void
 }}
 
-; Run a task over [lower, upper): at once if it is small, on the pool if that is free. Ctrl-C is
-; looked for between chunks, whose length is bounded for that; where the grain is 1, by the items.
-; Chunks are whole tiles, but for the last one.
+; Run a task over [lower, upper): at once if it is small, on the pool if that is free. Helpers that
+; spin are always welcome; parked ones, which take some 50 us to come, are woken for long work.
+; Ctrl-C is looked for between chunks, whose length is bounded for that; where the grain is 1, by
+; the items. Chunks are whole tiles, but for the last one.
 define void @octants_parallel_for(ptr %context, ptr %task, ptr %parameters, \
 i64 %lower, i64 %upper, i64 %grain, i64 %tile) {{
   %some = icmp slt i64 %lower, %upper
@@ -267,6 +269,12 @@ all_of_them:
   store ptr %context, ptr &pool.context
   store i64 %upper, ptr &pool.upper
   store i64 %chunk, ptr &pool.chunk
+  %waking = mul i64 %grain, {WAKING_GRAINS}
+  %is_long = icmp ugt i64 %count, %waking
+  %is_heavy = xor i1 %is_light, true
+  %is_worth_it = or i1 %is_long, %is_heavy
+  %wakes = zext i1 %is_worth_it to i32
+  store i32 %wakes, ptr &pool.wakes
   store atomic i64 %lower, ptr &pool.next monotonic, align 8
   br label %share
 share:
@@ -383,11 +391,14 @@ define void @octants_prepare(ptr %pool) {{
   ret void
 }}
 
-; Offer the job to the helpers.
+; Offer the job to the helpers, which are started by the first one that is worth it.
 define internal void @open(ptr %pool) {{
   %started = load i32, ptr &pool.started
+  %wakes = load i32, ptr &pool.wakes
   %is_new = icmp slt i32 %started, 0
-  br i1 %is_new, label %start, label %offer
+  %is_worth_it = icmp ne i32 %wakes, 0
+  %starts = and i1 %is_new, %is_worth_it
+  br i1 %starts, label %start, label %offer
 start:
   call void @start(ptr %pool)
   br label %offer
@@ -440,8 +451,12 @@ exit:
   ret void
 }}
 
-; Wake two parked helpers; each of them wakes two more.
+; Wake two parked helpers for a job that is worth it; each of them wakes two more.
 define internal void @wake(ptr %pool) {{
+  %wakes = load i32, ptr &pool.wakes
+  %shall = icmp ne i32 %wakes, 0
+  br i1 %shall, label %look, label %exit
+look:
   %sleepers = load atomic i32, ptr &pool.sleepers seq_cst, align 4
   %some = icmp sgt i32 %sleepers, 0
   br i1 %some, label %signal, label %exit
