@@ -192,14 +192,20 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
         observe = functools.partial(_show, chosen)
     share, in_step = max(1, chosen.stack_budget // workers()), items_in_step(chosen)
     return Stage(
-        chosen.checks_bounds,
-        verifies,
-        observe,
-        chosen.ad_stack_size,
-        min(share, _SURELY_WHOLE * in_step),
-        in_step,
-        chosen.deterministic,
+        checks_bounds=chosen.checks_bounds,
+        contracts=contracts(chosen),
+        verifies=verifies,
+        observe=observe,
+        capacity=chosen.ad_stack_size,
+        tape_whole=min(share, _SURELY_WHOLE * in_step),
+        tape_sharers=in_step,
+        deterministic=chosen.deterministic,
     )
+
+
+def contracts(chosen: Options) -> bool:
+    """Whether products and sums are contracted: that must be allowed, and one instruction."""
+    return chosen.fast_math and chosen.arch != "python" and cpu_codegen.has_fused(host_target())
 
 
 _SURELY_WHOLE = 1 << 16

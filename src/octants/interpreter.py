@@ -89,6 +89,10 @@ def _binary(_: Interpreter, op: ops.Binary | ops.Compare, env: dict[Value, Any])
     env[op.result] = evaluate(op.fn, op.lhs.type, env[op.lhs], env[op.rhs])
 
 
+def _fma(_: Interpreter, op: ops.Fma, env: dict[Value, Any]) -> None:
+    env[op.result] = semantics.fma(op.result.type, env[op.x], env[op.y], env[op.z])
+
+
 def _select(_: Interpreter, op: ops.Select, env: dict[Value, Any]) -> None:
     env[op.result] = env[op.on_true] if env[op.condition] else env[op.on_false]
 
@@ -238,6 +242,7 @@ HANDLERS: dict[type[Operation], Callable[..., None]] = {
     ops.Constant: _constant,
     ops.Unary: _unary,
     ops.Binary: _binary,
+    ops.Fma: _fma,
     ops.Compare: _binary,
     ops.Select: _select,
     ops.Cast: _cast,

@@ -18,6 +18,7 @@ from octants.ir.rewriter import copy_module
 from octants.ir.rewriter import serialise as serialise_task
 from octants.passes.check_bounds import check_bounds
 from octants.passes.collect_sums import collect_sums
+from octants.passes.contract import contract
 from octants.passes.demote_atomics import demote_atomics
 from octants.passes.fix_order import fix_order
 from octants.passes.outline_tasks import outline_tasks
@@ -28,12 +29,15 @@ from octants.stage import Stage as Stage
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A step from body to tasks; `reason` says why it stands where it does."""
+    """A step from body to tasks; `reason` says why it stands where it does.
+
+    `asked_by` is the attribute of the stage without which it is left out; empty for none.
+    """
 
     name: str
     run: Callable[[Module], None]
     reason: str
-    debug_only: bool = False
+    asked_by: str = ""
 
 
 PASSES = (
@@ -41,14 +45,20 @@ PASSES = (
         "check_bounds",
         check_bounds,
         "before anything moves, so that each access is still at its place in the user's code",
-        debug_only=True,
+        asked_by="checks_bounds",
     ),
     Pass(
         "outline_tasks",
         outline_tasks,
         "before simplifying, which works within tasks: what crosses them is in memory by then",
     ),
-    Pass("simplify", simplify, "last: autodiff and code generation cost what is left"),
+    Pass("simplify", simplify, "when all is in place: what follows costs what is left"),
+    Pass(
+        "contract",
+        contract,
+        "before derivatives are taken, whose replays must round as what they replay",
+        asked_by="contracts",
+    ),
 )
 
 
@@ -56,7 +66,7 @@ def lower(module: Module, stage: Stage) -> None:
     """From the body that the frontend built to simplified tasks, in place."""
     stage.see("frontend", module)
     for step in PASSES:
-        if stage.checks_bounds or not step.debug_only:
+        if not step.asked_by or getattr(stage, step.asked_by):
             with timed(step.name, module.name, module.size):
                 step.run(module)
             stage.see(step.name, module)
@@ -84,6 +94,7 @@ def differentiate_reverse(
             capacity=stage.capacity,
             tape_whole=stage.tape_whole,
             tape_sharers=stage.tape_sharers,
+            contracts=stage.contracts,
         )
         note.gives(result.module.size)
     stage.see("reverse", result.module)
@@ -93,7 +104,7 @@ def differentiate_reverse(
 def differentiate_forward(module: Module, stage: Stage) -> Module:
     """A lowered module with its tangents, simplified."""
     with timed("forward", f"{module.name}_forward", module.size) as note:
-        result = forward(module)
+        result = forward(module, contracts=stage.contracts)
         note.gives(result.size)
     stage.see("forward", result)
     return result

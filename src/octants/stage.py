@@ -25,9 +25,11 @@ class Stage:
     `capacity` is that of records, if it is forced. Loops that surely take no more than `tape_whole`
     bytes of a worker's tape, which up to `tape_sharers` work items share, are never recorded in
     blocks. A `deterministic` kernel updates arrays in an order that is always the same.
+    Where it `contracts`, a product and a sum may be rounded as one.
     """
 
     checks_bounds: bool = False
+    contracts: bool = False
     verifies: bool = False
     observe: Observer | None = None
     capacity: int = 0

@@ -15,6 +15,7 @@ from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
 from octants.ir.rewriter import copy_module, split_tasks
 from octants.ir.verifier import verify
+from octants.passes.contract import contract
 from octants.simplify import simplify
 from octants.types.scalars import f64, i32, u1
 
@@ -237,13 +238,15 @@ def forward(module: Module, data: Data) -> Data:
     return after
 
 
-def gradient(module: Module, data: Data, weights: Data, budget: int = 0) -> tuple[Data, str]:
+def gradient(
+    module: Module, data: Data, weights: Data, budget: int = 0, contracts: bool = False
+) -> tuple[Data, str]:
     """The gradient of the objective with respect to the initial data, and how it was got.
 
     With a ``budget``, in bytes, loops that do not fit it are recorded in blocks.
     """
     adjoints = {name: value.copy() for name, value in weights.items()}
-    reversed_ = differentiate(module, tape_whole=budget)
+    reversed_ = differentiate(module, tape_whole=budget, contracts=contracts)
     if not reversed_.hazards:
         state = data if reversed_.state == "before" else forward(module, data)
         state = {name: value.copy() for name, value in state.items()}
@@ -300,10 +303,12 @@ def differences(module: Module, data: Data, weights: Data, step: float = 1e-6) -
     return result
 
 
-def directional(module: Module, data: Data, weights: Data, direction: Data) -> float:
+def directional(
+    module: Module, data: Data, weights: Data, direction: Data, contracts: bool = False
+) -> float:
     """The tangent of the objective in a direction, by forward mode."""
     tangents = {name: value.copy() for name, value in direction.items()}
-    result = with_tangents(module)
+    result = with_tangents(module, contracts=contracts)
     verify(result)
     after = {name: value.copy() for name, value in data.items()}
     run(result, {**after, **{(name, TANGENT): value for name, value in tangents.items()}})
@@ -311,7 +316,10 @@ def directional(module: Module, data: Data, weights: Data, direction: Data) -> f
 
 
 def check(seed: int) -> str:
-    """Compare the gradients of a random module; says how, or "kink" if it was set aside."""
+    """Compare the gradients of a random module; says how, or "kink" if it was set aside.
+
+    Every other one is contracted.
+    """
     module = Generator(seed).module()
     verify(module)
     data, weights = inputs(seed), inputs(seed + 1)
@@ -320,9 +328,13 @@ def check(seed: int) -> str:
     verify(module)
     for name, value in forward(plain, data).items():
         assert np.array_equal(value, forward(module, data)[name]), f"simplify changed {name}"
-    exact, how = gradient(module, data, weights)
+    contracts = seed % 2 == 1
+    if contracts:
+        contract(module)
+        verify(module)
+    exact, how = gradient(module, data, weights, contracts=contracts)
     direction = inputs(seed + 2)
-    slope = directional(module, data, weights, direction)
+    slope = directional(module, data, weights, direction, contracts)
     along = objective({name: exact[name] for name in data}, direction)
     assert abs(slope - along) < 1e-9 * (1 + abs(slope)), f"modes disagree: {slope}, {along}"
     coarse, fine = (differences(plain, data, weights, step) for step in (1e-6, 3e-7))

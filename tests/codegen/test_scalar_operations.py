@@ -148,6 +148,29 @@ def test_exact_functions_give_the_defined_bits(
     check(out, wanted)
 
 
+@both_targets
+@pytest.mark.parametrize("dtype", [f32, f64], ids=str)
+def test_a_product_and_a_sum_rounded_once(dtype: DType, target: Target) -> None:
+    rng = np.random.default_rng(7)
+    near = [float(x) for x in rng.uniform(-2, 2, 12).astype(dtype.numpy)]
+    numbers = [*near, *samples(dtype)]
+    triples = [tuple(rng.choice(numbers, 3).tolist()) for _ in range(2000)]
+    with np.errstate(all="ignore"):  # what cancels leaves the rounding error of the product
+        triples += [(x, y, -convert(x * y, dtype)) for x, y, _ in triples[:500]]
+    arrays = [ndarray(name, dtype) for name in "xyz"] + [ndarray("out", dtype)]
+
+    def body(build: Any, i: Any) -> None:
+        x, y, z = (build.load(array, [i]) for array in arrays[:3])
+        build.store(arrays[3], [i], build.fma(x, y, z))
+
+    task = parallel("all", lambda build: (build.index(0), build.shape(arrays[0], 0)), body)
+    columns = [np.array(column, dtype.numpy) for column in zip(*triples, strict=True)]
+    data = dict(zip("xyz", columns, strict=True)) | {"out": np.zeros(len(triples), dtype.numpy)}
+    Compiled(Module("fma", arrays, tasks=[task]), target=target).run(data)
+    exact = [(triple, semantics.fma(dtype, *triple)) for triple in triples]
+    check({"fma": data["out"]}, {"fma": exact})
+
+
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_division_and_power_by_constants(dtype: DType) -> None:
     divisors = [convert(x, dtype) for x in (0, 1, -1, 2, 3, 7, 8, 64, -3, -8)]

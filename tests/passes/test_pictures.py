@@ -12,13 +12,21 @@ from octants.autodiff import forward, reverse
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes import check_bounds, collect_sums, demote_atomics, fix_order, outline_tasks
+from octants.passes import (
+    check_bounds,
+    collect_sums,
+    contract,
+    demote_atomics,
+    fix_order,
+    outline_tasks,
+)
 from octants.simplify import fold, prune
 
 PASSES = [
     (check_bounds, "check_bounds"),
     (outline_tasks, "outline_tasks"),
     (collect_sums, "collect_sums"),
+    (contract, "contract"),
     (demote_atomics, "demote_atomics"),
     (fix_order, "fix_order"),
     (fold, "fold"),

@@ -78,12 +78,14 @@ class Backward(Recorder):
 
     # -- adjoints ----------------------------------------------------------------------------------
 
-    def accumulate(self, primal: Value, share: Value) -> None:
+    def accumulate(self, primal: Value, share: Value, *, is_fresh: bool = False) -> None:
+        """Add to the adjoint of a value; a share that is fresh was built for this alone."""
         if primal not in self.active:
             return
         before = self.adjoints.get(primal)
         if before is not None:
-            share = self.builder.binary("add", before, share)
+            add = self.builder.add_fresh if is_fresh else self.builder.add
+            share = add(before, share)
         self.adjoints[primal] = share
 
     def adjoint(self, primal: Value) -> Value:
@@ -114,10 +116,13 @@ class Backward(Recorder):
         for operand, rule in zip(op.operands, rules, strict=True):
             if rule is None or operand not in self.active:
                 continue
-            share = rule(point, self.builder.cast(adjoint, point.type))
+            incoming = self.builder.cast(adjoint, point.type)
+            share = rule(point, incoming)
             if result in self.guarded and has_unbounded_slope(op):
                 share = point.only_if(point.is_nonzero(adjoint), share)
-            self.accumulate(operand, self.builder.cast(share, adjoint_type(operand.type)))
+            is_fresh = share is not incoming
+            moved = self.builder.cast(share, adjoint_type(operand.type))
+            self.accumulate(operand, moved, is_fresh=is_fresh)
 
     def _reverse_load(self, op: ops.Load) -> None:
         adjoint = self.adjoints.get(op.result)

@@ -51,8 +51,10 @@ from octants.simplify import simplify
 PRIMAL, TANGENT = Companion.PRIMAL, Companion.TANGENT
 
 
-def forward(module: Module) -> Module:
+def forward(module: Module, *, contracts: bool = False) -> Module:
     """The kernel with tangents; its arrays stand parallel to the primal's.
+
+    A tangent that is a sum of products is rounded less often if it ``contracts``.
 
     Raises:
         OctantsCompilationError: an operation has no derivative rule.
@@ -66,7 +68,7 @@ def forward(module: Module) -> Module:
         ordering = ordering_of(task, lambda array: arrays[array].has(TANGENT))
         if not ordering.only_sums:
             task = serialise(task)
-        body = _Forward(arrays, task, ordering.shared).run()
+        body = _Forward(arrays, task, ordering.shared, contracts).run()
         domain = None if task.domain is None else copy_block(task.domain, {})
         for op in domain.walk() if domain is not None else ():
             if hasattr(op, "array"):
@@ -79,11 +81,17 @@ def forward(module: Module) -> Module:
 class _Forward:
     """Emits the body of a task again; `tangents` holds those of primal values that have one."""
 
-    def __init__(self, arrays: dict[Array, Array], task: Task, shared: frozenset[Array]) -> None:
+    def __init__(
+        self,
+        arrays: dict[Array, Array],
+        task: Task,
+        shared: frozenset[Array],
+        contracts: bool,
+    ) -> None:
         self.arrays = arrays
         self.shared = shared if task.is_parallel else frozenset()
         self.task = task
-        self.builder = Builder()
+        self.builder = Builder(contracts=contracts)
         self.values: dict[Value, Value] = {}
         self.tangents: dict[Value, Value] = {}
         self.varied = Flow(task.body).varied(self._has_tangent)
@@ -150,7 +158,8 @@ class _Forward:
                 moved = self.builder.cast(self.tangents[operand], point.type)
                 share = rule(point, moved)
                 before = self.tangents.get(result)
-                self.tangents[result] = share if before is None else point.add(before, share)
+                add = self.builder.add if share is moved else self.builder.add_fresh
+                self.tangents[result] = share if before is None else add(before, share)
 
     # -- memory ------------------------------------------------------------------------------------
 

@@ -27,8 +27,8 @@ Flag = Callable[[Operation, Operation, str], None]
 class EntryBuilder(Builder):
     """Builds each constant once, at the start of the whole body, where everything sees it."""
 
-    def __init__(self, block: Block) -> None:
-        super().__init__(block)
+    def __init__(self, block: Block, *, contracts: bool = False) -> None:
+        super().__init__(block, contracts=contracts)
         self.entry: list[Operation] = []
         self._known: dict[tuple[DType, str], Value] = {}
         self.entry_values: set[Value] = set()

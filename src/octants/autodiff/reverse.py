@@ -88,6 +88,7 @@ def reverse(
     capacity: int = 0,
     tape_whole: int = 0,
     tape_sharers: int = 1,
+    contracts: bool = False,
 ) -> Reversed:
     """The reverse of a kernel whose tasks have been outlined and simplified.
 
@@ -98,15 +99,20 @@ def reverse(
     item that needs more ends before it reverses anything. Without one, loops are recorded in blocks
     where a launch needs that, but for those that surely take no more than ``tape_whole`` bytes of a
     worker's tape, which up to ``tape_sharers`` work items share (0: any number of bytes).
+    What is added to an adjoint is rounded with the sum if it ``contracts``.
 
     Raises:
         OctantsCompilationError: an operation has no derivative rule.
     """
     whole = 0 if capacity else tape_whole
-    return _Reverser(module, saved, part, argument_gradients, capacity, whole, tape_sharers).run()
+    reverser = _Reverser(module, saved, part, argument_gradients, capacity, whole, tape_sharers)
+    reverser.contracts = contracts
+    return reverser.run()
 
 
-def differentiate(module: Module, *, part: bool = False, tape_whole: int = 0) -> Reversed:
+def differentiate(
+    module: Module, *, part: bool = False, tape_whole: int = 0, contracts: bool = False
+) -> Reversed:
     """The reverse of a kernel in the best state that its overwriting allows.
 
     The one for the memory after the forward run if it has no hazards; else, for a kernel of one
@@ -115,7 +121,7 @@ def differentiate(module: Module, *, part: bool = False, tape_whole: int = 0) ->
     """
 
     def make(saved: bool) -> Reversed:
-        return reverse(module, saved=saved, part=part, tape_whole=tape_whole)
+        return reverse(module, saved=saved, part=part, tape_whole=tape_whole, contracts=contracts)
 
     return in_best_state(module, make)
 
@@ -147,6 +153,7 @@ class _Reverser:
         self.whole = whole
         self.sharers = sharers
         self.parts: dict[Operation, int] = {}  # see `checkpoints.in_blocks`
+        self.contracts = False
         self.records: dict[int, dict[Operation, Record]] = {}
         self.arrays = copy_arrays(module)
         self.primal_of = {new: old for old, new in self.arrays.items()}
@@ -210,7 +217,7 @@ class _Reverser:
         task, log = self.module.tasks[number], self.logs[number]
         primal = task.body if log is None else log.body
         body = Block([Value(arg.type, arg.name) for arg in primal.args])
-        builder = EntryBuilder(body)
+        builder = EntryBuilder(body, contracts=self.contracts)
 
         def flag(read: Operation, origin: Operation, kind: str) -> None:
             self.flagged[read] = number, origin, kind

@@ -191,6 +191,8 @@ _BINARY: dict[str, tuple[Rule | None, Rule | None]] = {
     "max": (_first("ge"), _second("ge")),
 }
 
+_FMA: tuple[Rule | None, ...] = (*_BINARY["mul"], _through)
+
 _SELECT: tuple[Rule | None, ...] = (
     None,
     lambda p, g: p.only_if(p.condition, g),
@@ -206,6 +208,8 @@ def rules_of(op: Operation) -> tuple[Rule | None, ...]:
         return (_UNARY.get(op.fn),)
     if isinstance(op, ops.Binary):
         return _BINARY.get(op.fn, (None, None))
+    if isinstance(op, ops.Fma):
+        return _FMA
     if isinstance(op, ops.Select):
         return _SELECT
     if isinstance(op, ops.Cast) and op.x.type.is_float:
@@ -217,6 +221,7 @@ SCALAR: tuple[type[Any], ...] = (
     ops.Constant,
     ops.Unary,
     ops.Binary,
+    ops.Fma,
     ops.Compare,
     ops.Select,
     ops.Cast,
@@ -231,4 +236,6 @@ def has_unbounded_slope(op: Operation) -> bool:
     """Whether a rule of the operation may give an infinity or a NaN for a zero adjoint."""
     if isinstance(op, ops.Unary):
         return op.fn not in ("neg", "abs", "sin", "cos", "atan", "tanh")
+    if isinstance(op, ops.Fma):
+        return True
     return isinstance(op, ops.Binary) and op.fn not in ("add", "sub", "min", "max")

@@ -15,10 +15,14 @@ PRIMAL = Companion.PRIMAL
 
 
 class Builder:
-    """Appends to `block`; `location` is given to what is built."""
+    """Appends to `block`; `location` is given to what is built.
 
-    def __init__(self, block: Block | None = None) -> None:
+    Where it `contracts`, `add_fresh` may round a product and a sum once.
+    """
+
+    def __init__(self, block: Block | None = None, *, contracts: bool = False) -> None:
         self.block = block if block is not None else Block()
+        self.contracts = contracts
         self.location: Span | None = None
         self._constants: dict[Value, Any] = {}
 
@@ -70,6 +74,24 @@ class Builder:
         if folded is not None:
             return folded
         return self.append(ops.Binary(fn, lhs, rhs, results=[Value(lhs.type)])).result
+
+    def fma(self, x: Value, y: Value, z: Value) -> Value:
+        """x * y + z, rounded once."""
+        for one, other in ((x, y), (y, x)):
+            if self._constants.get(one) == 1:
+                return self.binary("add", other, z)
+        return self.append(ops.Fma(x, y, z, results=[Value(x.type)])).result
+
+    def add(self, lhs: Value, rhs: Value) -> Value:
+        return self.binary("add", lhs, rhs)
+
+    def add_fresh(self, before: Value, share: Value) -> Value:
+        """before + share, of a share that was built for this alone."""
+        last = self.block.ops[-1] if self.contracts and self.block.ops else None
+        if isinstance(last, ops.Binary) and last.result is share and last.fn == "mul":
+            self.block.ops.pop()
+            return self.fma(last.lhs, last.rhs, before)
+        return self.add(before, share)
 
     def compare(self, fn: str, lhs: Value, rhs: Value) -> Value:
         folded = self._fold(fn, u1, [lhs, rhs])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,30 @@ def _halves(x: Any) -> tuple[Any, Any]:
     scaled = x * 134217729.0  # 2**27 + 1
     high = scaled - (scaled - x)
     return high, x - high
+
+
+def fma(dtype: DType, x: float, y: float, z: float) -> float:
+    """x * y + z, rounded once."""
+    if math.isfinite(x) and math.isfinite(y):
+        if not math.isfinite(z):
+            return z
+        exact = Fraction(x) * Fraction(y) + Fraction(z)
+        if exact:
+            return _round_exact(exact, dtype)
+    return float(evaluate("add", dtype, evaluate("mul", dtype, x, y), z))
+
+
+def _round_exact(exact: Fraction, dtype: DType) -> float:
+    """A number that is not zero as a float: by way of f64, rounded to odd where f32 is wanted."""
+    try:
+        wide = float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+    if dtype.bits == 64:
+        return wide
+    if Fraction(wide) != exact and not np.float64(wide).view(np.int64) & 1:
+        wide = math.nextafter(wide, math.inf if exact > Fraction(wide) else -math.inf)
+    return float(convert(wide, dtype))
 
 
 FLOAT: dict[str, Callable[..., Any]] = {

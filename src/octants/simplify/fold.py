@@ -490,6 +490,7 @@ class _Folder:
 _BUILD: dict[type[Operation], Callable[[Builder, Any, list[Value]], Value]] = {
     ops.Unary: lambda b, op, v: b.unary(op.fn, *v),
     ops.Binary: lambda b, op, v: b.binary(op.fn, *v),
+    ops.Fma: lambda b, op, v: b.fma(*v),
     ops.Compare: lambda b, op, v: b.compare(op.fn, *v),
     ops.Select: lambda b, op, v: b.select(*v),
     ops.Cast: lambda b, op, v: b.cast(v[0], op.result.type),

@@ -36,6 +36,12 @@ def combine(f: FunctionText, fn: str, dtype: DType, lhs: str, rhs: str) -> str:
     return table[fn](f, dtype, lhs, rhs)
 
 
+def fma(f: FunctionText, op: ops.Fma) -> None:
+    """One instruction where the machine has it."""
+    operands = [f.use(value) for value in op.operands]
+    f.bind(op.result, floats.intrinsic(f, "fma", f.type(op.result.type), *operands))
+
+
 def compare(f: FunctionText, op: ops.Compare) -> None:
     """Ordered for floats, except that a NaN is unequal to all."""
     dtype = op.lhs.type

@@ -40,10 +40,8 @@ class Cpu(Machine):
     """x64 and arm64; `fmod` is the C library's."""
 
     def __init__(self, target: Target) -> None:
-        is_x64 = target.triple.startswith(("x86_64", "i686"))
-        features = target.features.split(",")
-        self.has_half = not is_x64 or "+f16c" in features
-        self.has_fused = not is_x64 or "+fma" in features
+        self.has_half = not _is_x64(target) or "+f16c" in target.features.split(",")
+        self.has_fused = has_fused(target)
 
     def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
         symbol = abi.LIBRARY_PREFIX + fn + ("f" if type == "float" else "")
@@ -61,6 +59,15 @@ class Cpu(Machine):
         place = f.context(abi.CONTEXT_GROW)
         function = f.assign(f"load ptr, ptr {place}, align 8")
         return f.assign(f"call ptr {function}(ptr %context, ptr %worker, i64 {nbytes})")
+
+
+def _is_x64(target: Target) -> bool:
+    return target.triple.startswith(("x86_64", "i686"))
+
+
+def has_fused(target: Target) -> bool:
+    """Whether there is an instruction that multiplies and adds, and rounds once."""
+    return not _is_x64(target) or "+fma" in target.features.split(",")
 
 
 def compile_module(

@@ -26,6 +26,7 @@ TABLE: HandlerTable = {
     ops.Constant: arithmetic.constant,
     ops.Unary: arithmetic.unary,
     ops.Binary: arithmetic.binary,
+    ops.Fma: arithmetic.fma,
     ops.Compare: arithmetic.compare,
     ops.Select: arithmetic.select,
     ops.Cast: arithmetic.cast,

@@ -90,6 +90,20 @@ class Binary(Operation):
             _require(not dtype.is_bool, f"{self.fn} of u1")
 
 
+@operation("fma")
+class Fma(Operation):
+    """``%3: f32 = fma(%0, %1, %2)``: %0 * %1 + %2, rounded once; of f32 or f64."""
+
+    x: Value = operand()
+    y: Value = operand()
+    z: Value = operand()
+
+    def verify(self) -> None:
+        dtype = self.result.type
+        _require(dtype.is_float and dtype.bits >= 32, f"fma of {dtype}")
+        _require(self.x.type is self.y.type is self.z.type is dtype, "fma mixes types")
+
+
 @operation("compare")
 class Compare(Operation):
     """``%2: u1 = compare<lt>(%0, %1)``; a NaN is unequal to everything."""

@@ -93,7 +93,7 @@ def type_zero(value: Value) -> float | int | bool:
     return False if dtype.is_bool else 0.0 if dtype.is_float else 0
 
 
-_CHEAP = (ops.Constant, ops.Binary, ops.Compare, ops.Select, ops.Cast, ops.Yield, ops.Shape)
+_CHEAP = (ops.Constant, ops.Binary, ops.Fma, ops.Compare, ops.Select, ops.Cast, ops.Yield)
 _LONG = 8
 _SLOW = ("pow", "atan2", "floordiv", "mod", "truncdiv", "truncmod", "div")
 

@@ -13,6 +13,7 @@ from octants.ir import ops
 _SAME = (
     ops.Constant,
     ops.Unary,
+    ops.Fma,
     ops.Compare,
     ops.Cast,
     ops.Bitcast,
