@@ -72,6 +72,7 @@ def _asin_terms(k: int) -> Any:
 
 
 QUADRANT = (mpmath.pi / 4 * mpf("1.001")) ** 2
+HALF_TURN = (mpmath.pi / 2 * mpf("1.01")) ** 2
 EIGHTH = mpmath.tan(mpmath.pi / 8) ** 2 * mpf("1.001")
 LOG_RANGE = ((mpmath.sqrt(2) - 1) / (mpmath.sqrt(2) + 1)) ** 2 * mpf("1.001")
 ERF_JOINT, ERF_SHIFT, ERF_END = 1.0, 2.5, (4.0, 6.0)
@@ -145,6 +146,21 @@ FITS: dict[str, Fit] = {
     "ERF": Fit(
         near_zero(root(lambda x: mpmath.erf(x) / x - 1), _erf_terms),
         lambda z: 1 / mpmath.erf(1), 0.0, ERF_JOINT,
+    ),
+    "SIN_HALF_TURN": Fit(
+        near_zero(
+            root(lambda r: (mpmath.sin(r) - r) / r**3),
+            lambda k: (-1) ** (k + 1) / mpmath.factorial(2 * k + 3),
+        ),
+        lambda z: z * mpmath.sqrt(z) / mpmath.sin(mpmath.sqrt(z)) if z else z,
+        0.0, HALF_TURN, (-2, 0),
+    ),
+    "LOG_NEAR_ONE": Fit(
+        near_zero(
+            lambda f: (mpmath.log(1 + f) - f + f**2 / 2) / f**3,
+            lambda k: mpf((-1) ** k) / (k + 3),
+        ),
+        lambda f: f**2, mpmath.sqrt(0.5) - 1, mpmath.sqrt(2) - 1, (-2, 0),
     ),
     "CBRT": Fit(mpmath.cbrt, lambda m: 1 / mpmath.cbrt(m), 1.0, 2.0, (-13, -27)),
 }  # fmt: skip
@@ -237,6 +253,17 @@ def parts(x: Any, bits: list[int], digits: int) -> tuple[float, ...]:
     return (*found, rounded(x, digits))
 
 
+def positive_parts(x: Any, digits: int) -> tuple[float, ...]:
+    """Three positive numbers of all digits whose sum is x: zeros keep their signs."""
+    found = []
+    for _ in range(2):
+        unit = mpf(2) ** (mpmath.floor(mpmath.log(x, 2)) + 1 - digits)
+        part = mpmath.floor(x / unit) * unit
+        found.append(rounded(part, digits))
+        x = x - part
+    return (*found, rounded(x, digits))
+
+
 def fitted(name: str, fit: Fit, digits: int) -> tuple[float, ...]:
     """The shortest polynomial that is good enough, rounded."""
     wanted = mpf(2) ** -(digits + 4 + fit.spare[digits == 53])
@@ -286,6 +313,7 @@ def constants(digits: int) -> dict[str, tuple[float, ...]]:
         "THIRD": parts(mpf(1) / 3, [digits], digits),
         "HALF_PI": parts(mp.pi / 2, [digits], digits),
         "QUARTER_PI_SHORT": parts(mp.pi / 4, [digits - 2], digits),
+        "PI_PARTS": positive_parts(mp.pi, digits),
         "HALF_PI_PARTS": parts(mp.pi / 2, angle, digits),
         "TWO_OVER_PI": parts(2 / mp.pi, [], digits),
         "CBRT_2": parts(mpmath.cbrt(2), [], digits),

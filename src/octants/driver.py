@@ -277,14 +277,7 @@ def _artifact(module: Module, chosen: Options) -> Artifact:
     artifact = _artifacts.get(key)
     if artifact is None:
         with timed("code", module.name, module.size) as note:
-            artifact = cpu_codegen.compile_module(
-                module,
-                host_target(),
-                fast_math=chosen.fast_math,
-                debug=chosen.debug,
-                opt_level=chosen.opt_level,
-                simd=chosen.simd,
-            )
+            artifact = cpu_codegen.compile_module(module, host_target(), **_choices(chosen))
             note.gives(artifact.code.__len__, "bytes")
         while len(_artifacts) >= _MOST_ARTIFACTS:
             _artifacts.pop(next(iter(_artifacts)), None)
@@ -317,8 +310,10 @@ def _print_code(module: Module, chosen: Options) -> None:
 
 def llvm_text(module: Module, chosen: Options) -> str:
     """The LLVM IR of a module; empty for the interpreter."""
-    return (
-        "" if chosen.arch == "python" else cpu_codegen.llvm_text(module, host_target(), chosen.simd)
+    if chosen.arch == "python":
+        return ""
+    return cpu_codegen.llvm_text(
+        module, host_target(), simd=chosen.simd, fast_math=chosen.fast_math
     )
 
 
@@ -326,11 +321,20 @@ def optimised_llvm_text(module: Module, chosen: Options) -> str:
     """The LLVM IR of a module after LLVM's passes."""
     if chosen.arch == "python":
         return ""
-    return cpu_codegen.optimised_llvm_text(module, host_target(), chosen.opt_level, chosen.simd)
+    return cpu_codegen.optimised_llvm_text(module, host_target(), **_choices(chosen))
 
 
 def assembly_text(module: Module, chosen: Options) -> str:
     """The assembly of a module."""
     if chosen.arch == "python":
         return ""
-    return cpu_codegen.assembly_text(module, host_target(), chosen.opt_level, chosen.simd)
+    return cpu_codegen.assembly_text(module, host_target(), **_choices(chosen))
+
+
+def _choices(chosen: Options) -> dict[str, Any]:
+    """What code generation asks of the options."""
+    return {
+        "fast_math": chosen.fast_math,
+        "opt_level": chosen.opt_level,
+        "simd": chosen.simd,
+    }

@@ -46,6 +46,9 @@ ACCEPTED_AND_IGNORED = frozenset(
 class Options:
     """The options of `init`. Number types are given by their names ("f32").
 
+    With `fast_math` a product and a sum are rounded as one, where a machine can do that, and some
+    functions of f32 are quicker and right to two units of the last digit instead of one.
+
     With `ad_stack_size` the record of each loop holds so many iterations, and no more; with 0, as
     many as there are. The copies that a tape makes of what is overwritten take at most
     `ad_snapshot_budget_bytes`; 0 stands for half of the memory of the machine. The records of loops

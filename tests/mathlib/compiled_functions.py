@@ -18,7 +18,7 @@ WORDS = {4: np.uint32, 8: np.uint64}
 
 
 @functools.cache
-def compiled(fn: str, dtype: DType) -> Callable[..., Any]:
+def compiled(fn: str, dtype: DType, fast_math: bool = False) -> Callable[..., Any]:
     """A function of arrays, by the CPU backend."""
     a, b, c = ndarray("a", dtype), ndarray("b", dtype), ndarray("c", dtype)
 
@@ -28,7 +28,8 @@ def compiled(fn: str, dtype: DType) -> Callable[..., Any]:
         build.store(c, [i], result)
 
     task = parallel("all", lambda build: (build.index(0), build.shape(a, 0)), body)
-    kernel = Compiled(Module(fn, [a, b, c], tasks=[task]), CpuDevice(max_threads=1))
+    module = Module(fn, [a, b, c], tasks=[task])
+    kernel = Compiled(module, CpuDevice(max_threads=1), fast_math=fast_math)
 
     def run(x: Any, y: Any = None) -> Any:
         result = np.empty_like(x)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from octants.mathlib import table
 from octants.mathlib.evaluate import evaluate, evaluate_arrays
 from octants.mathlib.table import BINARY, FUNCTIONS, UNARY
 from octants.types.scalars import DType, f16, f32, f64
-from tests.mathlib.bounds import BOUNDS
+from tests.mathlib.bounds import BOUNDS, FAST, bound
 from tests.mathlib.compiled_functions import bits, compiled
 from tests.mathlib.samples import EVEN, ODD, error, exact, numbers, pairs, random_bits
 
@@ -55,11 +56,14 @@ def samples(fn: str, dtype: DType, count: int) -> tuple[Any, ...]:
     return (numbers(fn, dtype, count),) if fn in UNARY else pairs(fn, dtype, count)
 
 
-@FLOATS
-@pytest.mark.parametrize("fn", FUNCTIONS)
-def test_errors_are_within_the_stated_bounds(fn: str, dtype: DType) -> None:
+@pytest.mark.parametrize(
+    ("fn", "dtype", "fast_math"),
+    [*((fn, dtype, False) for fn in FUNCTIONS for dtype in (f32, f64)),
+     *((fn, dtype, True) for fn, dtype in table.FAST)],
+)  # fmt: skip
+def test_errors_are_within_the_stated_bounds(fn: str, dtype: DType, fast_math: bool) -> None:
     operands = samples(fn, dtype, FEW)
-    found = compiled(fn, dtype)(*operands).tolist()
+    found = compiled(fn, dtype, fast_math)(*operands).tolist()
     worst: tuple[float, Any] = (0.0, ())
     compared = 0
     cases = zip(*(x.tolist() for x in operands), strict=True)
@@ -68,7 +72,7 @@ def test_errors_are_within_the_stated_bounds(fn: str, dtype: DType) -> None:
             worst = max(worst, (error(result, exact(fn, *case), dtype), case))
             compared += 1
     assert compared > FEW
-    assert worst[0] <= BOUNDS[fn][dtype is f64], worst
+    assert worst[0] <= bound(fn, dtype, fast_math), worst
 
 
 @FLOATS
@@ -129,7 +133,7 @@ def test_hard_angles(fn: str, dtype: DType) -> None:
     x = x[np.isfinite(x)]
     x = np.concatenate([x, np.nextafter(x, dtype.numpy.type(np.inf)), np.nextafter(x, 0 * x)])
     for angle, found in zip(x.tolist(), compiled(fn, dtype)(x).tolist(), strict=True):
-        assert error(found, exact(fn, angle), dtype) <= BOUNDS[fn][dtype is f64], angle
+        assert error(found, exact(fn, angle), dtype) <= bound(fn, dtype), angle
 
 
 @FLOATS
@@ -148,3 +152,4 @@ def test_powers_of_the_base_are_exact(dtype: DType) -> None:
 
 def test_every_function_has_a_bound() -> None:
     assert set(BOUNDS) == set(FUNCTIONS) == set(UNARY) | set(BINARY)
+    assert {(fn, f32) for fn in FAST} == set(table.FAST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from octants.ir.core import Module
 from octants.ir.ops import arithmetic as fns
 from octants.ir.verifier import verify
 from octants.mathlib import coefficients
-from octants.mathlib.table import BINARY, FUNCTIONS, UNARY, function
+from octants.mathlib.table import BINARY, FAST, FUNCTIONS, UNARY, function
 from octants.types.scalars import DType, f16, f32, f64
 from tests.codegen.compiled import TARGET, ndarray, parallel
 
@@ -104,10 +105,23 @@ def test_no_function_comes_from_the_c_library(dtype: DType) -> None:
 
 
 @FLOATS
-def test_fast_math_changes_no_function(dtype: DType) -> None:
-    module = calling(list(UNARY), dtype)
-    fast, strict = (cpu.compile_module(module, TARGET, fast_math=flag) for flag in (True, False))
-    assert fast.code == strict.code
+def test_fast_math_changes_only_the_fast_functions(dtype: DType) -> None:
+    others = [fn for fn in UNARY if (fn, dtype) not in FAST]
+    changed = [fn for fn, kind in FAST if kind is dtype]
+    for functions, same in ((others, True), (changed, not changed or not cpu.has_fused(TARGET))):
+        module = calling(functions, dtype)
+        fast, strict = (cpu.llvm_text(module, TARGET, fast_math=flag) for flag in (True, False))
+        assert (fast == strict) is same
+
+
+def test_fast_functions_are_those_of_half_precision_too() -> None:
+    text = cpu.llvm_text(calling(["exp"], f16), TARGET, fast_math=True)
+    assert ("@octants.math.fast.exp.f32" in text) is cpu.has_fused(TARGET)
+
+
+def test_a_machine_without_a_fused_operation_has_no_fast_functions() -> None:
+    plain = replace(TARGET, triple="x86_64-unknown-linux-gnu", cpu="x86-64", features="")
+    assert "fast" not in cpu.llvm_text(calling(["exp", "sin"], f32), plain, fast_math=True)
 
 
 @pytest.mark.parametrize("fn", sorted(UNARY))

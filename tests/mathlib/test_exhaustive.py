@@ -16,11 +16,11 @@ import pytest
 
 from octants.ir.core import Module
 from octants.mathlib.number import Number, select
-from octants.mathlib.table import UNARY
+from octants.mathlib.table import FAST, UNARY
 from octants.runtime.cpu import CpuDevice
 from octants.types.scalars import f32, f64, u32, u64
 from tests.codegen.compiled import Compiled, ndarray, parallel
-from tests.mathlib.bounds import BOUNDS
+from tests.mathlib.bounds import bound
 from tests.mathlib.compiled_functions import bits, compiled, units
 from tests.mathlib.samples import EVEN, ODD
 
@@ -52,7 +52,7 @@ def _error(found: Number, exact: Number) -> Number:
     return select(is_special, select(same, found.lift(0.0), np.inf), error)
 
 
-def errors_of(fn: str) -> Callable[[int], Any]:
+def errors_of(fn: str, fast_math: bool) -> Callable[[int], Any]:
     """The errors for the f32 whose bits are a chunk of words, by compiled code."""
     base, result = ndarray("base", u32), ndarray("result", f32)
 
@@ -65,7 +65,7 @@ def errors_of(fn: str) -> Callable[[int], Any]:
 
     domain = parallel("all", lambda build: (build.index(0), build.shape(result, 0)), body)
     module = Module(fn, [base, result], tasks=[domain])
-    kernel = Compiled(module, CpuDevice(max_threads=1))
+    kernel = Compiled(module, CpuDevice(max_threads=1), fast_math=fast_math)
     errors = np.empty(CHUNK, np.float32)
 
     def run(begin: int) -> Any:
@@ -75,12 +75,12 @@ def errors_of(fn: str) -> Callable[[int], Any]:
     return run
 
 
-def sweep(fn: str) -> dict[str, Any]:
+def sweep(fn: str, fast_math: bool = False) -> dict[str, Any]:
     """The greatest error over all f32, where it is, and how many are rounded correctly.
 
     Odd and even functions are computed from the size of a number: one sign tells of both.
     """
-    run = errors_of(fn)
+    run = errors_of(fn, fast_math)
     worst, place, exact = 0.0, 0, 0
     count = 1 << (31 if fn in (*ODD, *EVEN) else 32)
     for begin in range(0, count, CHUNK):
@@ -95,12 +95,15 @@ def sweep(fn: str) -> dict[str, Any]:
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("fn", UNARY)
-def test_all_f32(fn: str) -> None:
-    found = sweep(fn)
+@pytest.mark.parametrize(
+    ("fn", "fast_math"), [*((fn, False) for fn in UNARY), *((fn, True) for fn, _ in FAST)]
+)
+def test_all_f32(fn: str, fast_math: bool) -> None:
+    found = sweep(fn, fast_math)
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    RESULTS.write_text(json.dumps({**known, fn: found}, indent=1, sort_keys=True) + "\n")
-    assert found["ulp"] <= BOUNDS[fn][0], found
+    known["fast " * fast_math + fn] = found
+    RESULTS.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+    assert found["ulp"] <= bound(fn, f32, fast_math), found
 
 
 @pytest.mark.exhaustive
@@ -113,7 +116,7 @@ def test_one_in_many_f32_by_other_means(fn: str) -> None:
         x = words.astype(np.uint32).view(np.float32)
         found = run(x)
         errors = units(found, independent(fn, x))
-        assert errors.max() <= BOUNDS[fn][0], x[errors.argmax()]
+        assert errors.max() <= bound(fn, f32), x[errors.argmax()]
         if fn in (*ODD, *EVEN):
             mirrored = -found if fn in ODD else found
             assert np.array_equal(bits(run(-x)), bits(mirrored))

@@ -62,12 +62,13 @@ ATAN2_CASES = [
 FLOATS = pytest.mark.parametrize("dtype", [f32, f64], ids=str)
 
 
+@pytest.mark.parametrize("fast_math", [False, True])
 @FLOATS
 @pytest.mark.parametrize("fn", UNARY_CASES)
-def test_functions_of_one_number(fn: str, dtype: DType) -> None:
+def test_functions_of_one_number(fn: str, dtype: DType, fast_math: bool) -> None:
     cases = [*UNARY_CASES[fn], (NAN, NAN)]
     x, wanted = (np.array(column, dtype.numpy) for column in zip(*cases, strict=True))
-    assert bits(compiled(fn, dtype)(x)).tolist() == bits(wanted).tolist()
+    assert bits(compiled(fn, dtype, fast_math)(x)).tolist() == bits(wanted).tolist()
 
 
 @FLOATS
@@ -79,6 +80,18 @@ def test_functions_of_two_numbers(
     found = compiled(fn, dtype)(x, y)
     different = bits(found) != bits(wanted)
     assert not different.any(), (x[different], y[different], found[different])
+
+
+@pytest.mark.parametrize("fast_math", [False, True])
+@pytest.mark.parametrize("fn", ["sin", "cos"])
+def test_no_sine_is_beyond_one(fn: str, fast_math: bool) -> None:
+    """So that the square root of 1 - sin(x)**2 is a number; near the extremes, and odd or even."""
+    middles = np.arange(-60_000, 60_000) * (PI / 2)
+    x = np.concatenate([(middles + d).astype(np.float32) for d in (0.0, 1e-4, -3e-4, 1e-3)])
+    found = compiled(fn, f32, fast_math)(x)
+    assert np.abs(found).max() == 1.0
+    mirrored = compiled(fn, f32, fast_math)(-x)
+    assert bits(-mirrored if fn == "sin" else mirrored).tolist() == bits(found).tolist()
 
 
 @FLOATS

@@ -66,6 +66,11 @@ class Number:
     def __floordiv__(self, other: Operand) -> Number:
         return self.apply("floordiv", other)
 
+    def times_plus(self, factor: Operand, addend: Operand) -> Number:
+        """self * factor + addend, rounded once."""
+        others = (self.lift(other).value for other in (factor, addend))
+        return Number(self.build, self.build.fma(self.value, *others))
+
     def __neg__(self) -> Number:
         return self.apply("neg")
 

@@ -12,6 +12,7 @@ from octants.mathlib import (
     arcs,
     error_function,
     exponential,
+    fast,
     hyperbolic,
     logarithm,
     power,
@@ -19,7 +20,7 @@ from octants.mathlib import (
     trigonometric,
 )
 from octants.mathlib.number import Number
-from octants.types.scalars import DType
+from octants.types.scalars import DType, f32
 
 Formula = Callable[..., Number]
 
@@ -51,6 +52,14 @@ BINARY: dict[str, Formula] = {"pow": power.pow, "atan2": arcs.atan2}
 
 FUNCTIONS = UNARY | BINARY
 
+FAST: dict[tuple[str, DType], Formula] = {
+    ("sin", f32): fast.sin,
+    ("cos", f32): fast.cos,
+    ("exp", f32): fast.exp,
+    ("log", f32): fast.log,
+}
+"""What takes the place of a function where ``fast_math`` allows it."""
+
 
 @dataclass(frozen=True, eq=False)
 class Function:
@@ -59,14 +68,17 @@ class Function:
     name: str
     dtype: DType
     block: Block
+    is_fast: bool = False
 
 
 @functools.cache
-def function(name: str, dtype: DType) -> Function:
+def function(name: str, dtype: DType, allow_fast: bool = False) -> Function:
     """The code of a function of f32 or f64. Nobody may change it."""
+    is_fast = allow_fast and (name, dtype) in FAST
+    formula = FAST[name, dtype] if is_fast else FUNCTIONS[name]
     count = 2 if name in BINARY else 1
     block = Block([Value(dtype) for _ in range(count)])
     build = Builder(block)
-    result = FUNCTIONS[name](*(Number(build, arg) for arg in block.args))
+    result = formula(*(Number(build, arg) for arg in block.args))
     build.yield_([result.value])
-    return Function(name, dtype, block)
+    return Function(name, dtype, block, is_fast)

@@ -74,18 +74,17 @@ def compile_module(
     module: Module,
     target: Target,
     *,
-    fast_math: bool = True,
-    debug: bool = False,
+    fast_math: bool = False,
     opt_level: int = 2,
     simd: str = NEVER,
 ) -> Artifact:
     """The machine code of a module with tasks.
 
-    ``fast_math`` changes nothing yet: where an operation reaches a branch or is replayed it must
-    not, and which ones do not is not known here.
+    With ``fast_math`` some mathematical functions are quicker and less exact, the same ones in
+    each copy of an operation. Nothing else: what may be contracted has been, in the module.
     """
     (artifact,) = compile_modules(
-        [module], target, fast_math=fast_math, debug=debug, opt_level=opt_level, simd=simd
+        [module], target, fast_math=fast_math, opt_level=opt_level, simd=simd
     )
     return artifact
 
@@ -94,14 +93,13 @@ def compile_modules(
     modules: Sequence[Module],
     target: Target,
     *,
-    fast_math: bool = True,  # noqa: ARG001
-    debug: bool = False,  # noqa: ARG001
+    fast_math: bool = False,
     opt_level: int = 2,
     simd: str = NEVER,
 ) -> list[Artifact]:
     """Several kernels in one object, which is much quicker than one by one where they are small."""
     with stage("LLVM text"):
-        text, kernels = _write(modules, target, simd)
+        text, kernels = _write(modules, target, simd, fast_math)
         written = text.finish()
     module, machine = backend.optimised(written, target, opt_level)
     with stage("LLVM emit") as note:
@@ -128,33 +126,49 @@ def compile_modules(
 # -- for inspection -----------------------------------------------------------------------------
 
 
-def llvm_text(module: Module, target: Target, simd: str = NEVER) -> str:
+def llvm_text(
+    module: Module, target: Target, *, simd: str = NEVER, fast_math: bool = False
+) -> str:
     """The LLVM IR of a module as it is generated."""
-    return _write([module], target, simd)[0].finish()
+    return _write([module], target, simd, fast_math)[0].finish()
 
 
 def optimised_llvm_text(
-    module: Module, target: Target, opt_level: int = 2, simd: str = NEVER
+    module: Module,
+    target: Target,
+    *,
+    opt_level: int = 2,
+    simd: str = NEVER,
+    fast_math: bool = False,
 ) -> str:
     """The LLVM IR of a module after LLVM's passes."""
-    optimised, _ = backend.optimised(llvm_text(module, target, simd), target, opt_level)
-    return str(optimised)
+    text = llvm_text(module, target, simd=simd, fast_math=fast_math)
+    return str(backend.optimised(text, target, opt_level)[0])
 
 
-def assembly_text(module: Module, target: Target, opt_level: int = 2, simd: str = NEVER) -> str:
+def assembly_text(
+    module: Module,
+    target: Target,
+    *,
+    opt_level: int = 2,
+    simd: str = NEVER,
+    fast_math: bool = False,
+) -> str:
     """The assembly of a module."""
-    optimised, machine = backend.optimised(llvm_text(module, target, simd), target, opt_level)
-    text: str = machine.emit_assembly(optimised)
-    return text
+    text = llvm_text(module, target, simd=simd, fast_math=fast_math)
+    optimised, machine = backend.optimised(text, target, opt_level)
+    assembly: str = machine.emit_assembly(optimised)
+    return assembly
 
 
 # -- functions ----------------------------------------------------------------------------------
 
 
 def _write(
-    modules: Sequence[Module], target: Target, simd: str
+    modules: Sequence[Module], target: Target, simd: str, fast_math: bool
 ) -> tuple[ModuleText, list[KernelText]]:
-    text, machine = ModuleText(), Cpu(target)
+    text = ModuleText(fast_math=fast_math and has_fused(target))
+    machine = Cpu(target)
     kernels = []
     for number, module in enumerate(modules):
         kernel = KernelText(text, module)

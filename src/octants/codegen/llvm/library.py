@@ -35,7 +35,8 @@ class Call:
     @property
     def name(self) -> str:
         """The name of the function of LLVM."""
-        return f"@octants.math.{self.function.name}.{self.function.dtype}"
+        kind = "fast." * self.function.is_fast + self.function.name
+        return f"@octants.math.{kind}.{self.function.dtype}"
 
 
 def call(f: FunctionText, fn: str, dtype: DType, operands: list[str]) -> str:
@@ -43,7 +44,7 @@ def call(f: FunctionText, fn: str, dtype: DType, operands: list[str]) -> str:
     f.text.mathematics += 1
     attribute = "" if f.text.mathematics <= _INLINED else " noinline"
     kind = f32 if dtype is f16 else dtype
-    result: str = f.table[Call](f, Call(function(fn, kind), operands, attribute))
+    result: str = f.table[Call](f, Call(function(fn, kind, f.text.fast_math), operands, attribute))
     return result
 
 

@@ -15,9 +15,13 @@ from octants.types.scalars import i64
 
 
 class ModuleText:
-    """What kernels that are compiled together share. `finish` gives the whole text."""
+    """What kernels that are compiled together share. `finish` gives the whole text.
 
-    def __init__(self) -> None:
+    With ``fast_math`` some functions of f32 are quicker and less exact.
+    """
+
+    def __init__(self, *, fast_math: bool = False) -> None:
+        self.fast_math = fast_math
         self.symbols: list[str] = []  # what the runtime must supply, in order of first use
         self.mathematics = 0  # calls of functions of `mathlib`
         self._functions: list[str] = []
