@@ -126,9 +126,7 @@ def compile_modules(
 # -- for inspection -----------------------------------------------------------------------------
 
 
-def llvm_text(
-    module: Module, target: Target, *, simd: str = NEVER, fast_math: bool = False
-) -> str:
+def llvm_text(module: Module, target: Target, *, simd: str = NEVER, fast_math: bool = False) -> str:
     """The LLVM IR of a module as it is generated."""
     return _write([module], target, simd, fast_math)[0].finish()
 
