@@ -383,7 +383,8 @@ def test_threads_launch_one_kernel_at_once() -> None:
 
 def test_inspect_shows_every_stage() -> None:
     shown = add.inspect(np.zeros(1, np.float32), 1.0)
-    assert list(shown.stages) == ["frontend", "outline_tasks", "simplify", "finish"]
+    stages = [name for name in shown.stages if name != "contract"]  # not on every machine
+    assert stages == ["frontend", "outline_tasks", "simplify", "finish"]
     assert "parallel @add" in shown.stages["simplify"]
     assert "define" in shown.llvm_ir
     assert "define" in shown.llvm_ir_optimized
