@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 from octants.cache import stamp
@@ -29,6 +31,20 @@ def store_of(chosen: Options) -> Store:
         chosen.offline_cache_cleaning_policy,
         stamp.version(),
     )
+
+
+def kept(part: str, key: str, make: Callable[[], bytes]) -> bytes:
+    """Something that depends on the version of Octants and on ``key``: found, or made and kept."""
+    if _InUse.store is None:
+        return make()
+    words = f"{stamp.version()} {part} {key}"
+    name = f"{hashlib.blake2b(words.encode(), digest_size=20).hexdigest()}-{part}"
+    found = _InUse.store.read(name)
+    if found is None:
+        found = make()
+        if stamp.is_current():
+            _InUse.store.write(name, found, part=part)
+    return found
 
 
 def store() -> Store | None:

@@ -113,7 +113,7 @@ class Store:
 
     def entries(self) -> Iterator[Entry]:
         """All files that are whole, in no order."""
-        for path, status in self._files():
+        for path, status in self.files():
             try:
                 parts = _split(path.read_bytes())
             except OSError:
@@ -123,11 +123,11 @@ class Store:
 
     def size(self) -> int:
         """The bytes of all files."""
-        return sum(status.st_size for _, status in self._files())
+        return sum(status.st_size for _, status in self.files())
 
     def clear(self) -> int:
         """Remove all files; how many there were."""
-        paths = [path for path, _ in self._files(with_temporary=True)]
+        paths = [path for path, _ in self.files(with_temporary=True)]
         for path in paths:
             _remove(path)
         return len(paths)
@@ -142,7 +142,7 @@ class Store:
                 if entry.head.get("version") != self.version:
                     _remove(entry.path)
             return
-        files = sorted(self._files(), key=lambda file: file[1].st_mtime)
+        files = sorted(self.files(), key=lambda file: file[1].st_mtime)
         total = sum(status.st_size for _, status in files)
         if not self.largest or total <= self.largest:
             return
@@ -153,11 +153,12 @@ class Store:
             total -= status.st_size
 
     def _remove_leftovers(self) -> None:
-        for path, status in self._files(with_temporary=True):
+        for path, status in self.files(with_temporary=True):
             if path.suffix == ".tmp" and time.time() - status.st_mtime > _STALE:
                 _remove(path)
 
-    def _files(self, with_temporary: bool = False) -> Iterator[tuple[Path, os.stat_result]]:
+    def files(self, with_temporary: bool = False) -> Iterator[tuple[Path, os.stat_result]]:
+        """The files, whole or not, in no order; with those that are being written if asked for."""
         suffixes = (_SUFFIX, ".tmp") if with_temporary else (_SUFFIX,)
         try:
             found = list(os.scandir(self.folder))

@@ -1,4 +1,4 @@
-"""The commands: ``python -m octants demo|info|profile-compile|fuzz``."""
+"""The commands: ``python -m octants demo|info|cache|profile-compile|fuzz``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from octants.demos import cloth
 from octants.demos.lynx_hare import command as lynx_hare
 from octants.diagnostics.exceptions import OctantsError
-from octants.tools import information, profile_compile
+from octants.tools import information, kept_kernels, profile_compile
 from octants.version import __version__
 
 
@@ -59,6 +59,11 @@ def parser() -> argparse.ArgumentParser:
     )
     profile_compile.add_options(profile)
     profile.set_defaults(run=profile_compile.main)
+
+    text = "show or clear the compiled kernels that are kept on disk"
+    cache = commands.add_parser("cache", help=text, description=f"{text.capitalize()}.")
+    kept_kernels.add_options(cache)
+    cache.set_defaults(run=kept_kernels.main)
 
     text = "compare random programs with an oracle; all options of python -m octants.fuzz"
     fuzz = commands.add_parser("fuzz", help=text, add_help=False)

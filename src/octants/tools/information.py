@@ -12,6 +12,7 @@ import llvmlite.binding as llvm
 
 from octants.codegen.llvm.cpu import host_target
 from octants.codegen.llvm.lanes.widths import lanes_of_target
+from octants.options import default_cache_directory
 from octants.version import __version__
 
 
@@ -27,6 +28,7 @@ def lines() -> Iterator[str]:
     yield f"lanes      {lanes()}"
     version = ".".join(map(str, llvm.llvm_version_info))
     yield f"llvm       {version}, by llvmlite {importlib.metadata.version('llvmlite')}"
+    yield f"cache      {default_cache_directory()}"
     yield f"numpy      {importlib.metadata.version('numpy')}"
     for extra, packages in extras().items():
         states = (f"{name} {installed(name) or 'missing'}" for name in packages)

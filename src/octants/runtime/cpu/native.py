@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import ctypes.util
 import functools
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from octants.abi import LIBRARY_PREFIX
+from octants.cache import current
 from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cpu import support
@@ -28,20 +30,26 @@ _IMPLIED = (
 ).split()
 
 
+_PLACES = (None, "libm.so.6", "ucrtbase", "ntdll", "libpthread.so.0")
+"""Where the functions of C may be: first in the process itself."""
+
+
 def _libraries() -> Iterator[ctypes.CDLL]:
-    """The places where the functions of C may be, the process itself first."""
-    others = ("libm.so.6", "ucrtbase", "ntdll", "libpthread.so.0")
-    for name in (None, ctypes.util.find_library("m"), *others):
-        try:
-            yield ctypes.CDLL(name)
-        except (OSError, TypeError):
-            continue
+    """The libraries that there are; the search for one asks other programs, and so comes last."""
+    for name in _PLACES:
+        yield from _load(name)
+    yield from _load(ctypes.util.find_library("m"))
+
+
+def _load(name: str | None) -> Iterator[ctypes.CDLL]:
+    with contextlib.suppress(OSError, TypeError):
+        yield ctypes.CDLL(name)
 
 
 @functools.cache
 def address_of(symbol: str) -> int | None:
     """The address of a function of the C library, if there is one."""
-    for library in _loaded():
+    for library in _opened():
         function = getattr(library, symbol, None)
         if function is not None:
             return _address(function)
@@ -54,9 +62,16 @@ def _address(function: Any) -> int:
     return address
 
 
-@functools.cache
-def _loaded() -> list[ctypes.CDLL]:
-    return list(_libraries())
+_known: list[ctypes.CDLL] = []
+_further = _libraries()
+
+
+def _opened() -> Iterator[ctypes.CDLL]:
+    """The libraries in order, each opened when those before it do not have a function."""
+    yield from _known
+    for library in _further:
+        _known.append(library)
+        yield library
 
 
 @functools.cache
@@ -130,7 +145,7 @@ class Support:
         }
         self.has_threads = all(symbols.values())
         self.has_signals = bool(symbols["sigaction"])  # else Ctrl-C waits for the launch
-        code = _compile(support.support_text(llvm.get_process_triple().split("-")[0]))
+        code = current.kept("support", llvm.get_process_triple(), _compile_support)
         never_called = ctypes.addressof(_MARK)  # LLVM ends the process if it is to link with 0
         known = {name: address or never_called for name, address in symbols.items()}
         symbols_of_all = {**known, **python, **implied_symbols()}
@@ -179,10 +194,11 @@ def native_support() -> Support:
     return Support()
 
 
-def _compile(text: str) -> bytes:
+def _compile_support() -> bytes:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     triple = llvm.get_process_triple()
+    text = support.support_text(triple.split("-")[0])
     machine = llvm.Target.from_triple(triple).create_target_machine(
         reloc="pic", codemodel="default"
     )
