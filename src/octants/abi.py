@@ -8,10 +8,15 @@ A kernel's entry is ``void entry(ptr parameters, ptr context)``. The parameter b
                   at a time, and a multiple of `tile` but for the last ones
     grow          ptr (ptr context, ptr worker, i64 bytes): the worker's tape, now with room for so
                   many bytes, or null if memory is refused
+    parallel_sums void (ptr context, ptr task, ptr parameters, i64 lower, i64 upper, i64 grain,
+                  i64 tile, i64 bytes, i64 worth, i64 width, i32 flags), the same for a task that
+                  adds to arrays; see `runtime.cpu.sums`
     guard         void (ptr context), called before work that may take long: lets Ctrl-C stop it
     worker        ptr: the worker of the calling thread
     interrupted   i32: not zero when the launch shall end; polled by loops
-
+    parts         ptr: after a loop, the parts that workers have added to; so many bytes from one to
+                  the next, so many of them, and for each a byte at `part_flags` that says whether
+                  it was used
     serial        void (ptr context, ptr task, ptr parameters) runs a serial task that has a tape
 
 A task is ``void task(ptr parameters, ptr context, ptr worker, i64 begin, i64 end)``. A worker has
@@ -23,6 +28,8 @@ these words; no two threads share one at a time:
     refused       i64: 1 if a task ended early since memory was refused; then
     item          i64: is the first work item that is not done: it has changed nothing yet
     last          i64: not zero where refused memory is a failure at once
+    part          i64: the address of its part, 0 where it adds plainly to the targets themselves,
+                  `PART_SHARED` where it has to do so atomically
 """
 
 from __future__ import annotations
@@ -33,7 +40,12 @@ CONTEXT_GUARD = 16
 CONTEXT_WORKER = 24
 CONTEXT_INTERRUPTED = 32
 CONTEXT_SERIAL = 40
-CONTEXT_PRIVATE = 48  # from here on it is the runtime's
+CONTEXT_PARALLEL_SUMS = 48
+CONTEXT_PARTS = 56
+CONTEXT_PART_FLAGS = 64
+CONTEXT_PART_BYTES = 72
+CONTEXT_PART_COUNT = 80
+CONTEXT_PRIVATE = 88  # from here on it is the runtime's
 
 WORKER_TAPE = 0
 WORKER_CAPACITY = 8
@@ -41,9 +53,14 @@ WORKER_SHARE = 16
 WORKER_REFUSED = 24
 WORKER_ITEM = 32
 WORKER_LAST = 40
-WORKER_SIZE = 48
+WORKER_PART = 48
+WORKER_SIZE = 56
 MAXIMUM_TAPE = 1 << 60
 """More bytes than any tape has: what needs more is refused, before positions could overflow."""
+
+PART_SHARED = -1
+PARTS_LIMIT = 1 << 28
+"""The most bytes of all parts of a loop."""
 
 # The message buffer: a header, then what was printed. A printed message is a word with its id in
 # the low and its task in the high half, a word with the work item, and a word for each value:

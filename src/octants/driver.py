@@ -40,6 +40,7 @@ from octants.types.signature import ArgumentType, ScalarType
 
 if TYPE_CHECKING:
     from octants import frontend, pipeline
+    from octants.analysis.sums import Sums
     from octants.codegen.llvm import cpu as cpu_codegen
     from octants.codegen.llvm import reductions
     from octants.frontend import Built
@@ -228,6 +229,11 @@ def items_in_step(chosen: Options) -> int:
     if chosen.simd == NEVER or not isinstance(state.device, CpuDevice):
         return 1
     return max(1, most_lanes(host_target()))
+
+
+def plain_sums(task: Task, apart: bool) -> Sums:
+    """The sums of a task to which workers add plainly, kept apart from each other."""
+    return cpu_codegen.sums_of(task, apart)
 
 
 def items_at_once(chosen: Options) -> int:

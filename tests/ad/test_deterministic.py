@@ -129,10 +129,12 @@ def test_updates_that_need_no_order_stay_parallel() -> None:
     assert "parallel @own_1 {" in text
     assert "store<@y, primal>" in text
     scattered = finished(arrays.scatter)
-    assert "serial @scatter_1 {" in scattered  # run in order
+    assert "parallel @scatter_1 {'fixed_order': True} {" in scattered  # with parts of a fixed order
     assert "parallel @scatter_3 {" in scattered  # summed up by chunks
+    multiplied = finished(arrays.multiply)
+    assert "serial @multiply_1 {" in multiplied  # run in order
     start(2, deterministic=False)
-    assert "serial" not in finished(Arrays().scatter)
+    assert "serial" not in finished(Arrays().multiply)
 
 
 def test_small_loops_and_none_at_all() -> None:

@@ -167,21 +167,26 @@ def test_several_tasks_run_on_what_each_of_them_sees() -> None:
 
 
 def test_the_ways_of_adjoints() -> None:
-    x, y, w, z, constant = field(8), field(8), field(()), field(8), qd.field(qd.f32, shape=8)
+    x, y, w, constant = field(99), field(99), field(()), qd.field(qd.f32, shape=99)
+    z, table, half = field(99), field(7), field(99, qd.f16)
 
     @qd.kernel
     def mixed():
-        for i in range(7):
+        for i in range(98):
             y[i] = x[i] * w[None] * constant[i] + z[i] * z[i + 1]
+            y[i] += table[i * i % 7] + half[i] * half[i + 1]
 
     ways = {array.name: {way for way, _ in array.ways} for array in mixed.grad.explain().arrays}
     assert ways["y"] == {Way.TAKEN}
     assert ways["x"] == {Way.PLAIN}
     assert ways["w"] == {Way.COLLECTED}
-    assert ways["z"] == {Way.ATOMIC}
+    assert ways["z"] == {Way.TURNS}
+    assert ways["table"] == {Way.PARTS}
+    assert ways["half"] == {Way.ATOMIC}
     assert ways["constant"] == set()
     text = mixed.grad.explain().text()
     assert "there is none: the array is a constant" in text
+    assert "if they are worth it, 28 bytes" in text
 
 
 class _Page(HTMLParser):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from octants import driver, options
+from octants.analysis.sums import Sums
 from octants.autodiff.counting import PER_RECORD, Counting, count_records
 from octants.ir import ops
 from octants.ir.core import (
@@ -50,7 +51,7 @@ def explain(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Expla
         loops = run.loops()
     loops += _unrecorded(merged.module, loops)
     loops.sort(key=lambda loop: (loop.file, loop.line, loop.depth))
-    arrays = _arrays(merged, plan)
+    arrays = _arrays(merged, plan, memories)
     at_once = driver.items_at_once(options.current())
     return Explanation(merged.signature.kernel, tuple(loops), tuple(arrays), at_once)
 
@@ -252,28 +253,39 @@ def _unrecorded(module: Module, recorded: list[LoopTape]) -> list[LoopTape]:
 # -- arrays ----------------------------------------------------------------------------------------
 
 
-def _arrays(specialisation: Specialisation, plan: TapePlan) -> list[ArrayAdjoint]:
+def _arrays(
+    specialisation: Specialisation, plan: TapePlan, memories: Mapping[int, Memory]
+) -> list[ArrayAdjoint]:
     """How the adjoint of each float array that the kernel names is changed."""
     ways: dict[str, dict[tuple[Way, int], None]] = {}
     modules = [step.backward.the_module for step in plan.steps if step.backward is not None]
     for task in (task for module in modules for task in module.tasks):
         collected = driver.shared_updates(task, specialisation.apart)
+        sums = driver.plain_sums(task, specialisation.apart)
         values = {op.results[0]: op for op in task.body.walk() if op.results}
         for op in task.body.walk():
             if isinstance(op, (ops.Store, ops.Atomic)) and op.companion is ADJOINT:
-                way = _way(op, op in collected, values)
+                way = Way.COLLECTED if op in collected else _way(op, sums, values)
                 line = op.location.line if op.location else 0
                 ways.setdefault(op.array.name, {})[way, line] = None
     memory = (Space.FIELD, Space.NDARRAY)
     return [
-        ArrayAdjoint(array.name, array.has(ADJOINT), tuple(ways.get(array.name, ())))
-        for array in specialisation.arrays
+        ArrayAdjoint(
+            array.name,
+            array.has(ADJOINT),
+            tuple(ways.get(array.name, ())),
+            memories[position].array.nbytes,
+        )
+        for position, array in enumerate(specialisation.arrays)
         if array.space in memory and array.dtype.is_float
     ]
 
 
-def _way(op: ops.Store | ops.Atomic, is_collected: bool, values: Mapping[Value, Operation]) -> Way:
+def _way(op: ops.Store | ops.Atomic, sums: Sums, values: Mapping[Value, Operation]) -> Way:
     if isinstance(op, ops.Atomic):
-        return Way.COLLECTED if is_collected else Way.ATOMIC
+        target = op.array, op.companion
+        if target in sums.turns:
+            return Way.TURNS
+        return Way.PARTS if target in sums.parts else Way.ATOMIC
     source = values.get(op.value)
     return Way.PLAIN if isinstance(source, ops.Binary) else Way.TAKEN

@@ -100,16 +100,22 @@ class Way(enum.Enum):
     TAKEN = "taken, and made zero, where the kernel stores"
     PLAIN = "added to plainly: no other work item has the element"
     COLLECTED = "summed up by each worker, and added once: the element is one for all work items"
+    TURNS = "added to plainly: workers take turns, so that neighbours do not meet"
+    PARTS = "added to plainly: each worker has an array of its own, if they are worth it"
     ATOMIC = "added to atomically: work items may meet"
 
 
 @dataclass(frozen=True)
 class ArrayAdjoint:
-    """How the gradient of an array is changed: the ways, each with a line of the kernel."""
+    """How the gradient of an array is changed: the ways, each with a line of the kernel.
+
+    `part_bytes` is what an array of a worker's own takes, where workers have one.
+    """
 
     name: str
     has_gradient: bool
     ways: tuple[tuple[Way, int], ...]
+    part_bytes: int = 0
 
     def cells(self) -> tuple[str, ...]:
         """Its row in the table."""
@@ -120,8 +126,11 @@ class ArrayAdjoint:
         lines: dict[Way, list[str]] = {}
         for way, line in self.ways:
             lines.setdefault(way, []).append(str(line))
-        texts = [f"{way.value} (line {', '.join(at)})" for way, at in lines.items()]
+        texts = [f"{self._text(way)} (line {', '.join(at)})" for way, at in lines.items()]
         return self.name, "; ".join(texts)
+
+    def _text(self, way: Way) -> str:
+        return f"{way.value}, {self.part_bytes} bytes" if way is Way.PARTS else way.value
 
 
 @dataclass(frozen=True)

@@ -85,14 +85,16 @@ After::
     }
 
 Sums at places that are one for all work items are taken over chunks of the work items, which no
-number of threads changes, and combined in order. With other updates that depend on the order - of
-floats at places that vary, or such as return what was there before - the work items run one after
-the other.
+number of threads changes, and combined in order. Sums at places that vary are left to code
+generation, if `analysis.sums` has a way to make them: the task has the option ``fixed_order``. With
+other updates that depend on the order - products of floats, or what returns what was there before -
+the work items run one after the other.
 """
 
 from __future__ import annotations
 
 from octants.analysis.forms import Forms
+from octants.analysis.sums import find_sums
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
@@ -117,6 +119,9 @@ def fix_order(module: Module, apart: bool = False) -> None:
             tasks.append(task)
         elif _are_shared_sums(task, updates, apart):
             tasks += _Chunks(module, task, updates).tasks()
+        elif _are_plain_sums(task, updates, apart):
+            task.options = {**task.options, "fixed_order": True}
+            tasks.append(task)
         else:
             tasks.append(serialise(task))
     module.tasks[:] = tasks
@@ -141,6 +146,12 @@ def _depends_on_order(op: Operation, used: set[Value]) -> bool:
     if not isinstance(op, ops.Atomic):
         return False
     return op.array.dtype.is_float or op.fn == "exchange" or op.result in used
+
+
+def _are_plain_sums(task: Task, updates: list[Operation], apart: bool) -> bool:
+    """Whether workers can add to all of their targets plainly."""
+    sums = find_sums(task, apart)
+    return all((op.array, op.companion) in sums for op in updates)  # type: ignore[attr-defined]
 
 
 def _are_shared_sums(task: Task, updates: list[Operation], apart: bool) -> bool:

@@ -25,6 +25,9 @@ def atomic(f: FunctionText, op: ops.Atomic) -> None:
         _collect_one(f, op)
         return
     place = address(f, op.array, op.companion, op.indices)
+    if (op.array, op.companion) in f.sums:
+        add_to(f, op, place, f.use(op.value))
+        return
     f.bind(op.result, update(f, op.fn, op.array.dtype, place, f.use(op.value)))
 
 
@@ -37,6 +40,30 @@ def update(f: FunctionText, fn: str, dtype: DType, place: str, value: str) -> st
         return _loop(f, fn, dtype, place, value)
     order = f"monotonic, align {dtype.size}"
     return f.assign(f"atomicrmw {instruction} ptr {place}, {f.type(dtype)} {value} {order}")
+
+
+def add_to(f: FunctionText, op: ops.Atomic, place: str, value: str) -> None:
+    """Update a place plainly where workers are kept apart in this launch, else atomically."""
+    dtype = op.array.dtype
+
+    def plainly() -> None:
+        suffix = f.kernel.scopes.suffix((op.array, op.companion))
+        old = f.assign(f"load {f.type(dtype)}, ptr {place}, align {dtype.size}{suffix}")
+        new = arithmetic.combine(f, op.fn, dtype, old, value)
+        f.emit(f"store {f.type(dtype)} {new}, ptr {place}, align {dtype.size}{suffix}")
+
+    either(f, plainly, lambda: update(f, op.fn, dtype, place, value))
+
+
+def either(f: FunctionText, plainly: Callable[[], object], shared: Callable[[], object]) -> None:
+    """Code for a launch in which workers are kept apart, and for one in which they are not."""
+    alone, together, further = (f.fresh_label(hint) for hint in ("alone", "together", "further"))
+    f.branch_if(f.shared, together, alone)
+    for label, write in ((alone, plainly), (together, shared)):
+        f.start(label)
+        write()
+        f.branch(further)
+    f.start(further)
 
 
 # -- reductions ---------------------------------------------------------------------------------

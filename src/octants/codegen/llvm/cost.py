@@ -48,12 +48,15 @@ class Costs:
         """How many work items are worth a thread; where it is one, each of them may take long."""
         return max(1, GRAIN // max(1, self.of(body)))
 
+    def trips(self, op: ops.For) -> int | None:
+        """How many iterations a loop has, if that is known."""
+        lower, upper = self._constants.get(op.lower), self._constants.get(op.upper)
+        return None if lower is None or upper is None else max(0, upper - lower)
+
     def _operation(self, op: Operation) -> int:
         if isinstance(op, ops.For):
-            lower, upper = self._constants.get(op.lower), self._constants.get(op.upper)
-            if lower is None or upper is None:
-                return UNKNOWN
-            return 1 + max(0, upper - lower) * (1 + self.of(op.body))
+            trips = self.trips(op)
+            return UNKNOWN if trips is None else 1 + trips * (1 + self.of(op.body))
         if isinstance(op, ops.While):
             return UNKNOWN
         if isinstance(op, ops.If):

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from octants import abi
+from octants.analysis.sums import Sums, find_sums
 from octants.analysis.uniformity import Uniformity
 from octants.artifact import Artifact
-from octants.codegen.llvm import backend, items, records
+from octants.codegen.llvm import backend, items, records, sums
 from octants.codegen.llvm.backend import host_target as host_target
 from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.cost import UNINTERRUPTED
@@ -26,6 +27,8 @@ from octants.codegen.llvm.lanes.text import LaneText
 from octants.codegen.llvm.lanes.widths import NEVER
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
+from octants.codegen.llvm.reductions import find_reductions
+from octants.codegen.llvm.sums import Loop
 from octants.codegen.llvm.text import identifier
 from octants.compile_profile import stage
 from octants.ir import ops
@@ -171,12 +174,22 @@ def _write(
     for number, module in enumerate(modules):
         kernel = KernelText(text, module)
         kernel.choices = [choose(task, target, simd, module.apart) for task in module.tasks]
+        kernel.sums = [sums_of(task, module.apart) for task in module.tasks]
         name = _entry_name(module, number)
         _write_entry(FunctionText(kernel, machine, TABLE, 0), name)
         for position in range(len(module.tasks)):
             _write_task(kernel, machine, position, _task_name(name, position))
+            _write_combines(kernel, machine, position, _task_name(name, position))
         kernels.append(kernel)
     return text, kernels
+
+
+def sums_of(task: Task, apart: bool) -> Sums:
+    """The sums to which workers add plainly, beside those that they collect in registers."""
+    if task.options.get("fixed_order"):  # there even those have to have an order
+        return find_sums(task, apart)
+    collected = {op for found in find_reductions(task, apart) for op in found.atomics}
+    return find_sums(task, apart, collected)
 
 
 def _entry_name(module: Module, number: int) -> str:
@@ -209,6 +222,7 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
     f = FunctionText(kernel, machine, TABLE, position)
     f.chains, f.restartable = find_chains(task.body), records.restartable(task.body)
     f.start("start")
+    sums.begin(f, kernel.sums[position])
     if task.is_parallel:
         items.write_items(f, task)
     else:
@@ -229,6 +243,7 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
         f.restartable = records.restartable(task.body)
         f.used = {value for op in task.body.walk() for value in op.operands}
         f.start("start")
+        sums.begin(f, kernel.sums[position])
         loop = partial(lane_items.write_whole_tiles, rest=rest) if rest else None
         items.write_items(f, task, loop)
         _finish(f, f"define internal void @{function}({_arguments(f)}) nounwind")
@@ -238,6 +253,15 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
     else:
         write(name, name + _REST, overhangs=False)
         write(name + _REST, "", overhangs=True)
+
+
+def _write_combines(kernel: KernelText, machine: Machine, position: int, name: str) -> None:
+    """For each target of parts a function that adds them to it."""
+    for number in range(len(kernel.sums[position].parts)):
+        f = FunctionText(kernel, machine, TABLE, position)
+        f.start("start")
+        sums.write_combine(f, kernel.sums[position], number)
+        _finish(f, f"define internal void @{name}_combine_{number}({_arguments(f)}) nounwind")
 
 
 def _arguments(f: FunctionText) -> str:
@@ -286,6 +310,9 @@ def _run_parallel(f: FunctionText, name: str, task: Task) -> None:
         is_few = f.assign(f"icmp slt i64 {count}, {choice.fewest}")
         task_name = f.assign(f"select i1 {is_few}, ptr @{name}{_SINGLE}, ptr @{name}")
         tile = f.assign(f"select i1 {is_few}, i64 1, i64 {tile}")
+    if f.kernel.sums[f.task]:
+        sums.run(f, task, Loop(task_name, lower, upper, grain, tile), name)
+        return
     function = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_PARALLEL_FOR)}, align 8")
     f.emit(
         f"call void {function}(ptr %context, ptr {task_name}, ptr %parameters,"

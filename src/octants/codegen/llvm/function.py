@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from octants.abi import WORKER_CAPACITY, WORKER_TAPE
+from octants.analysis.sums import Sums
 from octants.artifact import Slot
 from octants.codegen.llvm import text as names
 from octants.codegen.llvm.chains import Chains
@@ -82,6 +83,9 @@ class FunctionText:
         self.chains = Chains()
         self.scalar_table = table  # what writes functions of one work item
         self.collected: dict[Operation, tuple[str, str]] = {}  # see `atomics.collect`
+        self.sums = Sums()  # the targets to which it adds plainly; see `sums`
+        self.parts: dict[tuple[Array, Companion], str] = {}  # where it does so instead
+        self.shared = "true"  # whether it has to add atomically after all
         self._names: dict[Value, str] = {}
         self._once: dict[Any, str] = {}
         self._count = 0
@@ -228,7 +232,10 @@ class FunctionText:
         return self.parameter(self.kernel.offset(Slot("system", name)), type)
 
     def pointer(self, array: Array, companion: Companion) -> str:
-        """The address of an array's first element."""
+        """The address of an array's first element, or of what stands for it in a part."""
+        part = self.parts.get((array, companion))
+        if part is not None:
+            return part
         return self.parameter(self.kernel.pointer_offset(array, companion), "ptr")
 
     def extent(self, array: Array, axis: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
+from octants.analysis.sums import Sums
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
 from octants.codegen.llvm.alias import Scopes
 from octants.codegen.llvm.cost import Costs
@@ -87,6 +88,7 @@ class KernelText:
         self.messages: list[MessageFormat] = []
         self.costs = Costs(module)
         self.choices: list[Choice] = []  # of each task: how its work items are run
+        self.sums: list[Sums] = []  # of each task: to what its workers add plainly
         self.scopes = Scopes(text.metadata, module.arrays, module.apart)
         self._positions = {slot: number for number, slot in enumerate(self.parameters.slots)}
         self._numbers = {array: number for number, array in enumerate(module.arrays)}

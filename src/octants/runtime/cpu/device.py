@@ -36,9 +36,11 @@ class LaunchContext:
     def __init__(self, support: native.Support, pool: ThreadPool) -> None:
         self._memory, self.address = aligned(Context)
         self._free_tape, self._pool = support.free_tape, pool
+        self._free_parts = support.free_parts
         self.messages = MessageBuffer()
         self.fields = Context.from_address(self.address)
         self.fields.parallel_for = support.addresses["octants_parallel_for"]
+        self.fields.parallel_sums = support.addresses["octants_parallel_sums"]
         self.fields.grow = support.addresses["octants_grow"]
         self.fields.guard = support.addresses["octants_guard"]
         self.fields.serial = support.addresses["octants_serial"]
@@ -51,6 +53,7 @@ class LaunchContext:
 
     def __del__(self) -> None:
         self.free_tape()
+        self._free_parts(self.address)
 
 
 class CpuKernel:

@@ -23,12 +23,13 @@ class Worker(Structure):
         ("refused", c_int64),
         ("item", c_int64),
         ("last", c_int64),
+        ("part", c_int64),
         ("need", c_int64),  # the bytes that were refused
         ("left", c_int64),  # items from here to `left_end` are still to be done, alone
         ("left_end", c_int64),
         ("thread", c_void_p),
         ("pool", c_void_p),
-        ("_padding", c_char * (_LINE - 88)),
+        ("_padding", c_char * (_LINE - 96)),
     ]
 
 
@@ -43,10 +44,20 @@ class Context(Structure):
         ("interrupted", c_int32),
         ("interruptible", c_int32),  # whether Ctrl-C may stop the launch
         ("serial", c_void_p),
+        ("parallel_sums", c_void_p),
+        ("parts", c_void_p),
+        ("part_flags", c_void_p),
+        ("part_bytes", c_int64),
+        ("part_count", c_int64),
         ("pool", c_void_p),
         ("messages", c_void_p),
         ("guarded", c_int32),  # whether the signal handler is installed
-        ("_padding", c_char * 52),
+        ("sum_mode", c_int32),  # what the part of a worker is, see `sums`
+        ("sum_lower", c_int64),
+        ("sum_chunk", c_int64),
+        ("part_memory", c_void_p),
+        ("part_capacity", c_int64),
+        ("_padding", c_char * (2 * _LINE - 144)),
         ("own", Worker),
         ("saved", c_char * 256),  # the `struct sigaction` from before
         ("changed", c_char * 256),
@@ -91,7 +102,8 @@ class Pool(Structure):
         ("context", c_void_p),
         ("upper", c_int64),
         ("chunk", c_int64),
-        ("_padding2", c_char * (_LINE - 40)),
+        ("stride", c_int64),  # from one chunk to the next
+        ("_padding2", c_char * (_LINE - 48)),
         ("busy", c_int32),  # whether a launch has the pool
         ("threads", c_int32),  # how many helpers there shall be
         ("started", c_int32),  # how many there are; -1: none were started yet

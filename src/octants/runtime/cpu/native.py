@@ -158,6 +158,7 @@ class Support:
         self.release = self._function("release", None, pointer)
         self.stop = self._function("stop", None, pointer)
         self.free_tape = self._function("free_tape", None, pointer, pointer)
+        self.free_parts = self._function("free_parts", None, pointer)
         self.after_fork = self._function("after_fork", None)
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:

@@ -11,6 +11,7 @@ import signal
 
 from octants.runtime.cpu import tapes
 from octants.runtime.cpu.layout import STRUCTURES
+from octants.runtime.cpu.sums import KEPT, SUMS
 
 WORKER_SPINS = 2000  # pauses before a helper parks: some 50 to 100 us
 LAUNCH_SPINS = 2000  # pauses before a launch parks that waits for helpers
@@ -42,8 +43,9 @@ PYTHON_SYMBOLS = (
 """What it calls of Python."""
 
 EXPORTS = (
-    "octants_prepare octants_call octants_parallel_for octants_serial octants_guard octants_grow"
-    " octants_acquire octants_release octants_stop octants_free_tape octants_after_fork"
+    "octants_prepare octants_call octants_parallel_for octants_parallel_sums octants_serial"
+    " octants_guard octants_grow octants_acquire octants_release octants_stop octants_free_tape"
+    " octants_free_parts octants_after_fork"
 ).split()
 
 _DECLARATIONS = """\
@@ -73,6 +75,7 @@ declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.umax.i64(i64, i64)
 declare i64 @llvm.umin.i64(i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 """
 
 _LAUNCH = f"""\
@@ -112,6 +115,13 @@ define internal i32 @launch(ptr %kernel, ptr %block, ptr %context, i32 %interrup
   store i32 %interruptible, ptr &context.interruptible
   store i32 0, ptr &context.guarded
   call void %kernel(ptr %block, ptr %context)
+  %parts = load i64, ptr &context.part_capacity
+  %is_much = icmp ugt i64 %parts, {KEPT}
+  br i1 %is_much, label %free, label %look
+free:
+  call void @octants_free_parts(ptr %context)
+  br label %look
+look:
   %guarded = load i32, ptr &context.guarded
   %is_guarded = icmp ne i32 %guarded, 0
   br i1 %is_guarded, label %unguard, label %report
@@ -264,28 +274,49 @@ alone:
   call void @run_alone(ptr %context, ptr %task, ptr %parameters, i64 %lower, i64 %upper, i64 %chunk)
   ret void
 all_of_them:
+  %wakes = call i32 @is_worth_waking(i64 %count, i64 %grain)
+  call void @run_job(ptr %context, ptr %task, ptr %parameters, i64 %lower, i64 %upper, \
+i64 %chunk, i64 %chunk, i32 %wakes)
+  call void @octants_release(ptr %pool)
+  ret void
+exit:
+  ret void
+}}
+
+define internal i32 @is_worth_waking(i64 %count, i64 %grain) {{
+  %waking = mul i64 %grain, {WAKING_GRAINS}
+  %is_long = icmp ugt i64 %count, %waking
+  %is_heavy = icmp ule i64 %grain, 1
+  %is_worth_it = or i1 %is_long, %is_heavy
+  %wakes = zext i1 %is_worth_it to i32
+  ret i32 %wakes
+}}
+
+; Run a chunk of [lower, upper) every `stride` items on the pool, which the launch has.
+define internal void @run_job(ptr %context, ptr %task, ptr %parameters, i64 %lower, i64 %upper, \
+i64 %chunk, i64 %stride, i32 %wakes) {{
+entry:
+  %own = load ptr, ptr &context.worker
+  %pool = load ptr, ptr &context.pool
+  %helpers = load i32, ptr &pool.threads
   store ptr %task, ptr &pool.task
   store ptr %parameters, ptr &pool.parameters
   store ptr %context, ptr &pool.context
   store i64 %upper, ptr &pool.upper
   store i64 %chunk, ptr &pool.chunk
-  %waking = mul i64 %grain, {WAKING_GRAINS}
-  %is_long = icmp ugt i64 %count, %waking
-  %is_heavy = xor i1 %is_light, true
-  %is_worth_it = or i1 %is_long, %is_heavy
-  %wakes = zext i1 %is_worth_it to i32
+  store i64 %stride, ptr &pool.stride
   store i32 %wakes, ptr &pool.wakes
   store atomic i64 %lower, ptr &pool.next monotonic, align 8
   br label %share
 share:
-  %allowed = phi i32 [ %helpers, %all_of_them ], [ %fewer, %slice ]
+  %allowed = phi i32 [ %helpers, %entry ], [ %fewer, %slice ]
   store i32 %allowed, ptr &pool.allowed
   call void @open(ptr %pool)
   call void @take_chunks(ptr %pool, ptr %own)
   call void @close(ptr %pool)
   %refused = load i32, ptr &pool.refused
   %was_refused = icmp ne i32 %refused, 0
-  br i1 %was_refused, label %slice, label %done
+  br i1 %was_refused, label %slice, label %exit
 slice:
   %fewer = lshr i32 %allowed, 1
   call void @run_left(ptr %pool, ptr %own)
@@ -293,14 +324,9 @@ slice:
   br i1 %is_last, label %rest, label %share
 rest:
   %next = load atomic i64, ptr &pool.next monotonic, align 8
-  %more = icmp slt i64 %next, %upper
-  br i1 %more, label %further, label %done
-further:
-  call void @run_alone(ptr %context, ptr %task, ptr %parameters, i64 %next, i64 %upper, i64 %chunk)
-  br label %done
-done:
-  call void @octants_release(ptr %pool)
-  ret void
+  call void @run_strided(ptr %context, ptr %task, ptr %parameters, i64 %next, i64 %upper, \
+i64 %chunk, i64 %stride)
+  br label %exit
 exit:
   ret void
 }}
@@ -331,6 +357,7 @@ define internal void @take_chunks(ptr %pool, ptr %worker) {{
   %context = load ptr, ptr &pool.context
   %upper = load i64, ptr &pool.upper
   %chunk = load i64, ptr &pool.chunk
+  %stride = load i64, ptr &pool.stride
   call void @begin_share(ptr %context, ptr %worker)
   br label %next
 next:
@@ -340,12 +367,13 @@ next:
   %ends = or i1 %stops, %is_refused
   br i1 %ends, label %exit, label %take
 take:
-  %begin = atomicrmw add ptr &pool.next, i64 %chunk monotonic
+  %begin = atomicrmw add ptr &pool.next, i64 %stride monotonic
   %more = icmp slt i64 %begin, %upper
   br i1 %more, label %run, label %exit
 run:
   %full = add i64 %begin, %chunk
   %end = call i64 @llvm.smin.i64(i64 %full, i64 %upper)
+  call void @take_part(ptr %context, ptr %worker, i64 %begin)
   call void %task(ptr %parameters, ptr %context, ptr %worker, i64 %begin, i64 %end)
   %was_refused = load i64, ptr &worker.refused
   %is_done = icmp eq i64 %was_refused, 0
@@ -358,6 +386,7 @@ leave:
   store atomic i32 1, ptr &pool.refused monotonic, align 4
   br label %exit
 exit:
+  store i64 0, ptr &worker.part
   ret void
 }}
 
@@ -615,7 +644,7 @@ exit:
 
 def support_text(architecture: str) -> str:
     """The whole module for an architecture as triples name it ("x86_64")."""
-    text = _DECLARATIONS + _LAUNCH + tapes.TEXT + _PARALLEL + _POOL
+    text = _DECLARATIONS + _LAUNCH + tapes.TEXT + _PARALLEL + SUMS + _POOL
     pause = _PAUSES.get(architecture, "")
     if pause:
         arguments = "i32" if "hint" in pause else ""

@@ -203,6 +203,7 @@ define internal void @run_left_of(ptr %pool, ptr %own, ptr %worker) {{
 run:
   %task = load ptr, ptr &pool.task
   %parameters = load ptr, ptr &pool.parameters
+  call void @take_part(ptr %context, ptr %own, i64 %begin)
   call void @run_items(ptr %context, ptr %task, ptr %parameters, ptr %own, i64 %begin, i64 %end)
   br label %exit
 exit:

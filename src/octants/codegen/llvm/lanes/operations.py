@@ -5,7 +5,7 @@ from __future__ import annotations
 from octants.codegen.llvm import operations
 from octants.codegen.llvm.chains import Table
 from octants.codegen.llvm.function import HandlerTable
-from octants.codegen.llvm.lanes import atomics, control, library, memory, records, tables
+from octants.codegen.llvm.lanes import atomics, control, library, memory, records, sums, tables
 from octants.codegen.llvm.library import Call
 from octants.codegen.llvm.reductions import Collect, Deliver
 from octants.ir import ops
@@ -34,7 +34,7 @@ TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
     ops.If: control.if_,
     ops.Load: memory.load,
     ops.Store: memory.store,
-    ops.Atomic: atomics.atomic,
+    ops.Atomic: sums.atomic,
     ops.CompareExchange: atomics.compare_exchange,
     ops.RecordPush: records.push,
     ops.RecordPop: records.pop,

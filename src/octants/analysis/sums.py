@@ -1,0 +1,309 @@
+"""How the workers of a parallel loop can add to places that vary without meeting each other.
+
+Two ways. Workers *take turns* where a work item touches elements near its own place, as those of
+stencils do: chunks of work items that are no neighbours then touch none in common. Or each worker
+has a *part*, an array of its own that is added to the target at the end.
+
+Work items that are neighbours share an element along the first axis if their rows are close. A row
+is the index of the work item, or its quotient by how many of them are in a row; what an access
+names is a multiple of the row, and so much more, between two numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from octants.analysis.forms import Affine, Forms
+from octants.ir import ops
+from octants.ir.aliases import may_overlap
+from octants.ir.core import Array, Block, Companion, Operation, Task, Value
+from octants.types.layouts import Layout
+from octants.types.scalars import f32, f64, i32, i64, u32, u64
+
+Target = tuple[Array, Companion]
+Access = ops.Load | ops.Store | ops.Atomic | ops.CompareExchange
+
+_DTYPES = (f32, f64, i32, i64, u32, u64)
+_WIDEST = 64  # rows that a chunk may be asked to have
+_CHUNKS = 4  # at least; with less of them turns are no use
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """A chunk has at least `rows` times the product of `divisors` work items.
+
+    The last chunk is a neighbour of the first one if it `wraps`. `recipe` computes the divisors.
+    """
+
+    divisors: tuple[Value, ...]
+    rows: int
+    wraps: bool
+    recipe: tuple[Operation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The targets to which workers add plainly, those of parts and those of turns."""
+
+    parts: tuple[Target, ...] = ()
+    turns: dict[Target, Turns] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.parts or self.turns)
+
+    def __contains__(self, target: Target) -> bool:
+        return target in self.turns or target in self.parts
+
+
+def find_sums(task: Task, apart: bool, collected: Collection[Operation] = ()) -> Sums:
+    """The sums of a task; ``apart`` says that no two arrays share memory.
+
+    What is ``collected`` otherwise needs none of this.
+    """
+    groups = _groups(task)
+    found = [
+        target
+        for target, accesses in groups.items()
+        if any(op not in collected for op in accesses)
+        and _is_sum(task, target, accesses)
+        and (apart or not _meets_another(target, groups))
+    ]
+    if not task.is_parallel or not found:
+        return Sums()
+    rows = Rows(task)
+    turns = {target: turn for target in found if (turn := rows.turns(groups[target])) is not None}
+    parts = tuple(target for target in found if target not in turns and is_dense(target))
+    return Sums(parts, turns)
+
+
+def _meets_another(target: Target, groups: Collection[Target]) -> bool:
+    """Whether another array that is accessed may be the same memory."""
+    return any(other != target and may_overlap(target[0], other[0]) for other in groups)
+
+
+def _groups(task: Task) -> dict[Target, list[Access]]:
+    groups: dict[Target, list[Access]] = {}
+    for op in task.body.walk():
+        if isinstance(op, Access):
+            groups.setdefault((op.array, op.companion), []).append(op)
+    return groups
+
+
+def _is_sum(task: Task, target: Target, accesses: list[Access]) -> bool:
+    """Whether a task only adds to a target."""
+    if target[0].dtype not in _DTYPES:
+        return False
+    if not all(isinstance(op, ops.Atomic) and op.fn in ("add", "sub") for op in accesses):
+        return False
+    results = {op.results[0] for op in accesses}
+    return not any(value in results for op in task.body.walk() for value in op.operands)
+
+
+def is_dense(target: Target) -> bool:
+    """Whether the elements of a target fill its memory, so that it can be added to as a whole."""
+    array, companion = target
+    layout = array.layouts[companion]
+    if layout is None:
+        return True
+    if not isinstance(layout, Layout):
+        return False
+    last, count = array.dtype.size, array.dtype.size
+    for term in layout.terms:
+        most = (layout.shape[term.axis] - 1) // term.divisor
+        last += term.stride * (min(most, term.modulus - 1) if term.modulus else most)
+    for extent, stride in zip(array.element_shape, layout.element_strides, strict=True):
+        last += stride * (extent - 1)
+    for extent in (*layout.shape, *array.element_shape):
+        count *= extent
+    return last == count
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``scale * row + c`` with c from `low` to `high`; it may wrap around the number of rows.
+
+    The row is the index of the work item, divided by each of `divisors`.
+    """
+
+    divisors: tuple[Value, ...] = ()
+    scale: int = 1
+    low: int = 0
+    high: int = 0
+    wraps: bool = False
+
+    def moved(self, low: int, high: int, scale: int = 1) -> Row:
+        return replace(
+            self,
+            scale=scale * self.scale,
+            low=scale * self.low + low,
+            high=scale * self.high + high,
+        )
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is the row itself."""
+        return (self.scale, self.low, self.high, self.wraps) == (1, 0, 0, False)
+
+
+class Rows(Forms):
+    """The indices of a task as rows."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self._sides: dict[Operation, dict[Value, bool]] = {}
+        self._find_sides(task.body, {})
+        assert task.domain is not None
+        lower, self._upper = task.domain.yielded[:2]
+        self._lower = self.form(lower)
+
+    def _find_sides(self, block: Block, sides: dict[Value, bool]) -> None:
+        """For each operation the conditions around it, and whether they hold."""
+        for op in block.ops:
+            self._sides[op] = sides
+            for region in op.regions:
+                inner = sides
+                if isinstance(op, ops.If):
+                    inner = {**sides, op.condition: region is op.then}
+                self._find_sides(region, inner)
+
+    def turns(self, accesses: list[Access]) -> Turns | None:
+        """How workers take turns at some accesses to one array; None if that does not help."""
+        for axis in range(len(accesses[0].indices)):
+            rows = [self.row(op.indices[axis], op) for op in accesses]
+            turn = _turns([row for row in rows if row is not None])
+            if turn is not None and None not in rows and self._has_chunks(rows[0], turn):
+                operations = dict.fromkeys(self._recipe(turn.divisors))
+                return replace(turn, recipe=tuple(operations))
+        return None
+
+    def _has_chunks(self, row: Row | None, turn: Turns) -> bool:
+        """Whether there are enough rows, as far as is known."""
+        first, last = (None, None) if row is None else (self._first(row), self._last(row))
+        if first is None or last is None or first.terms or last.terms:
+            return True
+        return last.constant - first.constant >= _CHUNKS * turn.rows
+
+    def _recipe(self, values: Iterable[Value]) -> Iterator[Operation]:
+        """The operations that compute uniform values, in order."""
+        for value in values:
+            op = self.definitions[value]
+            yield from self._recipe(op.operands)
+            yield op
+
+    def row(self, value: Value, access: Operation) -> Row | None:
+        """An index of an access as a row."""
+        form = self.form(value)
+        for atom, coefficient in form.terms.items():
+            found = self._atom(atom, access) if coefficient > 0 else None
+            if found is None:
+                continue
+            rest = self.interval(form.without(atom))
+            if rest is None or (found.wraps and (coefficient != 1 or rest != (0, 0))):
+                return None
+            return found.moved(*rest, coefficient)
+        return None
+
+    def _atom(self, atom: Value, access: Operation) -> Row | None:
+        if atom is self.item:
+            return Row()
+        op = self.definitions.get(atom)
+        if isinstance(op, ops.If):
+            holds = self._sides[access].get(op.condition)
+            if holds is None:
+                return None
+            side = op.then if holds else op.orelse
+            return self.row(side.yielded[op.results.index(atom)], access)
+        if not isinstance(op, ops.Binary):
+            return None
+        if op.fn == "floordiv":
+            row = self.row(op.lhs, access)
+            if row is None or not row.is_exact or not self.is_uniform(op.rhs):
+                return None
+            return replace(row, divisors=(*row.divisors, op.rhs))
+        if op.fn in ("min", "max"):
+            sides = ((op.lhs, op.rhs), (op.rhs, op.lhs))
+            clamped = (self._clamped(op.fn, self.row(a, access), b) for a, b in sides)
+            return next((row for row in clamped if row is not None), None)
+        return self._wrapped(self.row(op.lhs, access), op.rhs) if op.fn == "mod" else None
+
+    def _clamped(self, fn: str, row: Row | None, bound: Value) -> Row | None:
+        """A row that is held above, or below, a bound: how far that moves it at the most."""
+        if row is None or row.scale != 1 or row.wraps:
+            return None
+        if fn == "max":
+            first = self._first(row)
+            known = None if first is None else self.interval(self.form(bound).plus(first, -1))
+            return None if known is None else replace(row, high=max(row.high, known[1]))
+        last = self._last(row)
+        known = None if last is None else self._difference(self.form(bound), last)
+        return None if known is None else replace(row, low=min(row.low, known[0]))
+
+    def _wrapped(self, row: Row | None, size: Value) -> Row | None:
+        """A row modulo the number of rows."""
+        if row is None or row.scale != 1 or row.wraps:
+            return None
+        first, last = self._first(row), self._last(row)
+        if first is None or last is None or first.terms or first.constant != 0:
+            return None
+        if self._difference(self.form(size), last) != (1, 1):
+            return None
+        number = self.form(size)
+        if not number.terms and number.constant > 0:  # i + n - 1 is i - 1
+            turns = (row.low + number.constant // 2) // number.constant
+            row = row.moved(-turns * number.constant, -turns * number.constant)
+        return replace(row, wraps=True)
+
+    def _first(self, row: Row) -> Affine | None:
+        """The first row, if that is known."""
+        if not row.divisors:
+            return self._lower
+        return Affine() if not self._lower.terms and self._lower.constant == 0 else None
+
+    def _last(self, row: Row) -> Affine | None:
+        """The last row, if the work items are so many whole rows."""
+        count: Value | None = self._upper
+        last = self.form(self._upper).plus(Affine(1), -1)
+        for divisor in row.divisors:
+            size = self.form(divisor)
+            count = None if count is None else self._quotient(count, divisor)
+            if not last.terms and not size.terms and size.constant > 0:
+                last = Affine(last.constant // size.constant)
+            elif count is not None:
+                last = self.form(count).plus(Affine(1), -1)
+            else:
+                return None
+        return last
+
+    def _quotient(self, product: Value, divisor: Value) -> Value | None:
+        """The other factor of a product."""
+        op, size = self._uncast(product), self._size(divisor)
+        if size is not None and isinstance(op, ops.Binary) and op.fn == "mul":
+            for one, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+                if self._size(other) == size:
+                    return one
+        return None
+
+    def _difference(self, one: Affine, other: Affine) -> tuple[int, int] | None:
+        """The range of a difference; extents and arguments count by what they are."""
+        difference = one.plus(other, -1)
+        sums: dict[object, int] = {}
+        for atom, coefficient in difference.terms.items():
+            key = self._size(atom)
+            if key is None:
+                return None
+            sums[key] = sums.get(key, 0) + coefficient
+        return None if any(sums.values()) else (difference.constant, difference.constant)
+
+
+def _turns(rows: list[Row]) -> Turns | None:
+    """What lets accesses of chunks that are no neighbours be apart."""
+    kinds = {(row.divisors, row.scale) for row in rows}
+    if len(kinds) != 1:
+        return None
+    ((divisors, scale),) = kinds
+    spread = max(row.high for row in rows) - min(row.low for row in rows)
+    count = spread // scale + 1
+    if count > _WIDEST:
+        return None
+    return Turns(divisors, count, any(row.wraps for row in rows))
