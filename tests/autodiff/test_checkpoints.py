@@ -11,6 +11,7 @@ import pytest
 
 from octants.abi import MAXIMUM_TAPE
 from octants.autodiff.reverse import differentiate
+from octants.codegen.llvm.lanes.widths import NEVER
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.core import Companion, Module, Value
@@ -91,7 +92,7 @@ def test_compiled_loops_take_the_bytes_of_the_interpreter() -> None:
             copies = {key: value.copy() for key, value in both.items()}
             interpreted = run(result.module, copies, share=budget or MAXIMUM_TAPE)
             with device.exact_tapes():
-                Compiled(result.module, device, simd=False).run(both)
+                Compiled(result.module, device, simd=NEVER).run(both)
                 assert device.tape_bytes == interpreted.tape_bytes
             in_blocks += any("checkpoint" in name for name in records(result.module))
             for key, expected in copies.items():

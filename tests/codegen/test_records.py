@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from octants.codegen.llvm import cpu
+from octants.codegen.llvm.lanes.widths import NEVER
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.span import Span
 from octants.ir import ops
@@ -145,7 +146,7 @@ def test_memory_that_is_refused_ends_the_launch(by_while: bool, threads: int) ->
 
 def test_a_tape_that_the_doubling_would_not_fit_gets_just_what_it_needs() -> None:
     device = CpuDevice(1, tape_limit=1_000_000)
-    kernel = Compiled(reversal(True), device, simd=False)
+    kernel = Compiled(reversal(True), device, simd=NEVER)
     for count in (20_000, 39_000):  # 24 bytes each: doubling asks for more than there may be
         data = {"n": np.array([count], np.int32), "out": np.zeros(1)}
         kernel.run(data)
