@@ -33,6 +33,7 @@ from octants.launch.memory import (
     region_of_write,
 )
 from octants.launch.outside import Outside
+from octants.launch.own import on_own_arrays
 from octants.launch.specialisation import Specialisation
 
 if TYPE_CHECKING:
@@ -186,13 +187,15 @@ class Tape:
     def _launch_with_care(self, given: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch of which contents may be needed that it, or something later, overwrites."""
         memories = memories_of(given, arguments)
-        specialisation = differentiable(given, memories)
+        is_own = on_own_arrays(given, arguments)
+        specialisation = given if is_own else differentiable(given, memories)
         plan = self._plan(specialisation)
         if self._is_simple and specialisation is given and self._way_to(given) not in given.ways:
             given.ways[self._way_to(given)] = quick_way(given, plan, flow_of(given))
             return self.launch(given, arguments)
         self.see_cuts(given, memories)
-        self._unseen.see(given, memories)
+        if not is_own:
+            self._unseen.see(given, memories)
         outside = Outside(plan.outside) if plan.outside.size else None
         frozen = freeze(specialisation, arguments)
         number = specialisation.number = next(driver.state.numbers)

@@ -147,8 +147,18 @@ def region_of_write(write: HostWrite) -> Region:
     return ((*((k, k) for k in indices), *[(0, FARTHEST)] * (rank - len(indices))),)
 
 
-def memories_of(specialisation: Specialisation, arguments: tuple[Any, ...]) -> dict[int, Memory]:
+def memories_of(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Mapping[int, Memory]:
     """The memories of the fields and ndarrays of a launch, by position in the module's arrays."""
+    known: Mapping[int, Memory] | None = specialisation.ways.get("memories")
+    if known is not None:
+        return known
+    found = _find_memories(specialisation, arguments)
+    if all(memory.is_field for memory in found.values()):
+        specialisation.ways["memories"] = found
+    return found
+
+
+def _find_memories(specialisation: Specialisation, arguments: tuple[Any, ...]) -> dict[int, Memory]:
     found = {}
     arrays = zip(specialisation.arrays, specialisation.sources, strict=True)
     for position, (array, source) in enumerate(arrays):
