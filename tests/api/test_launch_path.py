@@ -249,3 +249,43 @@ def test_launches_of_several_threads_keep_their_arguments_apart() -> None:
     for thread in threads:
         thread.join()
     assert [array.tolist() for array in arrays] == [[400 * (k + 1)] * 8 for k in range(4)]
+
+
+@pytest.mark.parametrize(
+    "given", [[1, 2], (1, 2), qd.Vector([1, 2]), np.array([1, 2]), [[1], [2]], [np.int8(1), 2]]
+)
+def test_a_vector_in_every_form(given: Any) -> None:
+    @qd.kernel
+    def weigh(v: qd.types.vector(2, qd.i32), w: qd.types.vector(2, qd.f32)) -> qd.f32:
+        return v[0] * 10 + v[1] + w[0] - w[1]
+
+    for _ in range(2):
+        assert weigh(given, given) == 11.0
+    assert weigh(given, (1e60, 0.0)) == np.inf
+    assert weigh((True, False), (0.5, False)) == 10.5
+
+
+@pytest.mark.parametrize("wrong", [(1.5, 2), (1, 2, 3), ("1", 2), (None, 1), 3, (2**31, 0)])
+def test_a_vector_that_does_not_fit_after_one_that_does(wrong: Any) -> None:
+    @qd.kernel
+    def first(v: qd.types.vector(2, qd.i32), of: qd.types.vector(2, qd.u1)) -> qd.i32:
+        return v[0] if of[0] else v[1]
+
+    assert first((1, 2), (True, False)) == 1
+    with pytest.raises(qd.OctantsError):
+        first(wrong, (True, False))
+    with pytest.raises(qd.OctantsError):
+        first((1, 2), ("true", 0.5))
+    assert first((1, 2), (False, 1)) == 2
+
+
+def test_a_returned_vector_is_a_value_of_its_own() -> None:
+    @qd.kernel
+    def pair(k: qd.i32) -> qd.types.vector(2, qd.f32):
+        return qd.Vector([k + 0.1, 2.0])
+
+    one, other = pair(1), pair(2)
+    assert isinstance(one, qd.Vector)
+    assert one.declared_dtype is qd.f32
+    one[1] = 5.0
+    assert (one[0], one[1], other[1]) == (float(np.float32(1.1)), 5.0, 2.0)

@@ -27,7 +27,7 @@ from octants.runtime.packing import Form, form_of
 from octants.runtime.recognition import condition
 from octants.runtime.signatures import Signature
 from octants.types.annotations import AnyTensor
-from octants.types.matrix_types import MatrixType, VectorType
+from octants.types.matrix_values import Matrix, Vector
 from octants.types.reads import Read
 from octants.types.signature import (
     ArgumentSource,
@@ -356,7 +356,5 @@ def make_value(kind: ScalarType, flat: Sequence[Any]) -> Any:
     shape = kind.element_shape
     if not shape:
         return flat[0]
-    rows, columns = shape if len(shape) == 2 else (shape[0], 1)
-    vector, matrix = VectorType(rows, kind.dtype), MatrixType(rows, columns, kind.dtype)
-    made = vector if len(shape) == 1 else matrix
-    return made(*flat)
+    cls = Vector if len(shape) == 1 else Matrix
+    return cls.of(np.array(flat, kind.dtype.numpy).reshape(shape), kind.dtype)

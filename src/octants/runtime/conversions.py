@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from octants.runtime.arguments import Leaf
 from octants.runtime.memory import overlaps_itself
 from octants.types import scalars
 from octants.types.companions import Companion
+from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
 from octants.types.signature import ScalarType
 
@@ -50,7 +52,25 @@ def to_array(value: Any) -> np.ndarray[Any, Any]:
     return np.array(value.to_list() if hasattr(value, "to_list") else value)
 
 
-def flatten(leaf: Leaf, value: Any, kind: ScalarType) -> list[Any]:
+def components(
+    strict: Callable[[Any], Sequence[Any]], kind: ScalarType, value: Any
+) -> Sequence[Any]:
+    """The components of a vector or matrix argument, unchecked where it has the right shape.
+
+    ``strict`` gives them for other ones. What is no number is refused when it is packed.
+    """
+    shape = kind.element_shape
+    if isinstance(value, (Matrix, np.ndarray)):
+        if value.shape == shape:
+            array = value.to_numpy() if isinstance(value, Matrix) else value
+            numbers: list[Any] = array.ravel().tolist()
+            return numbers
+    elif type(value) in (tuple, list) and len(shape) == 1 and len(value) == shape[0]:
+        return tuple(value)
+    return strict(value)
+
+
+def flatten(leaf: Leaf, kind: ScalarType, value: Any) -> list[Any]:
     """The components of a vector or matrix argument, row by row, checked."""
     try:
         array = to_array(value)

@@ -13,6 +13,7 @@ block, at an address that the caller gives.
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,6 +29,7 @@ from octants.ir.core import Array, Companion, Space
 from octants.runtime.arguments import Leaf, is_torch
 from octants.runtime.conversions import (
     check_scalar,
+    components,
     flatten,
     needs_copy,
     numpy_address,
@@ -196,8 +198,8 @@ class _Layout:
             "numpy_address": numpy_address,
             "torch_address": torch_address,
             "torch_strided_address": torch_strided_address,
-            "flatten": flatten,
         }
+        self._strict: dict[str, Any] = {}  # what takes the place of names in the slow way
         self.values: list[str] = []
         self._formats: list[str] = []
         self.storage: dict[Place, Stored] = {}
@@ -315,7 +317,9 @@ class _Layout:
         if component == 0:
             name = f"components{len(self.values)}"
             kind = ScalarType(array.dtype, array.element_shape)
-            self.scope[name] = lambda value: flatten(leaf, value, kind)
+            self._strict[name] = strict = functools.partial(flatten, leaf, kind)
+            is_bool = array.dtype.kind is Kind.BOOL  # `struct` takes anything for one
+            self.scope[name] = strict if is_bool else functools.partial(components, strict, kind)
             self.values.append(f"*{name}({leaf.expression})")
 
     def _address(self, array: Array, companion: Companion) -> str:
@@ -360,7 +364,7 @@ class _Layout:
                 converted = _replace(converted, leaf, number_given)
         names = {f"a{k}": value for k, value in enumerate(converted)}
         names |= {"view": view, "base": base, "seed": seed, "number": number, "outside": outside}
-        values = eval(f"[{', '.join(self.values)}]", dict(self.scope), names)
+        values = eval(f"[{', '.join(self.values)}]", self.scope | self._strict, names)
         struct.Struct(self.format).pack_into(view, 0, *values)
 
 

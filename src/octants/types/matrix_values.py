@@ -34,6 +34,13 @@ class Matrix:
     def __init__(self, elements: Any, dt: Any = None) -> None:
         self._set(to_array(type(self).__name__, elements, dt), declared_type(elements, dt))
 
+    @classmethod
+    def of(cls, array: Array, declared: DType) -> Any:
+        """The value of an array of its shape and type, which it keeps."""
+        made = cls.__new__(cls)
+        made._set(array, declared)
+        return made
+
     def _set(self, array: Array, declared: DType | None) -> None:
         object.__setattr__(self, "_array", array)
         object.__setattr__(self, "_declared", declared)
