@@ -253,6 +253,127 @@ def test_a_long_while_within_a_budget(budget: int) -> None:
     assert np.array_equal(*gradients)
 
 
+@pytest.mark.parametrize(("budget", "n"), [(2048, 100_000), (1200, 10_000)])
+def test_checkpoints_on_levels(budget: int, n: int) -> None:
+    """Where the square root of the trips does not fit."""
+    gradients = []
+    for given in (0, budget):
+        start(given)
+        recurrence, x, y = six_variables()
+        recurrence(n)
+        y.grad[None] = 1.0
+        taken = tape_bytes(lambda: recurrence.grad(n))  # noqa: B023
+        gradients.append(x.grad.to_numpy())
+        if given:
+            assert taken <= given < 2 * 48 * np.sqrt(n)
+    assert np.array_equal(*gradients)
+
+
+@pytest.mark.parametrize("budget", [8, 100, 400])
+def test_a_while_with_checkpoints_on_levels(budget: int) -> None:
+    """Its blocks and checkpoints take the budget, and one of each at least on every level."""
+    gradients, n = [], 3001
+    for given in (0, budget):
+        start(given)
+        x = qd.field(qd.f64, shape=(), needs_grad=True)
+        y = qd.field(qd.f64, shape=(), needs_grad=True)
+
+        @qd.kernel
+        def count(n: qd.i32):
+            for _ in range(1):
+                v, k = x[None], 0  # noqa: B023
+                while k < n and v < 99.0:
+                    v = qd.sin(v) + 0.1
+                    k += 1
+                y[None] = v  # noqa: B023
+
+        x[None] = 0.3
+        count(n)
+        y.grad[None] = 1.0
+        taken = tape_bytes(lambda: count.grad(n))  # noqa: B023
+        gradients.append(x.grad[None])
+        if given:
+            assert taken <= given + 8 * np.ceil(np.log2(n))
+    assert gradients[0] == gradients[1] != 0
+
+
+def test_nests_with_checkpoints_on_levels() -> None:
+    gradients = []
+    for given in (0, 200):
+        start(given)
+        x = qd.field(qd.f64, shape=2, needs_grad=True)
+        y = qd.field(qd.f64, shape=2, needs_grad=True)
+
+        @qd.kernel
+        def nest(n: qd.i32):
+            for i in x:  # noqa: B023
+                v = x[i]  # noqa: B023
+                for j in range(n):
+                    for _ in range(n - (7 * j) % n):
+                        v = qd.sin(v) * 0.99 + 0.01
+                    while v > 0.2:
+                        v *= 0.995
+                y[i] = v  # noqa: B023
+
+        x.from_numpy(np.array([0.7, 1.3]))
+        nest(60)
+        y.grad.fill(1.0)
+        nest.grad(60)
+        gradients.append(x.grad.to_numpy())
+    assert np.array_equal(*gradients)
+    assert gradients[0].all()
+
+
+def test_another_budget_needs_no_other_code() -> None:
+    gradients, codes = [], []
+    for budget in (10**9, 10**7, 10**5):
+        start(budget)
+        recurrence, x, y = six_variables()
+        recurrence(5000)
+        y.grad[None] = 1.0
+        taken = tape_bytes(lambda: recurrence.grad(5000))  # noqa: B023
+        assert taken == 5000 * 48 if budget > 10**6 else taken < 150 * 48
+        gradients.append(x.grad.to_numpy())
+        codes.append(recurrence.inspect(5000, mode="reverse").stages["finish"])
+    assert codes[0] == codes[1] == codes[2]
+    assert np.array_equal(gradients[0], gradients[2])
+
+
+def test_a_log_leaves_less_to_loops() -> None:
+    """What is written down of reads is in the budget: loops have the rest of it."""
+    held = []
+    for reads in (0, 200, 400, 600):
+        start(4000)
+        x = qd.field(qd.f64, shape=1, needs_grad=True)
+        loss = qd.field(qd.f64, shape=(), needs_grad=True)
+
+        @qd.kernel
+        def relax(n: qd.i32, reads: qd.i32):
+            for i in range(1):
+                v = x[i]  # noqa: B023
+                for _ in range(reads):
+                    x[i] = 0.5 * x[i] + 0.1  # noqa: B023
+                for _ in range(n):
+                    v = qd.sin(v) + 0.1
+                loss[None] += v  # noqa: B023
+
+        loops = relax.grad.explain(400, reads).loops
+        (log,) = (loop for loop in loops if loop.is_log)
+        assert log.nbytes == 8 * (1 + reads)
+        held.append(sum(loop.nbytes for loop in loops if not loop.is_log))
+
+        def launch(reads: int = reads) -> None:
+            with qd.ad.Tape(loss=loss):  # noqa: B023
+                relax(400, reads)  # noqa: B023
+
+        x[0] = 0.3
+        assert tape_bytes(launch) <= max(4000, log.nbytes + 8 * 12)
+        assert x.grad[0] != 0
+    assert held[0] == 400 * 8
+    assert 300 < held[1] <= 4000 - 201 * 8
+    assert held[3] < 8 * 12 < held[2] + 8
+
+
 @pytest.mark.parametrize("budget", [1, 60, 500])
 def test_overwritten_arrays_within_a_budget(budget: int) -> None:
     """The logged reads of a task that is reversed on the memory from before it."""

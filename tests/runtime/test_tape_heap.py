@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -64,8 +66,10 @@ def heap(shared_heap: FakeHeap) -> Iterator[FakeHeap]:
 class Tape:
     """The tape of one launching thread, which grows when it is told to."""
 
-    def __init__(self, heap: FakeHeap, limit: int = 1 << 62) -> None:
-        self.pool = ThreadPool(heap.support, 1, limit)
+    def __init__(
+        self, heap: FakeHeap, limit: int = 1 << 62, pool: ThreadPool | None = None
+    ) -> None:
+        self.pool = pool or ThreadPool(heap.support, 1, limit)
         self._context = LaunchContext(heap.support, self.pool)
         pointer = ctypes.c_void_p
         kind = ctypes.CFUNCTYPE(pointer, pointer, pointer, ctypes.c_int64)
@@ -234,3 +238,26 @@ def test_a_loop_without_turns_asks_for_nothing(heap: FakeHeap) -> None:
     data = {"lower": np.array(0, np.int32), "upper": np.array(9, np.int32)}
     kernel.run({**data, "out": np.zeros(0, np.int32)})
     assert not heap.asked
+
+
+def test_who_asks_for_too_much_takes_nothing_from_others(heap: FakeHeap) -> None:
+    """While the system refuses the doubled size of one tape, another one grows."""
+    first = Tape(heap, limit=40 * PAGE)
+    second = Tape(heap, pool=first.pool)
+    assert first.grow(15 * PAGE)
+    grown: list[int | None] = []
+    other = threading.Thread(target=lambda: grown.append(second.grow(5 * PAGE)))
+
+    def grants(nbytes: int) -> bool:
+        if nbytes != 30 * PAGE:
+            return True
+        other.start()
+        time.sleep(0.05)  # for the other one to ask, too
+        return False
+
+    heap.grants = grants
+    assert first.grow(16 * PAGE)
+    other.join()
+    assert grown != [None]
+    assert (first.capacity, second.capacity) == (16 * PAGE, 5 * PAGE)
+    assert first.pool.tape_bytes == 21 * PAGE

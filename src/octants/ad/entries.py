@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from octants import driver
@@ -28,6 +29,9 @@ class Keeper(Protocol):
 
     def overwrite(self, memory: Memory, region: Region) -> None:
         """Save what is needed of a region before it is written."""
+
+    def keep_log(self, kernel: str, nbytes: int) -> None:
+        """Count the log of a launch; an error if it is too large."""
 
 
 class Entry(Protocol):
@@ -108,6 +112,7 @@ class LaunchEntry:
         contents = [keeper.need(*place, self.kernel) for place in places.before]
         for place in places.written:
             keeper.overwrite(*place)
+        self._make_log(partial(keeper.keep_log, self.kernel))
         results = self._launch_forward()
         contents += [keeper.need(*place, self.kernel) for place in places.after]
         self._contents = contents
@@ -159,7 +164,6 @@ class LaunchEntry:
         return results
 
     def _launch_forward(self) -> tuple[Any, ...]:
-        self._make_log()
         witness = self.step.witness
         if witness is None:
             return self._launch(self.step.forward)
@@ -177,13 +181,13 @@ class LaunchEntry:
         """Run it forward once more, on the memory as it is."""
         if self.outside is not None and self.is_first:
             self.outside.clear()
-        self._make_log()
+        self._make_log(lambda nbytes: None)
         self._launch(self.step.forward)
 
-    def _make_log(self) -> None:
+    def _make_log(self, hold: Callable[[int], None]) -> None:
         """Make room for what atomics will return."""
         if self.step.log is not None:
-            self._log = self.step.log.allocate(self._measure)
+            self._log = self.step.log.allocate(self._measure, hold)
 
     def _measure(self, program: Any, log: Logs) -> None:
         self._log = log

@@ -15,7 +15,12 @@ from typing import Any, Protocol
 
 from octants.ad.contents import Content, LiveContents
 from octants.analysis.boxes import Region, intersect
-from octants.diagnostics.tape_errors import ChangedSinceLaunch, SnapshotRefused, TooManySnapshots
+from octants.diagnostics.tape_errors import (
+    ChangedSinceLaunch,
+    LogTooLarge,
+    SnapshotRefused,
+    TooManySnapshots,
+)
 from octants.launch.memory import Memory
 
 _MOST_DISTURBANCES = 32
@@ -35,9 +40,9 @@ class Unsettled(Protocol):
 class Ledger:
     """The contents that are needed, during the recording and during the backward pass.
 
-    Copies may take ``budget`` bytes. One that does not ``save`` keeps none: it takes what memory
-    holds for what is needed. One that ``validates`` raises `OctantsAssertionError` where that, or
-    what it has put back, is not what the launch saw.
+    Copies, and logs of launches, may take ``budget`` bytes. One that does not ``save`` keeps no
+    copies: it takes what memory holds for what is needed. One that ``validates`` raises
+    `OctantsAssertionError` where that, or what it has put back, is not what the launch saw.
     """
 
     def __init__(
@@ -123,6 +128,12 @@ class Ledger:
             largest, name = max(sizes)
             budget = int(self._budget)
             raise TooManySnapshots(writer, name, largest, self.saved_bytes, budget).at(None)
+
+    def keep_log(self, kernel: str, nbytes: int) -> None:
+        """Count the log of a launch; an error if the budget has no more."""
+        if self.saved_bytes + nbytes > self._budget:
+            raise LogTooLarge(kernel, nbytes, self.saved_bytes, int(self._budget)).at(None)
+        self.saved_bytes += nbytes
 
     def overwritten(self, phases: Iterable[Phase]) -> list[Memory]:
         """The memories of which contents that are needed will be overwritten."""

@@ -279,6 +279,10 @@ class Tape:
         """Save what is needed of a region before it is written."""
         self._ledger.overwrite(memory, region)
 
+    def keep_log(self, kernel: str, nbytes: int) -> None:
+        """Count the log of a launch; an error if it is too large."""
+        self._ledger.keep_log(kernel, nbytes)
+
     def make_room(self, writer: str, writes: Sequence[Place], needs: Sequence[Place] = ()) -> None:
         """An error if what these writes will end, and these contents, cannot be saved."""
         self._prepare_writes(writer, [((), writes), (needs, ())])

@@ -7,10 +7,11 @@ block takes n records for n iterations, and is not run again.
 
 A loop gets a share of what its worker's tape should take, which the launch tells: `Room`. Blocks
 and checkpoints of the square root of n each hold S * S / 4 iterations in S records, for one more
-execution. Where n is more, or not known, half of the share is the block. The other half holds
-checkpoints on levels, in a quarter, an eighth, and so on: on a level of w checkpoints each
-(w + 1)th block has its checkpoint on the next one, so that the blocks have numbers of mixed base,
-and a checkpoint's place is its number's last digit that is not zero::
+execution. Where n is more, or not known, an eighth is left to the highest levels, which have one
+checkpoint each; half of the rest is the block. The other half holds checkpoints on levels, in a
+quarter, an eighth, and so on: on a level of w checkpoints each (w + 1)th block has its checkpoint
+on the next one, so that the blocks have numbers of mixed base, and a checkpoint's place is its
+number's last digit that is not zero::
 
     base 3, 2, 2, ...        block    0  1  2  3  4  5  6  7  8 ...
                              level       0  0  1  0  0  2  0  0 ...
@@ -124,8 +125,13 @@ def split(builder: Builder, trips: Value, room: Room) -> Blocks:
 def unknown(builder: Builder, room: Room) -> tuple[Value, Value]:
     """The length of a block and the checkpoints on the first level where trips are not known."""
     one = builder.constant(1, i64)
+
+    def part(k: int) -> Value:
+        return builder.binary("shr", room.mixed, builder.constant(k, i64))
+
+    shared = builder.binary("sub", room.mixed, part(3))
     half, quarter = (
-        builder.binary("max", one, builder.binary("shr", room.mixed, builder.constant(k, i64)))
+        builder.binary("max", one, builder.binary("shr", shared, builder.constant(k, i64)))
         for k in (1, 2)
     )
     return half, quarter

@@ -159,6 +159,7 @@ class Replayer:
         assert self.log is not None
         builder, bits = self.builder, _bits_type(array.dtype)
         position = self.values[self.log.positions[op]]
+        self.log_record.location = self.log_record.location or op.location
         base = builder.constant(0, i64)
         if array in self.stores_run:
             new = rebuild(op, self._mapped(op.operands))

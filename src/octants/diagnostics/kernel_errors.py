@@ -41,8 +41,8 @@ class TapeMemoryRefused(UserError):
     title = "kernel `{kernel}`: there is no memory for the tape of its gradient: {text}"
     notes = ("in work item {item}; the gradients of this launch are void",)
     remedy = (
-        "lower `ad_stack_budget_bytes`, so that long loops are recorded in parts, each of which is"
-        " run twice; or use narrower types"
+        "use narrower types, or loops that carry less; where a kernel overwrites what it reads,"
+        " lower `ad_stack_budget_bytes`: its work items cannot be run again with shorter blocks"
     )
 
 

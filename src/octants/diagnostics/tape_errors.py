@@ -114,6 +114,23 @@ class TooManySnapshots(UserError):
     )
 
 
+class LogTooLarge(UserError):
+    """The log of what the atomics of a launch return exceeds the budget of the tape."""
+
+    kernel: str
+    nbytes: int
+    held: int
+    budget: int
+    code = "OCT328"
+    exception = OctantsMemoryError
+    title = (
+        "kernel `{kernel}` would have the tape keep {nbytes} bytes of what atomics return, but it"
+        " holds {held} of its {budget} bytes already"
+    )
+    notes = ("the loop with these atomics was not run",)
+    remedy = "raise `init(ad_snapshot_budget_bytes=...)`, or run steps under `qd.ad.checkpointed`"
+
+
 class SnapshotRefused(UserError):
     """The system has no memory for a copy of what is about to be overwritten."""
 

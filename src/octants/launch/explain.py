@@ -29,7 +29,8 @@ from octants.ir.core import (
     Value,
 )
 from octants.launch.explanation import ArrayAdjoint, Explanation, LoopTape, Slot, Way
-from octants.launch.gradient import TapePlan, differentiable, plan_with_modules
+from octants.launch.gradient import Step, TapePlan, differentiable, plan_with_modules
+from octants.launch.logs import Logs
 from octants.launch.memory import Memory, memories_of
 from octants.launch.program import Program
 from octants.launch.specialisation import Specialisation
@@ -53,7 +54,7 @@ def explain(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Expla
     loops.sort(key=lambda loop: (loop.file, loop.line, loop.depth))
     arrays = _arrays(merged, plan, memories)
     at_once = driver.items_at_once(options.current())
-    return Explanation(merged.signature.kernel, tuple(loops), tuple(arrays), at_once)
+    return Explanation(merged.signature.kernel, tuple(loops), tuple(arrays), at_once, run.log_bytes)
 
 
 class _Run:
@@ -75,6 +76,8 @@ class _Run:
             for step in plan.steps
         ]
         sizes = [8 * c.counts.element_shape[0] for c in self.countings if c is not None]
+        self.log_bytes = 0
+        self._log: Logs = ()
         self.storage = HostAllocation(plan.outside.size + max(sizes, default=0))
 
     @contextmanager
@@ -91,28 +94,43 @@ class _Run:
     def loops(self) -> list[LoopTape]:
         """The loops that are recorded."""
         number = next(driver.state.numbers)
-        states = [self._save()]
+        states, logs = [self._save()], []
         for step in self.plan.steps:
+            self._make_log(step, number)
             self._launch(step.forward, number)
+            self.log_bytes += self._log[-1].nbytes if self._log else 0
+            logs.append(self._log)
             states.append(self._save())
         found = []
         for k, (step, counting) in enumerate(zip(self.plan.steps, self.countings, strict=True)):
             if counting is not None:
+                self._log = logs[k]
                 self._restore(states[k] if step.state == "before" else states[k + 1])
                 found += _loops(counting, self._count(counting, number))
         return found
 
+    def _make_log(self, step: Step, number: int) -> None:
+        """Make room for what the atomics of a step will return."""
+
+        def measure(program: Program, log: Logs) -> None:
+            self._log = log
+            self._launch(program, number)
+
+        self._log = () if step.log is None else step.log.allocate(measure)
+
     def _launch(self, program: Program, number: int) -> None:
-        program.launch(driver.state.seed, number, self.storage.address, *self.arguments)
+        arguments = (*self.arguments, *self._log)
+        program.launch(driver.state.seed, number, self.storage.address, *arguments)
 
     def _count(self, counting: Counting, number: int) -> np.ndarray[Any, Any]:
         """Run a counting module; a row for each of its records."""
+        specialisation = self.specialisation.with_log if self._log else self.specialisation
         start = self.plan.outside.size
         places = {**self.plan.outside.places(counting.module), (counting.counts, PRIMAL): start}
         counts: np.ndarray[Any, Any] = self.storage.bytes[start:].view(np.int64)
         counts[:] = 0
         apart = self.specialisation.apart
-        self._launch(Program(self.specialisation, counting.module, (), places, apart=apart), number)
+        self._launch(Program(specialisation, counting.module, (), places, apart=apart), number)
         rows: np.ndarray[Any, Any] = counts[: PER_RECORD * len(counting.records)].copy()
         return rows.reshape(-1, PER_RECORD)
 

@@ -138,13 +138,15 @@ class Explanation:
     """The tape of a gradient, loop by loop, for the arguments that were given.
 
     `loops` stand in the order of their lines, `arrays` are the float arrays. `workers` is how many
-    work items are reversed at the same time, each with a tape of its own.
+    work items are reversed at the same time, each with a tape of its own. `log_bytes` is what the
+    tape keeps, from the launch to its reverse run, of what atomics return.
     """
 
     kernel: str
     loops: tuple[LoopTape, ...]
     arrays: tuple[ArrayAdjoint, ...]
     workers: int
+    log_bytes: int = 0
 
     @property
     def bytes_per_work_item(self) -> int:
@@ -164,10 +166,12 @@ class Explanation:
         return "\n".join(parts)
 
     def _total(self) -> str:
-        return (
+        total = (
             f"at most {self.bytes_per_work_item} bytes a work item,"
             f" {self.nbytes} bytes in {self.workers} at a time"
         )
+        kept = f"; {self.log_bytes} bytes of what atomics return are kept from the launch on"
+        return total + kept * bool(self.log_bytes)
 
     def html(self) -> str:
         """A page that needs no other file."""

@@ -30,17 +30,23 @@ class LogPlan:
     count: Program | None
     sites: int
 
-    def allocate(self, launch: Launch) -> Logs:
-        """Arrays for the log, which follow the arguments of the kernel in a launch."""
+    def allocate(self, launch: Launch, hold: Callable[[int], None] = lambda nbytes: None) -> Logs:
+        """Arrays for the log, which follow the arguments of the kernel in a launch.
+
+        ``hold`` is told how many bytes the log will take, before it is made.
+        """
         bounds = np.zeros(2, np.int64)
         _, no_starts, no_words = _NOTHING
         launch(self.measure, (bounds, no_starts, no_words))
         items = int(bounds[1])
         if self.count is None:
+            hold(8 * items * self.sites)
             return bounds, no_starts, np.zeros(max(1, items * self.sites), np.uint64)
         starts = np.zeros(items + 1, np.int64)
         launch(self.count, (bounds, starts, no_words))
-        return bounds, starts, np.zeros(max(1, int(starts[-1])), np.uint64)
+        words = int(starts[-1])
+        hold(8 * words)
+        return bounds, starts, np.zeros(max(1, words), np.uint64)
 
 
 def make_plan(specialisation: Specialisation, logged: Logged, layout: OutsideLayout) -> LogPlan:

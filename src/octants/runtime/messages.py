@@ -114,7 +114,7 @@ def _error(
 
 
 def _loops(artifact: Artifact, first: Span | None) -> list[Label]:
-    """The loops of a kernel that are recorded, with what they take, ``first`` before others."""
+    """What of a kernel is recorded, with what it takes, ``first`` before others."""
     found = sorted(artifact.records, key=lambda loop: loop[0] != first)
     return [Label(location, takes) for location, takes in found]
 

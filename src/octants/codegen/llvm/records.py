@@ -17,23 +17,26 @@ from octants.codegen.llvm import integers, memory, messages
 from octants.codegen.llvm.function import FunctionText
 from octants.diagnostics.span import Span
 from octants.ir import ops
-from octants.ir.core import CHECKPOINT, Block, Module, Operation, Record, Value
+from octants.ir.core import CHECKPOINT, LOG, Block, Module, Operation, Record, Value
 from octants.types.scalars import i64
 
 _EFFECTS = (ops.Store, ops.Atomic, ops.CompareExchange, ops.Print)
 _ASKING = (ops.RecordPush, ops.RecordReserve)
-_TAKES = {CHECKPOINT: "its checkpoints take {} bytes each"}
+_TAKES = {
+    CHECKPOINT: "a checkpoint {} bytes",
+    LOG: "each value that is read, and later overwritten, takes {} bytes",
+}
 
 
 def recorded_loops(module: Module) -> list[tuple[Span, str]]:
     """Where the loops with records stand, and what each of them takes."""
     records = dict.fromkeys(op.record for op in module.walk() if isinstance(op, ops.RecordPush))
-    found: dict[tuple[Span, str], None] = {}
-    for record in records:
+    found: dict[Span, dict[str, None]] = {}
+    for record in sorted(records, key=lambda each: each.name == CHECKPOINT):
         if record.slots and record.location is not None:
             takes = _TAKES.get(record.name, "its record takes {} bytes an iteration")
-            found[record.location, takes.format(record.offsets()[1])] = None
-    return list(found)
+            found.setdefault(record.location, {})[takes.format(record.offsets()[1])] = None
+    return [(location, ", ".join(takes)) for location, takes in found.items()]
 
 
 def push(f: FunctionText, op: ops.RecordPush) -> None:

@@ -33,7 +33,7 @@ SYMBOLS = (
     " pthread_attr_init pthread_attr_setstacksize pthread_attr_destroy"
     " pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock"
     " pthread_cond_init pthread_cond_wait pthread_cond_signal pthread_cond_broadcast"
-    " realloc free"
+    " realloc free usleep"
 ).split()
 """What it calls of the C library."""
 
@@ -70,6 +70,7 @@ declare ptr @PyLong_AsVoidPtr(ptr)
 declare ptr @PyLong_FromLongLong(i64)
 declare ptr @realloc(ptr, i64)
 declare void @free(ptr)
+declare i32 @usleep(i32)
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.umax.i64(i64, i64)

@@ -8,7 +8,8 @@ time until it works:
    helpers as before go on with the rest;
 2. smaller shares: an item that is refused alone is run again with a quarter of the share, which
    makes for shorter blocks and fewer checkpoints (see `abi`);
-3. with the least share of all, code that is refused memory fails.
+3. when no other launch holds a tape, or that takes too long, with the least share of all. Code that
+   is refused memory now fails.
 
 A task says with which item it has ended; that one has changed nothing yet, the ones before it are
 done. One that cannot say so fails at once.
@@ -17,6 +18,8 @@ done. One that cannot say so fails at once.
 from __future__ import annotations
 
 from octants import abi
+
+PATIENCE = 10_000  # milliseconds that a launch waits for others which hold tapes
 
 TEXT = f"""\
 ; Room for so many bytes, doubling; where that is refused, room for just so many. One tape grows at
@@ -119,20 +122,55 @@ again:
 relieve:
   %pool = load ptr, ptr &context.pool
   call void @octants_free_tape(ptr %pool, ptr %worker)
-  %others = load ptr, ptr &pool.relieve
-  %has_others = icmp ne ptr %others, null
-  br i1 %has_others, label %ask, label %compare
-ask:
-  call void %others()
-  br label %compare
-compare:
+  call void @relieve(ptr %pool)
   %has_gone_on = icmp sgt i64 %stopped, %item
   br i1 %has_gone_on, label %relieved, label %smaller
 smaller:
   call void @lower_share(ptr %worker)
+  %last = load i64, ptr &worker.last
+  %is_last = icmp ne i64 %last, 0
+  br i1 %is_last, label %wait, label %relieved
+wait:
+  call void @wait_for_others(ptr %context)
   br label %relieved
 relieved:
   br label %run
+exit:
+  ret void
+}}
+
+; Let tapes be freed that no launch uses.
+define internal void @relieve(ptr %pool) {{
+  %others = load ptr, ptr &pool.relieve
+  %has_others = icmp ne ptr %others, null
+  br i1 %has_others, label %ask, label %exit
+ask:
+  call void %others()
+  br label %exit
+exit:
+  ret void
+}}
+
+; Wait for the launches that hold tapes. The caller holds none, so that they get what they need.
+define internal void @wait_for_others(ptr %context) {{
+entry:
+  %pool = load ptr, ptr &context.pool
+  br label %look
+look:
+  %turn = phi i32 [ 0, %entry ], [ %turns, %sleep ]
+  %bytes = load atomic i64, ptr &pool.tape_bytes monotonic, align 8
+  %others = icmp sgt i64 %bytes, 0
+  %is_patient = icmp ult i32 %turn, {PATIENCE}
+  %stops = call i1 @stops(ptr %context)
+  %goes_on = xor i1 %stops, true
+  %either = and i1 %others, %is_patient
+  %waits = and i1 %either, %goes_on
+  br i1 %waits, label %sleep, label %exit
+sleep:
+  %slept = call i32 @usleep(i32 1000)
+  call void @relieve(ptr %pool)
+  %turns = add i32 %turn, 1
+  br label %look
 exit:
   ret void
 }}
