@@ -254,6 +254,7 @@ def test_a_forced_size_of_records(heap: Heap, start: Start) -> None:
     nest.run.grad(101, 1)
     with pytest.raises(qd.OctantsAssertionError, match="it needs 101 slots"):
         qd.sync()
+    driver.state.device.free_tapes()  # type: ignore[union-attr]
     heap.limit(200)
     with pytest.raises(qd.OctantsMemoryError, match="OCT422"):
         nest.gradient(100, 1)
