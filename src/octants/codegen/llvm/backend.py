@@ -28,6 +28,23 @@ _BASE = {
 
 _NOTE = "octants_has_set_options"
 
+_OPTIONS = (
+    # Loops with a float sum are vectorised around it: the terms in lanes, the sum in order. Without
+    # this LLVM does so on some CPUs only, though no bit of a result changes.
+    "--force-ordered-reductions=true",
+    # In functions of many blocks the allocation of registers takes time by the square, which buys
+    # next to nothing, as do the schedulers in long blocks that access memory.
+    "--grow-region-complexity-budget=1000",
+    "--dag-maps-huge-region=200",
+)
+
+LARGE = 1000
+"""Lines of a text from which on level 1 is the highest that its passes run at.
+
+The other ones take time by the square of the size of a loop or a block, and make code of this size,
+which has been simplified before, no faster.
+"""
+
 
 def host_target() -> Target:
     """The CPU of this machine; a plain one where LLVM does not know it."""
@@ -60,15 +77,15 @@ def _initialise_all() -> None:
 
 
 def _set_options() -> None:
-    """Let loops with a float sum be vectorised around it: the terms in lanes, the sum in order.
+    """Give LLVM our options.
 
-    Without this LLVM vectorises such loops on some CPUs only, though no bit of a result changes.
     It ends the process on an option that it does not know, or is given twice: so the versions
-    that have it are named, and that it was given is noted where no reload loses it.
+    that have them are named, and that they were given is noted where no reload loses it.
     """
     if llvm.llvm_version_info[0] in (20, 21, 22) and not hasattr(llvm, _NOTE):
         setattr(llvm, _NOTE, True)
-        llvm.set_option("octants", "--force-ordered-reductions=true")
+        for option in _OPTIONS:
+            llvm.set_option("octants", option)
 
 
 def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
@@ -80,6 +97,7 @@ def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
     with stage("LLVM parse") as note:
         module = parse(text, target, machine)
         note.gives(partial(_instructions, module), "instructions")
+    level = passes_level(text, level)
     options = llvm.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = options.loop_interleaving = level >= 2
     options.loop_unrolling = level >= 2
@@ -90,6 +108,11 @@ def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
         passes.run(module, builder)
     _dispose(passes)
     return module, machine
+
+
+def passes_level(text: str, level: int) -> int:
+    """The level at which the passes for a text run; ``level`` is what the user wants at most."""
+    return min(level, 1) if text.count("\n") > LARGE else level
 
 
 def _instructions(module: Any) -> int:
