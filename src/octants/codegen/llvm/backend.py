@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import tempfile
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,12 @@ from octants.diagnostics.exceptions import InternalError
 from octants.target import Target
 
 if TYPE_CHECKING:
+    import tempfile
+
     import llvmlite
     import llvmlite.binding as llvm
 else:
+    tempfile = Deferred("tempfile")
     llvmlite, llvm = Deferred("llvmlite"), Deferred("llvmlite.binding")
 
 # What every CPU of an architecture has. LLVM takes a CPU that it does not know for one without

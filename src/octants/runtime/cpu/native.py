@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import ctypes.util
 import functools
 import itertools
 import weakref
@@ -19,9 +18,11 @@ from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cpu import support
 
 if TYPE_CHECKING:
+    import ctypes.util as finder
+
     import llvmlite.binding as llvm
 else:
-    llvm = Deferred("llvmlite.binding")
+    finder, llvm = Deferred("ctypes.util"), Deferred("llvmlite.binding")
 
 # LLVM may turn loops into these, and calls the others where a CPU has no instruction for them.
 _IMPLIED = (
@@ -38,7 +39,7 @@ def _libraries() -> Iterator[ctypes.CDLL]:
     """The libraries that there are; the search for one asks other programs, and so comes last."""
     for name in _PLACES:
         yield from _load(name)
-    yield from _load(ctypes.util.find_library("m"))
+    yield from _load(finder.find_library("m"))
 
 
 def _load(name: str | None) -> Iterator[ctypes.CDLL]:
