@@ -206,7 +206,7 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
 
 def contracts(chosen: Options) -> bool:
     """Whether products and sums are contracted: that must be allowed, and one instruction."""
-    return chosen.fast_math and chosen.arch != "python" and cpu_codegen.has_fused(host_target())
+    return chosen.fast_math and chosen.arch != "python" and backend.has_fused(host_target())
 
 
 _SURELY_WHOLE = 1 << 16

@@ -646,6 +646,78 @@ CHANGES: dict[str, tuple[str, str, str, Any, Any]] = {
         4,
         5,
     ),
+    "default of a Python dataclass": (
+        """
+        import dataclasses
+        @dataclasses.dataclass
+        class Pair:
+            a: float
+            b: float = 2.0
+        @qd.kernel
+        def f(n: qd.f32) -> qd.f32:
+            p = Pair(n)
+            return p.a + p.b
+        result = f(1.0)
+        """,
+        "= 2.0",
+        "= 4.0",
+        3.0,
+        5.0,
+    ),
+    "method of a Python dataclass": (
+        """
+        import dataclasses
+        @dataclasses.dataclass
+        class Pair:
+            a: float
+            @qd.func
+            def twice(self):
+                return self.a * 2.0
+        @qd.kernel
+        def f(n: qd.f32) -> qd.f32:
+            p = Pair(n)
+            return p.twice()
+        result = f(1.0)
+        """,
+        "* 2.0",
+        "* 4.0",
+        2.0,
+        4.0,
+    ),
+    "named tuple": (
+        """
+        import collections
+        Sizes = collections.namedtuple("Sizes", "n m")
+        sizes = Sizes(2, 3)
+        @qd.kernel
+        def f() -> qd.i32:
+            total = sizes.m
+            for k in qd.static(sizes):
+                total += k
+            return total
+        result = f()
+        """,
+        "(2, 3)",
+        "(2, 4)",
+        8,
+        10,
+    ),
+    "whether two names are one object": (
+        """
+        class Box:
+            n = 1
+        a, b = Box(), Box()
+        c = a
+        @qd.kernel
+        def f() -> qd.i32:
+            return qd.static(1 if a is c else 0)
+        result = f()
+        """,
+        "c = a",
+        "c = b",
+        1,
+        0,
+    ),
     "objects in a list": (
         """
         class Part:

@@ -66,8 +66,9 @@ OPTIONS: list[dict[str, Any]] = [
     {"opt_level": 0},
     {"deterministic": True},
     {"ad_stack_size": 7},
-    {"ad_stack_budget_bytes": 1 << 20},
-    {"cpu_max_num_threads": 1},
+    {"ad_stack_budget_bytes": 1 << 10},
+    {"fast_math": False},
+    {"simd": "always"},
 ]
 
 
@@ -306,6 +307,53 @@ NEVER_KEPT = {
         @qd.kernel
         def f() -> qd.i32:
             return box.inner.n + box.inner.n - 3
+        """,
+    "items of a subclass of list": """
+        class Doubled(list):
+            def __iter__(self): return iter([1, 2])
+        numbers = Doubled([5])
+        @qd.kernel
+        def f() -> qd.i32:
+            total = 0
+            for k in qd.static(numbers):
+                total += k
+            return total
+        """,
+    "an operator of a subclass of int": """
+        class Number(int):
+            def __add__(self, other): return 3
+        n = Number(1)
+        @qd.kernel
+        def f() -> qd.i32:
+            return qd.static(n + n)
+        """,
+    "objects in an array of numpy": """
+        import numpy as np
+        class Box: n = 3
+        boxes = np.array([Box()], dtype=object)
+        @qd.kernel
+        def f() -> qd.i32:
+            return boxes[0].n
+        """,
+    "the members of an enumeration": """
+        import enum
+        class Mode(enum.IntEnum):
+            A = 1
+            B = 2
+        @qd.kernel
+        def f() -> qd.i32:
+            total = 0
+            for mode in qd.static(Mode):
+                total += mode
+            return total
+        """,
+    "a class that decides what is of it": """
+        class Meta(type):
+            def __instancecheck__(cls, value): return True
+        class Box(metaclass=Meta): pass
+        @qd.kernel
+        def f() -> qd.i32:
+            return qd.static(3 if isinstance(1, Box) else 0)
         """,
     "the elements of an ndarray": """
         a = qd.ndarray(qd.i32, 2)

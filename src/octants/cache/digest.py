@@ -165,6 +165,10 @@ def _add_builtin(digest: Digest, function: types.BuiltinFunctionType) -> None:
 
 def _add_class(digest: Digest, kind: type) -> None:
     digest.word("class", *(f"{each.__module__}.{each.__qualname__}" for each in kind.__mro__))
+    if dataclasses.is_dataclass(kind) and not is_ours(kind.__module__):
+        for parameter in inspect.signature(kind).parameters.values():
+            digest.word(parameter.name, str(parameter.kind))
+            digest.value(parameter.default)
 
 
 def _add_module(digest: Digest, module: types.ModuleType) -> None:

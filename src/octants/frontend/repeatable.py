@@ -39,8 +39,10 @@ _ITERATORS = (
     type(reversed([0])),
     *(type(view) for view in ({0: 0}.keys(), {0: 0}.values(), {0: 0}.items())),
 )
-_ARRANGING = frozenset((zip, enumerate, reversed, tuple, list, range, len, isinstance, issubclass))
+_ARRANGING = frozenset((zip, enumerate, reversed, tuple, list, range, len))
 """These look at the containers that they are given, not at what is in them."""
+
+_OF_CLASSES = frozenset((isinstance, issubclass))
 
 _FUNCTIONS = frozenset(
     getattr(builtins, name)
@@ -53,7 +55,8 @@ _OF_NUMPY = frozenset(
     " zeros".split()
 )
 _METHODS = frozenset("count format get index items join keys lower upper values".split())
-_NUMBERS = (bool, int, float, complex, str, bytes, type(None), np.generic, DType, enum.Enum)
+_NUMBERS = frozenset((bool, int, float, complex, str, bytes, type(None), type(...), range, slice))
+_METACLASSES = ("builtins", "abc", "enum")
 _OURS = ("octants.types.", "octants.lang.", "octants.frontend.", "octants.ir.")
 _DEEPEST = 8
 
@@ -64,9 +67,11 @@ def is_repeatable(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         return False
     if function in _ARRANGING:
         return all(map(_is_arranged, args))
+    if function in _OF_CLASSES:
+        return all(is_plain(arg) or not isinstance(arg, (type, tuple)) for arg in args)
     if function is operator.getitem:
         base, index = args
-        return isinstance(base, (*_CONTAINERS, Matrix, np.ndarray)) and is_plain(index)
+        return is_plain(index) and (_is_container(base) or _is_array(base))
     if function is operator.contains and isinstance(args[0], dict):
         return is_plain(args[1])
     return all(map(is_plain, args))
@@ -80,12 +85,13 @@ def has_plain_truth(value: Any) -> bool:
 
 def is_plain(value: Any, depth: int = 0) -> bool:
     """Whether Python's operations on a value depend on what it holds, and on nothing else."""
-    if isinstance(value, (*_NUMBERS, Matrix, MatrixType, types.ModuleType, type)):
+    kind = type(value)
+    if kind in _NUMBERS or value is ABSENT or isinstance(value, types.ModuleType):
         return True
-    if value is ABSENT or value is Ellipsis or isinstance(value, (range, slice)):
+    if isinstance(value, (np.generic, DType, enum.Enum, MatrixType)) or _is_array(value):
         return True
-    if isinstance(value, np.ndarray):
-        return value.dtype.kind in "biufcU"
+    if isinstance(value, type):
+        return kind.__module__ in _METACLASSES
     if depth < _DEEPEST and type(value) in (list, tuple):
         return all(is_plain(item, depth + 1) for item in value)
     if depth < _DEEPEST and type(value) is dict:
@@ -93,8 +99,27 @@ def is_plain(value: Any, depth: int = 0) -> bool:
     return _is_ours(type(value))
 
 
+def _is_array(value: Any) -> bool:
+    """Whether a value is a vector, a matrix, or an array of numbers."""
+    return isinstance(value, Matrix) or (type(value) is np.ndarray and value.dtype.kind in "biufcU")
+
+
+def _is_container(value: Any) -> bool:
+    """Whether a value is one of Python's containers, or of a class that holds items like one."""
+    kind: Any = type(value)
+    if kind in _CONTAINERS:
+        return True
+    base: Any = next((each for each in (tuple, list, dict) if isinstance(value, each)), None)
+    return base is not None and all(
+        getattr(kind, name) is getattr(base, name)
+        for name in ("__iter__", "__len__", "__getitem__")
+    )
+
+
 def _is_arranged(value: Any) -> bool:
-    return isinstance(value, (*_CONTAINERS, *_ITERATORS)) or is_plain(value, _DEEPEST - 1)
+    if isinstance(value, (type, types.ModuleType)):  # a class may have items as its metaclass likes
+        return False
+    return _is_container(value) or type(value) in _ITERATORS or is_plain(value, _DEEPEST - 1)
 
 
 def _is_known(function: Any) -> bool:
@@ -112,7 +137,7 @@ def _is_known(function: Any) -> bool:
     if _is_ours(function if isinstance(function, (type, types.FunctionType)) else type(function)):
         return True
     try:
-        return function in _FUNCTIONS or function in _ARRANGING or function in _OF_NUMPY
+        return function in _FUNCTIONS | _ARRANGING | _OF_CLASSES | _OF_NUMPY
     except TypeError:
         return False
 

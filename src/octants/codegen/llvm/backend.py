@@ -59,6 +59,16 @@ def host_target() -> Target:
     return Target("cpu", triple, llvm.get_host_cpu_name() or "generic", features)
 
 
+def is_x64(target: Target) -> bool:
+    """Whether this is an x86."""
+    return target.triple.startswith(("x86_64", "i686"))
+
+
+def has_fused(target: Target) -> bool:
+    """Whether there is an instruction that multiplies and adds, and rounds once."""
+    return not is_x64(target) or "+fma" in target.features.split(",")
+
+
 def version() -> str:
     """The versions of LLVM and of what binds it."""
     return f"LLVM {llvm.llvm_version_info}, llvmlite {llvmlite.__version__}"

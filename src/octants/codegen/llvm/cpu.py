@@ -16,6 +16,7 @@ from octants.analysis.sums import Sums, find_sums
 from octants.analysis.uniformity import Uniformity
 from octants.artifact import Artifact
 from octants.codegen.llvm import backend, items, records, sums
+from octants.codegen.llvm.backend import has_fused, is_x64
 from octants.codegen.llvm.backend import host_target as host_target
 from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.cost import UNINTERRUPTED
@@ -43,7 +44,7 @@ class Cpu(Machine):
     """x64 and arm64; `fmod` is the C library's."""
 
     def __init__(self, target: Target) -> None:
-        self.has_half = not _is_x64(target) or "+f16c" in target.features.split(",")
+        self.has_half = not is_x64(target) or "+f16c" in target.features.split(",")
         self.has_fused = has_fused(target)
 
     def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
@@ -62,15 +63,6 @@ class Cpu(Machine):
         place = f.context(abi.CONTEXT_GROW)
         function = f.assign(f"load ptr, ptr {place}, align 8")
         return f.assign(f"call ptr {function}(ptr %context, ptr %worker, i64 {nbytes})")
-
-
-def _is_x64(target: Target) -> bool:
-    return target.triple.startswith(("x86_64", "i686"))
-
-
-def has_fused(target: Target) -> bool:
-    """Whether there is an instruction that multiplies and adds, and rounds once."""
-    return not _is_x64(target) or "+fma" in target.features.split(",")
 
 
 def compile_module(

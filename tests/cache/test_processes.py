@@ -1,0 +1,80 @@
+"""A second process: what it does not even import, and that nothing of the first one is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = """
+import json, sys
+import numpy as np
+import octants as qd
+qd.init(arch=qd.cpu, log_level="error")
+N = 3
+x = qd.field(qd.f32, shape=4, needs_grad=True)
+loss = qd.field(qd.f32, shape=(), needs_grad=True)
+
+@qd.func
+def power(v):
+    r = 1.0
+    for _ in range(N):
+        r *= v
+    return r
+
+@qd.data_oriented
+class Model:
+    def __init__(self):
+        self.scale = 0.5
+        self.weights = [1.0, 2.0]
+        self.fields = {"x": x}
+
+    @qd.kernel
+    def run(self, a: qd.types.ndarray()):
+        for i in self.fields["x"]:
+            for w in qd.static(self.weights):
+                loss[None] += power(x[i]) * self.scale * w * a[i]
+
+x.fill(2.0)
+a = np.ones(4, np.float32)
+with qd.ad.Tape(loss=loss):
+    Model().run(a)
+compiler = [name for name in sys.modules if name.startswith("octants.frontend")]
+compiler += [name for name in sys.modules if name.startswith("octants.autodiff")]
+compiler += [name for name in ("octants.pipeline", "octants.codegen.llvm.cpu", "octants.ir.ops")
+             if name in sys.modules]
+print(json.dumps([float(loss[None]), x.grad.to_numpy().tolist(), compiler]))
+"""
+
+
+def run(folder: Path, seed: str, **more: str) -> list[Any]:
+    script = folder / "program.py"
+    script.write_text(PROGRAM)
+    environment = {
+        **os.environ,
+        "OCTANTS_OFFLINE_CACHE": "1",
+        "OCTANTS_CACHE_DIR": str(folder / "cache"),
+        "PYTHONHASHSEED": seed,
+        **more,
+    }
+    command = [sys.executable, "-W", "error", str(script)]
+    result = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert not result.returncode, result.stderr
+    answer: list[Any] = json.loads(result.stdout)
+    return answer
+
+
+@pytest.mark.parametrize("options", [{}, {"OCTANTS_SIMD": "auto"}], ids=["plain", "lanes"])
+def test_a_second_process_needs_no_compiler(tmp_path: Path, options: dict[str, str]) -> None:
+    loss, gradient, compiler = run(tmp_path, "1", **options)
+    assert (loss, gradient) == (48.0, [18.0] * 4)
+    assert "octants.frontend" in compiler
+    for seed in ("2", "3"):
+        assert run(tmp_path, seed, **options) == [loss, gradient, []]
