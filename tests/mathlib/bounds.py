@@ -30,7 +30,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "erf": (1.6, 1.6),
 }
 
-FAST: dict[str, float] = {"sin": 2.3, "cos": 2.3, "exp": 1.0, "log": 0.85}
+FAST: dict[str, float] = {"sin": 2.3, "cos": 2.3, "exp": 1.1, "log": 0.95}
 """Those of f32 with ``fast_math``, on machines that have a fused operation."""
 
 
