@@ -84,4 +84,4 @@ def chain(statements: int, module: str) -> list[str]:
     return [steps[k % len(steps)] for k in range(statements)]
 
 
-CHAIN_ITEMS, CHAIN_STEPS = 64, 10
+CHAIN_ITEMS, CHAIN_STEPS = 64, 2

@@ -7,9 +7,11 @@ not constants are read from fields, which all three can differentiate.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +27,23 @@ class System:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        options = {"offline_cache": False, "log_level": "error", "cpu_max_num_threads": threads}
+        if NAME == "taichi":  # its stacks are on that of the thread
+            _, most = resource.getrlimit(resource.RLIMIT_STACK)
+            with contextlib.suppress(ValueError):
+                resource.setrlimit(resource.RLIMIT_STACK, (most, most))
+        self.start(1024)
+
+    def start(self, stack_size: int) -> None:
+        """Initialise; Taichi's stacks hold what a variable is assigned in all steps of a loop."""
+        options = {
+            "offline_cache": False,
+            "log_level": "error",
+            "cpu_max_num_threads": self.threads,
+        }
         if NAME == "quadrants":
             options["ad_stack_experimental_enabled"] = True
         if NAME == "taichi":
-            # Its stacks have the same size for all loops, and overflow without a word.
-            options["ad_stack_size"] = 600
+            options["ad_stack_size"] = stack_size
         qd.init(arch=qd.cpu, **options)
 
     def describe(self):
@@ -42,7 +55,7 @@ class System:
         about["tape"] = {
             "octants": "the carried values of a loop, as many as there are iterations",
             "quadrants": "adaptive stacks: ad_stack_experimental_enabled=True",
-            "taichi": "stacks of a fixed size: ad_stack_size=600",
+            "taichi": "stacks of a fixed size: ad_stack_size, 4 or 8 for each step",
         }[NAME]
         if NAME == "octants":
             in_force = qd.options.current()
@@ -55,10 +68,15 @@ class System:
 
     def program(self, problem):
         """The workload."""
+        if NAME == "taichi":
+            steps = problem.steps**2 // 2 if problem.name == "ragged" else problem.steps
+            self.start((8 if problem.name == "ode" else 4) * max(steps, 64))
         return PROGRAMS[problem.name](problem)
 
     def chain(self, statements: int, folder: Path):
         """A chain of statements in a dynamic loop; the source is written to the folder."""
+        if NAME == "taichi":
+            self.start(2 * statements * problems.CHAIN_STEPS)
         lines = "\n".join(f"                {line}" for line in problems.chain(statements, "qd"))
         path = folder / f"chain_{NAME}_{statements}.py"
         path.write_text(CHAIN.format(module=NAME, lines=lines))
