@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from octants.analysis.sums import Sums
     from octants.codegen.llvm import cpu as cpu_codegen
     from octants.codegen.llvm import reductions
+    from octants.codegen.llvm.lanes import choice
+    from octants.codegen.llvm.lanes.choice import Choice
     from octants.frontend import Built
     from octants.ir import printer
     from octants.runtime import reference
@@ -50,6 +52,7 @@ else:
     frontend, pipeline = Deferred("octants.frontend"), Deferred("octants.pipeline")
     cpu_codegen = Deferred("octants.codegen.llvm.cpu")
     reductions = Deferred("octants.codegen.llvm.reductions")
+    choice = Deferred("octants.codegen.llvm.lanes.choice")
     printer = Deferred("octants.ir.printer")
     reference = Deferred("octants.runtime.reference")
 
@@ -236,9 +239,11 @@ def plain_sums(task: Task, apart: bool) -> Sums:
     return cpu_codegen.sums_of(task, apart)
 
 
-def items_at_once(chosen: Options) -> int:
-    """How many work items are reversed at the same time, at most."""
-    return workers() * items_in_step(chosen)
+def choices(module: Module, chosen: Options) -> list[Choice]:
+    """How the tasks of a module are run, as far as that depends on its code."""
+    if chosen.arch == "python":
+        return [choice.Choice("the interpreter has no lanes")] * len(module.tasks)
+    return [choice.choose(task, host_target(), chosen.simd, module.apart) for task in module.tasks]
 
 
 def _show(chosen: Options, name: str, module: Module) -> None:

@@ -67,7 +67,7 @@ class Options:
     default_ip: str = "i32"
     fast_math: bool = True
     opt_level: int = 2
-    simd: str = "never"
+    simd: str = "auto"
     random_seed: int = 0
     cpu_max_num_threads: int = 0
     ad_stack_size: int = 0

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from octants import driver, options
+from octants import driver, pipeline
 from octants.analysis.sums import Sums
 from octants.autodiff.counting import PER_RECORD, Counting, count_records
 from octants.ir import ops
@@ -53,7 +53,7 @@ def explain(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Expla
     loops += _unrecorded(merged.module, loops)
     loops.sort(key=lambda loop: (loop.file, loop.line, loop.depth))
     arrays = _arrays(merged, plan, memories)
-    at_once = driver.items_at_once(options.current())
+    at_once = driver.workers() * run.lanes
     return Explanation(merged.signature.kernel, tuple(loops), tuple(arrays), at_once, run.log_bytes)
 
 
@@ -71,14 +71,32 @@ class _Run:
         self.plan = plan
         self.memories = [memories[k] for k in sorted(specialisation.written)]
         self.arguments = arguments
+        self.lanes = 1
         self.countings = [
-            None if step.backward is None else count_records(step.backward.the_module)
+            None if step.backward is None else self._counting(step.backward.the_module)
             for step in plan.steps
         ]
         sizes = [8 * c.counts.element_shape[0] for c in self.countings if c is not None]
         self.log_bytes = 0
         self._log: Logs = ()
         self.storage = HostAllocation(plan.outside.size + max(sizes, default=0))
+
+    def _counting(self, module: Module) -> Counting:
+        """The counting variant of a reverse kernel, whose work items run as those of the kernel."""
+        counting, chosen = count_records(module), self.specialisation.options
+        finished = pipeline.finish(module, driver.stage_of(chosen), apart=self.specialisation.apart)
+        choices = dict(
+            zip(
+                (task.name for task in finished.tasks),
+                driver.choices(finished, chosen),
+                strict=True,
+            )
+        )
+        for task in counting.module.tasks:
+            if task.name in choices:
+                self.lanes = max(self.lanes, choices[task.name].lanes)
+                task.options = {**task.options, "choice": choices[task.name]}
+        return counting
 
     @contextmanager
     def unnoticed(self) -> Iterator[None]:

@@ -28,6 +28,13 @@ class Inspection:
         self._options = chosen
 
     @functools.cached_property
+    def lanes(self) -> dict[str, str]:
+        """For each task by name: how many work items run at once, and why."""
+        choices = driver.choices(self._module, self._options)
+        names = (task.name for task in self._module.tasks)
+        return {name: str(choice) for name, choice in zip(names, choices, strict=True)}
+
+    @functools.cached_property
     def llvm_ir(self) -> str:
         """The LLVM IR as it is generated; empty for ``arch=python``."""
         return driver.llvm_text(self._module, self._options)
@@ -45,6 +52,7 @@ class Inspection:
     def __str__(self) -> str:
         parts = {
             **self.stages,
+            "lanes": "\n".join(f"{name}: {choice}" for name, choice in self.lanes.items()),
             "LLVM IR": self.llvm_ir,
             "optimized LLVM IR": self.llvm_ir_optimized,
             "assembly": self.assembly,

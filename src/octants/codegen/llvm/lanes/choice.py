@@ -17,7 +17,8 @@ from octants.ir.core import Array, Companion, Task
 from octants.target import Target
 
 _FEW = 2  # values that a loop carries, and work items
-_LARGE = 400  # operations: a body of more is compiled once, and carries many values
+_SMALL = 60  # operations: only a body of less is compiled for whole tiles and once more for others
+_LARGE = 400  # operations: a body of more has no registers to spare for several vectors
 _PAYS = 1.25  # the least gain by the estimate, which is rough
 _FEWEST = 4  # the share of a tile, as a divisor, that is worth a tile
 
@@ -39,12 +40,21 @@ class Choice:
     even: bool = False
     gain: float = 1.0
 
+    def __str__(self) -> str:
+        how = f"{self.lanes} work items at once" if self.lanes else "work items one by one"
+        few = f", one by one where they are less than {self.fewest}" if self.fewest else ""
+        return f"{how}{few}: {self.reason}"
+
 
 def choose(task: Task, target: Target, simd: str, apart: bool = False) -> Choice:
     """How a task is run; ``simd`` is one of `AUTO`, `ALWAYS` and `NEVER`.
 
-    ``apart`` says that no two arrays of its kernel share memory.
+    ``apart`` says that no two arrays of its kernel share memory. Under the option "choice" of a
+    task stands a choice that was made before.
     """
+    if "choice" in task.options:
+        made: Choice = task.options["choice"]
+        return made
     wanted, width = task.options.get("simd"), lanes_of_target(target)
     is_forced = wanted is not None and wanted is not False
     obstacle = _obstacle(task, width, simd, wanted)
@@ -68,7 +78,7 @@ def choose(task: Task, target: Target, simd: str, apart: bool = False) -> Choice
         f"lanes gain a factor of {gain:.1f}",
         lanes,
         fewest=max(2, lanes // _FEWEST) if is_open else 0,
-        splits=size <= _LARGE,
+        splits=size <= _SMALL,
         even=count is not None and count % lanes == 0,
         gain=max(1.0, gain),
     )
