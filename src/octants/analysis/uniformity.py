@@ -30,9 +30,10 @@ _RECORD = (ops.RecordPush, ops.RecordPop, ops.RecordEnd)
 
 
 class Uniformity:
-    """Facts about a block whose arguments, but for ``uniform``, vary."""
+    """Facts about a block whose arguments vary; ``uniform`` are values that are known not to."""
 
     def __init__(self, block: Block, uniform: Iterable[Value] = ()) -> None:
+        self._known = set(uniform)
         self.bases: set[Value] = set()
         self.has_odd_base = False
         """Whether the base of a record comes from elsewhere than the ends of others."""
@@ -47,7 +48,7 @@ class Uniformity:
         self._definitions: dict[Value, tuple[ops.If, int]] = {}
         self._visit(block)
         self._find_bases(block)
-        roots = [arg for arg in block.args if arg not in set(uniform)]
+        roots = list(block.args)
         roots += [v for op in block.walk() if isinstance(op, _ALWAYS) for v in op.results]
         self._spread(roots)
 
@@ -161,7 +162,7 @@ class Uniformity:
         waiting = list(roots)
         while waiting:
             value = waiting.pop()
-            if value not in self._varying and value not in self.bases:
+            if not (value in self._varying or value in self.bases or value in self._known):
                 self._varying.add(value)
                 waiting += self._follow.get(value, ())
 

@@ -22,7 +22,7 @@ from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.cost import UNINTERRUPTED
 from octants.codegen.llvm.function import FunctionText, Machine
 from octants.codegen.llvm.lanes import items as lane_items
-from octants.codegen.llvm.lanes.choice import choose
+from octants.codegen.llvm.lanes.choice import Choice, choose
 from octants.codegen.llvm.lanes.operations import TABLE as LANE_TABLE
 from octants.codegen.llvm.lanes.text import LaneText
 from octants.codegen.llvm.lanes.widths import NEVER
@@ -36,6 +36,7 @@ from octants.ir import ops
 from octants.ir.core import Module, Task, Value
 from octants.target import Target
 
+_LONG_ROW = 4096  # work items
 _REST, _SINGLE = "_rest", "_single"  # endings of the names of functions of one task
 _PURE = "nounwind willreturn nofree nosync memory(none)"
 
@@ -227,15 +228,18 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
 def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str) -> None:
     """A function for all items, or one for whole tiles and one for the rest."""
     task, choice = kernel.module.tasks[position], kernel.choices[position]
-    facts, chains = Uniformity(task.body), find_chains(task.body)
+    shared = () if choice.rows is None else choice.rows.numbers
+    facts, chains = Uniformity(task.body, shared), find_chains(task.body)
 
     def write(function: str, rest: str, *, overhangs: bool) -> None:
         f = LaneText(kernel, machine, LANE_TABLE, position, choice.lanes, facts, TABLE)
-        f.chains, f.overhangs = chains, overhangs
+        f.chains, f.overhangs, f.rows = chains, overhangs, choice.rows
         f.restartable = records.restartable(task.body)
         f.used = {value for op in task.body.walk() for value in op.operands}
         f.start("start")
         sums.begin(f, kernel.sums[position])
+        for op in choice.rows.recipe if choice.rows is not None else ():
+            f.table[type(op)](f, op)
         loop = partial(lane_items.write_whole_tiles, rest=rest) if rest else None
         items.write_items(f, task, loop)
         _finish(f, f"define internal void @{function}({_arguments(f)}) nounwind")
@@ -292,24 +296,45 @@ def _run_parallel(f: FunctionText, name: str, task: Task) -> None:
     assert task.domain is not None
     f.block(task.domain)
     lower, upper = (_as_i64(f, value) for value in task.domain.yielded)
-    choice = f.kernel.choices[f.task]
-    grain, tile, task_name = f.kernel.costs.grain(task.body), "1", f"@{name}"
+    choice, grain = f.kernel.choices[f.task], f.kernel.costs.grain(task.body)
+    run, tile = f"@{name}", "1"
     if choice.lanes:
-        tile = str(choice.lanes)
         grain = int(grain * choice.gain) if grain > 1 else 1
+        length = _row_length(f, choice)
+        tile = _tile(f, choice, length)
     if choice.fewest:
-        count = f.assign(f"sub i64 {upper}, {lower}")
-        is_few = f.assign(f"icmp slt i64 {count}, {choice.fewest}")
-        task_name = f.assign(f"select i1 {is_few}, ptr @{name}{_SINGLE}, ptr @{name}")
-        tile = f.assign(f"select i1 {is_few}, i64 1, i64 {tile}")
+        count = f.apply("sub", "i64", upper, lower)
+        is_few = f.apply("icmp slt", "i64", count, choice.fewest)
+        if length:
+            is_short = f.apply("icmp slt", "i64", length, choice.lanes // 2)
+            is_few = f.apply("or", "i1", is_few, is_short)
+        run = f.choose(is_few, "ptr", run + _SINGLE, run)
+        tile = f.choose(is_few, "i64", "1", tile)
     if f.kernel.sums[f.task]:
-        sums.run(f, task, Loop(task_name, lower, upper, grain, tile), name)
+        sums.run(f, task, Loop(run, lower, upper, grain, tile), name)
         return
     function = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_PARALLEL_FOR)}, align 8")
     f.emit(
-        f"call void {function}(ptr %context, ptr {task_name}, ptr %parameters,"
+        f"call void {function}(ptr %context, ptr {run}, ptr %parameters,"
         f" i64 {lower}, i64 {upper}, i64 {grain}, i64 {tile})"
     )
+
+
+def _row_length(f: FunctionText, choice: Choice) -> str:
+    """The work items of a row (i64), if tiles end with rows."""
+    if choice.rows is None:
+        return ""
+    for op in choice.rows.recipe:
+        f.table[type(op)](f, op)
+    return _as_i64(f, choice.rows.recipe[-1].results[0])
+
+
+def _tile(f: FunctionText, choice: Choice, length: str) -> str:
+    """Of how many work items the chunks are multiples: a tile, or a row that is no long one."""
+    if not length:
+        return str(choice.lanes)
+    is_short = f.apply("icmp ult", "i64", length, _LONG_ROW)
+    return f.choose(is_short, "i64", length, str(choice.lanes))
 
 
 def _as_i64(f: FunctionText, value: Value) -> str:

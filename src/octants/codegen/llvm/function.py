@@ -60,10 +60,8 @@ class FunctionText:
     """Lines of code, the current block's label, and names.
 
     ``item`` is the number of the work item, as an operand of type ``item_type``; what ends a work
-    item early branches to the block ``exit``. A turn of the loop over them runs `step` work items.
+    item early branches to the block ``exit``.
     """
-
-    step = 1
 
     def __init__(
         self, kernel: KernelText, machine: Machine, table: HandlerTable, task: int
@@ -216,8 +214,13 @@ class FunctionText:
         """Bind the index in a turn of the loop over the work items, which ends before ``end``."""
         self.bind(index, self.item)
 
-    def end_item(self) -> None:
-        """The end of such a turn."""
+    def next_item(self, end: str, flags: str) -> tuple[str, str]:
+        """At the end of such a turn: the next work item, and whether there is one.
+
+        ``flags`` are those of an addition to its number.
+        """
+        following = self.assign(f"add {flags} {self.item_type} {self.item}, 1")
+        return following, self.assign(f"icmp slt {self.item_type} {following}, {end}")
 
     # -- what a launch gives --------------------------------------------------------------------
 

@@ -27,10 +27,7 @@ def write_items(
 
 
 def write_loop(f: FunctionText, task: Task, end: str, after: str) -> None:
-    """The body for begin, and in steps up to ``end`` (i64), in the type of the index.
-
-    With steps that may lead past the end, it is what is left that tells whether to go on.
-    """
+    """The body for begin, and in steps up to ``end`` (i64), in the type of the index."""
     (index,) = task.body.args
     register = f.item_type = f.type(index.type)
     begin, end = (narrow(f, bound, register) for bound in ("%begin", end))
@@ -50,15 +47,7 @@ def write_loop(f: FunctionText, task: Task, end: str, after: str) -> None:
         f.machine.poll(f)
     f.branch("done")
     f.start("done")
-    f.end_item()
-    if f.step == 1:
-        flags = "nuw nsw" if natural else "nsw"
-        following = f.assign(f"add {flags} {register} {item.name}, 1")
-        goes_on = f.assign(f"icmp slt {register} {following}, {end}")
-    else:
-        following = f.assign(f"add {register} {item.name}, {f.step}")
-        left = f.assign(f"sub {register} {end}, {item.name}")
-        goes_on = f.assign(f"icmp sgt {register} {left}, {f.step}")
+    following, goes_on = f.next_item(end, "nuw nsw" if natural else "nsw")
     item.incoming.append((following, "done"))
     f.close_phi(item)
     f.branch_if(goes_on, "item", after)

@@ -6,10 +6,11 @@ A loop runs in lanes where that pays by an estimate, if nobody says otherwise: `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm.lanes.estimate import Estimate
+from octants.codegen.llvm.lanes.rows import Rows, find_rows
 from octants.codegen.llvm.lanes.widths import ALWAYS, MOST_VECTORS, NEVER, lanes_of_target
 from octants.codegen.llvm.reductions import find_reductions
 from octants.ir import ops
@@ -19,8 +20,10 @@ from octants.target import Target
 _FEW = 2  # values that a loop carries, and work items
 _SMALL = 60  # operations: only a body of less is compiled for whole tiles and once more for others
 _LARGE = 400  # operations: a body of more has no registers to spare for several vectors
-_PAYS = 1.25  # the least gain by the estimate, which is rough
+_PAYS = 2.0  # the least gain by the estimate, which is rough
 _FEWEST = 4  # the share of a tile, as a divisor, that is worth a tile
+
+_USUALLY_FILLED = 0.9  # of the lanes, in rows of unknown length
 
 _SCALAR = (ops.Print, ops.Assert, ops.RecordCheck)
 
@@ -31,6 +34,7 @@ class Choice:
 
     Launches of less than `fewest` work items run them one by one nevertheless. If it `splits`,
     whole tiles have code of their own, without masks, and if it is `even` there are only such.
+    Where there are `rows`, tiles end with them.
     """
 
     reason: str
@@ -39,6 +43,7 @@ class Choice:
     splits: bool = False
     even: bool = False
     gain: float = 1.0
+    rows: Rows | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         how = f"{self.lanes} work items at once" if self.lanes else "work items one by one"
@@ -70,7 +75,11 @@ def choose(task: Task, target: Target, simd: str, apart: bool = False) -> Choice
     if wanted is not None and wanted is not True:
         lanes = int(wanted)
     collected = [op for found in find_reductions(task, apart) for op in found.atomics]
-    gain = Estimate(task, facts, lanes, width, collected).gain
+    gain, rows = Estimate(task, facts, lanes, width, collected).gain, find_rows(task)
+    if rows is not None:
+        facts = Uniformity(task.body, rows.numbers)
+        in_rows = Estimate(task, facts, lanes, width, collected, rows).gain * _filled(rows, lanes)
+        gain, rows = max((gain, None), (in_rows, rows), key=lambda way: way[0])
     if gain < _PAYS and simd != ALWAYS and not is_forced:
         return Choice(f"lanes would gain a factor of {gain:.1f}")
     is_open = count is None and simd != ALWAYS and not is_forced
@@ -78,10 +87,19 @@ def choose(task: Task, target: Target, simd: str, apart: bool = False) -> Choice
         f"lanes gain a factor of {gain:.1f}",
         lanes,
         fewest=max(2, lanes // _FEWEST) if is_open else 0,
-        splits=size <= _SMALL,
-        even=count is not None and count % lanes == 0,
+        splits=size <= _SMALL and rows is None,
+        even=count is not None and count % lanes == 0 and rows is None,
         gain=max(1.0, gain),
+        rows=rows,
     )
+
+
+def _filled(rows: Rows, lanes: int) -> float:
+    """The share of the lanes that have a work item, where tiles end with rows."""
+    if rows.length is None:
+        return _USUALLY_FILLED
+    tiles = max(1, -(-rows.length // lanes))
+    return rows.length / (tiles * lanes)
 
 
 def _obstacle(task: Task, width: int, simd: str, wanted: object) -> str:

@@ -123,12 +123,12 @@ class Carried:
 
 
 def binary(f: LaneText, op: ops.Binary) -> None:
-    """A function of two operands, unless it is known as the number of a turn."""
-    turn = f.turns.get(op.result)
-    if turn is None:
+    """A function of two operands, unless it is known as the number of a turn, or in a row."""
+    known = f.turns.get(op.result) or f.in_row(op.result)
+    if known is None:
         arithmetic.binary(f, op)
     else:
-        f.bind(op.result, turn)
+        f.bind(op.result, known)
 
 
 def for_(f: LaneText, op: ops.For) -> None:

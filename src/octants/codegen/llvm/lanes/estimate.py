@@ -8,21 +8,23 @@ vectoriser of LLVM makes of loops that are simple enough is a part of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from octants.analysis.forms import Forms
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm.cost import CHEAP, DIVISIONS
+from octants.codegen.llvm.lanes.rows import Rows
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Operation, Space, Task, Value
 from octants.types.layouts import Layout
 from octants.types.scalars import DType, f16, i64, u64
 
 _LIBRARY, _DIVISION, _ATOMIC, _RANDOM, _REMAINDER = 30, 6, 20, 40, 20
+_NEW_TILE = 12  # to find out how much of a row is left
 _CALL = 4  # what it takes to get at a lane, call, and put the result back
-_GATHERED, _SCATTERED = 2.0, 2.5  # for each lane
+_GATHERED, _SCATTERED = 2.0, 4.0  # for each lane
 _MISPREDICTED = 3  # of a branch that nobody can foresee, on average
 _TRIPS = 16  # of a loop that does not say
 _RAGGED = 1.4  # how much longer the longest of several loops is than one of them
@@ -57,6 +59,7 @@ class Estimate:
         lanes: int,
         width: int,
         collected: Iterable[Operation] = (),
+        rows: Rows | None = None,
     ) -> None:
         self._facts = facts
         self._lanes = lanes
@@ -66,9 +69,12 @@ class Estimate:
         self._constants = {
             op.result: op.value for op in task.body.walk() if isinstance(op, ops.Constant)
         }
-        self._item = task.body.args[0]
+        self._items = {task.body.args[0]} | (rows.places if rows is not None else set())
+        self._rows = rows
         self.cost = self._block(task.body)
-        if self._is_simple(task.body, self._item):
+        if rows is not None:
+            self.cost.tile += _NEW_TILE
+        if self._is_simple(task.body, task.body.args[0]):
             vectorised = self.cost.item / width  # as well as it is done here, in less code
             self.cost.item = max(vectorised, self._summing())
 
@@ -144,6 +150,12 @@ class Estimate:
         return self._pure(op, cost, cost * registers)
 
     def _binary(self, op: ops.Binary) -> Cost:
+        cost = self._function(op)
+        if op.result in self._items:  # the place in a row
+            return Cost(cost.item, self._registers(op.result.type))
+        return cost
+
+    def _function(self, op: ops.Binary) -> Cost:
         dtype = op.result.type
         registers = self._registers(dtype)
         if dtype.is_float:
@@ -156,8 +168,10 @@ class Estimate:
         if op.fn == "pow":
             return self._pure(op, _LIBRARY, self._one_by_one(_LIBRARY))
         if op.fn in DIVISIONS:
-            if op.rhs in self._constants:
-                return self._pure(op, 3, 2 * _DIVISION * registers)
+            divisor = self._constants.get(op.rhs)
+            if divisor is not None:
+                is_shift = divisor > 0 and divisor & (divisor - 1) == 0
+                return self._pure(op, 1 if is_shift else 3, (2 if is_shift else 12) * registers)
             return self._pure(op, _DIVISION, self._one_by_one(_DIVISION))
         if op.fn == "mul" and dtype in (i64, u64):
             return self._pure(op, 1, _DOUBLE_MULTIPLY * registers)
@@ -205,25 +219,25 @@ class Estimate:
 
     def _step(self, op: ops.Load | ops.Store | ops.Atomic) -> int | None:
         """The bytes from lane to lane; None if they are not known, or not the same for all."""
-        return self._stride(op.array, op.companion, op.indices, self._item, self._facts.varies)
+        return self._stride(op.array, op.companion, op.indices, self._items, self._facts.varies)
 
     def _stride(
         self,
         array: Array,
         companion: Companion,
         indices: list[Value],
-        counter: Value,
+        counters: Collection[Value],
         varies: Callable[[Value], bool],
     ) -> int | None:
-        """The bytes by which an address moves on with a counter; ``varies`` says what else may."""
+        """The bytes by which an address moves on with counters; ``varies`` says what else may."""
         total = 0
         for index, stride in zip(indices, _strides(array, companion, len(indices)), strict=True):
             if not varies(index):
                 continue
             form = self._forms.form(index)
-            if stride is None or any(varies(atom) for atom in form.terms if atom is not counter):
+            if stride is None or any(varies(v) for v in form.terms if v not in counters):
                 return None
-            total += stride * form.terms.get(counter, 0)
+            total += stride * sum(form.terms.get(counter, 0) for counter in counters)
         return total
 
     # -- what LLVM vectorises on its own ----------------------------------------------------------
@@ -246,7 +260,7 @@ class Estimate:
             if isinstance(op, ops.Binary) and _is_called(op):
                 return False
             if isinstance(op, (ops.Load, ops.Store)):
-                step = self._stride(op.array, op.companion, op.indices, counter, varies)
+                step = self._stride(op.array, op.companion, op.indices, [counter], varies)
                 if step not in (0, op.array.dtype.size):
                     return False
             if isinstance(op, ops.Atomic) and op not in self._collected:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import text as names
 from octants.codegen.llvm.function import FunctionText, HandlerTable, Machine
+from octants.codegen.llvm.lanes.rows import Rows
 from octants.codegen.llvm.module import KernelText
 from octants.diagnostics.exceptions import InternalError
 from octants.ir.core import Value
@@ -54,8 +55,10 @@ class LaneText(FunctionText):
         self.scalar_table = scalar_table
         self.turns: dict[Value, str] = {}  # numbers of turns; see `control.for_`
         self.used: set[Value] = set()  # operands of any operation; see `atomics.atomic`
-        self.lanes = self.step = lanes
+        self.lanes = lanes
         self.overhangs = False  # whether the last work items may be less than there are lanes
+        self.rows: Rows | None = None  # in which the work items of a tile are neighbours
+        self._row, self._place, self._step = "", "", ""
         self.uniformity = uniformity
         self.mask: str | None = None
         self.vectors: set[str] = set()
@@ -125,18 +128,49 @@ class LaneText(FunctionText):
 
     def begin_item(self, index: Value, end: str) -> None:
         register = self.item_type
-        numbers = ", ".join(f"{register} {lane}" for lane in range(self.lanes))
-        vector = self.vector(register)
+        left = super().apply("sub", register, end, self.item)
+        if self.rows is not None:
+            length = self.use(self.rows.recipe[-1].results[0])
+            self._row = super().apply("udiv", register, self.item, length)
+            self._place = super().apply("urem", register, self.item, length)
+            in_row = super().apply("sub", register, length, self._place)
+            left = super().intrinsic("smin", register, [(register, left), (register, in_row)])
+            most = (register, str(self.lanes))
+            self._step = super().intrinsic("smin", register, [(register, left), most])
         if self.overhangs:
-            left = super().apply("sub", register, end, self.item)
-            wide = self.spread(register, left)
-            self.mask = self.assign_vector(f"icmp sgt {vector} {wide}, <{numbers}>")
-        lanes = self.assign_vector(f"add {vector} {self.spread(register, self.item)}, <{numbers}>")
-        self.lines_of[lanes] = Line(self.item, 1)
-        self.bind(index, lanes)
+            wide, numbers = self.spread(register, left), self._numbers(register)
+            self.mask = self.assign_vector(f"icmp sgt {self.vector(register)} {wide}, {numbers}")
+        self.bind(index, self._neighbours(register, self.item))
 
-    def end_item(self) -> None:
+    def next_item(self, end: str, flags: str) -> tuple[str, str]:  # noqa: ARG002
+        register = self.item_type
         self.mask = None
+        if self.rows is not None:
+            following = super().apply("add", register, self.item, self._step)
+            return following, super().apply("icmp slt", register, following, end)
+        following = super().apply("add", register, self.item, self.lanes)
+        left = super().apply("sub", register, end, self.item)  # a step may lead past all numbers
+        return following, super().apply("icmp sgt", register, left, self.lanes)
+
+    def in_row(self, value: Value) -> str | None:
+        """What stands for the number of a row, or for a place in it."""
+        if self.rows is None:
+            return None
+        if value in self.rows.numbers:
+            return self._row
+        if value in self.rows.places:
+            return self._neighbours(self.item_type, self._place)
+        return None
+
+    def _numbers(self, register: str) -> str:
+        return "<" + ", ".join(f"{register} {lane}" for lane in range(self.lanes)) + ">"
+
+    def _neighbours(self, register: str, first: str) -> str:
+        """A number in the first lane, and in each lane one more."""
+        wide, numbers = self.spread(register, first), self._numbers(register)
+        lanes = self.assign_vector(f"add {self.vector(register)} {wide}, {numbers}")
+        self.lines_of[lanes] = Line(first, 1)
+        return lanes
 
     # -- pure instructions ----------------------------------------------------------------------
 

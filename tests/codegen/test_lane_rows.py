@@ -1,0 +1,132 @@
+"""Loops over matrices in lanes: tiles end with rows, whose elements are neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.codegen.llvm.lanes.choice import choose
+from octants.codegen.llvm.lanes.rows import find_rows
+from octants.codegen.llvm.lanes.widths import ALWAYS, AUTO
+from octants.ir.core import Module, Task
+from octants.ir.parser import parse
+from octants.target import Target
+
+AVX512 = Target("cpu", "x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512vl")
+SHAPES = [(7, 33), (5, 3), (3, 100), (1, 64), (200, 1), (16, 16), (6, 40)]
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    yield
+    qd.reset()
+
+
+def run(simd: str, shape: tuple[int, ...], *, fields: bool, threads: int = 2) -> list[Any]:
+    """A kernel that looks at neighbours, rows, columns, and its place; values and gradients."""
+    qd.init(arch=qd.cpu, simd=simd, cpu_max_num_threads=threads, log_level="error")
+    make = qd.field if fields else qd.ndarray
+    kind: Any = qd.template() if fields else qd.types.ndarray()
+    x, y = (make(qd.f32, shape=shape, needs_grad=True) for _ in range(2))
+    counts = make(qd.i32, shape=shape[0])
+    x.from_numpy(np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32))
+    counts.from_numpy((np.arange(shape[0]) % 5).astype(np.int32))
+
+    @qd.kernel
+    def look(x: kind, y: kind, counts: kind):
+        for i, j in x:
+            v = x[i, j] + 0.5 * x[i, 0]
+            if j > 0:
+                v += x[i, j - 1] * x[0, j]
+            for k in range(counts[i]):
+                v = qd.sin(v) + 0.1 * k
+            if i % 2 == 1:
+                v = v * j - i
+            y[i, j] = v
+
+    look(x, y, counts)
+    y.grad.from_numpy(np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32))
+    look.grad(x, y, counts)
+    return [y.to_numpy(), x.grad.to_numpy()]
+
+
+@pytest.mark.parametrize("fields", [True, False], ids=["fields", "ndarrays"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_rows_of_all_lengths(shape: tuple[int, int], fields: bool) -> None:
+    """Values to the bit; in gradients several work items add to one element."""
+    expected = run("never", shape, fields=fields)
+    for simd in ("auto", "always"):
+        values, gradient = run(simd, shape, fields=fields)
+        np.testing.assert_array_equal(values.view(np.uint32), expected[0].view(np.uint32))
+        np.testing.assert_allclose(gradient, expected[1], rtol=1e-4, atol=1e-5)
+
+
+def test_large_matrices_on_several_threads() -> None:
+    for shape in ((300, 37), (40, 5000)):
+        expected = run("never", shape, fields=False)[0]
+        for threads in (1, 3):
+            values = run("always", shape, fields=False, threads=threads)[0]
+            np.testing.assert_array_equal(values, expected)
+
+
+def test_a_window_of_a_grid() -> None:
+    """Lower bounds that are not zero, three axes, an integer array."""
+
+    def result(simd: str) -> Any:
+        qd.init(arch=qd.cpu, simd=simd, log_level="error")
+        x = qd.field(qd.i32, (5, 6, 50))
+
+        @qd.kernel
+        def number():
+            for i, j, k in qd.ndrange((1, 4), (2, 6), (3, 47)):
+                x[i, j, k] += 10000 * i + 100 * j + k
+
+        number()
+        return x.to_numpy()
+
+    i, j, k = np.indices((5, 6, 50))
+    inside = (i >= 1) & (i < 4) & (j >= 2) & (k >= 3) & (k < 47)
+    for simd in ("auto", "always"):
+        np.testing.assert_array_equal(result(simd), inside * (10000 * i + 100 * j + k))
+
+
+TEXT = """\
+kernel @shift
+array @x: f32, 2, ndarray, () [primal]
+parallel @shift_0 {{
+  %0: i32 = constant<{lower}>()
+  %1: i32 = constant<2000>()
+  yield(%0, %1)
+}} {{ (%2: i32):
+  %3: i32 = constant<{length}>()
+  %4: i32 = binary<mod>(%2, %3)
+  %5: i32 = binary<floordiv>(%2, %3)
+  %6: f32 = load<@x, primal>(%5, %4)
+  %7: f32 = unary<sin>(%6)
+  store<@x, primal>(%7, %5, %4)
+  yield()
+}}
+"""
+
+
+def task_of(length: int, lower: int = 0) -> Task:
+    module: Module = parse(TEXT.format(length=length, lower=lower))
+    return module.tasks[0]
+
+
+def test_which_loops_have_rows() -> None:
+    rows = find_rows(task_of(200))
+    assert rows is not None
+    assert (rows.length, len(rows.numbers), len(rows.places)) == (200, 1, 1)
+    assert find_rows(task_of(200, lower=-8)) is None
+
+
+def test_short_rows_are_no_tiles() -> None:
+    """Where most lanes would be empty, tiles go on over the ends of rows."""
+    assert choose(task_of(200), AVX512, AUTO).rows is not None
+    assert choose(task_of(16), AVX512, AUTO).rows is not None
+    assert choose(task_of(3), AVX512, ALWAYS).rows is None
