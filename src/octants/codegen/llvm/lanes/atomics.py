@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from octants.codegen.llvm import arithmetic, atomics
 from octants.codegen.llvm.lanes import memory
+from octants.codegen.llvm.lanes.memory import Place
 from octants.codegen.llvm.lanes.text import LaneText
 from octants.codegen.llvm.reductions import Collect, Deliver, neutral
 from octants.ir import ops
@@ -19,20 +20,54 @@ def atomic(f: LaneText, op: ops.Atomic) -> None:
     if op in f.collected:
         _collect_one(f, op)
         return
-    dtype, value = op.array.dtype, f.use(op.value)
-    place = memory.locate(f, op.array, op.companion, op.indices)
-    is_used = op.result in f.used
-    if place.step == 0 and op.fn in _COMBINED and dtype not in (u1, f16) and not is_used:
-        total = _combined(f, _COMBINED[op.fn], dtype, value)
-        atomics.update(f, op.fn, dtype, place.start, total)
-        return
-    pointers = memory.addresses(f, place)
+    place, value = memory.locate(f, op.array, op.companion, op.indices), f.use(op.value)
+    is_one = place.step == 0 and op.fn in _COMBINED and op.array.dtype not in (u1, f16)
+    if is_one and op.result not in f.used:
+        total = _combined(f, _COMBINED[op.fn], op.array.dtype, value)
+        if (op.array, op.companion) in f.sums:
+            atomics.add_to(f, op, place.start, total)
+        else:
+            atomics.update(f, op.fn, op.array.dtype, place.start, total)
+    elif (op.array, op.companion) in f.sums:
+        _add_to(f, op, place, value)
+    else:
+        _one_by_one(f, op, place, value)
+
+
+def _one_by_one(f: LaneText, op: ops.Atomic, place: Place, value: str) -> None:
+    dtype, pointers = op.array.dtype, memory.addresses(f, place)
 
     def one(lane: str) -> str:
         address = f.element("ptr", pointers, lane)
         return atomics.update(f, op.fn, dtype, address, f.element(f.type(dtype), value, lane))
 
-    f.bind(op.result, f.each_active(one, f.type(dtype)))
+    is_used = op.result in f.used
+    found = f.each_active(one, f.type(dtype) if is_used else "")
+    if is_used:
+        f.bind(op.result, found)
+
+
+def _add_to(f: LaneText, op: ops.Atomic, place: Place, value: str) -> None:
+    """As `codegen.llvm.atomics.add_to`; neighbours are added to at once."""
+    dtype = op.array.dtype
+    register = f.type(dtype)
+    suffix = f.kernel.scopes.suffix((op.array, op.companion))
+
+    def plainly() -> None:
+        if place.step == dtype.size:
+            old = memory.load_from(f, place, register, dtype.size, suffix)
+            new = arithmetic.combine(f, op.fn, dtype, old, value)
+            memory.store_to(f, place, register, new, dtype.size, suffix)
+            return
+        pointers = memory.addresses(f, place)
+        f.each_active(lambda lane: one(f.element("ptr", pointers, lane), lane))
+
+    def one(address: str, lane: str) -> None:
+        old = f.assign(f"load {register}, ptr {address}, align {dtype.size}{suffix}")
+        new = arithmetic.combine(f, op.fn, dtype, old, f.element(register, value, lane))
+        f.emit(f"store {register} {new}, ptr {address}, align {dtype.size}{suffix}")
+
+    atomics.either(f, plainly, lambda: _one_by_one(f, op, place, value))
 
 
 def _combined(f: LaneText, fn: str, dtype: DType, value: str) -> str:
