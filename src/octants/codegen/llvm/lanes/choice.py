@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from octants.analysis.sums import find_sums
 from octants.analysis.uniformity import Uniformity
-from octants.codegen.llvm.lanes.estimate import Estimate
+from octants.codegen.llvm.lanes.estimate import Estimate, Updates
 from octants.codegen.llvm.lanes.rows import Rows, find_rows
 from octants.codegen.llvm.lanes.widths import ALWAYS, MOST_VECTORS, NEVER, lanes_of_target
 from octants.codegen.llvm.reductions import find_reductions
@@ -74,11 +75,11 @@ def choose(task: Task, target: Target, simd: str, apart: bool = False) -> Choice
     lanes = _width(task, facts, width, count, size)
     if wanted is not None and wanted is not True:
         lanes = int(wanted)
-    collected = [op for found in find_reductions(task, apart) for op in found.atomics]
-    gain, rows = Estimate(task, facts, lanes, width, collected).gain, find_rows(task)
+    updates = _updates(task, apart)
+    gain, rows = Estimate(task, facts, lanes, width, updates).gain, find_rows(task)
     if rows is not None:
         facts = Uniformity(task.body, rows.numbers)
-        in_rows = Estimate(task, facts, lanes, width, collected, rows).gain * _filled(rows, lanes)
+        in_rows = Estimate(task, facts, lanes, width, updates, rows).gain * _filled(rows, lanes)
         gain, rows = max((gain, None), (in_rows, rows), key=lambda way: way[0])
     if gain < _PAYS and simd != ALWAYS and not is_forced:
         return Choice(f"lanes would gain a factor of {gain:.1f}")
@@ -92,6 +93,12 @@ def choose(task: Task, target: Target, simd: str, apart: bool = False) -> Choice
         gain=max(1.0, gain),
         rows=rows,
     )
+
+
+def _updates(task: Task, apart: bool) -> Updates:
+    collected = {op for found in find_reductions(task, apart) for op in found.atomics}
+    sums = find_sums(task, apart, collected)
+    return Updates(collected, {*sums.parts, *sums.turns})
 
 
 def _filled(rows: Rows, lanes: int) -> float:

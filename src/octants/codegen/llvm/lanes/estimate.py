@@ -8,20 +8,22 @@ vectoriser of LLVM makes of loops that are simple enough is a part of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from octants.analysis.forms import Forms
+from octants.analysis.sums import Target
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm.cost import CHEAP, DIVISIONS
 from octants.codegen.llvm.lanes.rows import Rows
 from octants.ir import ops
-from octants.ir.core import Array, Block, Companion, Operation, Space, Task, Value
+from octants.ir.core import CHECKPOINT, Array, Block, Companion, Operation, Space, Task, Value
 from octants.types.layouts import Layout
 from octants.types.scalars import DType, f16, i64, u64
 
 _LIBRARY, _DIVISION, _ATOMIC, _RANDOM, _REMAINDER = 30, 6, 20, 40, 20
+_ADDED = 1.5  # for each lane that adds to a place of its own, three times
 _NEW_TILE = 12  # to find out how much of a row is left
 _CALL = 4  # what it takes to get at a lane, call, and put the result back
 _GATHERED, _SCATTERED = 2.0, 4.0  # for each lane
@@ -46,10 +48,21 @@ class Cost:
         return Cost(self.item + times * other.item, self.tile + times * other.tile)
 
 
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """Atomics that are none: `collected` in registers, or to places that workers have apart."""
+
+    collected: Collection[Operation] = ()
+    plain: Collection[Target] = ()
+
+
+_NO_UPDATES = Updates()
+
+
 class Estimate:
     """Costs of the body of a parallel task, for so many lanes on a machine with so wide vectors.
 
-    ``width`` is in lanes of 32 bits; ``collected`` are the atomics that become sums in registers.
+    ``width`` is in lanes of 32 bits.
     """
 
     def __init__(
@@ -58,14 +71,15 @@ class Estimate:
         facts: Uniformity,
         lanes: int,
         width: int,
-        collected: Iterable[Operation] = (),
+        updates: Updates = _NO_UPDATES,
         rows: Rows | None = None,
     ) -> None:
         self._facts = facts
         self._lanes = lanes
         self._width = width
         self._forms = Forms(task)
-        self._collected = set(collected)
+        self._updates = updates
+        self._rare = set(_about_rooms(task.body))
         self._constants = {
             op.result: op.value for op in task.body.walk() if isinstance(op, ops.Constant)
         }
@@ -92,6 +106,8 @@ class Estimate:
         return total
 
     def _if(self, op: ops.If) -> Cost:
+        if self._is_of_blocks(op):
+            return Cost(1, 2)
         then, orelse = self._block(op.then), self._block(op.orelse)
         both = then.plus(orelse)
         if not self._facts.diverges(op):
@@ -104,11 +120,21 @@ class Estimate:
         trips = float(_TRIPS)
         if lower is not None and upper is not None:
             trips = max(0, upper - lower)
+        if any(isinstance(each, ops.If) and self._is_of_blocks(each) for each in op.body.ops):
+            trips = 1.0
         body = self._block(op.body)
         item = 1 + trips * (1 + body.item)
         if self._is_simple(op.body, op.body.args[0]) and trips >= self._width:
             item = max(self._vectorised(item), trips * self._waiting(op))
         return Cost(item, 4 + trips * self._turn(op, body))
+
+    def _is_of_blocks(self, op: ops.If) -> bool:
+        """Whether a branch is for loops whose records do not fit the tape at once: a rare case."""
+        if op.condition in self._rare:
+            return True
+        inside = (each for region in op.regions for each in region.walk())
+        records = (ops.RecordPush, ops.RecordPop)
+        return any(isinstance(each, records) and each.record.name == CHECKPOINT for each in inside)
 
     def _while(self, op: ops.While) -> Cost:
         body = self._block(op.condition).plus(self._block(op.body))
@@ -193,8 +219,11 @@ class Estimate:
 
     def _atomic(self, op: ops.Atomic | ops.CompareExchange) -> Cost:
         registers = self._registers(op.array.dtype)
-        if op in self._collected:
+        if op in self._updates.collected:
             return Cost(2, 2 * registers)
+        if isinstance(op, ops.Atomic) and (op.array, op.companion) in self._updates.plain:
+            tile = self._access(self._step(op), op.array.dtype, _ADDED)
+            return Cost(3, 3 * tile)
         if isinstance(op, ops.Atomic) and self._step(op) == 0:
             return Cost(_ATOMIC, _ATOMIC + 4 * registers + 4)
         return Cost(_ATOMIC, self._one_by_one(_ATOMIC))
@@ -263,7 +292,7 @@ class Estimate:
                 step = self._stride(op.array, op.companion, op.indices, [counter], varies)
                 if step not in (0, op.array.dtype.size):
                     return False
-            if isinstance(op, ops.Atomic) and op not in self._collected:
+            if isinstance(op, ops.Atomic) and op not in self._updates.collected:
                 return False
         return all(self._is_sum(body, arg) for arg in body.args if arg is not counter)
 
@@ -274,7 +303,7 @@ class Estimate:
 
     def _summing(self) -> float:
         """What a work item takes at least, if it adds to sums of floats."""
-        return max((_ORDERED for op in self._collected if _is_float_sum(op)), default=0)
+        return max((_ORDERED for op in self._updates.collected if _is_float_sum(op)), default=0)
 
     def _waiting(self, op: ops.For) -> float:
         """What a turn takes at least: sums of floats are summed up in order."""
@@ -285,6 +314,14 @@ _NEVER_VECTORISED = (
     *(ops.For, ops.While, ops.CompareExchange),
     *(ops.Random, ops.RecordPop, ops.RecordPush),
 )
+
+
+def _about_rooms(block: Block) -> Iterator[Value]:
+    """The conditions that ask whether a loop's records fit the tape."""
+    rooms = {op.result for op in block.walk() if isinstance(op, ops.RecordRoom)}
+    for op in block.walk():
+        if isinstance(op, ops.Compare) and op.rhs in rooms:
+            yield op.result
 
 
 def _is_float_sum(op: Operation) -> bool:
