@@ -134,6 +134,77 @@ def test_returned_values_and_vectors_by_value(xy: Any, ways: list[str]) -> None:
     assert ways == ["quick", "care", "quick"]
 
 
+STEPS = 5
+
+
+@qd.kernel
+def advance(x: qd.Tensor, t: qd.i32):
+    for i in range(3):
+        x[t + 1, i] = x[t, i] * x[t, i] * 0.5
+
+
+@qd.kernel
+def last_row(x: qd.Tensor, loss: qd.Tensor):
+    for i in range(3):
+        loss[None] += x[STEPS, i]
+
+
+def gradient_through(start: Any, steps: int = STEPS) -> Any:
+    """That of the sum of x after steps of ``x * x / 2``."""
+    x, gradient = start, np.ones(3)
+    for _ in range(steps):
+        x, gradient = x * x * 0.5, gradient * x
+    return gradient
+
+
+def test_steps_through_the_rows_of_an_array(
+    make: Callable[[Any], Any], loss: Any, ways: list[str]
+) -> None:
+    x, start = make((STEPS + 1, 3)), np.array([1.0, 2.0, 0.5])
+    for _ in range(2):
+        for i in range(3):
+            x[0, i] = start[i]
+        ways.clear()
+        with qd.ad.Tape(loss=loss) as tape:
+            for t in range(STEPS):
+                advance(x, t)
+            last_row(x, loss)
+        assert tape.snapshot_bytes == 0
+        np.testing.assert_allclose(x.grad.to_numpy()[0], gradient_through(start))
+    assert ways == ["quick"] * (STEPS + 1)
+
+
+@pytest.mark.parametrize("by", ["launch", "host"])
+def test_a_row_that_is_needed_and_overwritten(
+    make: Callable[[Any], Any], loss: Any, ways: list[str], by: str
+) -> None:
+    x, start = make((STEPS + 1, 3)), np.array([1.0, 2.0, 0.5])
+
+    @qd.kernel
+    def spoil(x: qd.Tensor, t: qd.i32):
+        for i in range(3):
+            x[t, i] = 7.0
+
+    for i in range(3):
+        x[0, i] = start[i]
+    with qd.ad.Tape():
+        spoil(x, STEPS)
+    ways.clear()
+    with qd.ad.Tape(loss=loss) as tape:
+        for t in range(STEPS):
+            advance(x, t)
+        last_row(x, loss)
+        if by == "host":
+            x[2, 0] = 7.0
+        else:
+            spoil(x, 2)
+    first_launches = 2
+    assert ways.count("care") == first_launches + (by == "launch")
+    assert tape.snapshot_bytes == 24
+    np.testing.assert_allclose(x.grad.to_numpy()[0], gradient_through(start))
+    assert x[2, 0] == 7.0
+
+
 # -- what ends it ---------------------------------------------------------------------------------
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from octants.analysis.boxes import Region, intersect
+from octants.analysis.boxes import Region, intersect, rows_of
 from octants.diagnostics.tape_errors import ChangedUnseen
 from octants.launch.memory import Memory
-
-_MOST_ROWS = 16
 
 
 class Content:
@@ -76,7 +74,7 @@ class LiveContents:
     def add(self, content: Content) -> None:
         region = content.region
         self._by_region[region] = content
-        rows = _rows(region)
+        rows = rows_of(region)
         if rows is None:
             self._elsewhere[region] = None
         for row in rows or ():
@@ -86,23 +84,14 @@ class LiveContents:
         region = content.region
         del self._by_region[region]
         self._elsewhere.pop(region, None)
-        for row in _rows(region) or ():
+        for row in rows_of(region) or ():
             del self._in_row[row][region]
 
     def meeting(self, region: Region) -> list[Content]:
         """The contents that a write to a region may end."""
-        rows = _rows(region)
+        rows = rows_of(region)
         candidates: Iterable[Region] = self._by_region
         if rows is not None:
             near = [self._in_row[row] for row in rows if row in self._in_row]
             candidates = {other: None for found in (*near, self._elsewhere) for other in found}
         return [self._by_region[other] for other in candidates if intersect(region, other)]
-
-
-def _rows(region: Region) -> range | None:
-    """The first indices of the elements of a region; None where they are many or unknown."""
-    if not region or not region[0]:
-        return None
-    first = min(box[0][0] for box in region)
-    last = max(box[0][1] for box in region)
-    return range(first, last + 1) if last - first < _MOST_ROWS else None

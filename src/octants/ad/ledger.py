@@ -9,12 +9,11 @@ what is needed of them is copied at once, and compared with what is there when i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from octants.ad.contents import Content, LiveContents
-from octants.analysis.boxes import Region, intersect
+from octants.analysis.boxes import Region, Rows, intersect, rows_of
 from octants.diagnostics.tape_errors import (
     ChangedSinceLaunch,
     LogTooLarge,
@@ -28,6 +27,10 @@ _MOST_DISTURBANCES = 32
 Place = tuple[Memory, Region]
 Phase = tuple[Sequence[Place], Sequence[Place]]
 """What will be needed, and then what will be written."""
+
+
+Parts = Mapping[Any, Rows]
+"""Rows of memories, by the keys of these."""
 
 
 class Unsettled(Protocol):
@@ -57,23 +60,38 @@ class Ledger:
         self._final: dict[Any, tuple[Memory, Any]] = {}
         self._disturbed: dict[Any, list[tuple[Region, Content | None]]] = {}
         self._unsettled: list[Unsettled] = []
-        self._needed: set[Any] = set()
+        self._needed: dict[Any, set[int] | None] = {}
         self._knows_strangers = False
 
     # -- recording ------------------------------------------------------------------------------
 
-    def is_free(self, written: AbstractSet[Any]) -> bool:
-        """Whether nobody needs what memories with these keys hold, as far as we can know."""
-        return not self._knows_strangers and self._needed.isdisjoint(written)
+    def is_free(self, written: Parts) -> bool:
+        """Whether nobody needs what some memories hold in some rows, as far as we can know."""
+        if self._knows_strangers:
+            return False
+        for key, rows in written.items():
+            needed = self._needed.get(key, ())
+            if needed is None or (needed and (rows is None or not needed.isdisjoint(rows))):
+                return False
+        return True
 
-    def note(self, entry: Unsettled, needed: AbstractSet[Any]) -> None:
-        """Remember an entry that needs what memories with these keys hold now.
+    def note(self, entry: Unsettled, needed: Parts) -> None:
+        """Remember an entry that needs what some memories hold now in some rows.
 
-        Which parts of them is asked when one of them is about to be overwritten.
+        What of that is asked when some of it is about to be overwritten.
         """
         if needed:
-            self._needed |= needed
             self._unsettled.append(entry)
+        for key, rows in needed.items():
+            self._note_rows(key, rows)
+
+    def _note_rows(self, key: Any, rows: Rows) -> None:
+        if rows is None:
+            self._needed[key] = None
+        else:
+            known = self._needed.setdefault(key, set())
+            if known is not None:
+                known.update(rows)
 
     def settle(self) -> None:
         """Find out what entries need that were noted, before any of it is overwritten."""
@@ -88,9 +106,9 @@ class Ledger:
     def need(self, memory: Memory, region: Region = None, reader: str = "") -> Content:
         """The present content of a region, which ``reader`` will need later."""
         self._know(memory)
-        self._needed.add(memory.key)
         if not memory.has_regions:
             region = None
+        self._note_rows(memory.key, rows_of(region))
         live = self._live[memory.key]
         content = live.get(region)
         if content is not None and memory.is_foreign and not content.is_intact():

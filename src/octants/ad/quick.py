@@ -8,10 +8,13 @@ takes the long way of `ad.tape`, as does the first launch of each specialisation
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from octants.ad.cuts import Flow
+from octants.ad.ledger import Parts
+from octants.analysis.boxes import Accessed, rows_of
 from octants.launch.gradient import Step, TapePlan
 from octants.launch.outside import OutsideLayout
 from octants.launch.own import Identities, identities_of, positions_of
@@ -23,18 +26,18 @@ _MOST_KEYS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
-    """The arrays of a launch, by their keys: all, those it writes, and what its reverse needs."""
+class Touched:
+    """The arrays of a launch, by their keys: all, what it writes, and what its reverse needs."""
 
     every: frozenset[int]
-    written: frozenset[int]
-    needed: frozenset[int]
+    written: Parts
+    needed: Parts
 
 
 class QuickWay:
     """How launches of a specialisation are recorded in this way."""
 
-    __slots__ = ("_identities", "_known", "_positions", "freezes", "outside", "step")
+    __slots__ = ("_identities", "_is_by_rows", "_known", "_positions", "freezes", "outside", "step")
 
     def __init__(
         self, specialisation: Specialisation, identities: Identities, plan: TapePlan
@@ -48,26 +51,39 @@ class QuickWay:
         )
         self._identities = identities
         self._positions = positions_of(specialisation)
-        self._known: dict[tuple[int, ...], Keys] = {}
+        # A kernel that steps through the rows of an array writes none that it needs later.
+        self._is_by_rows = not self.step.regions.is_constant
+        self._known: dict[tuple[int, ...], Touched] = {}
 
-    def keys(self, arguments: tuple[Any, ...]) -> Keys | None:
+    def touched(self, arguments: tuple[Any, ...]) -> Touched | None:
         """The arrays of a launch; None if it must take the long way."""
         identities = self._identities(*arguments)
         if identities is None:
             return None
+        if self._is_by_rows:
+            return self._find(identities, self.step.accessed(arguments))
         return self._known.get(identities) or self._learn(identities)
 
-    def _learn(self, identities: tuple[int, ...]) -> Keys:
-        by_position = dict(zip(self._positions, identities, strict=True))
+    def _learn(self, identities: tuple[int, ...]) -> Touched:
         if len(self._known) >= _MOST_KEYS:
             self._known.clear()
-        step = self.step
-        found = self._known[identities] = Keys(
-            frozenset(identities),
-            frozenset(by_position[k] for k in step.written),
-            frozenset(by_position[k] for k in step.needed),
-        )
+        found = self._known[identities] = self._find(identities, {})
         return found
+
+    def _find(self, identities: tuple[int, ...], accessed: Mapping[int, Accessed]) -> Touched:
+        """What a launch touches, in rows as far as they are known."""
+        keys = dict(zip(self._positions, identities, strict=True))
+        step = self.step
+
+        def parts(positions: Sequence[int], part: str) -> Parts:
+            return {
+                keys[k]: rows_of(getattr(accessed[k], part)) if k in accessed else None
+                for k in positions
+            }
+
+        return Touched(
+            frozenset(identities), parts(step.written, "written"), parts(step.needed, "read")
+        )
 
 
 def quick_way(specialisation: Specialisation, plan: TapePlan, flow: Flow) -> QuickWay | None:

@@ -17,7 +17,7 @@ from octants.ad.cuts import Cuts, flow_of
 from octants.ad.entries import Entry, HostEntry, LaunchEntry
 from octants.ad.ledger import Ledger, Phase, Place
 from octants.ad.losses import Loss, make_losses
-from octants.ad.quick import Keys, QuickWay, quick_way
+from octants.ad.quick import QuickWay, Touched, quick_way
 from octants.ad.unseen import UnseenWrites
 from octants.ad.watch import ArgumentWatch
 from octants.analysis.boxes import Region
@@ -179,9 +179,9 @@ class Tape:
             return self._run_unrecorded(specialisation, arguments)
         if self._is_simple:
             way: QuickWay | None = specialisation.ways.get(self._way_to(specialisation))
-            keys = way.keys(arguments) if way is not None else None
-            if way is not None and keys is not None and self._is_quick(keys):
-                return self._launch_quickly(way, keys, specialisation, arguments)
+            touched = way.touched(arguments) if way is not None else None
+            if way is not None and touched is not None and self._is_quick(touched):
+                return self._launch_quickly(way, touched, specialisation, arguments)
         return self._launch_with_care(specialisation, arguments)
 
     def _launch_with_care(self, given: Specialisation, arguments: tuple[Any, ...]) -> Any:
@@ -215,14 +215,14 @@ class Tape:
             results = outside.results(specialisation)
         return specialisation.wrap(results) if specialisation.returned else None
 
-    def _is_quick(self, keys: Keys) -> bool:
-        """Whether there is nothing to be looked at before a launch on some arrays."""
-        return self._ledger.is_free(keys.written) and not self._cuts.holds
+    def _is_quick(self, touched: Touched) -> bool:
+        """Whether there is nothing to be looked at before a launch that touches some arrays."""
+        return self._ledger.is_free(touched.written) and not self._cuts.holds
 
     def _launch_quickly(
         self,
         way: QuickWay,
-        keys: Keys,
+        touched: Touched,
         specialisation: Specialisation,
         arguments: tuple[Any, ...],
     ) -> Any:
@@ -233,8 +233,8 @@ class Tape:
         number = specialisation.number = next(driver.state.numbers)
         entry = LaunchEntry(specialisation, way.step, arguments, number, outside)
         results = entry.run_quickly()
-        self._ledger.note(entry, keys.needed)
-        self._touched |= keys.every
+        self._ledger.note(entry, touched.needed)
+        self._touched |= touched.every
         self._entries.append(entry)
         return specialisation.wrap(results) if results else None
 

@@ -81,6 +81,20 @@ def _merged(one: Box, other: Box) -> Box | None:
     return (*one[: different[0]], united, *one[different[0] + 1 :])
 
 
+_MOST_ROWS = 16
+Rows = range | None
+"""The first indices of some elements; None where they are many, or not known."""
+
+
+def rows_of(region: Region) -> Rows:
+    """The rows that a region lies in."""
+    if not region or not region[0]:
+        return None
+    first = min(box[0][0] for box in region)
+    last = max(box[0][1] for box in region)
+    return range(first, last + 1) if last - first < _MOST_ROWS else None
+
+
 class Regions:
     """What a launch accesses, by position of the array: a function of its arguments, as text.
 
@@ -100,12 +114,17 @@ class Regions:
             self._call = self._compile()
         return self._call(*arguments)
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether the answer is the same for all arguments."""
+        _, _, body = self.text.partition(":\n")
+        return not any(f"a{k}" in body for k in range(self.count))
+
     def _compile(self) -> Callable[..., Mapping[int, Accessed]]:
         scope: dict[str, Any] = {"Accessed": Accessed, "FAR": FARTHEST}
         exec(self.text, scope)
         function: Callable[..., Mapping[int, Accessed]] = scope["regions"]
-        _, _, body = self.text.partition(":\n")
-        if any(f"a{k}" in body for k in range(self.count)):
+        if not self.is_constant:
             return function
         constant = function(*[None] * self.count)
         return lambda *_: constant

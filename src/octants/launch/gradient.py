@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from octants import driver
-from octants.analysis.boxes import Accessed
+from octants.analysis.boxes import Accessed, Regions
 from octants.deferred import Deferred
 from octants.ir.core import Array, Companion, Module, Space
 from octants.launch.logs import LogPlan, make_plan
@@ -60,7 +60,7 @@ class Step:
     needed: tuple[int, ...]
     written: tuple[int, ...]
     rewritten: tuple[int, ...]
-    regions: Callable[..., Mapping[int, Accessed]]
+    regions: Regions
     witness: Witness | None = None
     log: LogPlan | None = None
     is_ordered: bool = False
