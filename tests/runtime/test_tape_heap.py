@@ -71,6 +71,7 @@ class Tape:
     ) -> None:
         self.pool = pool or ThreadPool(heap.support, 1, limit)
         self._context = LaunchContext(heap.support, self.pool)
+        self.share = 1 << 62
         pointer = ctypes.c_void_p
         kind = ctypes.CFUNCTYPE(pointer, pointer, pointer, ctypes.c_int64)
         self._grow = kind(heap.support.addresses["octants_grow"])
@@ -83,6 +84,14 @@ class Tape:
     def capacity(self) -> int:
         return int(self._context.fields.own.capacity)
 
+    @property
+    def share(self) -> int:
+        return int(self._context.fields.own.share)
+
+    @share.setter
+    def share(self, nbytes: int) -> None:
+        self._context.fields.own.share = nbytes
+
 
 def test_it_doubles(heap: FakeHeap) -> None:
     tape = Tape(heap)
@@ -90,6 +99,14 @@ def test_it_doubles(heap: FakeHeap) -> None:
         assert tape.grow(nbytes)
         assert tape.capacity == tape.pool.tape_bytes == heap.asked[-1]
     assert heap.asked == [PAGE, 2 * PAGE, 4 * PAGE, 101 * PAGE]
+
+
+def test_it_does_not_double_beyond_its_share(heap: FakeHeap) -> None:
+    tape = Tape(heap)
+    tape.share = 100_000
+    for nbytes in (100, PAGE + 1, 100_000, 100_001, 150_000):
+        assert tape.grow(nbytes)
+    assert heap.asked == [PAGE, 100_000, 100_000, 100_001, 150_000]
 
 
 def test_where_the_doubled_size_is_refused_it_takes_just_what_is_needed(heap: FakeHeap) -> None:

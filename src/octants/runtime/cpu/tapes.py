@@ -22,9 +22,9 @@ from octants import abi
 PATIENCE = 10_000  # milliseconds that a launch waits for others which hold tapes
 
 TEXT = f"""\
-; Room for so many bytes, doubling; where that is refused, room for just so many. One tape grows at
-; a time: while it asks for too much nobody else is refused for it. A position that has gone wrong
-; is a very large number.
+; Room for so many bytes, doubling up to the share; where that is refused, room for just so many.
+; One tape grows at a time: while it asks for too much nobody else is refused for it. A position that
+; has gone wrong is a very large number.
 define ptr @octants_grow(ptr %context, ptr %worker, i64 %bytes) {{
   %pool = load ptr, ptr &context.pool
   store i64 %bytes, ptr &worker.need
@@ -46,7 +46,10 @@ double:
   %twice = shl i64 %capacity, 1
   %more = call i64 @llvm.umax.i64(i64 %twice, i64 %bytes)
   %page = add i64 %more, 65535
-  %generous = and i64 %page, -65536
+  %rounded = and i64 %page, -65536
+  %share = load i64, ptr &worker.share
+  %most = call i64 @llvm.umax.i64(i64 %share, i64 %bytes)
+  %generous = call i64 @llvm.umin.i64(i64 %rounded, i64 %most)
   %first = call ptr @resize(ptr %pool, ptr %worker, i64 %generous)
   %refused = icmp eq ptr %first, null
   br i1 %refused, label %exact, label %unlock
