@@ -23,8 +23,8 @@ PATIENCE = 10_000  # milliseconds that a launch waits for others which hold tape
 
 TEXT = f"""\
 ; Room for so many bytes, doubling up to the share; where that is refused, room for just so many.
-; One tape grows at a time: while it asks for too much nobody else is refused for it. A position that
-; has gone wrong is a very large number.
+; One tape grows at a time: while it asks for too much nobody else is refused for it. A position
+; that has gone wrong is a very large number.
 define ptr @octants_grow(ptr %context, ptr %worker, i64 %bytes) {{
   %pool = load ptr, ptr &context.pool
   store i64 %bytes, ptr &worker.need
