@@ -61,6 +61,7 @@ def start(threads: int, budget: int) -> None:
         arch=qd.cpu,
         default_fp=qd.f64,
         log_level="error",
+        offline_cache=False,
         cpu_max_num_threads=threads,
         ad_stack_budget_bytes=budget,
     )
