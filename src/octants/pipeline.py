@@ -22,6 +22,7 @@ from octants.passes.contract import contract
 from octants.passes.demote_atomics import demote_atomics
 from octants.passes.fix_order import fix_order
 from octants.passes.outline_tasks import outline_tasks
+from octants.passes.share_reciprocals import share_reciprocals
 from octants.simplify import simplify
 from octants.stage import Observer as Observer
 from octants.stage import Stage as Stage
@@ -124,6 +125,8 @@ def finish(module: Module, stage: Stage, *, apart: bool = False) -> Module:
             fix_order(result, apart)
             collect_sums(result, apart)
             demote_atomics(result, apart)
+        if stage.contracts:
+            share_reciprocals(result)
         note.gives(result.size)
     stage.see("finish", result)
     return result

@@ -25,7 +25,8 @@ class Stage:
     `capacity` is that of records, if it is forced. Loops that surely take no more than `tape_whole`
     bytes of a worker's tape, which up to `tape_sharers` work items share, are never recorded in
     blocks. A `deterministic` kernel updates arrays in an order that is always the same.
-    Where it `contracts`, a product and a sum may be rounded as one.
+    Where it `contracts`, a product and a sum may be rounded as one, and derivatives are divided by
+    way of reciprocals.
     """
 
     checks_bounds: bool = False

@@ -19,6 +19,7 @@ from octants.passes import (
     demote_atomics,
     fix_order,
     outline_tasks,
+    share_reciprocals,
 )
 from octants.simplify import fold, prune
 
@@ -29,6 +30,7 @@ PASSES = [
     (contract, "contract"),
     (demote_atomics, "demote_atomics"),
     (fix_order, "fix_order"),
+    (share_reciprocals, "share_reciprocals"),
     (fold, "fold"),
     (prune, "prune"),
     (reverse, "reverse"),

@@ -182,7 +182,10 @@ _BINARY: dict[str, tuple[Rule | None, Rule | None]] = {
     "add": (_through, _through),
     "sub": (_through, lambda p, g: p.neg(g)),
     "mul": (lambda p, g: p.mul(g, p.b), lambda p, g: p.mul(g, p.a)),
-    "div": (lambda p, g: p.div(g, p.b), lambda p, g: p.neg(p.mul(p.div(g, p.b), p.y))),
+    "div": (
+        lambda p, g: p.div(g, p.b),
+        lambda p, g: p.neg(p.div(p.mul(p.div(g, p.b), p.a), p.b)),
+    ),
     "mod": (_through, lambda p, g: p.neg(p.mul(g, p.fn("floor", p.div(p.a, p.b))))),
     "truncmod": (_through, lambda p, g: p.neg(p.mul(g, p.fn("trunc", p.div(p.a, p.b))))),
     "pow": (_pow_base, _pow_exponent),

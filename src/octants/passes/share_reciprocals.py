@@ -1,0 +1,124 @@
+"""Divides derivatives by one divisor once: by its reciprocal, which `fast_math` allows.
+
+Before::
+
+    kernel @k
+    array @x: f32, 1, ndarray, () [primal, adjoint]
+    array @y: f32, 1, ndarray, () [primal, adjoint]
+    parallel @k_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = shape<@x, 0>()
+      yield(%0, %1)
+    } { (%2: i32):
+      %3: f32 = load<@x, primal>(%2)
+      %4: f32 = load<@y, adjoint>(%2)
+      %5: f32 = binary<div>(%4, %3)
+      %6: f32 = binary<mul>(%5, %5)
+      %7: f32 = binary<div>(%6, %3)
+      store<@x, adjoint>(%7, %2)
+      yield()
+    }
+
+After::
+
+    kernel @k
+    array @x: f32, 1, ndarray, () [primal, adjoint]
+    array @y: f32, 1, ndarray, () [primal, adjoint]
+    parallel @k_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = shape<@x, 0>()
+      yield(%0, %1)
+    } { (%2: i32):
+      %3: f32 = load<@x, primal>(%2)
+      %4: f32 = load<@y, adjoint>(%2)
+      %5: f32 = constant<1.0>()
+      %6: f32 = binary<div>(%5, %3)
+      %7: f32 = binary<mul>(%4, %6)
+      %8: f32 = binary<mul>(%7, %7)
+      %9: f32 = binary<mul>(%8, %6)
+      store<@x, adjoint>(%9, %2)
+      yield()
+    }
+
+Only what is computed from an adjoint or a tangent is divided so: it never decides on a branch, and
+is never replayed, so that its last bits are nobody's business.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.core import Block, Companion, Module, Operation, Value
+from octants.types.scalars import f32, f64
+
+_ARITHMETIC = (ops.Unary, ops.Binary, ops.Fma, ops.Select, ops.Cast)
+
+
+def share_reciprocals(module: Module) -> None:
+    """Share them in each block, in place."""
+    for task in module.tasks:
+        derivatives = _derivatives(task.body)
+        if derivatives:
+            _rewrite(task.body, derivatives)
+
+
+def _derivatives(body: Block) -> set[Value]:
+    """The values that are computed from adjoints or tangents."""
+    users: dict[Value, list[Value]] = {}
+    waiting: list[Value] = []
+    for op in body.walk():
+        if isinstance(op, (ops.Load, ops.Atomic)) and op.companion is not Companion.PRIMAL:
+            waiting += op.results
+        for source, targets in _flow(op):
+            users.setdefault(source, []).extend(targets)
+    found: set[Value] = set()
+    while waiting:
+        value = waiting.pop()
+        if value not in found:
+            found.add(value)
+            waiting += users.get(value, ())
+    return found
+
+
+def _flow(op: Operation) -> Iterator[tuple[Value, list[Value]]]:
+    """Which values go, as numbers, into which."""
+    if isinstance(op, _ARITHMETIC):
+        yield from ((value, op.results) for value in op.operands)
+    elif isinstance(op, ops.If):
+        for region in op.regions:
+            pairs = zip(region.yielded, op.results, strict=True)
+            yield from ((value, [result]) for value, result in pairs)
+    elif isinstance(op, (ops.For, ops.While)):
+        carried = op.body.args[len(op.body.args) - len(op.inits) :]
+        for k, (arg, result) in enumerate(zip(carried, op.results, strict=True)):
+            yield op.inits[k], [arg, result]
+            yield op.body.yielded[k], [arg, result]
+
+
+def _rewrite(block: Block, derivatives: set[Value]) -> None:
+    binary = (op for op in block.ops if isinstance(op, ops.Binary))
+    divisors = Counter(op.rhs for op in binary if _divides(op, derivatives))
+    reciprocals: dict[Value, Value] = {}
+    builder = Builder(Block())
+    for op in block.ops:
+        for region in op.regions:
+            _rewrite(region, derivatives)
+        if isinstance(op, ops.Binary) and divisors[op.rhs] > 1 and _divides(op, derivatives):
+            builder.location = op.location
+            if op.rhs not in reciprocals:
+                one = builder.constant(1.0, op.rhs.type)
+                reciprocals[op.rhs] = builder.binary("div", one, op.rhs)
+            product = ops.Binary("mul", op.lhs, reciprocals[op.rhs], results=op.results)
+            builder.append(product)
+        else:
+            builder.block.ops.append(op)
+    block.ops[:] = builder.block.ops
+
+
+def _divides(op: ops.Binary, derivatives: set[Value]) -> bool:
+    """Whether an operation divides a derivative by what is none."""
+    is_derivative = op.lhs in derivatives and op.rhs not in derivatives
+    return op.fn == "div" and op.rhs.type in (f32, f64) and is_derivative
