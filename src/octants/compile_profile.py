@@ -151,6 +151,11 @@ def profiled() -> Iterator[Profile]:
         _active.remove(profile)
 
 
+def is_asked_for() -> bool:
+    """Whether somebody wants to see what is compiled: then nothing is taken from the cache."""
+    return bool(_active)
+
+
 def stage(
     name: str, kernel: str = "", size: Size | None = None, unit: str = "operations"
 ) -> AbstractContextManager[Note]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import octants as qd
+from octants.compile_profile import profiled
 from tests.cache.sessions import Sessions
 
 SQUARES = """
@@ -110,6 +111,13 @@ def test_what_is_to_be_printed_is_compiled(
     sessions.run(SQUARES)
     assert sessions.run(SQUARES, print_ir=True).builds == 1
     assert "kernel @f" in capfd.readouterr().out
+
+
+def test_what_is_profiled_is_compiled(sessions: Sessions) -> None:
+    sessions.run(SQUARES)
+    with profiled() as profile:
+        assert sessions.run(SQUARES).builds == 1
+    assert profile.kernels
 
 
 def test_the_interpreter_keeps_nothing(sessions: Sessions) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants import driver
+from octants import compile_profile, driver
 from octants.cache import current, pickling, stamp
 from octants.cache.digest import Digest
 from octants.cache.manifest import Path, follow_paths, follow_reads
@@ -134,7 +134,8 @@ def open_shelf(
 ) -> Shelf | None:
     """The shelf of a kernel for arguments of these types; None where nothing is to be kept."""
     store = current.store()
-    if store is None or chosen.arch == "python" or chosen.shows_compilation:
+    is_watched = chosen.shows_compilation or compile_profile.is_asked_for()
+    if store is None or chosen.arch == "python" or is_watched:
         return None
     digest = Digest()
     digest.word(_environment(chosen))
