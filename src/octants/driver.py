@@ -27,6 +27,7 @@ from octants.compile_profile import stage as timed
 from octants.data.events import forget_observer, observe_ends, observe_reads
 from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
+from octants.diagnostics.recursion import deep_recursion
 from octants.diagnostics.stack import levels_to_the_user
 from octants.ir.core import Module, Operation, Task
 from octants.options import Options
@@ -185,7 +186,8 @@ def build(
             debug=chosen.debug,
         )
         note.gives(built.module.size)
-    pipeline.lower(built.module, stage_of(chosen, observe))
+    with deep_recursion(function.__name__):
+        pipeline.lower(built.module, stage_of(chosen, observe))
     return built
 
 

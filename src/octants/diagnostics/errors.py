@@ -326,6 +326,16 @@ class EndlessRecursion(UserError):
     remedy = "end it by `if static(...)` on a template() argument, or write a loop"
 
 
+class TooDeep(UserError):
+    """Code that is nested so deeply that Python itself gives up."""
+
+    kernel: str
+    code = "OCT126"
+    title = "kernel `{kernel}` nests too deeply to be compiled"
+    notes = ("expressions, branches, loops and inlined calls within each other are counted",)
+    remedy = "give names to parts of long expressions; split long chains of `elif` or `and`"
+
+
 class NumberTooLarge(UserError):
     """An integer that no type can hold."""
 

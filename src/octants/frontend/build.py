@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 import types
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from octants.diagnostics.errors import MissingReturn
 from octants.diagnostics.exceptions import InternalError
+from octants.diagnostics.recursion import deep_recursion
 from octants.frontend import (
     calls,
     conditions,
@@ -70,14 +67,15 @@ def build(
     context = Context(
         default_int, default_float, places, debug, EXPRESSIONS, STATEMENTS, statements.build
     )
-    text = source.find_source(function)
-    frame = Frame(text, function, is_kernel=True)
-    with _deep_recursion(), context.scopes.entered(frame), context.at(text.tree):
-        context.returns = Returns(context, returns)
-        _bind_parameters(context, function, arguments, bound_self)
-        completes = context.build(text.tree.body)
-        _check_return(context, frame, completes)
-        context.builder.yield_()
+    with deep_recursion(function.__name__):
+        text = source.find_source(function)
+        frame = Frame(text, function, is_kernel=True)
+        with context.scopes.entered(frame), context.at(text.tree):
+            context.returns = Returns(context, returns)
+            _bind_parameters(context, function, arguments, bound_self)
+            completes = context.build(text.tree.body)
+            _check_return(context, frame, completes)
+            context.builder.yield_()
     module = Module(function.__name__, context.arrays.arrays, context.body)
     module.location = text.span(text.tree)
     entry = context.arrays.used_entry(context.body)
@@ -116,28 +114,3 @@ def _check_return(context: Context, frame: Frame, completes: bool) -> None:
         return
     if completes or frame.returns_nothing:
         context.fail(MissingReturn(frame.source.name), frame.source.tree)
-
-
-_recursion = threading.Lock()
-_builds_in_progress = 0
-_limit_before = 0
-DEEP = 20_000
-"""Python's own recursion limit while building: `functions.DEEPEST` inlined calls need it."""
-
-
-@contextmanager
-def _deep_recursion() -> Iterator[None]:
-    """Let Python recurse deeply while a kernel is being built, in any thread."""
-    global _builds_in_progress, _limit_before
-    with _recursion:
-        if not _builds_in_progress:
-            _limit_before = sys.getrecursionlimit()
-            sys.setrecursionlimit(max(DEEP, _limit_before))
-        _builds_in_progress += 1
-    try:
-        yield
-    finally:
-        with _recursion:
-            _builds_in_progress -= 1
-            if not _builds_in_progress:
-                sys.setrecursionlimit(_limit_before)

@@ -16,6 +16,7 @@ import numpy as np
 from octants import driver
 from octants.analysis.boxes import Regions
 from octants.deferred import Deferred
+from octants.diagnostics.recursion import deep_recursion
 from octants.ir.core import Array, Module, Space
 from octants.launch.guards import Terms, guard_terms, make_guard
 from octants.launch.program import Program, written_arrays
@@ -188,7 +189,8 @@ class Specialisation:
         """
         found: _Made | None = self.programs.get(key)
         if found is None:
-            found = self.programs[key] = self._recalled(key, make)
+            with deep_recursion(self.signature.kernel):
+                found = self.programs[key] = self._recalled(key, make)
         return found
 
     def _recalled(self, key: tuple[Any, ...], make: Callable[[], _Made]) -> _Made:
