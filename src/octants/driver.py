@@ -205,6 +205,7 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
         capacity=chosen.ad_stack_size,
         tape_whole=min(share, _SURELY_WHOLE * in_step),
         tape_sharers=in_step,
+        nests=chosen.ad_stack_nests,
         deterministic=chosen.deterministic,
     )
 

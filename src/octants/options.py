@@ -53,7 +53,10 @@ class Options:
     many as there are. The copies that a tape makes of what is overwritten take at most
     `ad_snapshot_budget_bytes`; 0 stands for half of the memory of the machine. The records of loops
     take at most `ad_stack_budget_bytes` on all threads together, by running parts of long loops
-    twice; 0 stands for a 64th of the memory. With `deterministic`, updates of arrays happen in an
+    twice; 0 stands for a 64th of the memory. A loop in a loop is run again for each iteration
+    around it that is reversed if `ad_stack_nests` is "replay"; the records of all its executions
+    are kept, where that saves a run, as far as they fit the budget with "store", and as far as they
+    fit the cache, too, with "auto". With `deterministic`, updates of arrays happen in an
     order that neither chance nor the number of threads changes, and so results are the same bits
     each time; it costs time where work items update places that they share. `simd` says whether a
     CPU runs several work items of a parallel loop at once, one in each lane of its vectors: "auto"
@@ -72,6 +75,7 @@ class Options:
     cpu_max_num_threads: int = 0
     ad_stack_size: int = 0
     ad_stack_budget_bytes: int = 0
+    ad_stack_nests: str = "auto"
     ad_snapshot_budget_bytes: int = 0
     deterministic: bool = False
     offline_cache: bool = True
@@ -131,6 +135,7 @@ class Options:
             self.simd,
             self.ad_stack_size,
             self.deterministic,
+            self.ad_stack_nests,
         )
 
 
@@ -223,6 +228,7 @@ _CHOICES = {
     "default_fp": ("f16", "f32", "f64"),
     "default_ip": ("i32", "i64"),
     "log_level": LOG_LEVELS,
+    "ad_stack_nests": ("auto", "replay", "store"),
     "offline_cache_cleaning_policy": ("never", "version", "lru", "fifo"),
 }
 

@@ -95,6 +95,7 @@ def differentiate_reverse(
             capacity=stage.capacity,
             tape_whole=stage.tape_whole,
             tape_sharers=stage.tape_sharers,
+            nests=stage.nests,
             contracts=stage.contracts,
         )
         note.gives(result.module.size)

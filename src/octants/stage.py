@@ -24,9 +24,9 @@ class Stage:
 
     `capacity` is that of records, if it is forced. Loops that surely take no more than `tape_whole`
     bytes of a worker's tape, which up to `tape_sharers` work items share, are never recorded in
-    blocks. A `deterministic` kernel updates arrays in an order that is always the same.
-    Where it `contracts`, a product and a sum may be rounded as one, and derivatives are divided by
-    way of reciprocals.
+    blocks. `nests` says how loops in loops are recorded, as `autodiff.reverse` takes it. A
+    `deterministic` kernel updates arrays in an order that is always the same. Where it `contracts`,
+    a product and a sum may be rounded as one, and derivatives are divided by way of reciprocals.
     """
 
     checks_bounds: bool = False
@@ -36,6 +36,7 @@ class Stage:
     capacity: int = 0
     tape_whole: int = 0
     tape_sharers: int = 1
+    nests: str = "auto"
     deterministic: bool = False
 
     def see(self, name: str, module: Module) -> None:

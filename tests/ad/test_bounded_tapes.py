@@ -154,8 +154,9 @@ def test_integers_that_are_affine_in_the_iteration_take_nothing() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 700, 1999])
-def test_a_ragged_nest_takes_the_sum_over_its_depth(place: int) -> None:
-    start()
+@pytest.mark.parametrize(("nests", "inner"), [("replay", 2000), ("store", 3999), ("auto", 3999)])
+def test_a_ragged_nest_takes_the_sum_over_its_depth(place: int, nests: str, inner: int) -> None:
+    start(ad_stack_nests=nests)
     x = qd.field(qd.f64, shape=2, needs_grad=True)
     y = qd.field(qd.f64, shape=2, needs_grad=True)
     trips = qd.field(qd.i32, shape=2000)
@@ -174,7 +175,13 @@ def test_a_ragged_nest_takes_the_sum_over_its_depth(place: int) -> None:
     trips.from_numpy(counts)
     nest()
     y.grad.fill(1.0)
-    assert tape_bytes(nest.grad) == (2000 + 2000) * 8 <= 32_000
+    assert tape_bytes(nest.grad) == (2000 + inner) * 8
+    outer, rows = nest.grad.explain().loops
+    assert (outer.capacity, rows.capacity) == (2000, inner)
+    assert outer.nbytes + rows.nbytes == (2000 + inner) * 8
+    assert rows.stored == (0 if nests == "replay" else 2 * 3999)
+    assert rows.runs == (3 if nests == "replay" else 2)
+    assert nests != "replay" or outer.nbytes + rows.nbytes <= 32_000
 
 
 # -- long loops -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.launch.explanation import Explanation, LoopTape, Way
+from octants.launch.explanation import Explanation, LoopTape, Storing, Way
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,9 @@ def test_an_accumulation_records_nothing() -> None:
     assert "nothing" in loop.policy
 
 
-def test_a_ragged_nest_takes_the_sum_over_its_depth() -> None:
+@pytest.mark.parametrize("nests", ["replay", "store", "auto"])
+def test_a_ragged_nest_takes_the_sum_over_its_depth(nests: str) -> None:
+    qd.init(arch=qd.cpu, ad_stack_nests=nests)
     x, y, m = field(()), field(()), qd.field(qd.i32, shape=6)
     m.from_numpy(np.array([1, 7, 1, 1, 2, 1], np.int32))
 
@@ -85,9 +87,68 @@ def test_a_ragged_nest_takes_the_sum_over_its_depth() -> None:
 
     outer, inner = recorded(nest.grad.explain())
     assert (outer.trips, inner.trips) == (13, 26)
-    assert (outer.capacity, inner.capacity) == (7, 2)
     assert (outer.depth, inner.depth) == (0, 1)
-    assert (outer.runs, inner.runs) == (2, 3)
+    assert (outer.policy, outer.storing) == ("each iteration", Storing.ALONE)
+    if nests == "replay":
+        assert (outer.capacity, inner.capacity) == (7, 2)
+        assert (outer.runs, inner.runs) == (2, 3)
+        assert (inner.stored, inner.storing) == (0, Storing.FORBIDDEN)
+        assert "the options say so" in nest.grad.explain().text()
+    else:
+        assert (outer.capacity, inner.capacity) == (7, 14)
+        assert (outer.runs, inner.runs) == (2, 2)
+        assert (inner.stored, inner.storing) == (26, Storing.WHOLE)
+        assert inner.nbytes == 14 * 4
+        assert "stored whole" in nest.grad.explain().text()
+        assert "stored whole" in nest.grad.explain().html()
+
+
+def test_a_nest_is_stored_as_far_as_it_fits() -> None:
+    """The share is a third of 2400 bytes: of the loops, of that around them, of what is stored."""
+    options = {"cpu_max_num_threads": 1, "simd": False, "ad_stack_budget_bytes": 2400}
+    qd.init(arch=qd.cpu, **options)
+    x, y = field(1), field(())
+
+    @qd.kernel
+    def nest(n: qd.i32):
+        for i in x:
+            v = x[i]
+            for _ in range(30):
+                for _ in range(n):
+                    v = qd.sin(v)
+            y[None] += v
+
+    whole = [recorded(nest.grad.explain(n))[1] for n in (0, 1, 6)]
+    assert [loop.storing for loop in whole] == [Storing.WHOLE] * 3
+    assert [loop.capacity for loop in whole] == [0, 30, 180]
+    (_, partly) = recorded(nest.grad.explain(20))
+    assert (partly.storing, partly.stored) == (Storing.PARTLY, 200)
+    assert partly.capacity == 220  # one more execution stands behind those that are stored
+    assert partly.runs == 1 + 1 + 400 / 600
+    assert partly.policy == Storing.PARTLY.value
+    (_, large) = recorded(nest.grad.explain(201))
+    assert (large.storing, large.stored) == (Storing.TOO_LARGE, 0)
+    assert 3.9 < large.runs <= 4
+
+
+def test_storing_that_saves_nothing() -> None:
+    x, y = field(3), field(())
+
+    @qd.kernel
+    def rows():
+        for i in x:
+            total, scale = 0.0, x[i]
+            for k in range(4):
+                v = scale * k
+                for _ in range(5):
+                    v = qd.sin(v)
+                total += v
+                scale *= 0.9 + 0.1 * scale
+            y[None] += total
+
+    inner = recorded(rows.grad.explain())[-1]
+    assert inner.storing is Storing.NOTHING_SAVED
+    assert (inner.stored, inner.capacity, inner.runs) == (0, 5, 2)
 
 
 def test_blocks_stay_within_the_budget() -> None:

@@ -27,7 +27,8 @@ FORMS = (scalars, arrays, changes)  # importing them fills `PROGRAMS`
 
 @pytest.fixture(autouse=True)
 def runtime() -> Iterator[None]:
-    options = {"cpu_max_num_threads": 1, "simd": False}  # bytes are those of one work item
+    # bytes are those of one work item, and of one execution of a loop in a loop
+    options = {"cpu_max_num_threads": 1, "simd": False, "ad_stack_nests": "replay"}
     qd.init(arch=qd.cpu, default_fp=qd.f64, log_level="error", **options)
     yield
     qd.reset()

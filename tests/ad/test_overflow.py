@@ -367,7 +367,7 @@ def test_memory_for_a_far_range_is_refused(kind: Any, lower: int, upper: int) ->
 
 def test_memory_refused_under_a_tape() -> None:
     """The tape raises it, names what takes memory, and leaves arrays as the body left them."""
-    start(0, cpu_max_num_threads=1, simd=False)
+    start(0, cpu_max_num_threads=1, simd=False, ad_stack_nests="replay")
     device = state.device
     device.pool.fields.tape_limit = 20_000  # type: ignore[union-attr]
     x, _ = fields()

@@ -239,14 +239,20 @@ def forward(module: Module, data: Data) -> Data:
 
 
 def gradient(
-    module: Module, data: Data, weights: Data, budget: int = 0, contracts: bool = False
+    module: Module,
+    data: Data,
+    weights: Data,
+    budget: int = 0,
+    nests: str = "auto",
+    contracts: bool = False,
 ) -> tuple[Data, str]:
     """The gradient of the objective with respect to the initial data, and how it was got.
 
-    With a ``budget``, in bytes, loops that do not fit it are recorded in blocks.
+    With a ``budget``, in bytes, loops that do not fit it are recorded in blocks. ``nests`` is as
+    for `octants.autodiff.reverse`.
     """
     adjoints = {name: value.copy() for name, value in weights.items()}
-    reversed_ = differentiate(module, tape_whole=budget, contracts=contracts)
+    reversed_ = differentiate(module, tape_whole=budget, nests=nests, contracts=contracts)
     if not reversed_.hazards:
         state = data if reversed_.state == "before" else forward(module, data)
         state = {name: value.copy() for name, value in state.items()}
@@ -254,7 +260,7 @@ def gradient(
         _check_untouched(module, reversed_, state, data)
         return adjoints, reversed_.state
     start = {name: value.copy() for name, value in data.items()}
-    _run_parts(module, start, adjoints, budget)
+    _run_parts(module, start, adjoints, budget, nests)
     return adjoints, "split"
 
 
@@ -273,7 +279,7 @@ def _check_untouched(module: Module, reversed_: Reversed, state: Data, data: Dat
         assert np.array_equal(state[array.name], after[array.name]), array.name
 
 
-def _run_parts(module: Module, state: Data, adjoints: Data, budget: int) -> None:
+def _run_parts(module: Module, state: Data, adjoints: Data, budget: int, nests: str) -> None:
     """As a tape does it: one launch per task, with the memory before and after each kept."""
     state["t"], adjoints["t"] = np.zeros(()), np.zeros(())
     parts = split_tasks(module)
@@ -282,7 +288,7 @@ def _run_parts(module: Module, state: Data, adjoints: Data, budget: int) -> None
         run(part, state)
         kept.append({name: value.copy() for name, value in state.items()})
     for number in reversed(range(len(parts))):
-        reversed_ = differentiate(parts[number], part=True, tape_whole=budget)
+        reversed_ = differentiate(parts[number], part=True, tape_whole=budget, nests=nests)
         assert not reversed_.hazards, reversed_.hazards
         memory = kept[number if reversed_.state == "before" else number + 1]
         _run_reverse(reversed_, {n: v.copy() for n, v in memory.items()}, adjoints, budget)

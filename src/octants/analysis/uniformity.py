@@ -13,7 +13,8 @@ the upper bound less the counter, that is uniform.
 
 Bases of records are uniform whatever is recorded: a record ends behind that of the longest lane,
 and where the sides of a diverging `if` end at different places, the further one counts. So lanes
-agree on where a record stands, though not on the iteration.
+agree on where a record stands, though not on the iteration. What a loop carries as a base is the
+same for the lanes that are in it, and goes on to be right when some have left.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ class Uniformity:
         self._known = set(uniform)
         self.bases: set[Value] = set()
         self.has_odd_base = False
-        """Whether the base of a record comes from elsewhere than the ends of others."""
+        """Whether the base of a record comes from elsewhere than the ends of others.
+
+        Sums of bases count as ends, as do choices between them that a comparison of bases makes.
+        """
         self.turns: dict[ops.For, list[tuple[Value, int]]] = {}
         """What is the number of a loop's turn, or of the record that it is at, plus so much."""
         self._joining: set[Operation] = set()
@@ -45,12 +49,18 @@ class Uniformity:
         self._numbers: set[Value] = set()  # those in `turns`
         self._varying: set[Value] = set()
         self._follow: dict[Value, list[Value]] = {}
-        self._definitions: dict[Value, tuple[ops.If, int]] = {}
+        self._sources: dict[Value, list[Value]] = {}  # of what may be a base
+        self._choices: dict[Value, Value] = {}
+        self._comparisons: dict[Value, list[Value]] = {}
+        self._negative: set[Value] = set()
+        self._backwards: list[Value] = []  # counts of records before an end
         self._visit(block)
         self._find_bases(block)
         roots = list(block.args)
         roots += [v for op in block.walk() if isinstance(op, _ALWAYS) for v in op.results]
         self._spread(roots)
+        chosen = (self._choices[value] for value in self.bases if value in self._choices)
+        self.has_odd_base |= any(map(self.varies, (*chosen, *self._backwards)))
 
     def varies(self, value: Value) -> bool:
         return value in self._varying
@@ -80,7 +90,11 @@ class Uniformity:
                 self._for(op)
             elif isinstance(op, ops.While):
                 self._while(op)
-            elif not isinstance(op, ops.RecordEnd) and self._numbers.isdisjoint(op.results):
+            elif isinstance(op, ops.RecordEnd):
+                self._sources[op.result] = []
+                if op.count in self._negative:
+                    self._backwards.append(op.count)
+            elif self._numbers.isdisjoint(op.results):
                 self._note(op)
                 for operand in op.operands:
                     for result in op.results:
@@ -91,6 +105,16 @@ class Uniformity:
     def _note(self, op: Operation) -> None:
         if isinstance(op, ops.Constant):
             self._constants[op.result] = op.value
+            self._sources[op.result] = []
+        elif isinstance(op, ops.Binary) and op.fn in ("add", "sub", "min"):
+            self._sources[op.result] = [op.lhs, op.rhs]
+            if op.fn == "sub" and self._constants.get(op.lhs) == 0:
+                self._negative.add(op.result)
+        elif isinstance(op, ops.Select):
+            self._sources[op.result] = [op.on_true, op.on_false]
+            self._choices[op.result] = op.condition
+        elif isinstance(op, ops.Compare):
+            self._comparisons[op.result] = [op.lhs, op.rhs]
         elif isinstance(op, ops.Cast) and op.x.type is i32 and op.result.type is i64:
             self._casts[op.result] = op.x
 
@@ -100,8 +124,8 @@ class Uniformity:
 
     def _if(self, op: ops.If) -> None:
         sides = zip(op.results, op.then.yielded, op.orelse.yielded, strict=True)
-        for number, (result, then, orelse) in enumerate(sides):
-            self._definitions[result] = op, number
+        for result, then, orelse in sides:
+            self._sources[result] = [then, orelse]
             self._edge(then, result)
             self._edge(orelse, result)
             if then is not orelse:
@@ -110,8 +134,9 @@ class Uniformity:
     def _for(self, op: ops.For) -> None:
         self._find_turns(op)
         self._edge(op.lower, op.body.args[0])
-        self._carry(op.inits, op.body.args[1:], op.body.yielded)
+        self._carry(op, op.body.args[1:])
         for arg, result in zip(op.body.args[1:], op.results, strict=True):
+            self._sources[result] = [arg]
             for source in (arg, op.lower, op.upper):
                 self._edge(source, result)
 
@@ -146,15 +171,18 @@ class Uniformity:
         self._numbers.update(value for value, _ in self.turns.get(op, ()))
 
     def _while(self, op: ops.While) -> None:
-        self._carry(op.inits, op.condition.args, op.body.yielded)
+        self._carry(op, op.condition.args)
         (goes_on,) = op.condition.yielded
         for test, arg, result in zip(op.condition.args, op.body.args, op.results, strict=True):
+            self._sources[arg] = self._sources[result] = [test]
             self._edge(test, arg)
             self._edge(test, result)
             self._edge(goes_on, result)
 
-    def _carry(self, inits: list[Value], args: list[Value], ends: list[Value]) -> None:
-        for init, arg, end in zip(inits, args, ends, strict=True):
+    def _carry(self, op: ops.For | ops.While, args: list[Value]) -> None:
+        values = zip(op.inits, args, op.body.yielded, op.results, strict=True)
+        for init, arg, end, result in values:
+            self._sources[arg] = [init, end, result]  # all of them are bases, or none is
             self._edge(init, arg)
             self._edge(end, arg)
 
@@ -169,17 +197,15 @@ class Uniformity:
     # -- bases -------------------------------------------------------------------------------------
 
     def _find_bases(self, block: Block) -> None:
-        """Ends, constants, and what branches hand out of them."""
-        records = [op for op in block.walk() if isinstance(op, _RECORD)]
-        plain = {op.result for op in block.walk() if isinstance(op, (ops.Constant, ops.RecordEnd))}
-        waiting = [op.base for op in records]
+        """Ends, constants, and what branches and loops hand on of them."""
+        waiting = [op.base for op in block.walk() if isinstance(op, _RECORD)]
         while waiting:
             value = waiting.pop()
-            if value in plain or value in self.bases:
+            if value in self.bases:
                 continue
-            if value not in self._definitions:
+            if value not in self._sources:
                 self.has_odd_base = True
                 continue
             self.bases.add(value)
-            branch, number = self._definitions[value]
-            waiting += [branch.then.yielded[number], branch.orelse.yielded[number]]
+            waiting += self._sources[value]
+            waiting += self._comparisons.get(self._choices.get(value, value), ())

@@ -7,13 +7,15 @@ its carried values from the record, is replayed (which records the loops in it),
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from octants.autodiff import atomics
 from octants.autodiff.activity import Flow
+from octants.autodiff.checkpoints import Plan
 from octants.autodiff.hazards import Log
-from octants.autodiff.recording import Recorder
+from octants.autodiff.nests import Loop
+from octants.autodiff.recording import Frame, Recorder
 from octants.autodiff.replay import EntryBuilder, Flag
 from octants.autodiff.rules import SCALAR, Point, adjoint_type, has_unbounded_slope, rules_of
 from octants.ir import ops
@@ -34,9 +36,9 @@ class Backward(Recorder):
         body: Block,
         log: Log | None = None,
         capacity: int = 0,
-        parts: Mapping[Operation, int] | None = None,
+        plan: Plan | None = None,
     ) -> None:
-        super().__init__(builder, arrays, flag, log, capacity, parts or {})
+        super().__init__(builder, arrays, flag, log, capacity, plan or Plan())
         flow = Flow(body)
         self.active = flow.varied(self._has_adjoint) & flow.useful(self._has_adjoint)
         self.guarded = flow.guarded()
@@ -169,7 +171,9 @@ class Backward(Recorder):
             else:
                 self.adjoints[value] = adjoint
 
-    def _reverse_loop(self, op: ops.For | ops.While) -> None:
+    def _reverse_loop(self, op: Loop) -> None:
+        if op in self.nests.around:
+            self.find_stored(op)
         first = len(op.body.args) - len(op.inits)
         carried = [
             k
@@ -185,14 +189,15 @@ class Backward(Recorder):
             adjoints = self._reverse_blocks(op, adjoints, carried, captured)
         else:
             zero, count = self.builder.constant(0, i64), self.values[op, "count"]
-            adjoints = self._reverse_turns(op, zero, count, adjoints, carried, captured)
+            frames = self._frames(op)
+            adjoints = self._reverse_turns(op, zero, count, frames, adjoints, carried, captured)
         self.adjoints.update(zip(captured, adjoints[len(carried) :], strict=True))
         for k, adjoint in zip(carried, adjoints, strict=False):
             self.accumulate(op.inits[k], adjoint)
 
     def _reverse_blocks(
         self,
-        op: ops.For | ops.While,
+        op: Loop,
         adjoints: list[Value],
         carried: list[int],
         captured: list[Value],
@@ -207,57 +212,89 @@ class Backward(Recorder):
         with builder.into(body):
             step, first, size, *adjoints = body.args
             with builder.into(again):
-                self.rerun_block(op, builder.binary("sub", blocks, step))
-                builder.yield_()
+                builder.yield_(self.rerun_block(op, builder.binary("sub", blocks, step)))
             with builder.into(is_there):
-                builder.yield_()
-            builder.if_(builder.compare("gt", step, zero), again, is_there)
-            adjoints = self._reverse_turns(op, first, size, adjoints, carried, captured)
+                builder.yield_(self._frames(op))
+            frames = builder.if_(builder.compare("gt", step, zero), again, is_there).results
+            adjoints = self._reverse_turns(op, first, size, frames, adjoints, carried, captured)
             builder.yield_([builder.binary("sub", first, length), length, *adjoints])
         return builder.for_(zero, blocks, inits, body).results[2:]
 
+    def _frames(self, op: Loop) -> list[Value]:
+        """Where the frames of a loop end: all, and those that were kept; none if it has none."""
+        return [self.values[op, what] for what in ("top", "kept")] if self.may_store(op) else []
+
     def _reverse_turns(
         self,
-        op: ops.For | ops.While,
+        op: Loop,
         first: Value,
         count: Value,
+        frames: list[Value],
         adjoints: list[Value],
         carried: list[int],
         captured: list[Value],
     ) -> list[Value]:
         """Reverse so many iterations from the first one on, whose records are on the stack."""
-        builder = self.builder
-        body = Block([Value(i64), *(Value(value.type) for value in adjoints)])
-        start = len(op.body.args) - len(op.inits)
+        builder, frame = self.builder, self.frame
+        inits = [*adjoints, *frames[:1]]
+        body = Block([Value(i64), *(Value(value.type) for value in inits)])
+        start, own = len(op.body.args) - len(op.inits), 1 + len(adjoints)
         with builder.into(body):
             turn = self._counted_down(count, body.args[0])
-            self._pop_record(op, turn, builder.binary("add", first, turn))
+            tops = [body.args[-1], frames[1]] if frames else []
+            self._pop_record(op, turn, builder.binary("add", first, turn), tops)
             self.stack = self.values[op, "end"]
             self.recorded(op.body)
-            for k, adjoint in zip(carried, body.args[1:], strict=False):
+            starts = [self._start_of_frame()] if frames else []
+            for k, adjoint in zip(carried, body.args[1:own], strict=False):
                 self.accumulate(op.body.yielded[k], adjoint)
-            for value, adjoint in zip(captured, body.args[1 + len(carried) :], strict=True):
+            for value, adjoint in zip(captured, body.args[1 + len(carried) : own], strict=True):
                 self.accumulate(value, adjoint)
             self.reverse(op.body)
             ends = [self.adjoint(op.body.args[start + k]) for k in carried]
-            builder.yield_([*ends, *(self.adjoint(value) for value in captured)])
-        return builder.for_(builder.constant(0, i64), count, adjoints, body).results
+            builder.yield_([*ends, *(self.adjoint(value) for value in captured), *starts])
+        self.frame = frame
+        return builder.for_(builder.constant(0, i64), count, inits, body).results[: own - 1]
 
     def _counted_down(self, count: Value, step: Value) -> Value:
         back = self.builder.binary("sub", count, step)
         return self.builder.binary("sub", back, self.builder.constant(1, i64))
 
-    def _pop_record(self, op: ops.For | ops.While, turn: Value, iteration: Value) -> None:
-        """Bind the arguments of the body of a loop to those of an iteration."""
-        carried = op.body.args
+    def _pop_record(self, op: Loop, turn: Value, iteration: Value, frames: list[Value]) -> None:
+        """Bind the arguments of the body of a loop to those of an iteration.
+
+        If it has frames, the first of ``frames`` is where the one of the iteration ends.
+        """
+        builder, carried = self.builder, op.body.args
         if isinstance(op, ops.For):
             counter, *carried = op.body.args
             self.bind(counter, self.counter(op, iteration))
-        base = self.values[op, "base"]
+        record, base = self.records[op], self.values[op, "base"]
         results = [Value(arg.type, arg.name) for arg in carried]
-        pop = ops.RecordPop(self.records[op], base, turn, results=results)
-        self.builder.append(pop)
-        self._bind_all(carried, self.at_iteration(op, iteration, results))
+        if frames:
+            top, kept = frames
+            handed = self.nests.handed(op.body)
+            results += [Value(dtype, _name(key)) for key, dtype in handed.items()]
+            place = self._end(record, top, builder.constant(-1, i64))
+            base = self.base_of(record, place, turn)
+            is_kept = builder.compare("le", top, kept)
+            known = dict(zip(handed, results[len(carried) :], strict=True))
+            self.frame = Frame(is_kept, known, builder.constant(0, i64), place)
+        builder.append(ops.RecordPop(record, base, turn, results=results))
+        self._bind_all(carried, self.at_iteration(op, iteration, results[: len(carried)]))
+
+    def _start_of_frame(self) -> Value:
+        """Where the frame of the iteration begins that has been replayed."""
+        assert self.frame is not None
+        builder, frame = self.builder, self.frame
+        start = builder.binary("sub", frame.start, frame.size)
+        frame.start = builder.select(frame.kept, start, frame.start)
+        return frame.start
+
+
+def _name(key: Hashable) -> str:
+    """How to call what was handed out by a loop that was stored."""
+    return key.name if isinstance(key, Value) else str(key[1])  # type: ignore[index]
 
 
 _REVERSE: dict[type[Operation], Callable[[Backward, Any], None]] = {

@@ -23,10 +23,11 @@ So k levels of w checkpoints hold some w**k blocks, for k more executions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from octants.autodiff.nests import IN_CACHE, Nests, nests
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Operation, Record, Value
@@ -36,32 +37,78 @@ MOST_LEVELS = 64
 """More than blocks that can be counted have."""
 
 
-def in_blocks(
-    body: Block, records: Mapping[Operation, Record], whole: int, sharers: int
-) -> dict[Operation, int]:
-    """The loops of a task that may be recorded in blocks, each with the parts of its share.
+REPLAY, STORE = "replay", "store"
+"""Ways to record loops in loops: one execution at a time; all of them, be the cache too small."""
 
-    ``records`` are those of its loops, pruned. Those that surely take a part of ``whole`` bytes,
-    even if so many work items share the tape, are recorded whole.
+
+@dataclass(frozen=True)
+class Allowance:
+    """What records may take, and of whom.
+
+    Loops that surely take a part of ``whole`` bytes, even if so many ``sharers`` share the tape,
+    are not recorded in blocks; 0: none is. `nests` is a way to record loops in loops, or "auto".
+    """
+
+    whole: int = 0
+    sharers: int = 1
+    nests: str = "auto"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the loops of a task are recorded.
+
+    `parts` has the loops that may be recorded in blocks, and the parts into which the share is cut.
+    """
+
+    parts: int = 1
+    in_blocks: frozenset[Operation] = frozenset()
+    nests: Nests = field(default_factory=Nests)
+
+
+def plan(
+    body: Block,
+    records: Mapping[Operation, Record],
+    saving: Collection[Operation],
+    allowance: Allowance,
+    in_lanes: bool,
+) -> Plan:
+    """How the loops of a task are best recorded.
+
+    ``records`` are those of its loops, pruned; to store the loops ``saving`` would save a run.
+    Work items that may run ``in_lanes`` have to agree on the bytes that a loop and those in it
+    take, which only tapes of their own can tell: there a loop is not stored that stores others.
     """
     strides = {op: record.offsets()[1] for op, record in records.items()}
     strides = {op: stride for op, stride in strides.items() if stride}
-    parts = max(1, _most_at_once(body, strides)[0])
+    around = {} if allowance.nests == REPLAY else nests(body, strides, saving)
+    if in_lanes:
+        around = {op: outer for op, outer in around.items() if op not in around.values()}
+    weights = {op: 1 + (op in around.values()) for op in strides}
+    parts = max(1, _most_at_once(body, weights)[0])
+    found = _in_blocks(body, strides, parts, allowance) if allowance.whole else frozenset()
+    return Plan(parts, found, Nests(around, 0 if allowance.nests == STORE else IN_CACHE))
+
+
+def _in_blocks(
+    body: Block, strides: Mapping[Operation, int], parts: int, allowance: Allowance
+) -> frozenset[Operation]:
+    """The loops of a task that may be recorded in blocks."""
     constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
-    room = whole // (parts * sharers)
-    return {
-        op: parts
+    room = allowance.whole // (parts * allowance.sharers)
+    return frozenset(
+        op
         for op, stride in strides.items()
         if not _surely_fits(op, max(1, room // stride), constants)
-    }
+    )
 
 
-def _most_at_once(block: Block, recorded: Mapping[Operation, int]) -> tuple[int, int]:
-    """How many recorded loops have records on the stack, at most while and after a block runs."""
+def _most_at_once(block: Block, weights: Mapping[Operation, int]) -> tuple[int, int]:
+    """The weight of the loops with records on the stack, at most while and after a block runs."""
     most = held = 0
     for op in block.ops:
-        inside = [_most_at_once(region, recorded) for region in op.regions]
-        held += op in recorded
+        inside = [_most_at_once(region, weights) for region in op.regions]
+        held += weights.get(op, 0)
         most = max(most, held, *(held + above for above, _ in inside))
         if isinstance(op, ops.If):
             held += max(left for _, left in inside)

@@ -8,26 +8,42 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from octants.autodiff.below import records_below
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Value
+from octants.ir.core import (
+    CHECKPOINT,
+    LOG,
+    Array,
+    Block,
+    Companion,
+    Module,
+    Operation,
+    Record,
+    Space,
+    Value,
+)
 from octants.ir.rewriter import copy_module
 from octants.types.scalars import i64
 
-PER_RECORD = 3  # the slots that it needs, its pushes, its pops
+PER_RECORD = 4  # the slots that it needs, its pushes, its pops, its pushes where it is stored
 
 
 @dataclass(frozen=True)
 class Counting:
     """The module that counts, its records, and where it counts.
 
-    `counts` is an array of one element, which holds for record r at 3 r the most slots that it had
-    at one time, at 3 r + 1 how often was pushed, and at 3 r + 2 how often popped.
+    `counts` is an array of one element, which holds for record r at 4 r the most slots that it had
+    at one time, at 4 r + 1 how often was pushed, at 4 r + 2 how often popped, and at 4 r + 3 how
+    often was pushed by the sweep of a loop around that of the record. `around` gives the record of
+    that loop, `storable` are those that its sweep may push.
     """
 
     module: Module
     records: list[Record]
     counts: Array
+    around: dict[Record, Record]
+    storable: frozenset[Record]
 
 
 def count_records(reverse: Module) -> Counting:
@@ -38,16 +54,50 @@ def count_records(reverse: Module) -> Counting:
     size = max(1, PER_RECORD * len(records))
     counts = Array("tape_counts", i64, 0, Space.TEMPORARY, (size,), {Companion.PRIMAL: None})
     module.arrays.append(counts)
-    counter = _Counter({record: k for k, record in enumerate(records)}, counts)
+    around, stored = _nesting(module)
+    counter = _Counter({record: k for k, record in enumerate(records)}, counts, stored)
     for task in module.tasks:
+        for record in records:
+            counter.below.update(records_below(task.body, record))
         counter.rewrite(task.body)
-    return Counting(module, records, counts)
+    storable = frozenset(op.record for op in stored)
+    return Counting(module, records, counts, around, storable)
+
+
+def _nesting(module: Module) -> tuple[dict[Record, Record], set[ops.RecordPush]]:
+    """The record of the loop around that of each, and the pushes that stand in the sweep of it.
+
+    An inner loop is recorded where an iteration of the outer one is reversed, after its record was
+    popped. What is pushed elsewhere, and before, is stored.
+    """
+    places: dict[Record, list[tuple[ops.RecordPush, Record | None]]] = {}
+
+    def walk(block: Block, around: Record | None) -> None:
+        for op in block.ops:
+            if isinstance(op, ops.RecordPop) and op.record.name not in (CHECKPOINT, LOG):
+                around = op.record
+            elif isinstance(op, ops.RecordPush) and around is not op.record:
+                places.setdefault(op.record, []).append((op, around))
+            for region in op.regions:
+                walk(region, around)
+
+    for task in module.tasks:
+        walk(task.body, None)
+    last = {record: pushes[-1][1] for record, pushes in places.items()}
+    stored = {
+        push for pushes in places.values() for push, around in pushes if around != pushes[-1][1]
+    }
+    return {record: around for record, around in last.items() if around is not None}, stored
 
 
 class _Counter:
-    def __init__(self, numbers: dict[Record, int], counts: Array) -> None:
+    def __init__(
+        self, numbers: dict[Record, int], counts: Array, stored: set[ops.RecordPush]
+    ) -> None:
         self.numbers = numbers
         self.counts = counts
+        self.stored = stored
+        self.below: dict[Operation, Value] = {}
 
     def rewrite(self, block: Block) -> None:
         """Drop what changes adjoints, and count what is recorded and read back."""
@@ -69,9 +119,11 @@ class _Counter:
         if isinstance(op, ops.RecordPop):
             self._update(builder, "add", first + 2, one)
             return
-        index = builder.cast(op.index, i64)
-        self._update(builder, "max", first, builder.binary("add", index, one))
-        self._update(builder, "add", first + 1, one)
+        held = builder.binary("add", builder.cast(op.index, i64), one)
+        if op in self.below:
+            held = builder.binary("add", held, self.below[op])
+        self._update(builder, "max", first, held)
+        self._update(builder, "add", first + (3 if op in self.stored else 1), one)
 
     def _update(self, builder: Builder, fn: str, place: int, value: Value) -> None:
         builder.atomic(fn, self.counts, [builder.index(place)], value, Companion.PRIMAL)

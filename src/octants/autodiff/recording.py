@@ -19,27 +19,44 @@ and has room made for them: what comes later needs no more memory (see `reach`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
 from octants.autodiff import checkpoints, overflow
-from octants.autodiff.checkpoints import Room
+from octants.autodiff.checkpoints import Plan, Room
 from octants.autodiff.hazards import Log
 from octants.autodiff.inductions import Steps, advanced, inductions
+from octants.autodiff.nests import Loop
 from octants.autodiff.reach import Reach
-from octants.autodiff.replay import EntryBuilder, Flag, Replayer
+from octants.autodiff.replay import EntryBuilder, Flag, Turn
+from octants.autodiff.storing import Storer
 from octants.ir import ops
-from octants.ir.core import CHECKPOINT, Array, Block, Operation, Record, Value
-from octants.types.scalars import i64
+from octants.ir.core import BYTES, CHECKPOINT, Array, Block, Operation, Record, Value
+from octants.types.scalars import i64, u8
 
 
-class Recorder(Replayer):
-    """A replayer that records; `parts` has the loops that may be recorded in blocks.
+@dataclass(slots=True)
+class Frame:
+    """The iteration that is reversed, of a loop with others that may be stored.
+
+    `kept` says whether they are, and `handed` has what they handed out. `size` is how much of the
+    stack those take that have been passed so far, from `start` on.
+    """
+
+    kept: Value
+    handed: dict[Hashable, Value]
+    size: Value
+    start: Value
+
+
+class Recorder(Storer):
+    """A replayer that records, as a plan says.
 
     What `reverse` needs to know of a loop is in `values`, by (operation, what): its count of
     iterations, base and end on the stack, and where it has blocks their length, their number, the
-    checkpoints on the first level, and the middle between the records and the checkpoints.
+    checkpoints on the first level, and the middle between the records and the checkpoints; where it
+    has frames the top of the last one and of those that were kept.
     """
 
     def __init__(
@@ -49,41 +66,67 @@ class Recorder(Replayer):
         flag: Flag,
         log: Log | None,
         capacity: int,
-        parts: Mapping[Operation, int],
+        plan: Plan,
     ) -> None:
-        super().__init__(builder, arrays, flag, log, capacity)
-        self.parts = parts
+        super().__init__(builder, arrays, flag, log, capacity, plan.nests)
+        self.plan = plan
+        self.frame: Frame | None = None
         self.rooms: dict[Operation, Room] = {}
         self.checkpoints: dict[Operation, Record] = {}
         self._inductions: dict[Operation, dict[int, Steps]] = {}
 
     def find_rooms(self, body: Block) -> None:
-        """Let the loops of a body that may have blocks know their room on the tape from here on."""
+        """Let loops know their room on the tape from here on: for blocks, and for what they store.
+
+        They are those of a body that may have blocks, and those with which others may be stored.
+        """
         for op in body.walk():
-            if isinstance(op, (ops.For, ops.While)) and op in self.parts:
+            if isinstance(op, (ops.For, ops.While)) and op in self.plan.in_blocks:
                 records = self._record(op), self._checkpoint(op)
-                self.rooms[op] = Room.of(self.builder, *records, self.parts[op], self.stack)
+                self.rooms[op] = Room.of(self.builder, *records, self.plan.parts, self.stack)
+        outer = dict.fromkeys(self.nests.around.values())
+        if outer:
+            self.bytes = dict.fromkeys(outer, self._bytes_to_store())
+
+    def _bytes_to_store(self) -> Value:
+        """The bytes for all that is stored with one loop."""
+        builder, record = self.builder, Record(BYTES, [u8])
+        room = ops.RecordRoom(record, self.plan.parts, self.stack, results=[Value(i64)])
+        count = builder.append(room).result
+        nbytes = self._end(record, builder.constant(0, i64), count)
+        if self.nests.most:
+            nbytes = builder.binary("min", nbytes, builder.constant(self.nests.most, i64))
+        return nbytes
 
     def record(self, op: Operation) -> None:
         self.builder.location = op.location
+        if op in self.nests.around:
+            self._record_unless_kept(op)
+            return
         is_first = self.checks_plain and isinstance(op, (ops.For, ops.While))
         if is_first:
             self.reach = Reach(self.builder.constant(0, i64))
         _RECORD[type(op)](self, op)
         if is_first:
-            self._make_room(self.values[op, "end"])
+            self._make_room(op, self.values[op, "end"])
 
-    def _make_room(self, start: Value) -> None:
+    def _make_room(self, op: Operation, start: Value) -> None:
         """Make room for what will be recorded from a position on."""
         assert self.reach is not None
-        for op, end in self.reach.ends.items():
-            far = self.builder.binary("add", start, end)
-            self.builder.append(ops.RecordReserve(self.records[op], far))
+        builder = self.builder
+        for each, end in self.reach.ends.items():
+            far = builder.binary("add", start, end)
+            if op not in self.rooms and self.nests.is_stored_in(each, op):
+                top, kept = self.values[op, "top"], self.values[op, "kept"]
+                far = builder.select(builder.compare("le", top, kept), start, far)
+            builder.append(ops.RecordReserve(self.records[each], far))
         self.reach = None
 
-    def end_of(self, op: ops.For | ops.While, start: Value, count: Value) -> Value:
+    def end_of(self, op: Loop, start: Value, count: Value, stored: Value | None) -> Value:
         """At most there a record ends that begins at a position, of so many iterations."""
         builder, record = self.builder, self._record(op)
+        if stored is not None:
+            start = builder.binary("add", start, builder.binary("min", stored, self.bytes[op]))
         if op not in self.rooms:
             return builder.early(lambda: self._end(record, start, count), start, count)
         room = self.rooms[op]
@@ -91,7 +134,21 @@ class Recorder(Replayer):
         end = self._end(record, start, builder.binary("min", count, one_more))
         most, none = builder.constant(checkpoints.MOST_LEVELS, i64), builder.constant(0, i64)
         is_long = builder.compare("gt", count, room.whole)
+        if stored is not None:  # the checkpoints stand behind as much as blocks may store
+            end = builder.select(is_long, builder.binary("add", end, self.bytes[op]), end)
         return self._end(self._checkpoint(op), end, builder.select(is_long, most, none))
+
+    def without_stored(
+        self, op: Loop, ends: dict[Operation, Value], stored: Value
+    ) -> dict[Operation, Value]:
+        builder, found, none = self.builder, dict(ends), self.builder.constant(0, i64)
+        if op in self.rooms:
+            return found
+        fits = builder.compare("le", stored, self.bytes[op])
+        for each, end in ends.items():
+            if self.nests.is_stored_in(each, op):
+                found[each] = builder.select(fits, none, end)
+        return found
 
     # -- loops -------------------------------------------------------------------------------------
 
@@ -103,161 +160,234 @@ class Recorder(Replayer):
             self._record_for_in_blocks(op, count, inits)
             return
         base = self.stack
-        self._bind_all(op.results, self._push_turns(op, base, lower, upper, inits))
-        self.stack = self._end(self._record(op), base, count)
-        self._know(op, base=base, count=count, end=self.stack)
+        results, frames = self._push_turns(op, base, lower, upper, inits)
+        self._bind_all(op.results, results)
+        self._know_end(op, base, count, frames)
 
     def _push_turns(
         self, op: ops.For, base: Value, start: Value, stop: Value, carried: list[Value]
-    ) -> list[Value]:
-        """Run iterations from one value of the counter to another; the values carried on."""
+    ) -> tuple[list[Value], list[Value]]:
+        """Run iterations from one value of the counter to another; what is carried on."""
+        inits, own = [*carried, *self.begin_frames(op, base)], 1 + len(carried)
         body = Block([Value(arg.type, arg.name) for arg in op.body.args])
+        body.args += [Value(value.type) for value in inits[len(carried) :]]
         with self._into(body, op.body.args), self._reaching() as around:
             turn = overflow.distance(self.builder, start, body.args[0])
-            self.builder.append(ops.RecordPush(self._record(op), base, turn, body.args[1:]))
-            self.plain(op.body)
-            far = self._reached(body)
-            self.builder.yield_([*self._mapped(op.body.yielded), *far])
-        inits = [*carried, *self._zeros(far)]
-        results = self.builder.for_(start, stop, inits, body).results
-        self._leave(around, results[len(carried) :])
-        return results[: len(carried)]
+            later = self.record_turn(op, base, turn, body.args[1:own], body.args[own:])
+            far = self._reached(None, body)
+            self.builder.yield_([*self._mapped(op.body.yielded), *later, *far])
+        results = self.builder.for_(start, stop, [*inits, *self._zeros(far)], body).results
+        self._leave(around, results[len(inits) :])
+        return results[: len(carried)], results[len(carried) : len(inits)]
 
     def _record_while(self, op: ops.While) -> None:
         if op in self.rooms:
             self._record_while_in_blocks(op)
             return
         base = self.stack
-        count = self._counted_while(op, self._pusher(op, base))
+        frames = self.begin_frames(op, base)
+        count, frames = self._counted_while(op, self._recorded_turn(op, base), more=frames)
         overflow.check(self.builder, self._record(op), count)
-        self.stack = self._end(self._record(op), base, count)
+        self._know_end(op, base, count, frames)
+
+    def _recorded_turn(self, op: ops.While, base: Value) -> Turn:
+        return lambda turn, carried, frames: self.record_turn(op, base, turn, carried, frames)
+
+    def _know_end(self, op: Loop, base: Value, count: Value, frames: list[Value]) -> None:
+        self.stack = frames[0] if frames else self._end(self._record(op), base, count)
         self._know(op, base=base, count=count, end=self.stack)
+        self._know_frames(op, frames)
 
-    def _pusher(self, op: ops.While, base: Value) -> Callable[[Value, list[Value]], None]:
-        def push(turn: Value, carried: list[Value]) -> None:
-            self.builder.append(ops.RecordPush(self._record(op), base, turn, carried))
-
-        return push
-
-    def _end(self, record: Record, base: Value, count: Value) -> Value:
-        end = ops.RecordEnd(record, base, count, results=[Value(i64)])
-        return self.builder.append(end).result
+    def _know_frames(self, op: Operation, frames: list[Value]) -> None:
+        self._know(op, **dict(zip(("top", "kept"), frames, strict=False)))
 
     def _know(self, op: Operation, **facts: Value) -> None:
         for what, value in facts.items():
             self.bind((op, what), value)
 
+    # -- loops that may have left their records ----------------------------------------------------
+
+    def _record_unless_kept(self, op: Any) -> None:
+        """Record a loop, or take what it handed out when its records were stored."""
+        builder, frame, start = self.builder, self.frame, self.stack
+        assert frame is not None
+        zero, one = builder.constant(0, i64), builder.constant(1, i64)
+        if isinstance(op, ops.For):
+            count = overflow.trips(builder, *self._mapped([op.lower, op.upper]))
+        else:
+            count = frame.handed[op, "count"]
+        facts = {"count": count, "base": zero, "end": start}
+        if op in self.rooms:
+            facts |= {"length": count, "blocks": one, "width": one, "middle": start}
+        if self.may_store(op):
+            facts |= {"top": zero, "kept": zero}
+        kept, lost = Block(), Block()
+        with builder.into(kept):
+            builder.yield_([*(frame.handed[result] for result in op.results), *facts.values()])
+        with builder.into(lost):
+            _RECORD[type(op)](self, op)
+            known = [self.values[op, what] for what in facts]
+            builder.yield_([*self._mapped(op.results), *known])
+        new = builder.if_(frame.kept, kept, lost)
+        self._bind_all(op.results, new.results)
+        self._know(op, **dict(zip(facts, new.results[len(op.results) :], strict=True)))
+        if isinstance(op, ops.For):
+            self._know(op, count=count)
+        self.stack = self.values[op, "end"]
+        self._pass_stored(op)
+
+    def _pass_stored(self, op: Loop) -> None:
+        """Note where in its frame the records of a loop are, if they were stored."""
+        assert self.frame is not None
+        self._know(op, place=self.frame.size)
+        if self.may_store(op):
+            size = self.frame.handed[op, "size"]
+            self._know(op, size=size)
+            self.frame.size = self.builder.binary("add", self.frame.size, size)
+        else:
+            count = self.values[op, "count"]
+            self.frame.size = self._end(self._record(op), self.frame.size, count)
+
+    def find_stored(self, op: Loop) -> None:
+        """Have what is known of a loop be right also if its records were stored."""
+        assert self.frame is not None
+        builder, kept = self.builder, self.frame.kept
+        base = builder.binary("add", self.frame.start, self.values[op, "place"])
+        facts = {"base": base}
+        if self.may_store(op):
+            top = builder.binary("add", base, self.values[op, "size"])
+            facts = {"top": top, "kept": top}
+        for what, value in facts.items():
+            self._know(op, **{what: builder.select(kept, value, self.values[op, what])})
+
     # -- loops in blocks ---------------------------------------------------------------------------
 
     def _record_for_in_blocks(self, op: ops.For, count: Value, inits: list[Value]) -> None:
-        builder, base = self.builder, self.stack
+        builder, base, zero = self.builder, self.stack, self.builder.constant(0, i64)
         split = checkpoints.split(builder, count, self.rooms[op])
-        length, blocks, zero = split.length, split.count, builder.constant(0, i64)
-        middle = self._end(self._record(op), base, length)
+        length, blocks = split.length, split.count
+        middle = self._after_block(op, base, length)
         self._know(op, base=base, count=count, length=length, width=split.width, middle=middle)
-        body = Block([Value(i64), Value(i64), *(Value(value.type) for value in inits)])
+        inits, own = [zero, *inits, *self.begin_frames(op, base)], 2 + len(inits)
+        body = Block([Value(i64), *(Value(value.type) for value in inits)])
         with builder.into(body), self._reaching() as around:
-            number, first, *carried = body.args
+            number, first, *carried = body.args[:own]
             self._push_checkpoint(op, number, zero, carried)
             following = builder.binary("min", builder.binary("add", first, length), count)
             size = builder.binary("sub", following, first)
-            results = self.run_block(op, first, size, carried)
-            far = self._reached(body)
-            builder.yield_([following, *results, *far])
-        inits = [zero, *inits, *self._zeros(far)]
-        _, *results = builder.for_(zero, blocks, inits, body).results
-        self._leave(around, results[len(op.results) :])
-        self._bind_all(op.results, results)
+            results, later = self.run_block(op, first, size, carried)
+            far = self._reached(None, body)
+            builder.yield_([following, *results, *later, *far])
+        results = builder.for_(zero, blocks, [*inits, *self._zeros(far)], body).results
+        self._leave(around, results[len(inits) :])
+        self._bind_all(op.results, results[1:])
+        self._know_frames(op, results[own - 1 : len(inits)])
         self._end_blocks(op, middle, blocks)
 
     def _record_while_in_blocks(self, op: ops.While) -> None:
-        builder, base = self.builder, self.stack
+        builder, base, own = self.builder, self.stack, len(op.inits)
         length, width = checkpoints.unknown(builder, self.rooms[op])
-        full = self._end(self._record(op), base, length)
+        full = self._after_block(op, base, length)
         self._know(op, base=base, length=length, width=width, middle=full)
         zero, one = builder.constant(0, i64), builder.constant(1, i64)
-        inits = [*self._mapped(op.inits), zero, zero]
-        condition = self._condition(op, [Value(i64), Value(i64)])
+        frames = self.begin_frames(op, base)
+        inits = [*self._mapped(op.inits), *frames, zero, zero]
+        condition = self._condition(op, [Value(value.type) for value in inits[own:]])
         body = Block([Value(value.type) for value in inits])
         with builder.into(body), self._reaching() as around:
-            *carried, count, number = body.args
+            carried, (count, number) = body.args[:own], body.args[-2:]
             self._push_checkpoint(op, number, zero, carried)
-            turns = self._counted_while(op, self._pusher(op, base), carried, length)
+            turn = self._recorded_turn(op, base)
+            turns, later = self._counted_while(op, turn, carried, length, frames)
             count = builder.binary("add", count, turns)
             following = builder.binary("add", number, one)
-            far = self._reached(condition, body)
-            builder.yield_([*self._mapped(op.results), count, following, *far])
+            far = self._reached(None, condition, body)
+            builder.yield_([*self._mapped(op.results), *later, count, following, *far])
         results = builder.while_([*inits, *self._zeros(far)], condition, body).results
         self._leave(around, results[len(inits) :])
-        *carried, count, blocks = results[: len(inits)]
-        self._bind_all(op.results, carried)
-        middle = self._end(self._record(op), base, builder.binary("min", count, length))
+        self._bind_all(op.results, results)
+        count, blocks = results[len(inits) - 2 : len(inits)]
         self._know(op, count=count)
-        self._end_blocks(op, middle, blocks)
+        self._know_frames(op, results[own : own + len(frames)])
+        self._end_blocks(
+            op, self._after_block(op, base, builder.binary("min", count, length)), blocks
+        )
 
-    def _checkpoint(self, op: ops.For | ops.While) -> Record:
+    def _after_block(self, op: Loop, base: Value, length: Value) -> Value:
+        """Where the records of a block of so many iterations end, at most."""
+        end = self._end(self._record(op), base, length)
+        return self.builder.binary("add", end, self.bytes[op]) if self.may_store(op) else end
+
+    def _checkpoint(self, op: Loop) -> Record:
         """The record of the checkpoints of a loop."""
         if op not in self.checkpoints:
             types = [value.type for value in op.inits]
             self.checkpoints[op] = Record(CHECKPOINT, types, op.location)
         return self.checkpoints[op]
 
-    def _push_checkpoint(
-        self, op: ops.For | ops.While, number: Value, start: Value, carried: list[Value]
-    ) -> None:
+    def _push_checkpoint(self, op: Loop, number: Value, start: Value, carried: list[Value]) -> None:
         """Keep what is carried into a block, unless that is the one that is started from."""
-        builder = self.builder
-        then, orelse = Block(), Block()
-        with builder.into(then):
+        builder, push = self.builder, Block()
+        with builder.into(push):
             place, _ = checkpoints.place(builder, number, self.values[op, "width"])
             middle = self.values[op, "middle"]
             builder.append(ops.RecordPush(self._checkpoint(op), middle, place, carried))
-            builder.yield_()
-        with builder.into(orelse):
-            builder.yield_()
-        builder.if_(builder.compare("gt", number, start), then, orelse)
+        self._only_if(builder.compare("gt", number, start), push)
 
-    def _end_blocks(self, op: ops.For | ops.While, middle: Value, blocks: Value) -> None:
-        places = checkpoints.places(self.builder, blocks, self.values[op, "width"])
+    def _end_blocks(self, op: Loop, middle: Value, blocks: Value) -> None:
+        """The stack goes on behind the checkpoints, or where there are none behind the frames."""
+        builder = self.builder
+        places = checkpoints.places(builder, blocks, self.values[op, "width"])
         self.stack = self._end(self._checkpoint(op), middle, places)
+        if self.may_store(op):
+            several, single = Block([], [ops.Yield([self.stack])]), Block()
+            with builder.into(single):
+                builder.yield_([self.values[op, "top"]])
+            is_several = builder.compare("gt", blocks, builder.constant(1, i64))
+            self.stack = builder.if_(is_several, several, single).result
         self._know(op, blocks=blocks, end=self.stack)
 
     def run_block(
-        self, op: ops.For | ops.While, first: Value, size: Value, carried: list[Value]
-    ) -> list[Value]:
-        """Run so many iterations, which the loop surely makes; the values carried on."""
+        self, op: Loop, first: Value, size: Value, carried: list[Value]
+    ) -> tuple[list[Value], list[Value]]:
+        """Run so many iterations, which the loop surely makes; what is carried on."""
         builder, base = self.builder, self.values[op, "base"]
         if isinstance(op, ops.For):
             start = self.counter(op, first)
             stop = builder.binary("add", start, builder.cast(size, start.type))
             return self._push_turns(op, base, start, stop, carried)
-        body = Block([Value(i64), *(Value(value.type) for value in carried)])
+        inits, own = [*carried, *self.begin_frames(op, base)], 1 + len(carried)
+        body = Block([Value(i64), *(Value(value.type) for value in inits)])
         with builder.into(body):
-            self._bind_all(op.body.args, body.args[1:])
-            self._pusher(op, base)(body.args[0], body.args[1:])
-            self.plain(op.body)
-            builder.yield_(self._mapped(op.body.yielded))
-        return builder.for_(builder.constant(0, i64), size, carried, body).results
+            args = body.args[1:own]
+            self._bind_all(op.body.args, args)
+            later = self.record_turn(op, base, body.args[0], args, body.args[own:])
+            builder.yield_([*self._mapped(op.body.yielded), *later])
+        results = builder.for_(builder.constant(0, i64), size, inits, body).results
+        return results[: len(carried)], results[len(carried) :]
 
-    def rerun_block(self, op: ops.For | ops.While, following: Value) -> None:
+    def rerun_block(self, op: Loop, following: Value) -> list[Value]:
         """Have the records of the block before one on the stack again, and its own checkpoints.
 
-        The blocks from the nearest checkpoint on are run.
+        The blocks from the nearest checkpoint on are run. Gives where the frames of the last end.
         """
         builder, size = self.builder, self.values[op, "length"]
         _, span = checkpoints.place(builder, following, self.values[op, "width"])
         start = builder.binary("sub", following, span)
         inits = self._from_checkpoint(op, start)
+        own, frames = 1 + len(inits), self.begin_frames(op, self.values[op, "base"])
+        inits = [*inits, *frames]
         body = Block([Value(i64), *(Value(value.type) for value in inits)])
         with builder.into(body):
-            number, *carried = body.args
+            number, *carried = body.args[:own]
             first = builder.binary("mul", number, size)
             carried = self.at_iteration(op, first, carried)
             self._push_checkpoint(op, number, start, carried)
-            builder.yield_(self.run_block(op, first, size, carried))
-        builder.for_(start, following, inits, body)
+            results, later = self.run_block(op, first, size, carried)
+            builder.yield_([*results, *later])
+        return builder.for_(start, following, inits, body).results[own - 1 :]
 
-    def _from_checkpoint(self, op: ops.For | ops.While, number: Value) -> list[Value]:
+    def _from_checkpoint(self, op: Loop, number: Value) -> list[Value]:
         """What a loop carries into a block."""
         builder = self.builder
         later, start = Block(), Block()
@@ -273,9 +403,7 @@ class Recorder(Replayer):
         is_later = builder.compare("gt", number, builder.constant(0, i64))
         return builder.if_(is_later, later, start).results
 
-    def at_iteration(
-        self, op: ops.For | ops.While, iteration: Value, carried: list[Value]
-    ) -> list[Value]:
+    def at_iteration(self, op: Loop, iteration: Value, carried: list[Value]) -> list[Value]:
         """What a loop carries into an iteration; of what it gives, only what must be recorded."""
         if op not in self._inductions:
             self._inductions[op] = inductions(op)
@@ -295,8 +423,9 @@ class Recorder(Replayer):
 
     def _record_if(self, op: ops.If) -> None:
         """Both branches hand out all that they define, so that nothing need be computed twice."""
-        start = self.stack
-        then, orelse = [self._branch(block, start) for block in (op.then, op.orelse)]
+        start, frame = self.stack, self.frame
+        size = frame.size if frame is not None and self.nests.stored_in(Block([], [op])) else None
+        then, orelse = [self._branch(block, start, size) for block in (op.then, op.orelse)]
         exports = {**then.exports, **orelse.exports}
         for branch in (then, orelse):
             given = [
@@ -304,33 +433,43 @@ class Recorder(Replayer):
                 for key, value in exports.items()
             ]
             with self.builder.into(branch.block):
-                self.builder.yield_([*branch.results, *given, branch.end])
+                self.builder.yield_([*branch.results, *given, *branch.ends])
         new = self.builder.if_(self.values[op.condition], then.block, orelse.block)
         keys: list[Hashable] = [*op.results, *exports]
-        for key, value in zip(keys, new.results[:-1], strict=True):
+        for key, value in zip(keys, new.results, strict=False):
             self.bind(key, value)
-        self.stack = new.results[-1]
+        self.stack = new.results[len(keys)]
+        if frame is not None and size is not None:
+            frame.size = new.results[-1]
 
-    def _branch(self, primal: Block, start: Value) -> _Branch:
+    def _branch(self, primal: Block, start: Value, size: Value | None) -> _Branch:
         """Emit one side of an if that is recorded, without its yield."""
         block, mark = Block(), len(self.journal)
         self.stack = start
+        if self.frame is not None and size is not None:
+            self.frame.size = size
         with self.builder.into(block):
             self.recorded(primal)
         own = {value for op in block.ops for value in op.results}
         bound = [key for key in self.journal[mark:] if self.values[key] in own]
         exports = {key: self.values[key] for key in bound}
-        return _Branch(block, self._mapped(primal.yielded), exports, self.stack)
+        ends = [self.stack]
+        if self.frame is not None and size is not None:
+            ends.append(self.frame.size)
+        return _Branch(block, self._mapped(primal.yielded), exports, ends)
 
 
 @dataclass(eq=False, slots=True)
 class _Branch:
-    """A recorded side of an if: its results, what else it defines, where the stack ends."""
+    """A recorded side of an if: its results, what else it defines, where the stack ends.
+
+    If loops in it may have been stored, also where their records end in their frame.
+    """
 
     block: Block
     results: list[Value]
     exports: dict[Hashable, Value]
-    end: Value
+    ends: list[Value]
 
 
 _RECORD: dict[type[Operation], Callable[[Recorder, Any], None]] = {

@@ -6,7 +6,7 @@ from before it: that one runs the stores, and logs what hazardous loads read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -22,6 +22,9 @@ from octants.types.scalars import DType, by_name, convert, i64, u64
 
 Flag = Callable[[Operation, Operation, str], None]
 """Told of each read of primal memory: the new operation, the primal one, what is read."""
+
+Turn = Callable[[Value, list[Value], list[Value]], list[Value]]
+"""Emits an iteration, of its number, what its loop carries, and what that carries more besides."""
 
 
 class EntryBuilder(Builder):
@@ -78,6 +81,8 @@ class Replayer:
         self.checks_plain = False  # whether loops are checked that run plainly; see `overflow`
         self.stores_run: frozenset[Array] = frozenset()  # arrays written by the first sweep
         self.reach: Reach | None = None  # of the block that is emitted, in the first sweep
+        self.around: Operation | None = None
+        self.copies: dict[Operation, list[Operation]] = {}  # of loops, in what records those around
 
     def bind(self, key: Hashable, value: Value) -> None:
         self.values[key] = value
@@ -97,8 +102,23 @@ class Replayer:
         """Emit a loop or an if so that it can be reversed."""
         raise NotImplementedError
 
-    def end_of(self, op: ops.For | ops.While, start: Value, count: Value) -> Value:
-        """At most there a record ends that begins at a position, of so many iterations."""
+    def end_of(
+        self, op: ops.For | ops.While, start: Value, count: Value, stored: Value | None
+    ) -> Value:
+        """At most there a record ends that begins at a position, of so many iterations.
+
+        ``stored`` bytes are those of what may be stored with it.
+        """
+        raise NotImplementedError
+
+    def may_store(self, op: Operation | None) -> bool:
+        """Whether loops may be stored with a loop around them."""
+        raise NotImplementedError
+
+    def without_stored(
+        self, op: ops.For | ops.While, ends: dict[Operation, Value], stored: Value
+    ) -> dict[Operation, Value]:
+        """How far inner loops reach if so many bytes are stored with a loop around them."""
         raise NotImplementedError
 
     # -- blocks ------------------------------------------------------------------------------------
@@ -200,27 +220,50 @@ class Replayer:
             count = overflow.trips(self.builder, lower, upper)
             overflow.check(self.builder, self._record(op), count)
         body = Block([Value(arg.type, arg.name) for arg in op.body.args])
-        with self._into(body, op.body.args), self._reaching() as around:
+        with self._into(body, op.body.args), self._reaching() as around, self._within(None):
             self.plain(op.body)
-            far = self._reached(body)
+            far = self._reached(op, body)
             self.builder.yield_([*self._mapped(op.body.yielded), *far])
         new = self.builder.for_(lower, upper, [*inits, *self._zeros(far)], body)
-        self._bind_all(op.results, new.results)
+        self._bind_copy(op, new)
         self._leave(around, new.results[len(inits) :], op, count)
 
     def _plain_while(self, op: ops.While) -> None:
         if self._is_foreseen(op):
-            count = self._counted_while(op, lambda count, carried: None, foreseen=True)
+            with self._within(None):
+                count, _ = self._counted_while(op, lambda *_: self._body(op), foreseen=True)
+            self._note_copy(op, self.builder.block.ops[-1])
             overflow.check(self.builder, self._record(op), count)
             return
         inits = self._mapped(op.inits)
         condition = self._condition(op, [])
         body = Block([Value(arg.type, arg.name) for arg in op.body.args])
-        with self._into(body, op.body.args):
+        with self._into(body, op.body.args), self._within(None):
             self.plain(op.body)
             self.builder.yield_(self._mapped(op.body.yielded))
-        new = self.builder.while_(inits, condition, body)
+        self._bind_copy(op, self.builder.while_(inits, condition, body))
+
+    @contextmanager
+    def _within(self, loop: Operation | None) -> Iterator[None]:
+        """Note the copies of loops that stand in the body of a loop that is recorded."""
+        outer, self.around = self.around, loop
+        try:
+            yield
+        finally:
+            self.around = outer
+
+    def _bind_copy(self, op: Operation, new: Operation) -> None:
         self._bind_all(op.results, new.results)
+        self._note_copy(op, new)
+
+    def _note_copy(self, op: Operation, new: Operation) -> None:
+        if self.around is not None:
+            self.copies.setdefault(op, []).append(new)
+
+    def _body(self, op: ops.While) -> list[Value]:
+        """Emit an iteration as it is, which carries nothing more."""
+        self.plain(op.body)
+        return []
 
     def _is_foreseen(self, op: Operation) -> bool:
         """Whether a loop that runs plainly in the first sweep is recorded later."""
@@ -229,34 +272,35 @@ class Replayer:
     def _counted_while(
         self,
         op: ops.While,
-        begin: Callable[[Value, list[Value]], None],
+        turn: Turn,
         carried: list[Value] | None = None,
         limit: Value | None = None,
+        more: Sequence[Value] = (),
         *,
         foreseen: bool = False,
-    ) -> Value:
-        """Emit a loop with ``begin`` at the start of each iteration; how many there were.
+    ) -> tuple[Value, list[Value]]:
+        """Emit a loop whose iterations are ``turn``; how many there were, and what it carries more.
 
         It may start from other values than its own, and end when there were ``limit``. One that is
         ``foreseen`` is not recorded here, but later.
         """
-        builder = self.builder
-        inits = self._mapped(op.inits) if carried is None else carried
-        condition = self._condition(op, [Value(i64)], limit)
-        body = Block([*(Value(arg.type, arg.name) for arg in op.body.args), Value(i64)])
+        builder, zero = self.builder, self.builder.constant(0, i64)
+        inits = [*(self._mapped(op.inits) if carried is None else carried), *more, zero]
+        own = len(op.inits)
+        condition = self._condition(op, [Value(value.type) for value in inits[own:]], limit)
+        body = Block([Value(arg.type, arg.name) for arg in op.body.args])
+        body.args += [Value(value.type) for value in inits[own:]]
         with self._into(body, op.body.args), self._reaching() as around:
-            *args, count = body.args
-            begin(count, args)
-            self.plain(op.body)
+            *others, count = body.args[own:]
+            others = turn(count, body.args[:own], others)
             one_more = builder.binary("add", count, builder.constant(1, i64))
-            far = self._reached(condition, body)
-            builder.yield_([*self._mapped(op.body.yielded), one_more, *far])
-        zero = builder.constant(0, i64)
-        results = builder.while_([*inits, zero, *self._zeros(far)], condition, body).results
+            far = self._reached(op if foreseen else None, condition, body)
+            builder.yield_([*self._mapped(op.body.yielded), *others, one_more, *far])
+        results = builder.while_([*inits, *self._zeros(far)], condition, body).results
         self._bind_all(op.results, results)
-        count = results[len(inits)]
-        self._leave(around, results[len(inits) + 1 :], op, count if foreseen else None)
-        return count
+        count = results[len(inits) - 1]
+        self._leave(around, results[len(inits) :], op, count if foreseen else None)
+        return count, results[own : len(inits) - 1]
 
     def _condition(self, op: ops.While, extra: list[Value], limit: Value | None = None) -> Block:
         """A condition with more arguments, which may also ask the last one to be below a limit."""
@@ -298,17 +342,25 @@ class Replayer:
             self.reach = Reach(self.builder.constant(0, i64))
         yield around
 
-    def _reached(self, *blocks: Block) -> list[Value]:
-        """What the body of a loop, the last block, yields more: it carries how far loops reach."""
+    def _reached(self, op: Operation | None, *blocks: Block) -> list[Value]:
+        """What the body of a loop, the last block, yields more: it carries how far loops reach.
+
+        A loop with which others may be stored also carries the bytes of all that is recorded in it.
+        """
         yielded: list[Value] = []
-        for op, end in self.reach.ends.items() if self.reach is not None else ():
+        for inner, end in self.reach.ends.items() if self.reach is not None else ():
             if end in self.builder.entry_values:
                 continue
             assert self.reach is not None
-            self.reach.carried.append(op)
+            self.reach.carried.append(inner)
             for block in blocks:
                 block.args.append(Value(i64))
             yielded.append(self.builder.binary("max", blocks[-1].args[-1], end))
+        if self.reach is not None and self.may_store(op):
+            for block in blocks:
+                block.args.append(Value(i64))
+            total = self.builder.binary("add", blocks[-1].args[-1], self.reach.position)
+            yielded.append(total)
         return yielded
 
     def _zeros(self, values: list[Value]) -> list[Value]:
@@ -329,8 +381,10 @@ class Replayer:
         if op is None or count is None:
             around.ends.update(ends)
             return
-        builder = self.builder
-        start = around.position = around.ends[op] = self.end_of(op, around.position, count)
+        builder, stored = self.builder, carried[-1] if self.may_store(op) else None
+        if stored is not None:
+            ends = self.without_stored(op, ends, stored)
+        start = around.position = around.ends[op] = self.end_of(op, around.position, count, stored)
         for each, end in ends.items():
             add = partial(builder.binary, "add", start, end)
             around.ends[each] = builder.early(add, start, end)
@@ -359,17 +413,19 @@ class Replayer:
             else:
                 self.reach.ends[op] = value
 
-    def _bind_all(self, primal: list[Value], new: list[Value]) -> None:
+    def _bind_all(self, primal: Sequence[Hashable], new: list[Value]) -> None:
         for key, value in zip(primal, new, strict=False):
             self.bind(key, value)
 
     def _record(self, op: ops.For | ops.While) -> Record:
         """The record of a loop, which may be checked before it is pushed to."""
         if op not in self.records:
-            carried = op.body.args[len(op.body.args) - len(op.inits) :]
-            types = [value.type for value in carried]
-            self.records[op] = Record("r", types, op.location, self.capacity)
+            self.records[op] = Record("r", self._slots(op), op.location, self.capacity)
         return self.records[op]
+
+    def _slots(self, op: ops.For | ops.While) -> list[DType]:
+        """The types of what the record of a loop holds."""
+        return [value.type for value in op.inits]
 
 
 def _bits_type(dtype: DType) -> DType | None:

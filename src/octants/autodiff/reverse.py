@@ -45,13 +45,13 @@ from dataclasses import dataclass, field
 
 from octants.analysis.places import Places
 from octants.autodiff.backward import Backward
-from octants.autodiff.checkpoints import in_blocks
+from octants.autodiff.checkpoints import REPLAY, Allowance, Plan, plan
 from octants.autodiff.errors import Hazard
 from octants.autodiff.hazards import WRITES, Log, thread_log, writers
 from octants.autodiff.ordering import ordering_of
 from octants.autodiff.replay import EntryBuilder
 from octants.ir import ops
-from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Task, Value
+from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
 from octants.ir.rewriter import copy_arrays, copy_block
 from octants.simplify import simplify
 from octants.simplify.prune import prune
@@ -88,6 +88,7 @@ def reverse(
     capacity: int = 0,
     tape_whole: int = 0,
     tape_sharers: int = 1,
+    nests: str = "auto",
     contracts: bool = False,
 ) -> Reversed:
     """The reverse of a kernel whose tasks have been outlined and simplified.
@@ -98,20 +99,30 @@ def reverse(
     have adjoints too. With a ``capacity`` the record of each loop holds so many iterations; a work
     item that needs more ends before it reverses anything. Without one, loops are recorded in blocks
     where a launch needs that, but for those that surely take no more than ``tape_whole`` bytes of a
-    worker's tape, which up to ``tape_sharers`` work items share (0: any number of bytes).
-    What is added to an adjoint is rounded with the sum if it ``contracts``.
+    worker's tape, which up to ``tape_sharers`` work items share (0: any number of bytes). Loops in
+    loops may be stored: ``nests`` is "auto", "replay" (never), or "store" (as far as the launch's
+    budget goes). What is added to an adjoint is rounded with the sum if it ``contracts``.
 
     Raises:
         OctantsCompilationError: an operation has no derivative rule.
     """
-    whole = 0 if capacity else tape_whole
-    reverser = _Reverser(module, saved, part, argument_gradients, capacity, whole, tape_sharers)
+    allowance = Allowance(
+        whole=0 if capacity else tape_whole,
+        sharers=tape_sharers,
+        nests=REPLAY if capacity else nests,
+    )
+    reverser = _Reverser(module, saved, part, argument_gradients, capacity, allowance)
     reverser.contracts = contracts
     return reverser.run()
 
 
 def differentiate(
-    module: Module, *, part: bool = False, tape_whole: int = 0, contracts: bool = False
+    module: Module,
+    *,
+    part: bool = False,
+    tape_whole: int = 0,
+    nests: str = "auto",
+    contracts: bool = False,
 ) -> Reversed:
     """The reverse of a kernel in the best state that its overwriting allows.
 
@@ -121,7 +132,14 @@ def differentiate(
     """
 
     def make(saved: bool) -> Reversed:
-        return reverse(module, saved=saved, part=part, tape_whole=tape_whole, contracts=contracts)
+        return reverse(
+            module,
+            saved=saved,
+            part=part,
+            tape_whole=tape_whole,
+            nests=nests,
+            contracts=contracts,
+        )
 
     return in_best_state(module, make)
 
@@ -143,18 +161,16 @@ class _Reverser:
         part: bool,
         argument_gradients: bool,
         capacity: int,
-        whole: int,
-        sharers: int,
+        allowance: Allowance,
     ) -> None:
         self.module = module
         self.saved = saved
         self.part = part
         self.capacity = capacity
-        self.whole = whole
-        self.sharers = sharers
-        self.parts: dict[Operation, int] = {}  # see `checkpoints.in_blocks`
+        self.allowance = allowance
         self.contracts = False
-        self.records: dict[int, dict[Operation, Record]] = {}
+        self.plans = [Plan() for _ in module.tasks]
+        self.sweeps: dict[int, Backward] = {}
         self.arrays = copy_arrays(module)
         self.primal_of = {new: old for old, new in self.arrays.items()}
         for array in self.arrays.values():
@@ -175,7 +191,7 @@ class _Reverser:
 
     def run(self) -> Reversed:
         self._reverse_tasks()
-        if self.whole and self._choose_blocks():
+        if self._make_plans():
             self._reverse_tasks()
         tasks = self.reverse_module.tasks
         if not (self.part or self.saved) and self._reads_temporaries():
@@ -194,13 +210,20 @@ class _Reverser:
         self.reverse_module.tasks[:] = [self._reverse_task(number) for number in numbers]
         prune(self.reverse_module)
 
-    def _choose_blocks(self) -> bool:
-        """Find the loops that may be recorded in blocks, from records that have been pruned."""
+    def _make_plans(self) -> bool:
+        """Decide how loops are recorded, from records that have been pruned; whether it matters."""
+        left = set(self.reverse_module.walk())
         for number, task in enumerate(self.module.tasks):
-            log = self.logs[number]
+            log, backward = self.logs[number], self.sweeps[number]
             body = task.body if log is None else log.body
-            self.parts.update(in_blocks(body, self.records[number], self.whole, self.sharers))
-        return bool(self.parts)
+            saving = [op for op, copies in backward.copies.items() if not left.isdisjoint(copies)]
+            in_lanes = self._may_run_in_lanes(task)
+            self.plans[number] = plan(body, backward.records, saving, self.allowance, in_lanes)
+        return any(plan.in_blocks or plan.nests.around for plan in self.plans)
+
+    def _may_run_in_lanes(self, task: Task) -> bool:
+        wanted = task.options.get("simd")
+        return task.is_parallel and (self.allowance.sharers > 1 if wanted is None else wanted)
 
     def _overwritten(self, number: int) -> frozenset[Array]:
         """The arrays that a task both reads and writes."""
@@ -222,8 +245,9 @@ class _Reverser:
         def flag(read: Operation, origin: Operation, kind: str) -> None:
             self.flagged[read] = number, origin, kind
 
-        backward = Backward(builder, self.arrays, flag, primal, log, self.capacity, self.parts)
-        self.records[number] = backward.records
+        plan = self.plans[number]
+        backward = Backward(builder, self.arrays, flag, primal, log, self.capacity, plan)
+        self.sweeps[number] = backward
         backward.mixed = self.orderings[number].mixed
         for arg, new in zip(primal.args, body.args, strict=True):
             backward.bind(arg, new)

@@ -66,7 +66,7 @@ class Array:
         return companion in self.layouts
 
 
-CHECKPOINT, LOG = "checkpoint", "log"
+CHECKPOINT, LOG, BYTES = "checkpoint", "log", "bytes"
 """The names of records that are not of single iterations."""
 
 
@@ -75,7 +75,8 @@ class Record:
     """What a loop writes down at the start of each iteration: one slot per needed carried value.
 
     Those of the names `CHECKPOINT` and `LOG` are not of single iterations: they hold what a block
-    of iterations starts with, and what a task read before it overwrote it. `capacity` is how many
+    of iterations starts with, and what a task read before it overwrote it. Nothing is pushed to one
+    of the name `BYTES`, which only measures. `capacity` is how many
     iterations it holds; 0: as many as there are.
     """
 

@@ -28,7 +28,7 @@ from octants.ir.core import (
     Space,
     Value,
 )
-from octants.launch.explanation import ArrayAdjoint, Explanation, LoopTape, Slot, Way
+from octants.launch.explanation import ArrayAdjoint, Explanation, LoopTape, Slot, Storing, Way
 from octants.launch.gradient import Step, TapePlan, differentiable, plan_with_modules
 from octants.launch.logs import Logs
 from octants.launch.memory import Memory, memories_of
@@ -167,16 +167,17 @@ class _Run:
 def _loops(counting: Counting, counts: np.ndarray[Any, Any]) -> list[LoopTape]:
     """The recorded loops of a module, from what was counted."""
     numbers: dict[Record, list[int]] = dict(zip(counting.records, counts.tolist(), strict=True))
-    parents, checkpoints = _nesting(counting), _checkpoints(counting.records)
+    parents, checkpoints = counting.around, _checkpoints(counting.records)
     reasons = _reasons(counting.module)
     has_log = any(record.name == LOG for record in counting.records)
     found: dict[Record, LoopTape] = {}
     for record in counting.records:
         if record in checkpoints.values():
             continue
-        slots, _, pops = numbers[record]
+        slots, _, pops, stored = numbers[record]
         held = numbers[checkpoints[record]][0] if record in checkpoints else 0
         chain = _chain(record, parents)
+        runners = _runners(counting.module, record)
         span = record.location
         found[record] = LoopTape(
             file=span.file if span else "",
@@ -187,15 +188,17 @@ def _loops(counting: Counting, counts: np.ndarray[Any, Any]) -> list[LoopTape]:
             trips=pops,
             capacity=slots,
             checkpoints=held,
-            runs=1 + has_log + sum(_ratio(numbers[one]) for one in chain),
+            runs=1 + has_log + sum(_ratio(numbers[one]) for one in chain if one in runners),
             is_log=record.name == LOG,
+            storing=_storing(counting, record, numbers[record], parents),
+            stored=stored,
         )
     return list(found.values())
 
 
 def _ratio(row: list[int]) -> float:
-    """How often a loop was recorded for each time that it was reversed."""
-    _, pushes, pops = row
+    """How often a loop was run to record it for each time that it was reversed."""
+    _, pushes, pops, _ = row
     return pushes / pops if pops else 1.0
 
 
@@ -219,26 +222,32 @@ def _checkpoints(records: list[Record]) -> dict[Record, Record]:
     return found
 
 
-def _nesting(counting: Counting) -> dict[Record, Record]:
-    """For the record of an inner loop that of the loop around it.
+def _storing(
+    counting: Counting, record: Record, row: list[int], parents: Mapping[Record, Record]
+) -> Storing:
+    """Whether the records of a loop in a loop are stored with that, and why or why not."""
+    if record not in parents:
+        return Storing.ALONE
+    chosen, (_, again, _, stored) = options.current(), row
+    if record in counting.storable:
+        partly = Storing.PARTLY if stored else Storing.TOO_LARGE
+        return partly if again else Storing.WHOLE
+    if chosen.ad_stack_size or chosen.ad_stack_nests == "replay":
+        return Storing.FORBIDDEN
+    runs = parents[record] in _runners(counting.module, record)
+    return Storing.TOO_LARGE if runs else Storing.NOTHING_SAVED
 
-    An inner loop is recorded where an iteration of the outer one is reversed, after its record was
-    popped.
-    """
-    parents: dict[Record, Record] = {}
 
-    def walk(block: Block, around: Record | None) -> None:
-        for op in block.ops:
-            if isinstance(op, ops.RecordPop) and op.record.name not in (CHECKPOINT, LOG):
-                around = op.record
-            elif isinstance(op, ops.RecordPush) and around is not None and around != op.record:
-                parents.setdefault(op.record, around)
-            for region in op.regions:
-                walk(region, around)
-
-    for task in counting.module.tasks:
-        walk(task.body, None)
-    return parents
+def _runners(module: Module, record: Record) -> set[Record]:
+    """The records that are filled by loops which run that of a record, which is one of them."""
+    loops = [op for op in module.walk() if isinstance(op, (ops.For, ops.While))]
+    return {record} | {
+        op.record
+        for loop in loops
+        for op in loop.body.ops
+        if isinstance(op, ops.RecordPush)
+        and any(inner.location is record.location for inner in loop.body.walk() if inner.REGIONS)
+    }
 
 
 def _reasons(module: Module) -> dict[Record, tuple[Slot, ...]]:

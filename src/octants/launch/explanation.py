@@ -33,6 +33,17 @@ class Slot:
         return f"{self.name}: {self.dtype}" + (f" for {uses}" if uses else "")
 
 
+class Storing(enum.Enum):
+    """Whether the records of a loop are kept when the loop around it is recorded, and why."""
+
+    ALONE = "each iteration"
+    WHOLE = "stored whole with the loop around it: it runs there, and its records fit"
+    PARTLY = "stored with the loop around it as long as they fit, then for one iteration of it"
+    TOO_LARGE = "for one iteration of the loop around it: more would not fit"
+    NOTHING_SAVED = "for one iteration of the loop around it: storing more would save no run"
+    FORBIDDEN = "for one iteration of the loop around it: the options say so"
+
+
 @dataclass(frozen=True)
 class LoopTape:
     """What a serial loop records.
@@ -40,8 +51,9 @@ class LoopTape:
     `slots` are the values in a record, `bytes_per_iteration` its size. `trips` counts the
     iterations of all work items; `capacity` and `checkpoints` are the most records and checkpoints
     that a work item holds at one time. `runs` says how often the gradient computes an iteration,
-    beside the forward launch. `depth` counts the recorded loops around it. With `is_log` it is no
-    loop, but what the whole task read before it overwrote it.
+    beside the forward launch. `depth` counts the recorded loops around it. `stored` counts the
+    iterations that were recorded together with the loop around it, and `storing` says why. With
+    `is_log` it is no loop, but what the whole task read before it overwrote it.
     """
 
     file: str
@@ -54,6 +66,8 @@ class LoopTape:
     checkpoints: int = 0
     runs: float = 1.0
     is_log: bool = False
+    storing: Storing = Storing.ALONE
+    stored: int = 0
 
     @property
     def source(self) -> str:
@@ -76,7 +90,7 @@ class LoopTape:
             return "nothing is recorded: no derivative needs what it carries"
         if self.checkpoints:
             return "in blocks, from checkpoints"
-        return "each iteration"
+        return self.storing.value
 
     def cells(self) -> tuple[str, ...]:
         """Its row in the table."""

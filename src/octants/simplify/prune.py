@@ -46,7 +46,7 @@ from typing import Any
 
 from octants.compile_profile import staged
 from octants.ir import ops
-from octants.ir.core import Block, Module, Operation, Record, Value
+from octants.ir.core import BYTES, Block, Module, Operation, Record, Value
 
 EFFECTS = (ops.Store, ops.Atomic, ops.CompareExchange, ops.Print, ops.Assert)
 
@@ -111,6 +111,8 @@ class _Pruner:
                 self.checks.setdefault(op.record, []).append(op)
             elif isinstance(op, ops.RecordEnd):
                 self.ends.setdefault(op.record, []).append(op)
+                if op.record.name == BYTES:
+                    self.live_slots[op.record] = {0}
             for region in op.regions:
                 first = 1 if isinstance(op, (ops.For, ops.ParallelFor)) else 0
                 for k, arg in enumerate(region.args):

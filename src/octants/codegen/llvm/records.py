@@ -137,19 +137,27 @@ def make_room_now(f: FunctionText, op: ops.RecordReserve) -> None:
 
 def reserve(f: FunctionText, loop: ops.For) -> None:
     """Make room for what a loop pushes in all its turns, where a push is for the turn itself."""
-    for op, from_zero in counted_pushes(f, loop):
+    for op, from_zero, condition in counted_pushes(f, loop):
         offsets, stride = op.record.offsets()
         if not offsets:
             continue
         bound = _bound(f, loop, stride, from_zero=from_zero)
-        make_room(f, op, position(f, f.use(op.base), bound, stride))
+        nbytes = position(f, f.use(op.base), bound, stride)
+        make_room(f, op, needed(f, nbytes, condition))
         f.reserved.add(op)
 
 
-def counted_pushes(f: FunctionText, loop: ops.For) -> Iterator[tuple[ops.RecordPush, bool]]:
+def needed(f: FunctionText, nbytes: str, condition: Value | None) -> str:
+    """So many bytes, if they are needed."""
+    return nbytes if condition is None else f.choose(f.use(condition), "i64", nbytes, 0)
+
+
+def counted_pushes(
+    f: FunctionText, loop: ops.For
+) -> Iterator[tuple[ops.RecordPush, bool, Value | None]]:
     """The pushes of a loop at the number of its turn, and whether that counts from zero.
 
-    Else it is the counter itself.
+    Else it is the counter itself. A push may be under a condition that holds for all turns or none.
     """
     counting = {loop.body.args[0]: False}
     for op in loop.body.ops:
@@ -158,7 +166,11 @@ def counted_pushes(f: FunctionText, loop: ops.For) -> Iterator[tuple[ops.RecordP
         elif _is_difference(f, op, loop) and op.operands[0] in counting:
             counting[op.results[0]] = True
         elif isinstance(op, ops.RecordPush) and op.index in counting and f.has(op.base):
-            yield op, counting[op.index]
+            yield op, counting[op.index], None
+        elif isinstance(op, ops.If) and f.has(op.condition):
+            for push in op.then.ops:
+                if isinstance(push, ops.RecordPush) and push.index in counting and f.has(push.base):
+                    yield push, counting[push.index], op.condition
 
 
 def _bound(f: FunctionText, loop: ops.For, stride: int, *, from_zero: bool) -> str:

@@ -96,16 +96,17 @@ def make_room_now(f: LaneText, op: ops.RecordReserve) -> None:
 
 def reserve(f: LaneText, loop: ops.For) -> None:
     """Make room for what a loop pushes in all its turns, as `codegen.llvm.records.reserve`."""
-    for op, from_zero in records.counted_pushes(f, loop):
+    for op, from_zero, condition in records.counted_pushes(f, loop):
         stride = _stride(f, op.record)
-        if stride == 0:
+        if stride == 0 or (condition is not None and f.is_vector(f.use(condition))):
             continue
         bound = records.wide(f, loop.upper)
         if from_zero:
             bound = f.apply("sub", "i64", bound, records.wide(f, loop.lower))
         limit = str(abi.MAXIMUM_TAPE // stride + 1)
         least = f.intrinsic("umin", "i64", [("i64", f.largest(bound)), ("i64", limit)])
-        _make_room(f, op, bound, records.position(f, f.use(op.base), least, stride))
+        nbytes = records.position(f, f.use(op.base), least, stride)
+        _make_room(f, op, bound, records.needed(f, nbytes, condition))
         f.reserved.add(op)
 
 

@@ -1,0 +1,230 @@
+"""Loops in loops that are stored: bit by bit the gradients of replays, on a strict tape."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.autodiff import reverse
+from octants.autodiff.backward import Backward
+from octants.autodiff.checkpoints import Plan
+from octants.autodiff.recording import Recorder
+from octants.autodiff.storing import Storer
+from octants.interpreter import run
+from octants.ir import ops
+from octants.ir.core import Block, Companion, Module, Value
+from octants.runtime.cpu import CpuDevice
+from octants.types.scalars import f64, i32, i64
+from tests.autodiff.random_ir import gradient, inputs
+from tests.autodiff.strict_tape import strict_tape
+from tests.autodiff.test_checkpoints import LongLoops
+from tests.codegen.compiled import Compiled
+
+ADJOINT = Companion.ADJOINT
+
+
+class Nests(LongLoops):
+    """Loops in loops, up to three deep, with branches and stores in between."""
+
+    def statements(self, floats: list[Value], ints: list[Value], depth: int, count: int) -> None:
+        kinds = ["scalar", "scalar", "load", "store", "atomic"]
+        if depth:
+            kinds += ["for", "while"] * depth + ["if"]
+        for _ in range(min(count, 3)):
+            getattr(self, self.random.choice(kinds))(floats, ints, depth)
+
+
+class Branchy(LongLoops):
+    """A loop in one side of a branch of another one; what it gives is used there."""
+
+    def statements(self, floats: list[Value], ints: list[Value], depth: int, count: int) -> None:
+        b = self.builder
+        body = Block([Value(i32), Value(f64)])
+        with b.into(body):
+            number, v = body.args
+            is_even = b.compare("eq", b.binary("mod", number, b.index(2)), b.index(0))
+            then, orelse = Block(), Block([], [ops.Yield([v])])
+            with b.into(then):
+                b.yield_([b.unary("sin", self._inner(b.binary("add", number, b.index(2)), v))])
+            v = b.if_(is_even, then, orelse).result
+            b.yield_([b.unary("tanh", b.binary("mul", v, v))])
+        start = b.load(self.x, [self.row, b.index(1)])
+        floats.append(b.for_(b.index(0), b.index(8), [start], body).result)
+
+    def _inner(self, trips: Value, v: Value) -> Value:
+        b = self.builder
+        body = Block([Value(i32), Value(f64)])
+        with b.into(body):
+            b.yield_([b.binary("add", b.unary("sin", body.args[1]), b.constant(0.7, f64))])
+        return b.for_(b.index(0), trips, [v], body).result
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+    """The plans of all tasks that are reversed."""
+    found: list[Plan] = []
+    original = reverse.plan
+
+    def planned(*args: Any) -> Plan:
+        found.append(original(*args))
+        return found[-1]
+
+    monkeypatch.setattr(reverse, "plan", planned)
+    return found
+
+
+def traits(plans: list[Plan]) -> set[str]:
+    """What there is among the loops that are stored."""
+    found = set()
+    for plan in plans:
+        around = plan.nests.around
+        found |= {"stored"} if around else set()
+        found |= {f"{type(op).NAME} in {type(outer).NAME}" for op, outer in around.items()}
+        found |= {"deep" for outer in around.values() if outer in around}
+        found |= {"in blocks" for outer in around.values() if outer in plan.in_blocks}
+    return found
+
+
+def check_nests(seed: int, budget: int, module: Module, policy: str) -> str:
+    """Compare gradients, whose records nobody else may have overwritten."""
+    data, weights = inputs(seed), inputs(seed + 1)
+    replayed, how = gradient(module, data, weights, 0, "replay")
+    with strict_tape():
+        stored, how_stored = gradient(module, data, weights, budget, policy)
+    assert how == how_stored
+    for name, expected in replayed.items():
+        assert np.array_equal(expected, stored[name], equal_nan=True), (seed, budget, name)
+    return how
+
+
+@pytest.mark.parametrize("budget", [0, 100, 400, 3000])
+def test_random_modules(budget: int, plans: list[Plan]) -> None:
+    found: Counter[str] = Counter()
+    for seed in (*range(8), 26, 32):
+        plans.clear()
+        how = check_nests(seed, budget, Nests(seed).simplified(), "store")
+        found.update([how, *traits(plans)])
+    assert found["stored"] >= 4
+    assert budget == 0 or found["in blocks"]
+    assert {"after", "before", "for in while", "while in for"} <= set(found)
+
+
+def test_nests_that_are_three_deep(plans: list[Plan]) -> None:
+    deep = 0
+    for seed in DEEP:
+        plans.clear()
+        for budget in (0, 200, 1000):
+            check_nests(seed, budget, Nests(seed).simplified(), "store")
+        deep += "deep" in traits(plans)
+    assert deep == len(DEEP)
+
+
+DEEP = (24, 32, 63)
+
+
+def test_compiled_nests_take_the_bytes_of_the_interpreter(plans: list[Plan]) -> None:
+    device, stored = CpuDevice(1, tape_budget=600), 0
+    for seed in range(16):
+        module = Nests(seed).simplified()
+        plans.clear()
+        result = reverse.differentiate(module, tape_whole=600, nests="store")
+        if result.hazards or "stored" not in traits(plans):
+            continue
+        adjoints = {name: value.copy() for name, value in inputs(seed + 1).items()}
+        state = {**inputs(seed), "t": np.zeros(())}
+        if result.state == "after":
+            run(module, state)
+        both: dict[Any, Any] = {**state, ("t", ADJOINT): np.zeros(())}
+        both |= {(name, ADJOINT): value for name, value in adjoints.items()}
+        copies = {key: value.copy() for key, value in both.items()}
+        interpreted = run(result.module, copies, share=600)
+        with device.exact_tapes():
+            Compiled(result.module, device, simd="never").run(both)
+            assert device.tape_bytes == interpreted.tape_bytes
+        stored += 1
+        for key, expected in copies.items():
+            np.testing.assert_allclose(both[key], expected, rtol=1e-9, atol=1e-12)
+    assert stored >= 3
+
+
+# -- mistakes that must be noticed ----------------------------------------------------------------
+
+
+def _starts_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records of an execution are looked for one record too late."""
+    original = Recorder._pass_stored
+
+    def moved(self: Any, op: Any) -> None:
+        original(self, op)
+        one = self.builder.constant(1, i64)
+        self._know(op, place=self._end(self._record(op), self.values[op, "place"], one))
+
+    monkeypatch.setattr(Recorder, "_pass_stored", moved)
+
+
+def _forgets_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The frame before is taken to end where the records of this one do."""
+    monkeypatch.setattr(Backward, "_start_of_frame", lambda self: self.frame.start)
+
+
+def _never_lets_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An execution that does not fit leaves its place to what comes next."""
+    original = Storer._store_for
+
+    def kept(self: Any, op: Any, begin: Value) -> Value:
+        end = original(self, op, begin)
+        return self.builder.binary("min", end, self.limit)
+
+    monkeypatch.setattr(Storer, "_store_for", kept)
+
+
+def _takes_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a branch hands out of the loops stored in it is lost."""
+    monkeypatch.setattr(
+        Storer,
+        "_given",
+        lambda self, keys, own: [self.builder.constant(0, dtype) for dtype in keys.values()],
+    )
+
+
+def _replays_over_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replays record from where the stack was before the loop."""
+    original = Recorder._know_frames
+
+    def forgotten(self: Any, op: Any, frames: list[Value]) -> None:
+        original(self, op, frames)
+        if frames:
+            self._know(op, end=self.values[op, "base"])
+
+    monkeypatch.setattr(Recorder, "_know_frames", forgotten)
+
+
+MISTAKES = (
+    _starts_elsewhere,
+    _forgets_the_size,
+    _never_lets_go,
+    _takes_zeros,
+    _replays_over_frames,
+)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_mistakes_are_noticed(
+    mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake(monkeypatch)
+    with pytest.raises((AssertionError, KeyError)):
+        for seed in range(2):
+            for budget in (0, 300):
+                check_nests(seed, budget, Branchy(seed).simplified(), "store")
+
+
+def test_branches_are_right_without_mistakes(plans: list[Plan]) -> None:
+    for seed in range(2):
+        for budget in (0, 300):
+            check_nests(seed, budget, Branchy(seed).simplified(), "store")
+    assert "stored" in traits(plans)
