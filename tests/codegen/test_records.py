@@ -189,3 +189,47 @@ def test_loops_that_do_not_begin_at_zero() -> None:
         kernel.run(data)
         total = sum(k * k for k in range(low, high))
         assert data["out"].tolist() == [scalars.convert(total, i32)] * 2
+
+
+@pytest.mark.parametrize("simd", [NEVER, "always"])
+def test_booleans_share_bytes(simd: str) -> None:
+    """An iteration records eleven bits of a number, which is put together again from them."""
+    bits = 11
+    slots = [*[scalars.u1] * 5, f32, *[scalars.u1] * (bits - 5)]
+    record, x, out = Record("r", slots), ndarray("x", i32), ndarray("out", i32)
+    offsets, stride = record.offsets()
+    assert offsets == [0] * 5 + [4] + [0] * 3 + [8] * 3
+    assert stride == 12
+
+    def body(build: Any, i: Any) -> None:
+        zero, number = build.index(0), build.load(x, [i])
+
+        def write(build: Any, k: Any, _: Any) -> list[Value]:
+            moved = build.binary("add", number, k)
+            found = []
+            for bit in range(bits):
+                shifted = build.binary("shr", moved, build.index(bit))
+                single = build.binary("and", shifted, build.index(1))
+                found.append(build.compare("ne", single, zero))
+            values = [*found[:5], build.cast(moved, f32), *found[5:]]
+            push(build, record, build.offset(0), build.cast(k, i64), values)
+            return []
+
+        for_(build, zero, build.index(4), [], write)
+
+        def read(build: Any, k: Any, carried: Any) -> list[Value]:
+            popped = list(pop(build, record, build.offset(0), build.cast(k, i64)))
+            total = build.cast(popped.pop(5), i32)
+            for bit, value in enumerate(popped):
+                weight = build.binary("shl", build.cast(value, i32), build.index(bit))
+                total = build.binary("add", total, weight)
+            return [build.binary("add", carried[0], total)]
+
+        (total,) = for_(build, zero, build.index(4), [zero], read)
+        build.store(out, [i], total)
+
+    task = parallel("bits_0", lambda b: (b.index(0), b.shape(x, 0)), body)
+    numbers = np.arange(2040, dtype=np.int32)
+    data: dict[Any, Any] = {"x": numbers, "out": np.zeros_like(numbers)}
+    Compiled(Module("bits", [x, out], tasks=[task]), simd=simd).run(data)
+    assert np.array_equal(data["out"], 2 * (4 * numbers + 6))

@@ -86,14 +86,30 @@ class Record:
     capacity: int = 0
 
     def offsets(self) -> tuple[list[int], int]:
-        """Byte offset of each slot and the bytes of one iteration; slots are naturally aligned."""
-        offsets, position = [], 0
+        """Byte offset of each slot and the bytes of one iteration; slots are naturally aligned.
+
+        Eight booleans share a byte, from its lowest bit on.
+        """
+        offsets, position, booleans = [], 0, 0
         for dtype in self.slots:
+            if dtype.is_bool:
+                if booleans % 8 == 0:
+                    shared, position = position, position + 1
+                booleans += 1
+                offsets.append(shared)
+                continue
             position = -(-position // dtype.size) * dtype.size
             offsets.append(position)
             position += dtype.size
         widest = max((dtype.size for dtype in self.slots), default=1)
         return offsets, -(-position // widest) * widest
+
+    def members(self) -> dict[int, list[int]]:
+        """The slots at each offset: one, or booleans."""
+        found: dict[int, list[int]] = {}
+        for slot, offset in enumerate(self.offsets()[0]):
+            found.setdefault(offset, []).append(slot)
+        return found
 
 
 class Value:

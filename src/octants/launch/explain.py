@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from octants import driver, pipeline
+from octants import driver, options, pipeline
 from octants.analysis.sums import Sums
 from octants.autodiff.counting import PER_RECORD, Counting, count_records
 from octants.ir import ops

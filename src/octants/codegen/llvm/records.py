@@ -56,23 +56,42 @@ def push(f: FunctionText, op: ops.RecordPush) -> None:
 
 def _write(f: FunctionText, op: ops.RecordPush) -> None:
     """Write an iteration; first let the tape grow, unless the loop has done it."""
-    offsets, stride = op.record.offsets()
+    _, stride = op.record.offsets()
     start = position(f, f.use(op.base), wide(f, op.index), stride)
     if op not in f.reserved:
         make_room(f, op, f.apply("add", "i64", start, stride))
     base = address(f, start)
     suffix = f.kernel.scopes.suffix(None)
-    for value, offset in zip(op.values, offsets, strict=True):
-        stored = memory.to_memory(f, value.type, f.use(value))
+    for offset, slots in op.record.members().items():
+        values = [op.values[slot] for slot in slots]
+        stored = together(f, values)
         place = f.assign(f"getelementptr i8, ptr {base}, i64 {offset}")
-        stored_type = memory.memory_type(f, value.type)
+        stored_type = memory.memory_type(f, values[0].type)
         f.emit(f"store {stored_type} {stored}, ptr {place}, align 1{suffix}")
+
+
+def together(f: FunctionText, values: list[Value]) -> str:
+    """A value as it is stored, or booleans in the bits of a byte."""
+    stored = memory.to_memory(f, values[0].type, f.use(values[0]))
+    for bit, value in enumerate(values[1:], 1):
+        stored = f.apply("or", "i8", stored, f.choose(f.use(value), "i8", 1 << bit, 0))
+    return stored
+
+
+def apart(f: FunctionText, results: list[Value], stored: str) -> None:
+    """Take a value, or booleans, from what is stored."""
+    if len(results) == 1:
+        f.bind(results[0], memory.from_memory(f, results[0].type, stored))
+        return
+    for bit, result in enumerate(results):
+        single = f.apply("and", "i8", stored, 1 << bit)
+        f.bind(result, memory.from_memory(f, result.type, single))
 
 
 def pop(f: FunctionText, op: ops.RecordPop) -> None:
     """Read an iteration back; where the record has no such, the last one that it has room for."""
-    offsets, stride = op.record.offsets()
-    if not offsets:
+    _, stride = op.record.offsets()
+    if not stride:
         return
     index = wide(f, op.index)
     if op.record.capacity:
@@ -80,11 +99,12 @@ def pop(f: FunctionText, op: ops.RecordPop) -> None:
         index = f.choose(held, "i64", index, op.record.capacity - 1)
     base = address(f, position(f, f.use(op.base), index, stride))
     suffix = f.kernel.scopes.suffix(None)
-    for result, offset in zip(op.results, offsets, strict=True):
+    for offset, slots in op.record.members().items():
+        results = [op.results[slot] for slot in slots]
         place = f.assign(f"getelementptr i8, ptr {base}, i64 {offset}")
-        stored_type = memory.memory_type(f, result.type)
+        stored_type = memory.memory_type(f, results[0].type)
         stored = f.assign(f"load {stored_type}, ptr {place}, align 1{suffix}")
-        f.bind(result, memory.from_memory(f, result.type, stored))
+        apart(f, results, stored)
 
 
 def _is_held(f: FunctionText, record: Record, index: str) -> str:

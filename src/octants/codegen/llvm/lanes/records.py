@@ -23,8 +23,8 @@ def _stride(f: LaneText, record: Record) -> int:
 
 def push(f: LaneText, op: ops.RecordPush) -> None:
     """Write an iteration; first let the tape grow, unless the loop has done it."""
-    offsets, stride = op.record.offsets()[0], _stride(f, op.record)
-    if not offsets:
+    stride = _stride(f, op.record)
+    if not stride:
         return
     index = records.wide(f, op.index)
     if op not in f.reserved:
@@ -32,27 +32,30 @@ def push(f: LaneText, op: ops.RecordPush) -> None:
         _make_room(f, op, index, f.apply("add", "i64", last, stride))
     start = _start(f, f.use(op.base), index, stride)
     suffix = f.kernel.scopes.suffix(None)
-    for value, offset in zip(op.values, offsets, strict=True):
-        stored = scalar_memory.to_memory(f, value.type, f.use(value))
-        place = _member(f, start, offset, value.type.size)
-        stored_as = scalar_memory.memory_type(f, value.type)
-        memory.store_to(f, place, stored_as, stored, value.type.size, suffix)
+    for offset, slots in op.record.members().items():
+        values = [op.values[slot] for slot in slots]
+        dtype, stored = values[0].type, records.together(f, values)
+        place = _member(f, start, offset, dtype.size)
+        stored_as = scalar_memory.memory_type(f, dtype)
+        memory.store_to(f, place, stored_as, stored, dtype.size, suffix)
 
 
 def pop(f: LaneText, op: ops.RecordPop) -> None:
     """Read an iteration back."""
-    offsets, stride = op.record.offsets()[0], _stride(f, op.record)
-    if not offsets:
+    stride = _stride(f, op.record)
+    if not stride:
         return
     start = _start(f, f.use(op.base), records.wide(f, op.index), stride)
     suffix, mask = f.kernel.scopes.suffix(None), f.mask
     if not f.is_vector(start):
         f.mask = None  # what other lanes read is there, and is of no consequence
-    for result, offset in zip(op.results, offsets, strict=True):
-        place = _member(f, start, offset, result.type.size)
-        stored_as = scalar_memory.memory_type(f, result.type)
-        stored = memory.load_from(f, place, stored_as, result.type.size, suffix)
-        f.bind(result, scalar_memory.from_memory(f, result.type, stored))
+    for offset, slots in op.record.members().items():
+        results = [op.results[slot] for slot in slots]
+        dtype = results[0].type
+        place = _member(f, start, offset, dtype.size)
+        stored_as = scalar_memory.memory_type(f, dtype)
+        stored = memory.load_from(f, place, stored_as, dtype.size, suffix)
+        records.apart(f, results, stored)
     f.mask = mask
 
 
