@@ -61,15 +61,16 @@ def find_sums(task: Task, apart: bool, collected: Collection[Operation] = ()) ->
 
     What is ``collected`` otherwise needs none of this.
     """
-    groups = _groups(task)
+    groups = _groups(task) if task.is_parallel else {}
+    used = {value for op in task.body.walk() for value in op.operands} if groups else set()
     found = [
         target
         for target, accesses in groups.items()
         if any(op not in collected for op in accesses)
-        and _is_sum(task, target, accesses)
+        and _is_sum(target, accesses, used)
         and (apart or not _meets_another(target, groups))
     ]
-    if not task.is_parallel or not found:
+    if not found:
         return Sums()
     rows = Rows(task)
     turns = {target: turn for target in found if (turn := rows.turns(groups[target])) is not None}
@@ -90,14 +91,13 @@ def _groups(task: Task) -> dict[Target, list[Access]]:
     return groups
 
 
-def _is_sum(task: Task, target: Target, accesses: list[Access]) -> bool:
-    """Whether a task only adds to a target."""
+def _is_sum(target: Target, accesses: list[Access], used: set[Value]) -> bool:
+    """Whether a task only adds to a target; it has these operands."""
     if target[0].dtype not in _DTYPES:
         return False
     if not all(isinstance(op, ops.Atomic) and op.fn in ("add", "sub") for op in accesses):
         return False
-    results = {op.results[0] for op in accesses}
-    return not any(value in results for op in task.body.walk() for value in op.operands)
+    return not any(value in used for op in accesses for value in op.results)
 
 
 def is_dense(target: Target) -> bool:

@@ -179,6 +179,8 @@ def _write(
 
 def sums_of(task: Task, apart: bool) -> Sums:
     """The sums to which workers add plainly, beside those that they collect in registers."""
+    if not any(isinstance(op, ops.Atomic) for op in task.body.walk()):
+        return Sums()
     if task.options.get("fixed_order"):  # there even those have to have an order
         return find_sums(task, apart)
     collected = {op for found in find_reductions(task, apart) for op in found.atomics}
