@@ -246,7 +246,10 @@ def _checked(given_as: str, name: str, text: str) -> str:
 
 
 def default_cache_directory() -> str:
-    """Where kernels are kept unless `init` says it: ``OCTANTS_CACHE_DIR``, or the user's caches."""
+    """Where kernels are kept unless `init` says it: ``OCTANTS_CACHE_DIR``, or the user's caches.
+
+    It is empty, and nothing is kept, where a user has no place for such files.
+    """
     given = os.environ.get("OCTANTS_CACHE_DIR")
     if given:
         return given
@@ -255,7 +258,10 @@ def default_cache_directory() -> str:
         caches = os.environ.get("LOCALAPPDATA")
     if not caches:
         parts = ("Library", "Caches") if sys.platform == "darwin" else (".cache",)
-        caches = str(Path("~").expanduser().joinpath(*parts))
+        try:
+            caches = str(Path.home().joinpath(*parts))
+        except RuntimeError:
+            return ""
     return str(Path(caches) / "octants")
 
 

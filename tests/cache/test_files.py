@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from octants.cache import stamp
 from octants.cache import store as store_module
 from octants.cache.store import Store
 from octants.diagnostics.exceptions import OctantsWarning
@@ -109,6 +110,33 @@ def test_a_folder_that_cannot_be_made(sessions: Sessions) -> None:
         assert (run.result, run.builds) == (RESULT, 1)
         assert len([text for text in run.warned if "cannot be" in text]) <= 2
     assert not run.warned  # said once
+
+
+def test_a_user_without_a_place_for_files(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Any) -> Path:
+        raise RuntimeError("could not determine home directory")
+
+    for name in ("OCTANTS_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", classmethod(fail))
+    run = sessions.run(PROGRAM, offline_cache_file_path="")
+    assert (run.result, run.builds, run.warned) == (RESULT, 1, [])
+
+
+def test_files_of_the_package_that_change_meanwhile(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What runs is no longer what the files say: nothing is found, nothing is kept."""
+    sessions.run(PROGRAM)
+    before = files(sessions)
+    for state in ((float("inf"), ""), (0.0, "other files")):
+        monkeypatch.setattr(stamp, "_state", lambda state=state: state)
+        run = sessions.run(PROGRAM.replace("x[i] * x[i]", "x[i] * x[i] * 1.0"))
+        assert (run.result, run.builds) == (RESULT, 1)
+        assert sessions.run(PROGRAM).builds == 1
+        assert files(sessions) == before
 
 
 def fail_with(code: int) -> Any:

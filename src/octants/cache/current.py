@@ -19,7 +19,7 @@ class _InUse:
 def start(chosen: Options) -> None:
     """Use the folder of these options; nothing, if they do not want a cache."""
     stop()
-    if chosen.offline_cache and stamp.is_current():
+    if chosen.offline_cache and chosen.cache_directory and stamp.is_current():
         _InUse.store = store_of(chosen)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -34,7 +35,10 @@ def _first() -> str:
 
 def _state() -> tuple[float, str]:
     """The time of the last change to a file, and a hash of the state of all files."""
-    found = sorted(_files(str(_ROOT)))
+    try:
+        found = sorted(_files(str(_ROOT)))
+    except OSError:  # in an archive, say: nobody knows when they change, and so nothing is kept
+        return math.inf, ""
     newest = max((time for _, _, time in found), default=0) / 1e9
     return newest, hashlib.blake2b(repr(found).encode(), digest_size=6).hexdigest()
 
