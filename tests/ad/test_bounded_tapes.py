@@ -225,6 +225,26 @@ def test_a_long_recurrence_within_a_budget() -> None:
     assert np.array_equal(*gradients)
 
 
+@pytest.mark.slow
+def test_ten_million_steps_in_a_megabyte() -> None:
+    n, gradients = 10_000_000, []
+    for budget in (1_000_000, 1 << 14):
+        start(budget)
+        recurrence, x, y = six_variables()
+        y.grad[None] = 1.0
+        assert tape_bytes(lambda: recurrence.grad(n)) <= budget  # noqa: B023
+        gradients.append(x.grad.to_numpy())
+    assert np.array_equal(*gradients)
+    begin, direction, ends = x.to_numpy(), np.array([1.0, -0.5, 0.3, 0.8, 0.2, -1.0]), []
+    for step in (1e-5, -1e-5):
+        x.from_numpy(begin + step * direction)
+        y[None] = 0.0
+        recurrence(n)
+        ends.append(y[None])
+    slope = (ends[0] - ends[1]) / 2e-5
+    assert gradients[0] @ direction == pytest.approx(slope, rel=1e-5, abs=1e-8)
+
+
 def test_short_loops_take_what_they_take_without_a_budget() -> None:
     start(50_000)
     recurrence, _, y = six_variables()

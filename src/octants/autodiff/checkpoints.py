@@ -142,11 +142,15 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The length of a block, their number, and the checkpoints on the first level (all i64)."""
+    """The length of a block, their number, the checkpoints of the first level, and of all levels.
+
+    All are i64.
+    """
 
     length: Value
     count: Value
     width: Value
+    places: Value
 
 
 def split(builder: Builder, trips: Value, room: Room) -> Blocks:
@@ -154,7 +158,7 @@ def split(builder: Builder, trips: Value, room: Room) -> Blocks:
     fits, splits = Block(), Block()
     one = builder.constant(1, i64)
     with builder.into(fits):
-        builder.yield_([trips, one, one])
+        builder.yield_([trips, one, one, builder.constant(0, i64)])
     with builder.into(splits):
         root = builder.unary("ceil", builder.unary("sqrt", builder.cast(trips, f64)))
         length = builder.cast(root, i64)
@@ -164,7 +168,8 @@ def split(builder: Builder, trips: Value, room: Room) -> Blocks:
         length = builder.select(is_flat, length, half)
         whole = builder.binary("add", trips, builder.binary("sub", length, one))
         count = _divided(builder, whole, length)
-        builder.yield_([length, count, builder.select(is_flat, count, quarter)])
+        width = builder.select(is_flat, count, quarter)
+        builder.yield_([length, count, width, _places(builder, count, width)])
     is_short = builder.compare("le", trips, room.whole)
     return Blocks(*builder.if_(is_short, fits, splits).results)
 
@@ -197,8 +202,18 @@ def place(builder: Builder, number: Value, width: Value) -> tuple[Value, Value]:
 
 def places(builder: Builder, count: Value, width: Value) -> Value:
     """How many places the checkpoints of so many blocks take."""
-    one = builder.constant(1, i64)
-    others = builder.binary("sub", builder.binary("max", count, one), one)
+    some, none = Block(), Block()
+    with builder.into(some):
+        builder.yield_([_places(builder, count, width)])
+    with builder.into(none):
+        builder.yield_([builder.constant(0, i64)])
+    has_some = builder.compare("gt", count, builder.constant(1, i64))
+    return builder.if_(has_some, some, none).results[0]
+
+
+def _places(builder: Builder, count: Value, width: Value) -> Value:
+    """The same where there is more than one block."""
+    others = builder.binary("sub", count, builder.constant(1, i64))
     number, start, _, _ = _climb(builder, others, width, by_digits=False)
     return builder.binary("add", start, number)
 

@@ -282,7 +282,7 @@ class Recorder(Storer):
         self._leave(around, results[len(inits) :])
         self._bind_all(op.results, results[1:])
         self._know_frames(op, results[own - 1 : len(inits)])
-        self._end_blocks(op, middle, blocks)
+        self._end_blocks(op, middle, blocks, split.places)
 
     def _record_while_in_blocks(self, op: ops.While) -> None:
         builder, base, own = self.builder, self.stack, len(op.inits)
@@ -309,9 +309,8 @@ class Recorder(Storer):
         count, blocks = results[len(inits) - 2 : len(inits)]
         self._know(op, count=count)
         self._know_frames(op, results[own : own + len(frames)])
-        self._end_blocks(
-            op, self._after_block(op, base, builder.binary("min", count, length)), blocks
-        )
+        middle = self._after_block(op, base, builder.binary("min", count, length))
+        self._end_blocks(op, middle, blocks, checkpoints.places(builder, blocks, width))
 
     def _after_block(self, op: Loop, base: Value, length: Value) -> Value:
         """Where the records of a block of so many iterations end, at most."""
@@ -334,10 +333,9 @@ class Recorder(Storer):
             builder.append(ops.RecordPush(self._checkpoint(op), middle, place, carried))
         self._only_if(builder.compare("gt", number, start), push)
 
-    def _end_blocks(self, op: Loop, middle: Value, blocks: Value) -> None:
+    def _end_blocks(self, op: Loop, middle: Value, blocks: Value, places: Value) -> None:
         """The stack goes on behind the checkpoints, or where there are none behind the frames."""
         builder = self.builder
-        places = checkpoints.places(builder, blocks, self.values[op, "width"])
         self.stack = self._end(self._checkpoint(op), middle, places)
         if self.may_store(op):
             several, single = Block([], [ops.Yield([self.stack])]), Block()
