@@ -146,8 +146,7 @@ def _count(task: Task) -> int | None:
 def _vectors(task: Task, facts: Uniformity) -> int:
     """How many vectors make a tile: several where a loop would wait for one result after another.
 
-    That is so where it carries few values; many would not fit the registers. Where lanes make
-    different numbers of turns, more lanes wait for the slowest.
+    That is so where it carries few values; many would not fit the registers.
     """
     most, widest = 0, 32
     for op in task.body.walk():
@@ -157,9 +156,8 @@ def _vectors(task: Task, facts: Uniformity) -> int:
             widest = max([widest, *(arg.type.bits for arg in carried if arg.type.is_float)])
     if most == 0:
         return 1
-    parts = any(facts.diverges(op) for op in task.body.walk())
     wanted = MOST_VECTORS if most <= _FEW else 2 if most <= 2 * _FEW else 1
-    return max(1, min(2 if parts else MOST_VECTORS, wanted) * 32 // widest)
+    return max(1, wanted * 32 // widest)
 
 
 def _has_order(task: Task) -> bool:

@@ -1,0 +1,99 @@
+"""Which loops run in lanes where nobody says it: by an estimate, and by the items they have."""
+
+from __future__ import annotations
+
+import pytest
+
+from octants.codegen.llvm.lanes.choice import Choice, choose
+from octants.codegen.llvm.lanes.widths import ALWAYS, AUTO
+from octants.ir.parser import parse
+from octants.target import Target
+
+AVX512 = Target("cpu", "x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512vl")
+AVX2 = Target("cpu", "x86_64-unknown-linux-gnu", "haswell", "+avx2")
+PLAIN = Target("cpu", "x86_64-unknown-linux-gnu", "x86-64", "")
+
+TEXT = """\
+kernel @loop
+array @x: f32, 1, ndarray, () [primal]
+array @y: f32, 1, ndarray, () [primal]
+array @k: i32, 1, ndarray, () [primal]
+parallel @loop_0 {{
+  %0: i32 = constant<0>()
+  %1: i32 = {count}
+  yield(%0, %1)
+}} {{ (%2: i32):
+{body}
+  yield()
+}}
+"""
+OPEN = "shape<@x, 0>()"
+
+COPY = """\
+  %3: f32 = load<@x, primal>(%2)
+  store<@y, primal>(%3, %2)"""
+HISTOGRAM = """\
+  %3: i32 = load<@k, primal>(%2)
+  %4: f32 = load<@x, primal>(%2)
+  %5: f32 = atomic<mul, @y, primal>(%4, %3)"""
+SINE = """\
+  %3: f32 = load<@x, primal>(%2)
+  %4: f32 = unary<sin>(%3)
+  store<@y, primal>(%4, %2)"""
+SUM = """\
+  %3: f32 = load<@x, primal>(%2)
+  %4: i32 = constant<0>()
+  %5: f32 = atomic<add, @y, primal>(%3, %4)"""
+RECURRENCE = """\
+  %3: i32 = constant<0>()
+  %4: i32 = load<@k, primal>(%2)
+  %5: f32 = load<@x, primal>(%2)
+  %6: f32 = for(%3, %4, %5) { (%7: i32, %8: f32):
+    %9: f32 = binary<mul>(%8, %5)
+    yield(%9)
+  }
+  store<@y, primal>(%6, %2)"""
+ROWS_INSIDE = """\
+  %3: i32 = constant<0>()
+  %4: i32 = constant<64>()
+  %5: i32 = binary<mul>(%2, %4)
+  for(%3, %4) { (%7: i32):
+    %8: i32 = binary<add>(%5, %7)
+    %9: f32 = load<@x, primal>(%8)
+    store<@y, primal>(%9, %8)
+    yield()
+  }"""
+
+
+def chosen(body: str, count: str = OPEN, target: Target = AVX512, simd: str = AUTO) -> Choice:
+    (task,) = parse(TEXT.format(body=body, count=count)).tasks
+    return choose(task, target, simd)
+
+
+@pytest.mark.parametrize("body", [COPY, HISTOGRAM, ROWS_INSIDE], ids=["copy", "bins", "rows"])
+@pytest.mark.parametrize("target", [AVX512, AVX2], ids=["avx512", "avx2"])
+def test_loops_that_gain_nothing(body: str, target: Target) -> None:
+    assert chosen(body, target=target).lanes == 0
+    assert chosen(body, target=target, simd=ALWAYS).lanes > 0
+
+
+@pytest.mark.parametrize("body", [SINE, SUM, RECURRENCE], ids=["sine", "sum", "recurrence"])
+@pytest.mark.parametrize("target", [AVX512, AVX2], ids=["avx512", "avx2"])
+def test_loops_that_gain(body: str, target: Target) -> None:
+    choice = chosen(body, target=target)
+    assert choice.lanes >= 8
+    assert "lanes gain" in str(choice)
+
+
+def test_few_work_items() -> None:
+    """Where a launch counts them, it decides; where their number is known, the compiler does."""
+    assert 2 <= chosen(RECURRENCE).fewest <= chosen(RECURRENCE).lanes // 2
+    assert chosen(RECURRENCE, "constant<1000>()").fewest == 0
+    assert chosen(RECURRENCE, "constant<1>()").lanes == 0
+    assert chosen(RECURRENCE, "constant<8>()").lanes == 8
+
+
+def test_a_processor_without_vectors_to_rely_on() -> None:
+    choice = chosen(RECURRENCE, target=PLAIN, simd=ALWAYS)
+    assert choice.lanes == 0
+    assert "none to rely on" in str(choice)
