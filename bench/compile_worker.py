@@ -54,7 +54,7 @@ def main() -> None:
     qd = importlib.import_module(SYSTEM)
     options = {"arch": qd.cpu, "offline_cache": False, "cpu_max_num_threads": 2}
     if SYSTEM == "octants":
-        options["simd"] = SIMD
+        options["simd"] = "always" if SIMD else "never"
     if SYSTEM == "quadrants":
         options["ad_stack_experimental_enabled"] = True
     qd.init(**options)

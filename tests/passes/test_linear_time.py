@@ -1,0 +1,70 @@
+"""What the compiler does for a statement does not depend on how many there are: by counts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import octants as qd
+from tests.api.test_deep_programs import define
+
+SHAPES: dict[str, Callable[[int], list[str]]] = {
+    "chain": lambda n: ["for j in range(i):", *["    v = qd.sin(v) * 0.9 + v * v"] * n],
+    "branches": lambda n: [
+        "for j in range(i):",
+        *[f"    if v > 0.{k}: v = v * v" for k in range(n)],
+    ],
+    "matrices": lambda n: [
+        "a = qd.Matrix([[v, 0.1], [0.2, v]])",
+        "m = a",
+        "for j in range(i):",
+        *["    m = m @ a * 0.5 + m"] * n,
+        "v = m[0, 1]",
+    ],
+    "components": lambda n: [
+        "w = qd.Vector([v, v, v, v])",
+        "for j in range(i):",
+        *["    w[j % 4] = w[i % 4] * w[(i + j) % 4]"] * n,
+        "v = w.sum()",
+    ],
+    "stores": lambda n: [f"y[i // {k + 2}] += v * x[i // {k + 3}]" for k in range(n)],
+    "unrolled": lambda n: [f"for _ in qd.static(range({n})):", "    v = v * 0.5 + v * v * x[i]"],
+}
+
+
+class Counter:
+    """Counts calls of Python functions of the package, generators that go on included."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and "octants" in frame.f_code.co_filename:
+            self.calls += 1
+
+
+def cost(lines: list[str], simd: str) -> tuple[int, int]:
+    """Calls to make the text of a gradient for LLVM, and the lines of the text."""
+    qd.init(arch=qd.cpu, offline_cache=False, simd=simd)
+    x, y = (qd.ndarray(qd.f32, 4, needs_grad=True) for _ in range(2))
+    kernel, counter, before = define(lines), Counter(), sys.getprofile()
+    sys.setprofile(counter)
+    try:
+        text = kernel.inspect(x, y, mode="reverse").llvm_ir
+    finally:
+        sys.setprofile(before)
+    return counter.calls, text.count("\n")
+
+
+@pytest.mark.parametrize("simd", ["never", "always"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_twice_the_program_costs_twice_as_much(shape: str, simd: str) -> None:
+    size = 12
+    cost(SHAPES[shape](size), simd)  # what is done once in a process
+    small, middle, large = (cost(SHAPES[shape](factor * size), simd) for factor in (2, 3, 4))
+    for one, two, three in zip(small, middle, large, strict=True):
+        assert three - two == pytest.approx(two - one, rel=0.1)
