@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from octants.codegen.llvm.lanes.widths import NEVER
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.span import Span
 from octants.ir import ops
@@ -69,7 +70,9 @@ def test_text(code: str, kind: str) -> None:
         build.store(x, [i], i)
 
     task = parallel("t", lambda build: (build.index(0), build.shape(x, 0)), body)
-    kernel = Compiled(Module("step", [x], tasks=[task]), CpuDevice(1, tape_limit=1 << 20))
+    kernel = Compiled(
+        Module("step", [x], tasks=[task]), CpuDevice(1, tape_limit=1 << 20), simd=NEVER
+    )
     with pytest.raises(OctantsError) as caught:
         kernel.run({"x": np.zeros(20, np.int32)})
     check_golden(f"errors/{code}_{kind}", str(caught.value))
