@@ -206,6 +206,7 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
         tape_whole=min(share, _SURELY_WHOLE * in_step),
         tape_sharers=in_step,
         nests=chosen.ad_stack_nests,
+        count_lanes=functools.partial(_count_lanes, chosen),
         deterministic=chosen.deterministic,
     )
 
@@ -247,6 +248,10 @@ def choices(module: Module, chosen: Options) -> list[Choice]:
     if chosen.arch == "python":
         return [choice.Choice("the interpreter has no lanes")] * len(module.tasks)
     return [choice.choose(task, host_target(), chosen.simd, module.apart) for task in module.tasks]
+
+
+def _count_lanes(chosen: Options, module: Module) -> int:
+    return sum(bool(made.lanes) for made in choices(module, chosen))
 
 
 def _show(chosen: Options, name: str, module: Module) -> None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from octants.autodiff.forward import forward
 from octants.autodiff.reverse import Reversed, reverse
 from octants.compile_profile import stage as timed
-from octants.ir.core import Module
+from octants.ir.core import BYTES, Module
+from octants.ir.ops import RecordRoom
 from octants.ir.rewriter import copy_module
 from octants.ir.rewriter import serialise as serialise_task
 from octants.passes.check_bounds import check_bounds
@@ -85,9 +86,13 @@ def serialise(module: Module, stage: Stage) -> Module:
 def differentiate_reverse(
     module: Module, stage: Stage, *, saved: bool, part: bool, argument_gradients: bool = False
 ) -> Reversed:
-    """The reverse of a lowered module, simplified."""
-    with timed("reverse", f"{module.name}_reverse", module.size) as note:
-        result = reverse(
+    """The reverse of a lowered module, simplified.
+
+    Nests are not stored where that is all that keeps work items from running in lanes.
+    """
+
+    def make(nests: str) -> Reversed:
+        return reverse(
             module,
             saved=saved,
             part=part,
@@ -95,12 +100,33 @@ def differentiate_reverse(
             capacity=stage.capacity,
             tape_whole=stage.tape_whole,
             tape_sharers=stage.tape_sharers,
-            nests=stage.nests,
+            nests=nests,
             contracts=stage.contracts,
         )
+
+    with timed("reverse", f"{module.name}_reverse", module.size) as note:
+        result = make(stage.nests)
+        if stage.nests == "auto" and _stores_nests(result.module):
+            result = _for_lanes(stage, result, make)
         note.gives(result.module.size)
     stage.see("reverse", result.module)
     return result
+
+
+def _stores_nests(module: Module) -> bool:
+    return any(isinstance(op, RecordRoom) and op.record.name == BYTES for op in module.walk())
+
+
+def _for_lanes(stage: Stage, stored: Reversed, make: Callable[[str], Reversed]) -> Reversed:
+    if stage.count_lanes is None:
+        return stored
+    plain = Stage(deterministic=stage.deterministic)
+    in_lanes = stage.count_lanes(finish(stored.module, plain, apart=True))
+    if in_lanes == sum(task.is_parallel for task in stored.module.tasks):
+        return stored
+    again = make("replay")
+    more = stage.count_lanes(finish(again.module, plain, apart=True)) > in_lanes
+    return again if more else stored
 
 
 def differentiate_forward(module: Module, stage: Stage) -> Module:

@@ -12,6 +12,7 @@ import pytest
 import octants as qd
 from octants.codegen.llvm.cpu import host_target
 from octants.codegen.llvm.lanes.widths import lanes_of_target
+from octants.launch.explanation import Storing
 from octants.options import make_options
 
 
@@ -100,3 +101,34 @@ def test_loops_say_it_themselves() -> None:
 def test_a_number_of_lanes_is_a_power_of_two(lanes: int) -> None:
     with pytest.raises(qd.OctantsError, match="a power of 2"):
         lanes_of_a_loop(lanes)
+
+
+@pytest.mark.skipif(not lanes_of_target(host_target()), reason="this CPU has no wide vectors")
+def test_nests_are_not_stored_where_that_would_keep_from_lanes() -> None:
+    """Lanes whose outer loops differ do not agree on where stored records stand."""
+    found = {}
+    for simd in ("auto", "never"):
+        qd.init(arch=qd.cpu, simd=simd, log_level="error")
+        x, y = qd.field(qd.f32, 1000, needs_grad=True), qd.field(qd.f32, 1000, needs_grad=True)
+        count = qd.field(qd.i32, 1000)
+        x.from_numpy(np.linspace(-2, 2, 1000, dtype=np.float32))
+        count.from_numpy((np.arange(1000) * 5 % 13).astype(np.int32))
+
+        @qd.kernel
+        def ragged():
+            for i in x:
+                v = x[i]
+                for j in range(count[i]):
+                    for _ in range(j):
+                        v = qd.sin(v) + 0.1
+                y[i] = v
+
+        ragged()
+        y.grad.fill(1)
+        ragged.grad()
+        (way,) = ragged.inspect(mode="reverse").lanes.values()
+        assert ("at once" in way) is (simd == "auto")
+        _, inner = ragged.grad.explain().loops
+        assert inner.storing is (Storing.LANES if simd == "auto" else Storing.WHOLE)
+        found[simd] = x.grad.to_numpy().view(np.uint32)
+    np.testing.assert_array_equal(found["auto"], found["never"])

@@ -234,8 +234,9 @@ def _storing(
         return partly if again else Storing.WHOLE
     if chosen.ad_stack_size or chosen.ad_stack_nests == "replay":
         return Storing.FORBIDDEN
-    runs = parents[record] in _runners(counting.module, record)
-    return Storing.TOO_LARGE if runs else Storing.NOTHING_SAVED
+    if parents[record] not in _runners(counting.module, record):
+        return Storing.NOTHING_SAVED
+    return Storing.TOO_LARGE if counting.storable else Storing.LANES
 
 
 def _runners(module: Module, record: Record) -> set[Record]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from octants.frontend import Built
 
 _MOST_MANIFESTS = 16
-_NO_STAGE_KEY = ("observe", "verifies")
+_NO_STAGE_KEY = ("observe", "verifies", "count_lanes")
 
 
 class Shelf:
