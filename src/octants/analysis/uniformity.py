@@ -54,13 +54,15 @@ class Uniformity:
         self._comparisons: dict[Value, list[Value]] = {}
         self._negative: set[Value] = set()
         self._backwards: list[Value] = []  # counts of records before an end
+        self._ends: set[Value] = set()
         self._visit(block)
         self._find_bases(block)
         roots = list(block.args)
         roots += [v for op in block.walk() if isinstance(op, _ALWAYS) for v in op.results]
         self._spread(roots)
         chosen = (self._choices[value] for value in self.bases if value in self._choices)
-        self.has_odd_base |= any(map(self.varies, (*chosen, *self._backwards)))
+        bases = (op.base for op in block.walk() if isinstance(op, _RECORD))
+        self.has_odd_base |= any(map(self.varies, (*chosen, *bases, *self._backwards)))
 
     def varies(self, value: Value) -> bool:
         return value in self._varying
@@ -92,6 +94,7 @@ class Uniformity:
                 self._while(op)
             elif isinstance(op, ops.RecordEnd):
                 self._sources[op.result] = []
+                self._ends.add(op.result)
                 if op.count in self._negative:
                     self._backwards.append(op.count)
             elif self._numbers.isdisjoint(op.results):
@@ -209,3 +212,19 @@ class Uniformity:
             self.bases.add(value)
             waiting += self._sources[value]
             waiting += self._comparisons.get(self._choices.get(value, value), ())
+        self.bases &= self._found_from_ends()
+
+    def _found_from_ends(self) -> set[Value]:
+        """The bases that come from the end of a record; numbers that are only counted do not."""
+        users: dict[Value, list[Value]] = {}
+        for value in self.bases:
+            for source in self._sources[value]:
+                users.setdefault(source, []).append(value)
+        found: set[Value] = set()
+        waiting = [value for value in self._ends if value in self.bases]
+        while waiting:
+            value = waiting.pop()
+            if value not in found:
+                found.add(value)
+                waiting += users.get(value, ())
+        return found

@@ -338,11 +338,8 @@ class Recorder(Storer):
         builder = self.builder
         self.stack = self._end(self._checkpoint(op), middle, places)
         if self.may_store(op):
-            several, single = Block([], [ops.Yield([self.stack])]), Block()
-            with builder.into(single):
-                builder.yield_([self.values[op, "top"]])
             is_several = builder.compare("gt", blocks, builder.constant(1, i64))
-            self.stack = builder.if_(is_several, several, single).result
+            self.stack = builder.select(is_several, self.stack, self.values[op, "top"])
         self._know(op, blocks=blocks, end=self.stack)
 
     def run_block(

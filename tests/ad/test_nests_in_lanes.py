@@ -1,0 +1,92 @@
+"""Nests whose records are stored, where work items of all lengths run in the lanes of vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from tests.ad.tapes import check_gradient
+
+ITEMS = 19
+LENGTHS = np.random.default_rng(5).integers(0, 9, 11)
+
+
+@qd.kernel
+def counted(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
+    for i in range(x.shape[0]):
+        v = x[i]
+        for j in range(4):
+            w = v * 0.5
+            if v > 0.6:
+                for _ in range(n[(3 * i + j) % n.shape[0]]):
+                    w = qd.sin(w)
+            v = 0.5 * v + 0.3 * w
+        y[i] = v
+
+
+@qd.kernel
+def ragged(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
+    for i in range(x.shape[0]):
+        v = x[i]
+        for j in range(n[i % n.shape[0]] * 2):
+            w = v * 0.5
+            for _ in range(n[(3 * i + j) % n.shape[0]]):
+                w = qd.sin(w)
+            v = 0.5 * v + 0.3 * w
+        y[i] = v
+
+
+@qd.kernel
+def until(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
+    for i in range(x.shape[0]):
+        v, j = x[i], 0
+        while j < n[i % n.shape[0]] * 2:
+            w = v * 0.5
+            if v > 0.3:
+                for _ in range(n[(3 * i + j) % n.shape[0]]):
+                    w = qd.sin(w)
+            v = 0.5 * v + 0.3 * w
+            j += 1
+        y[i] = v
+
+
+@qd.kernel
+def broken_off(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
+    for i in range(x.shape[0]):
+        v = x[i]
+        for _ in range(n[i % n.shape[0]] * 2):
+            w = v * 0.5
+            for _ in range(4):
+                w = qd.sin(w)
+            v = 0.5 * v + 0.3 * w
+            if v < 0.04:
+                break
+        y[i] = v
+
+
+@pytest.mark.parametrize("budget", [0, 4096, 1000, 200, 16])
+@pytest.mark.parametrize("kernel", [counted, ragged, until, broken_off])
+def test_lanes_give_the_gradients_of_single_work_items(kernel: Any, budget: int) -> None:
+    found = []
+    for simd, nests in (("never", "replay"), ("always", "store"), ("always", "auto")):
+        qd.init(
+            arch=qd.cpu,
+            default_fp=qd.f64,
+            simd=simd,
+            ad_stack_nests=nests,
+            ad_stack_budget_bytes=budget,
+            fast_math=False,
+            cpu_max_num_threads=1,
+        )
+        x, y = (qd.ndarray(qd.f64, shape=ITEMS, needs_grad=True) for _ in range(2))
+        n = qd.ndarray(qd.i32, shape=len(LENGTHS))
+        n.from_numpy(LENGTHS)
+        x.from_numpy(np.linspace(0.2, 1.5, ITEMS))
+        y.grad.fill(1)
+        kernel.grad(x, y, n)
+        found.append(x.grad.to_numpy())
+    np.testing.assert_allclose(found[1:], found[:1] * 2, rtol=1e-12)
+    check_gradient(lambda: kernel(x, y, n), lambda: kernel.grad(x, y, n), x, y)
