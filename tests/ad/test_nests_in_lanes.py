@@ -90,3 +90,29 @@ def test_lanes_give_the_gradients_of_single_work_items(kernel: Any, budget: int)
         found.append(x.grad.to_numpy())
     np.testing.assert_allclose(found[1:], found[:1] * 2, rtol=1e-12)
     check_gradient(lambda: kernel(x, y, n), lambda: kernel.grad(x, y, n), x, y)
+
+
+@pytest.mark.parametrize("simd", ["auto", "always"])
+def test_lanes_that_record_different_sizes_on_two_sides(simd: str) -> None:
+    """The columns of lanes are not the same in both records, which begin at one place."""
+    qd.init(arch=qd.cpu, default_fp=qd.f64, simd=simd, cpu_max_num_threads=1)
+
+    @qd.kernel
+    def sides(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
+        for i in range(x.shape[0]):
+            v, k = x[i], 1
+            if n[i % n.shape[0]] % 2 == 0:
+                for _ in range(n[i % n.shape[0]]):
+                    k = k * 3 % 5
+                    v = v * (1.0 + 0.01 * k)
+                    v = qd.sin(v)
+            else:
+                for _ in range(n[i % n.shape[0]]):
+                    v = qd.cos(v)
+            y[i] = v
+
+    x, y = (qd.ndarray(qd.f64, shape=ITEMS, needs_grad=True) for _ in range(2))
+    n = qd.ndarray(qd.i32, shape=len(LENGTHS))
+    n.from_numpy(LENGTHS)
+    x.from_numpy(np.linspace(0.2, 1.5, ITEMS))
+    check_gradient(lambda: sides(x, y, n), lambda: sides.grad(x, y, n), x, y)

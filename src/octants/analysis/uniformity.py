@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from octants.ir import ops
-from octants.ir.core import Block, Operation, Value
+from octants.ir.core import Block, Operation, Record, Value
 from octants.types.scalars import i32, i64
 
 _ALWAYS = (ops.RecordPop, ops.Atomic, ops.CompareExchange)
@@ -40,6 +40,8 @@ class Uniformity:
         """Whether the base of a record comes from elsewhere than the ends of others.
 
         Sums of bases count as ends, as do choices between them that a comparison of bases makes.
+        What both sides of a diverging `if` record begins at one base, too, which lanes share if
+        each has the same columns in all records: if all members are of one size.
         """
         self.turns: dict[ops.For, list[tuple[Value, int]]] = {}
         """What is the number of a loop's turn, or of the record that it is at, plus so much."""
@@ -63,6 +65,10 @@ class Uniformity:
         chosen = (self._choices[value] for value in self.bases if value in self._choices)
         bases = (op.base for op in block.walk() if isinstance(op, _RECORD))
         self.has_odd_base |= any(map(self.varies, (*chosen, *bases, *self._backwards)))
+        sizes = {slot.size for record in _records(block) for slot in record.slots}
+        if len(sizes) > 1:
+            sides = filter(_has_sides_with_records, block.walk())
+            self.has_odd_base |= any(map(self.diverges, sides))
 
     def varies(self, value: Value) -> bool:
         return value in self._varying
@@ -228,3 +234,12 @@ class Uniformity:
                 found.add(value)
                 waiting += users.get(value, ())
         return found
+
+
+def _has_sides_with_records(op: Operation) -> bool:
+    """Whether both sides of an `if` record something."""
+    return isinstance(op, ops.If) and all(map(_records, op.regions))
+
+
+def _records(block: Block) -> set[Record]:
+    return {op.record for op in block.walk() if isinstance(op, ops.RecordPush)}
