@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
+from octants.autodiff import branches
 from tests.autodiff.random_ir import check
 
 
 def test_random_modules() -> None:
     found = Counter(check(seed) for seed in range(60))
     assert found["kink"] <= 6
+    assert {"after", "before", "split"} <= set(found)
+
+
+def test_random_modules_whose_ifs_compute_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(branches, "MOST_AROUND", 0)
+    found = Counter(check(seed) for seed in range(30))
     assert {"after", "before", "split"} <= set(found)

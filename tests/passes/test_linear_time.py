@@ -18,6 +18,25 @@ SHAPES: dict[str, Callable[[int], list[str]]] = {
         "for j in range(i):",
         *[f"    if v > 0.{k}: v = v * v" for k in range(n)],
     ],
+    "alternatives": lambda n: [
+        line
+        for k in range(n)
+        for line in (f"{'el' if k else ''}if v > 0.{999 - k}:", f"    v = v * qd.sin(v) * {k}.5")
+    ],
+    "alternative loops": lambda n: [
+        line
+        for k in range(n)
+        for line in (
+            f"{'el' if k else ''}if v > 0.{999 - k}:",
+            f"    for j in range(i + {k}):",
+            "        v = v * v * 0.5 + 0.1",
+        )
+    ],
+    "ifs in ifs": lambda n: [
+        line
+        for k in range(n)
+        for line in ("    " * k + f"if v > 0.00{k}:", "    " * (k + 1) + "v = v * 0.9 + v * v")
+    ],
     "matrices": lambda n: [
         "a = qd.Matrix([[v, 0.1], [0.2, v]])",
         "m = a",

@@ -12,12 +12,14 @@ from typing import Any
 
 from octants.autodiff import atomics
 from octants.autodiff.activity import Flow
+from octants.autodiff.branches import deep_ifs
 from octants.autodiff.checkpoints import Plan
 from octants.autodiff.hazards import Log
 from octants.autodiff.nests import Loop
-from octants.autodiff.recording import Frame, Recorder
+from octants.autodiff.recording import Recorder
 from octants.autodiff.replay import EntryBuilder, Flag
 from octants.autodiff.rules import SCALAR, Point, adjoint_type, has_unbounded_slope, rules_of
+from octants.autodiff.storing import Frame
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Operation, Value
 from octants.types.scalars import i64
@@ -39,6 +41,7 @@ class Backward(Recorder):
         plan: Plan | None = None,
     ) -> None:
         super().__init__(builder, arrays, flag, log, capacity, plan or Plan())
+        self.deep = deep_ifs(body, log)
         flow = Flow(body)
         self.active = flow.varied(self._has_adjoint) & flow.useful(self._has_adjoint)
         self.guarded = flow.guarded()
@@ -149,6 +152,7 @@ class Backward(Recorder):
             self._restore(before)
             block = Block()
             with self.builder.into(block):
+                self.find_again(branch)
                 for result, value in zip(op.results, branch.yielded, strict=True):
                     if result in self.adjoints:
                         self.accumulate(value, self.adjoints[result])

@@ -19,38 +19,23 @@ and has room made for them: what comes later needs no more memory (see `reach`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from octants.autodiff import checkpoints, overflow
+from octants.autodiff.branches import Brancher
 from octants.autodiff.checkpoints import Plan, Room
 from octants.autodiff.hazards import Log
 from octants.autodiff.inductions import Steps, advanced, inductions
 from octants.autodiff.nests import Loop
 from octants.autodiff.reach import Reach
 from octants.autodiff.replay import EntryBuilder, Flag, Turn
-from octants.autodiff.storing import Storer
 from octants.ir import ops
 from octants.ir.core import BYTES, CHECKPOINT, Array, Block, Operation, Record, Value
 from octants.types.scalars import i64, u8
 
 
-@dataclass(slots=True)
-class Frame:
-    """The iteration that is reversed, of a loop with others that may be stored.
-
-    `kept` says whether they are, and `handed` has what they handed out. `size` is how much of the
-    stack those take that have been passed so far, from `start` on.
-    """
-
-    kept: Value
-    handed: dict[Hashable, Value]
-    size: Value
-    start: Value
-
-
-class Recorder(Storer):
+class Recorder(Brancher):
     """A replayer that records, as a plan says.
 
     What `reverse` needs to know of a loop is in `values`, by (operation, what): its count of
@@ -70,7 +55,6 @@ class Recorder(Storer):
     ) -> None:
         super().__init__(builder, arrays, flag, log, capacity, plan.nests)
         self.plan = plan
-        self.frame: Frame | None = None
         self.rooms: dict[Operation, Room] = {}
         self.checkpoints: dict[Operation, Record] = {}
         self._inductions: dict[Operation, dict[int, Steps]] = {}
@@ -413,58 +397,6 @@ class Recorder(Storer):
         """The counter of a loop in an iteration."""
         lower = self.values[op.lower]
         return self.builder.binary("add", lower, self.builder.cast(iteration, lower.type))
-
-    # -- branches ----------------------------------------------------------------------------------
-
-    def _record_if(self, op: ops.If) -> None:
-        """Both branches hand out all that they define, so that nothing need be computed twice."""
-        start, frame = self.stack, self.frame
-        size = frame.size if frame is not None and self.nests.stored_in(Block([], [op])) else None
-        then, orelse = [self._branch(block, start, size) for block in (op.then, op.orelse)]
-        exports = {**then.exports, **orelse.exports}
-        for branch in (then, orelse):
-            given = [
-                branch.exports.get(key) or self.builder.constant(0, value.type)
-                for key, value in exports.items()
-            ]
-            with self.builder.into(branch.block):
-                self.builder.yield_([*branch.results, *given, *branch.ends])
-        new = self.builder.if_(self.values[op.condition], then.block, orelse.block)
-        keys: list[Hashable] = [*op.results, *exports]
-        for key, value in zip(keys, new.results, strict=False):
-            self.bind(key, value)
-        self.stack = new.results[len(keys)]
-        if frame is not None and size is not None:
-            frame.size = new.results[-1]
-
-    def _branch(self, primal: Block, start: Value, size: Value | None) -> _Branch:
-        """Emit one side of an if that is recorded, without its yield."""
-        block, mark = Block(), len(self.journal)
-        self.stack = start
-        if self.frame is not None and size is not None:
-            self.frame.size = size
-        with self.builder.into(block):
-            self.recorded(primal)
-        own = {value for op in block.ops for value in op.results}
-        bound = [key for key in self.journal[mark:] if self.values[key] in own]
-        exports = {key: self.values[key] for key in bound}
-        ends = [self.stack]
-        if self.frame is not None and size is not None:
-            ends.append(self.frame.size)
-        return _Branch(block, self._mapped(primal.yielded), exports, ends)
-
-
-@dataclass(eq=False, slots=True)
-class _Branch:
-    """A recorded side of an if: its results, what else it defines, where the stack ends.
-
-    If loops in it may have been stored, also where their records end in their frame.
-    """
-
-    block: Block
-    results: list[Value]
-    exports: dict[Hashable, Value]
-    ends: list[Value]
 
 
 _RECORD: dict[type[Operation], Callable[[Recorder, Any], None]] = {

@@ -21,6 +21,7 @@ the stack is said to be beyond the limit from the first execution on that does n
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from octants.autodiff import overflow
@@ -31,6 +32,20 @@ from octants.autodiff.replay import EntryBuilder, Flag, Replayer
 from octants.ir import ops
 from octants.ir.core import Array, Block, Operation, Record, Value
 from octants.types.scalars import DType, i64
+
+
+@dataclass(slots=True)
+class Frame:
+    """The iteration that is reversed, of a loop with others that may be stored.
+
+    `kept` says whether they are, and `handed` has what they handed out. `size` is how much of the
+    stack those take that have been passed so far, from `start` on.
+    """
+
+    kept: Value
+    handed: dict[Hashable, Value]
+    size: Value
+    start: Value
 
 
 class Storer(Replayer):
@@ -47,6 +62,7 @@ class Storer(Replayer):
     ) -> None:
         super().__init__(builder, arrays, flag, log, capacity)
         self.nests = nests
+        self.frame: Frame | None = None
         self.cursor = self.stack  # where the stack is free in a sweep that stores
         self.limit = self.stack  # and what may not be passed there
         self.most = self.stack  # a number of records that surely passes it
