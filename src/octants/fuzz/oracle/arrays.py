@@ -14,6 +14,9 @@ from octants.fuzz.oracle.state import STATE, IllDefined
 SEVERAL = -1
 _MODES = {"+": "add", "-": "add", "*": "mul"}
 
+CONVERTED = frozenset(("+", "-", "&", "|", "^", "min", "max"))
+"""Updates that are one operation on memory: their operand is converted to its type before."""
+
 
 class RaceWatch:
     """Who touched which place in the parallel loop in progress, and how.
@@ -148,6 +151,8 @@ class Array:
         """An atomic operation; gives the value before."""
         self.watch.note(offset, "write" if used else _MODES.get(fn, fn))
         before, operand = self.cells[offset], lift(value)
+        if fn in CONVERTED:
+            operand = convert(operand, self.dtype)
         after = convert(binary(fn, before, operand), self.dtype)
         after = self.sums.unordered(offset, fn, before, operand, after)
         self.put(offset, after)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from octants.fuzz.oracle import arrays, matrices
-from octants.fuzz.oracle.arrays import Array, RaceWatch, Sums
+from octants.fuzz.oracle.arrays import CONVERTED, Array, RaceWatch, Sums
 from octants.fuzz.oracle.matrices import Matrix, broadcast
 from octants.fuzz.oracle.numbers import U1, Num, Type, convert, lift, promote
 from octants.fuzz.oracle.operators import binary
@@ -185,6 +185,8 @@ def touch(name: str, value: Any, mode: str) -> Any:
 
 def accumulate(types: Scope, name: str, fn: str, before: Any, value: Any) -> Any:
     """``name fn= value`` of a kernel's local in a parallel loop: atomic."""
+    if fn in CONVERTED:
+        value = assign(types, name, value)
     after = assign(types, name, operate(fn, before, value))
     if not isinstance(after, Matrix):
         return _local_sums.unordered(name, fn, lift(before), lift(value), after)
