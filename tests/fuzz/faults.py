@@ -63,8 +63,10 @@ def forget_to_zero(patch: pytest.MonkeyPatch) -> None:
 def swap_record_slots(patch: pytest.MonkeyPatch) -> None:
     """Two carried values of one type are read back from each other's slots."""
 
-    def pop_record(self: Backward, op: Any, turn: Value, iteration: Value) -> None:
-        original(self, op, turn, iteration)
+    def pop_record(
+        self: Backward, op: Any, turn: Value, iteration: Value, frames: list[Value]
+    ) -> None:
+        original(self, op, turn, iteration, frames)
         pop = next(o for o in reversed(self.builder.block.ops) if isinstance(o, ops.RecordPop))
         for k, first in enumerate(pop.results):
             for j in range(k + 1, len(pop.results)):
@@ -79,10 +81,12 @@ def swap_record_slots(patch: pytest.MonkeyPatch) -> None:
 def read_the_next_record(patch: pytest.MonkeyPatch) -> None:
     """The carried values of an iteration are those of the last one."""
 
-    def pop_record(self: Backward, op: Any, turn: Value, iteration: Value) -> None:
+    def pop_record(
+        self: Backward, op: Any, turn: Value, iteration: Value, frames: list[Value]
+    ) -> None:
         one = self.builder.constant(1, i64)
         last = self.builder.binary("sub", self.values[op, "count"], one)
-        original(self, op, last, iteration)
+        original(self, op, last, iteration, frames)
 
     original = Backward._pop_record
     patch.setattr(Backward, "_pop_record", pop_record)
@@ -193,10 +197,10 @@ def _replace(block: Block, old: Value, new: Value) -> None:
 def skip_checkpoints(patch: pytest.MonkeyPatch) -> None:
     """A block is run again from what the loop started with, whichever block it is."""
 
-    def rerun_block(self: Backward, op: Any, number: Value, size: Value) -> None:
-        self.run_block(op, number, size, self._mapped(op.inits))
+    def from_checkpoint(self: Recorder, op: Any, _: Value) -> list[Value]:
+        return self._mapped(op.inits)
 
-    patch.setattr(Recorder, "rerun_block", rerun_block)
+    patch.setattr(Recorder, "_from_checkpoint", from_checkpoint)
 
 
 def skip_a_snapshot(patch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from octants.diagnostics.errors import NoSource, UnsupportedSyntax
+from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.source_text import source_text
 from octants.diagnostics.span import Span
 from octants.frontend.mentions import mentions
@@ -83,6 +84,8 @@ def _find(function: types.FunctionType) -> FunctionSource:
         raise NoSource(code.co_name).at(None if text is None else _place(code))
     try:
         return _parse(code, code.co_filename, text)
+    except OctantsError:  # some are syntax errors, too
+        raise
     except SyntaxError:
         raise NoSource(code.co_name).at(_place(code)) from None
 

@@ -99,13 +99,15 @@ class PackageBackend:
 def options(seed: int) -> dict[str, Any]:
     """The options that a program is run with.
 
-    Most are compiled at the quickest, a hundred in four at full optimisation. Some have a tape so
+    Most are compiled at the quickest, a hundred in four at full optimisation, and all without
+    `fast_math`, whose roundings are not those that the oracle's bounds count. Some have a tape so
     small that loops are recorded in blocks of one to a few iterations, or a forced size, or
     `deterministic` updates.
     """
     chosen: dict[str, Any] = {
         "opt_level": 2 if seed // 100 % 4 == 0 else 0,
         "debug": seed % 16 == 5,
+        "fast_math": False,
     }
     if seed % 4 == 1:
         chosen["ad_stack_budget_bytes"] = (16, 60, 200, 1000)[seed // 4 % 4]
