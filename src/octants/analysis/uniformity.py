@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from octants.analysis.edges import reachable
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Record, Value
 from octants.types.scalars import i32, i64
@@ -226,14 +227,7 @@ class Uniformity:
         for value in self.bases:
             for source in self._sources[value]:
                 users.setdefault(source, []).append(value)
-        found: set[Value] = set()
-        waiting = [value for value in self._ends if value in self.bases]
-        while waiting:
-            value = waiting.pop()
-            if value not in found:
-                found.add(value)
-                waiting += users.get(value, ())
-        return found
+        return reachable((value for value in self._ends if value in self.bases), users)
 
 
 def _has_sides_with_records(op: Operation) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from octants.analysis.edges import reachable
 from octants.autodiff.rules import rules_of
 from octants.ir import ops
 from octants.ir.core import Array, Block, Operation, Value
@@ -37,7 +38,7 @@ class Flow:
             and is_active(op.array)
             and op.results[0].type.is_float
         ]
-        return _reach(sources, self.forward)
+        return reachable(sources, self.forward)
 
     def useful(self, is_active: Callable[[Array], bool]) -> set[Value]:
         """What the contents of those arrays after the run depend on."""
@@ -46,7 +47,7 @@ class Flow:
             for op in self.operations
             if isinstance(op, (ops.Store, ops.Atomic)) and is_active(op.array)
         ]
-        return _reach(sinks, self.backward)
+        return reachable(sinks, self.backward)
 
     def guarded(self) -> set[Value]:
         """What reaches a choice between two values, and so may get a zero adjoint from it."""
@@ -58,18 +59,7 @@ class Flow:
             for value in op.operands
             if value.type.is_float
         ]
-        return _reach(chosen, self.backward)
-
-
-def _reach(start: Iterable[Value], edges: Edges) -> set[Value]:
-    reached = set(start)
-    work = list(reached)
-    while work:
-        for value in edges.get(work.pop(), ()):
-            if value not in reached:
-                reached.add(value)
-                work.append(value)
-    return reached
+        return reachable(chosen, self.backward)
 
 
 def _edges(op: Operation) -> Iterable[tuple[Value, Value]]:

@@ -6,6 +6,7 @@ end, a count of these is computed in the same way, through branches and loops.
 
 from __future__ import annotations
 
+from octants.analysis.edges import reachable
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Operation, Record, Value
@@ -96,7 +97,6 @@ class _Counter:
 def _positions(block: Block, record: Record) -> set[Value]:
     """The values that depend on where records of a loop end."""
     follow: dict[Value, list[Value]] = {}
-    found: set[Value] = set()
     waiting: list[Value] = []
 
     def edge(source: Value, *targets: Value) -> None:
@@ -122,9 +122,4 @@ def _positions(block: Block, record: Record) -> set[Value]:
                 edge(op.body.yielded[k], *args, result)
                 for arg in args:
                     edge(arg, *args, result)
-    while waiting:
-        value = waiting.pop()
-        if value not in found:
-            found.add(value)
-            waiting += follow.get(value, ())
-    return found
+    return reachable(waiting, follow)

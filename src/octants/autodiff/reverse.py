@@ -111,9 +111,7 @@ def reverse(
         sharers=tape_sharers,
         nests=REPLAY if capacity else nests,
     )
-    reverser = _Reverser(module, saved, part, argument_gradients, capacity, allowance)
-    reverser.contracts = contracts
-    return reverser.run()
+    return _Reverser(module, saved, part, argument_gradients, capacity, allowance, contracts).run()
 
 
 def differentiate(
@@ -162,13 +160,14 @@ class _Reverser:
         argument_gradients: bool,
         capacity: int,
         allowance: Allowance,
+        contracts: bool,
     ) -> None:
         self.module = module
         self.saved = saved
         self.part = part
         self.capacity = capacity
         self.allowance = allowance
-        self.contracts = False
+        self.contracts = contracts
         self.plans = [Plan() for _ in module.tasks]
         self.sweeps: dict[int, Backward] = {}
         self.arrays = copy_arrays(module)

@@ -49,6 +49,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from octants.analysis.edges import reachable
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Companion, Module, Operation, Value
@@ -74,13 +75,7 @@ def _derivatives(body: Block) -> set[Value]:
             waiting += op.results
         for source, targets in _flow(op):
             users.setdefault(source, []).extend(targets)
-    found: set[Value] = set()
-    while waiting:
-        value = waiting.pop()
-        if value not in found:
-            found.add(value)
-            waiting += users.get(value, ())
-    return found
+    return reachable(waiting, users)
 
 
 def _flow(op: Operation) -> Iterator[tuple[Value, list[Value]]]:
