@@ -86,6 +86,32 @@ MESSAGES_OVERFLOW_TASK = 644  # i32
 MESSAGES_OVERFLOW_ITEM = 648
 MESSAGES_HEADER = 704
 
+# GPUs. A kernel is a list of `artifact.Dispatch`es, run in order. Each is a function
+# ``entry(parameters, launch)`` that is run by a number of threads; `parameters` is the parameter
+# block, `launch` has these words of 8 bytes, which the host fills. Thread t of n runs the work
+# items lower + t, lower + t + n, ... of [lower, upper).
+LAUNCH_LOWER = 0  # i64
+LAUNCH_UPPER = 8  # i64
+LAUNCH_BOUNDS = 16  # where the device keeps both, for a domain that it computes itself
+LAUNCH_TAPE = 24  # the address of the tapes of all threads
+LAUNCH_CAPACITY = 32  # i64: the bytes that the tape of one thread holds, a multiple of 4
+LAUNCH_SHARE = 40  # i64: what the records of a work item should take of them
+LAUNCH_REFUSED = 48  # the address of what is told of refused work items
+LAUNCH_AGAIN = 56  # i64: 1 runs only those that were refused before
+LAUNCH_SIZE = 64
+
+# The tapes of 32 threads stand together, interleaved by words of 4 bytes: word w of thread t is the
+# word t // 32 * 32 * capacity / 4 + 32 * w + t % 32 from the address of all tapes on, so that threads that work in step touch neighbouring words. Each member of a record is within one
+# word, or takes two whole ones.
+TAPE_LANES = 32
+TAPE_WORD = 4
+
+# A work item whose tape would have to hold more ends before it has changed anything. It notes what
+# it would need, and itself.
+REFUSED_NEED = 0  # u64: the most bytes that any of them needs
+REFUSED_COUNT = 8  # u64: how many there are
+REFUSED_ITEMS = 16  # u32 words: bit i % 32 of word i // 32 stands for the item lower + i
+
 LIBRARY_PREFIX = "octants_libm_"
 """Compiled code calls the C library's ``sin`` as ``octants_libm_sin``: a name that LLVM does not
 know, so that a call is never folded to other bits than it gives when it runs."""

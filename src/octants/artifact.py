@@ -94,12 +94,30 @@ def overflow_message(record: Record) -> MessageFormat:
     return MessageFormat("overflow", ("it needs ", ("",), has), (i64.name,), record.location)
 
 
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """One function of a GPU's code and the threads that run it; `abi` says what it is told.
+
+    `bounds` tells the work items: "" stands for one thread, "device" for what the dispatch before
+    has computed; anything else is a Python expression over ``slots``, the unpacked integers of the
+    parameter block, that gives (lower, upper). `block` is the number of threads in a block, 0 for
+    any. A dispatch that `records` needs a tape.
+    """
+
+    entry: str
+    task: int
+    bounds: str = ""
+    block: int = 0
+    records: bool = False
+
+
 @dataclass(frozen=True)
 class Artifact:
     """A compiled kernel: exactly what the offline cache stores.
 
     `kernel` is the name of the user's function. `records` says what takes memory for a gradient:
-    where the loops stand, and what they record.
+    where the loops stand, and what they record. Code of GPUs is run by `dispatches`, in order; code
+    of CPUs has one `entry`.
     """
 
     name: str
@@ -112,6 +130,7 @@ class Artifact:
     metadata: tuple[tuple[str, Any], ...] = ()
     kernel: str = ""
     records: tuple[tuple[Span, str], ...] = ()
+    dispatches: tuple[Dispatch, ...] = ()
 
 
 def parameters_of(module: Module) -> ParameterLayout:

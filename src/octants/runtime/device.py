@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from octants.artifact import Artifact
 from octants.runtime.pending import Pending
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+"""A contiguous piece of host memory."""
 
 
 class Allocation(Protocol):
@@ -36,11 +41,26 @@ class Device(Protocol):
 
     pending: Pending
 
+    shares_memory: bool
+    """Whether the host may touch the device's memory by its addresses."""
+
     def load(self, artifact: Artifact) -> LoadedKernel:
         """Make a kernel ready to be launched."""
 
     def allocate(self, nbytes: int) -> Allocation:
         """``nbytes`` of zeros at a multiple of 64; `OctantsMemoryError` if there are none."""
+
+    def read(self, address: int, into: Bytes) -> None:
+        """Copy memory to the host, after all that was launched."""
+
+    def write(self, address: int, values: Bytes) -> None:
+        """Copy from the host, after what was launched; ``values`` may be changed at once."""
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy within the device, after what was launched; the pieces do not overlap."""
+
+    def clear(self, address: int, nbytes: int) -> None:
+        """Set memory to zero, after what was launched."""
 
     def synchronize(self) -> None:
         """Wait until all that was launched is done; raises what went wrong in it.

@@ -39,6 +39,32 @@ def allocate(nbytes: int) -> HostAllocation:
         raise OctantsMemoryError(f"the system has no {nbytes} bytes of memory left") from None
 
 
+class HostMemory:
+    """What a `Device` does with memory, where its memory is the host's."""
+
+    shares_memory = True
+
+    def allocate(self, nbytes: int) -> HostAllocation:
+        """``nbytes`` of zeros at a multiple of 64; `OctantsMemoryError` if there are none."""
+        return allocate(nbytes)
+
+    def read(self, address: int, into: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
+        """Copy memory to the host."""
+        ctypes.memmove(address_of(into), address, into.nbytes)
+
+    def write(self, address: int, values: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
+        """Copy from the host."""
+        ctypes.memmove(address, address_of(values), values.nbytes)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy within the memory."""
+        ctypes.memmove(target, source, nbytes)
+
+    def clear(self, address: int, nbytes: int) -> None:
+        """Set memory to zero."""
+        ctypes.memset(address, 0, nbytes)
+
+
 def view_memory(
     address: int, dtype: np.dtype[Any] | type, shape: tuple[int, ...]
 ) -> np.ndarray[Any, Any]:

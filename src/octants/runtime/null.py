@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octants.artifact import Artifact
-from octants.runtime.memory import HostAllocation, allocate
+from octants.runtime.memory import HostMemory
 from octants.runtime.pending import Pending
 
 
@@ -18,7 +18,7 @@ class NullKernel:
         self.launches.append(block)
 
 
-class NullDevice:
+class NullDevice(HostMemory):
     """Memory of the host, kernels that do nothing."""
 
     def __init__(self) -> None:
@@ -30,9 +30,6 @@ class NullDevice:
         kernel = NullKernel(artifact)
         self.kernels.append(kernel)
         return kernel
-
-    def allocate(self, nbytes: int) -> HostAllocation:
-        return allocate(nbytes)
 
     def synchronize(self) -> None:
         self.synchronizations += 1

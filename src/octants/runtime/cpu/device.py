@@ -18,7 +18,7 @@ from octants.diagnostics.exceptions import InternalError
 from octants.runtime.cpu import limits, native
 from octants.runtime.cpu.layout import Context, aligned
 from octants.runtime.cpu.pool import ThreadPool
-from octants.runtime.memory import HostAllocation, allocate
+from octants.runtime.memory import HostMemory
 from octants.runtime.messages import MessageBuffer
 from octants.runtime.pending import Pending
 
@@ -100,7 +100,7 @@ class CpuKernel:
             raise SystemExit if _is_ending else KeyboardInterrupt
 
 
-class CpuDevice:
+class CpuDevice(HostMemory):
     """The host as a device. Launches of all threads share its pool of ``max_threads`` threads.
 
     0 threads stand for as many as the process may use. ``tape_limit`` bounds the bytes of all tapes
@@ -132,10 +132,6 @@ class CpuDevice:
     def load(self, artifact: Artifact) -> CpuKernel:
         """Make a kernel ready to be launched; `OctantsRuntimeError` if that cannot be."""
         return CpuKernel(self, artifact)
-
-    def allocate(self, nbytes: int) -> HostAllocation:
-        """``nbytes`` of zeros at a multiple of 64; `OctantsMemoryError` if there are none."""
-        return allocate(nbytes)
 
     def synchronize(self) -> None:
         """Raise what launches have left; a launch returns when its work is done."""
