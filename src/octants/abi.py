@@ -100,9 +100,9 @@ LAUNCH_REFUSED = 48  # the address of what is told of refused work items
 LAUNCH_AGAIN = 56  # i64: 1 runs only those that were refused before
 LAUNCH_SIZE = 64
 
-# The tapes of 32 threads stand together, interleaved by words of 4 bytes: word w of thread t is the
-# word t // 32 * 32 * capacity / 4 + 32 * w + t % 32 from the address of all tapes on, so that threads that work in step touch neighbouring words. Each member of a record is within one
-# word, or takes two whole ones.
+# The tapes of 32 threads stand together, interleaved by words of 4 bytes: word w of thread t is
+# word t // 32 * 32 * capacity / 4 + 32 * w + t % 32 of all, so that threads that work in step
+# touch neighbouring words. A member of a record is within one word, or takes two whole ones.
 TAPE_LANES = 32
 TAPE_WORD = 4
 
