@@ -16,7 +16,15 @@ ROOT = Path(octants.__file__).parent
 
 # Bottom first. Units of one layer may import each other, without a cycle.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("compile_profile", "deferred", "diagnostics", "options", "target", "version"),
+    (
+        "compile_profile",
+        "deferred",
+        "diagnostics",
+        "lazy_dataclass",
+        "options",
+        "target",
+        "version",
+    ),
     ("types",),
     ("abi", "artifact", "ir", "lang"),
     ("mathlib",),

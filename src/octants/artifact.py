@@ -6,11 +6,11 @@ holds; code generation reads slots by their position, and a launch fills them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from octants.diagnostics.span import Span
 from octants.ir.core import Array, Companion, Module, Record, Space
+from octants.lazy_dataclass import dataclass
 from octants.types.layouts import STRIDED
 from octants.types.scalars import i64
 

@@ -14,8 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from octants.lazy_dataclass import dataclass
 
 Size = Callable[[], int]
 Path = tuple[str, ...]

@@ -13,7 +13,6 @@ import itertools
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,6 +29,7 @@ from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.recursion import deep_recursion
 from octants.diagnostics.stack import levels_to_the_user
 from octants.ir.core import Module, Operation, Task
+from octants.lazy_dataclass import dataclass
 from octants.options import Options
 from octants.runtime.cpu import CpuDevice
 from octants.runtime.device import Device

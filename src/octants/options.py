@@ -11,12 +11,12 @@ import functools
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.launch_errors import NotInitialised, UnknownOption, WrongOption
+from octants.lazy_dataclass import dataclass
 
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "critical")
 

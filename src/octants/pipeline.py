@@ -8,7 +8,6 @@ followed by the verifier.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from octants.autodiff.forward import forward
 from octants.autodiff.reverse import Reversed, reverse
@@ -17,6 +16,7 @@ from octants.ir.core import BYTES, Module
 from octants.ir.ops import RecordRoom
 from octants.ir.rewriter import copy_module
 from octants.ir.rewriter import serialise as serialise_task
+from octants.lazy_dataclass import dataclass
 from octants.passes.check_bounds import check_bounds
 from octants.passes.collect_sums import collect_sums
 from octants.passes.contract import contract

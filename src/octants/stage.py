@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from octants.compile_profile import stage as timed
 from octants.deferred import Deferred
 from octants.ir.core import Module
+from octants.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from octants.ir import verifier

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import platform
-from dataclasses import dataclass
+
+from octants.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

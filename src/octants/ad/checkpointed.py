@@ -12,7 +12,6 @@ import itertools
 import operator
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from octants.ad.tape import Tape
 from octants.ad.trace import Launches, Trace
 from octants.data.events import HostWrite, forget_observer, observe_writes
 from octants.diagnostics.checkpoint_errors import StepHasFailed, WrongLoop
+from octants.lazy_dataclass import dataclass
 
 _WHAT = "a checkpointed loop"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from octants.deferred import Deferred
@@ -14,6 +13,7 @@ from octants.ir.core import Array, Companion, Module, Space
 from octants.launch.memory import Memory
 from octants.launch.program import written_arrays
 from octants.launch.specialisation import Specialisation
+from octants.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from octants.autodiff import cuts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -19,6 +18,7 @@ from octants.launch.memory import Memory, adjoint_of, memories_of, outside_memor
 from octants.launch.outside import Outside
 from octants.launch.specialisation import Specialisation
 from octants.launch.witness import Witness
+from octants.lazy_dataclass import dataclass
 
 
 class Keeper(Protocol):

@@ -9,7 +9,6 @@ takes the long way of `ad.tape`, as does the first launch of each specialisation
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from octants.ad.cuts import Flow
@@ -19,6 +18,7 @@ from octants.launch.gradient import Step, TapePlan
 from octants.launch.outside import OutsideLayout
 from octants.launch.own import Identities, identities_of, positions_of
 from octants.launch.specialisation import Specialisation
+from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments import StructAnnotation
 from octants.types.signature import ScalarType
 

@@ -11,8 +11,9 @@ on Mathematical Software 26 (2000) 19-45.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import comb
+
+from octants.lazy_dataclass import dataclass
 
 
 def most_steps(slots: int, runs: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from octants.ad.entries import Entry, LaunchEntry
@@ -11,6 +10,7 @@ from octants.diagnostics.tape_errors import ArgumentsNotAsked
 from octants.launch.kernel import BoundKernel, Kernel
 from octants.launch.outside import Outside, argument_gradients
 from octants.launch.specialisation import Specialisation
+from octants.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ did would be out of bounds.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Space, Task, Value
+from octants.lazy_dataclass import dataclass
 from octants.types.scalars import i32, i64
 
 Interval = tuple[int, int]

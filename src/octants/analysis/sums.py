@@ -12,12 +12,13 @@ names is a multiple of the row, and so much more, between two numbers.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from octants.analysis.forms import Affine, Forms
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
 from octants.ir.core import Array, Block, Companion, Operation, Task, Value
+from octants.lazy_dataclass import dataclass
 from octants.types.layouts import Layout
 from octants.types.scalars import f32, f64, i32, i64, u32, u64
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from octants.autodiff.hazards import Log
 from octants.autodiff.nests import Nests
@@ -34,6 +34,7 @@ from octants.autodiff.rules import SCALAR
 from octants.autodiff.storing import Storer
 from octants.ir import ops
 from octants.ir.core import Array, Block, Operation, Value
+from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType
 
 MOST_AROUND = 16

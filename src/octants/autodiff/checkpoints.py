@@ -24,13 +24,14 @@ So k levels of w checkpoints hold some w**k blocks, for k more executions.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from octants.autodiff.nests import IN_CACHE, Nests, nests
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Operation, Record, Value
+from octants.lazy_dataclass import dataclass
 from octants.types.scalars import f64, i64, u64
 
 MOST_LEVELS = 64

@@ -6,8 +6,6 @@ It runs as the reverse kernel does, and so what it counts is what that one takes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from octants.autodiff.below import records_below
 from octants.ir import ops
 from octants.ir.builder import Builder
@@ -24,6 +22,7 @@ from octants.ir.core import (
     Value,
 )
 from octants.ir.rewriter import copy_module
+from octants.lazy_dataclass import dataclass
 from octants.types.scalars import i64
 
 PER_RECORD = 4  # the slots that it needs, its pushes, its pops, its pushes where it is stored

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from octants.diagnostics.exceptions import OctantsCompilationError
 from octants.diagnostics.render import Diagnostic, Label
 from octants.diagnostics.span import Span
+from octants.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

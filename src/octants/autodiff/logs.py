@@ -16,14 +16,13 @@ how many there are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from octants.autodiff.hazards import WRITES, thread_log, writers
 from octants.autodiff.ordering import ordering_of
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
 from octants.ir.rewriter import copy_block
+from octants.lazy_dataclass import dataclass
 from octants.simplify import simplify
 from octants.types.scalars import by_name, i64, u64
 

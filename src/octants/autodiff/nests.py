@@ -10,10 +10,11 @@ is run again. Nothing is saved by keeping the records of a loop that need not ru
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from octants.ir import ops
 from octants.ir.core import Block, Operation
+from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, i64
 
 IN_CACHE = 1 << 22

@@ -9,12 +9,12 @@ an element.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from octants.analysis.places import Access, Places
 from octants.autodiff.activity import Flow
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Task
+from octants.lazy_dataclass import dataclass
 
 SUMS = ("add", "sub")
 EXTREMA = ("min", "max")

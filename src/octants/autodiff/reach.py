@@ -20,9 +20,10 @@ about loops that record nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from octants.ir.core import Operation, Value
+from octants.lazy_dataclass import dataclass
 
 
 @dataclass(eq=False, slots=True)

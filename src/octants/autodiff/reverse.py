@@ -41,7 +41,7 @@ computed again by the first tasks of the reverse kernel.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from octants.analysis.places import Places
 from octants.autodiff.backward import Backward
@@ -53,6 +53,7 @@ from octants.autodiff.replay import EntryBuilder
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
 from octants.ir.rewriter import copy_arrays, copy_block
+from octants.lazy_dataclass import dataclass
 from octants.simplify import simplify
 from octants.simplify.prune import prune
 from octants.types.scalars import i64

@@ -21,7 +21,6 @@ the stack is said to be beyond the limit from the first execution on that does n
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from octants.autodiff import overflow
@@ -31,6 +30,7 @@ from octants.autodiff.reach import Reach
 from octants.autodiff.replay import EntryBuilder, Flag, Replayer
 from octants.ir import ops
 from octants.ir.core import Array, Block, Operation, Record, Value
+from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, i64
 
 

@@ -15,12 +15,12 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from octants.diagnostics.exceptions import OctantsWarning
 from octants.diagnostics.stack import levels_to_the_user
+from octants.lazy_dataclass import dataclass
 
 SCHEMA = 1
 _MARK = f"octants-cache-{SCHEMA}"

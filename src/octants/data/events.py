@@ -8,8 +8,9 @@ adjoints of what was written end there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from octants.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ block is the array of its cells. Example, with f32 x and f64 y::
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from octants.data.axes import Axes
 from octants.data.errors import UnevenComponents
 from octants.data.memory import row_major
 from octants.data.tree import Placeable, PlaceNode, SNode
+from octants.lazy_dataclass import dataclass
 from octants.types.layouts import Layout, Term
 
 ROOT_ALIGNMENT = 64  # blocks of different fields share no cache line

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import linecache
-from dataclasses import dataclass
 
 from octants.diagnostics.span import Span
+from octants.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass
 from typing import Any
 
 from octants.diagnostics.errors import MissingReturn
@@ -23,6 +22,7 @@ from octants.frontend.objects import wrap
 from octants.frontend.returns import Returns
 from octants.frontend.scope import UNDEFINED, Frame
 from octants.ir.core import Module
+from octants.lazy_dataclass import dataclass
 from octants.types.reads import Read
 from octants.types.scalars import DType, f32, i32
 from octants.types.signature import ArgumentSource, ArgumentType, ArraySource, ScalarType

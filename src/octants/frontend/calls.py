@@ -23,12 +23,13 @@ from octants.frontend.objects import wrap
 from octants.frontend.scope import Frame
 from octants.frontend.values import MatrixValue, StructValue, describe, is_run_time
 from octants.lang import names as library
+from octants.lazy_dataclass import dataclass
 from octants.types.matrix_values import Matrix
 
 Keywords = dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class LocalFunction:
     """A lambda of a kernel: an expression of the function that it stands in."""
 
@@ -122,7 +123,7 @@ def _is_member(function: Any, group: Any) -> bool:
 # -- methods ---------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Method:
     """A method of a vector, a matrix or a string, which the library knows by its name."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from octants.diagnostics.errors import NotIterable
@@ -24,6 +23,7 @@ from octants.frontend.values import (
 )
 from octants.ir.core import Value
 from octants.lang import syntax
+from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, Kind, convert, i32, i64
 
 Indices = Callable[[list[Value]], list[Value]]

@@ -6,7 +6,6 @@ import ast
 import inspect
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from octants.diagnostics.errors import (
@@ -22,6 +21,7 @@ from octants.frontend.context import Context
 from octants.frontend.scope import UNDEFINED, Frame
 from octants.frontend.values import is_number
 from octants.ir.core import Value
+from octants.lazy_dataclass import dataclass
 from octants.types.annotations import Template, resolve_annotation
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix

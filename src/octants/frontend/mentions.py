@@ -10,7 +10,9 @@ import ast
 import weakref
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from octants.lazy_dataclass import dataclass
 
 ATOMIC_OPERATORS = (ast.Add, ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor)
 """The operators whose augmented assignment is atomic."""

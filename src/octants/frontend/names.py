@@ -6,7 +6,6 @@ import ast
 import difflib
 import inspect
 import types
-from dataclasses import dataclass
 from typing import Any
 
 from octants.diagnostics.errors import (
@@ -35,6 +34,7 @@ from octants.frontend.values import (
     describe,
 )
 from octants.ir.core import Companion, Value
+from octants.lazy_dataclass import dataclass
 from octants.types.matrix_values import Matrix
 from octants.types.reads import ABSENT, Read
 

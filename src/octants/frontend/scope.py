@@ -7,13 +7,14 @@ import builtins
 import types
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from octants.diagnostics.span import Span
 from octants.frontend.source import FunctionSource
 from octants.frontend.values import Variable
 from octants.ir.core import Block
+from octants.lazy_dataclass import dataclass
 from octants.types.scalars import u1
 
 UNDEFINED = object()

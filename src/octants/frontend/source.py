@@ -6,7 +6,7 @@ import ast
 import functools
 import types
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from octants.diagnostics.errors import NoSource, UnsupportedSyntax
@@ -14,6 +14,7 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.source_text import source_text
 from octants.diagnostics.span import Span
 from octants.frontend.mentions import mentions
+from octants.lazy_dataclass import dataclass
 
 FunctionDef = ast.FunctionDef | ast.AsyncFunctionDef
 

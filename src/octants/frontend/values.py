@@ -13,12 +13,13 @@ Values are never changed in place: an assignment to ``v[k]`` makes a new `Matrix
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from octants.ir.core import Array, Companion, Value
+from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from octants.diagnostics.span import Span
+from octants.lazy_dataclass import dataclass
 from octants.types.companions import Companion as Companion
 from octants.types.layouts import Layout, Strided
 from octants.types.scalars import DType

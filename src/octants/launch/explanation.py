@@ -6,8 +6,9 @@ import enum
 import html
 import linecache
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from octants.lazy_dataclass import dataclass
 
 HEADS = ("line", "loop", "recorded", "bytes", "trips", "held", "runs", "tape", "policy")
 ARRAY_HEADS = ("array", "its gradient")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from octants import driver
@@ -24,6 +23,7 @@ from octants.launch.outside import OutsideLayout
 from octants.launch.program import Program, written_arrays
 from octants.launch.specialisation import Specialisation
 from octants.launch.witness import Witness, make_witness
+from octants.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from octants import pipeline

@@ -13,7 +13,6 @@ import functools
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ from octants.launch.memory import memories_of
 from octants.launch.outside import Outside, argument_gradients
 from octants.launch.own import on_own_arrays
 from octants.launch.specialisation import Specialisation
+from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments import make_key_function
 from octants.runtime.signatures import is_method, read_signature
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from octants.ir.core import Module
 from octants.launch.outside import OutsideLayout
 from octants.launch.program import Program
 from octants.launch.specialisation import Specialisation
+from octants.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from octants.autodiff.logs import Logged

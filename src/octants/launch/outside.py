@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from octants import driver
 from octants.diagnostics.tape_errors import WrongAdjoint
 from octants.ir.core import Array, Companion, Module, Space
 from octants.launch.specialisation import Specialisation, make_value
+from octants.lazy_dataclass import dataclass
 from octants.runtime.memory import HostAllocation
 from octants.runtime.packing import Place
 from octants.types.signature import ArgumentSource, ScalarType

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from octants import driver
@@ -12,6 +11,7 @@ from octants.compile_profile import stage as timed
 from octants.deferred import Deferred
 from octants.driver import Code
 from octants.ir.core import Array, Companion, Module, Space
+from octants.lazy_dataclass import dataclass
 from octants.options import Options
 from octants.runtime.arguments import Leaf
 from octants.runtime.packing import Binding, Form, Place, make_launch

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +20,7 @@ from octants.ir.core import Array, Module, Space
 from octants.launch.guards import Terms, guard_terms, make_guard
 from octants.launch.program import Program, written_arrays
 from octants.launch.shelf import open_shelf
+from octants.lazy_dataclass import dataclass
 from octants.options import Options
 from octants.runtime.argument_types import argument_type, build_argument
 from octants.runtime.arguments import Leaf

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from octants.deferred import Deferred
@@ -11,6 +10,7 @@ from octants.ir.core import Companion, Operation
 from octants.launch.outside import Outside, OutsideLayout
 from octants.launch.program import Program
 from octants.launch.specialisation import Specialisation
+from octants.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from octants.autodiff import witness

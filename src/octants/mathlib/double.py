@@ -7,8 +7,7 @@ itself, which machines with a fused multiply-add have as one instruction.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from octants.lazy_dataclass import dataclass
 from octants.mathlib.number import Number, Operand
 
 

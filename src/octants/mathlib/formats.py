@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from octants.lazy_dataclass import dataclass
 from octants.mathlib.number import Number
 from octants.types import scalars
 from octants.types.scalars import DType

@@ -7,8 +7,8 @@ f - f*f/2 + s (f*f/2 + R(s*s)), so that the leading term is exact.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from octants.lazy_dataclass import dataclass
 from octants.mathlib import coefficients as table
 from octants.mathlib.double import Double, exact_sum, polynomial, quick_sum
 from octants.mathlib.formats import Format, format_of

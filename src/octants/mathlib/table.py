@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Value
+from octants.lazy_dataclass import dataclass
 from octants.mathlib import (
     arcs,
     error_function,

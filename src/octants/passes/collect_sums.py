@@ -59,13 +59,13 @@ not exist. Numbers of 16 bits are summed up in 32.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Operation, Value
+from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, f16, f32, u1
 
 _MAXIMUM = 8  # sums of a loop: registers are few

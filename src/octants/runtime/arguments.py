@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.generated import define
 from octants.diagnostics.launch_errors import WrongArgument
+from octants.lazy_dataclass import dataclass
 from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.signature import FieldHandle, NdarrayHandle, ScalarType, StructHandle
 

@@ -17,7 +17,7 @@ import functools
 import math
 import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from octants.artifact import ParameterLayout, Slot
 from octants.diagnostics.exceptions import InternalError
 from octants.diagnostics.generated import define
 from octants.ir.core import Array, Companion, Space
+from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments import Leaf, is_torch
 from octants.runtime.conversions import (
     check_scalar,

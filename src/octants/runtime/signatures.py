@@ -7,7 +7,6 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from octants.diagnostics.definition import Definition
@@ -17,6 +16,7 @@ from octants.diagnostics.launch_errors import (
     WrongAnnotation,
     WrongCall,
 )
+from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments import Annotation, Leaf, StructAnnotation, leaves_of
 from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.defaults import resolve

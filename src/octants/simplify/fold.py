@@ -54,7 +54,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from octants.compile_profile import staged
@@ -71,6 +70,7 @@ from octants.ir.core import (
     Value,
     rebuild,
 )
+from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, by_name, convert
 
 DERIVATIVES = frozenset((Companion.ADJOINT, Companion.TANGENT))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from octants.lazy_dataclass import dataclass
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "<absent>"})()
 """What was read where there is nothing of that name."""

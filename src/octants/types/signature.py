@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from octants.lazy_dataclass import dataclass
 from octants.types.companions import Companion
 from octants.types.layouts import Layout
 from octants.types.scalars import DType

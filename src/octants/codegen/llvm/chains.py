@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
+from octants.lazy_dataclass import dataclass
 from octants.types.scalars import i32, i64
 
 LONG = 8  # selects

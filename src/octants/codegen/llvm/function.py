@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from octants.abi import WORKER_CAPACITY, WORKER_TAPE
@@ -18,6 +17,7 @@ from octants.codegen.llvm import text as names
 from octants.codegen.llvm.chains import Chains
 from octants.codegen.llvm.module import KernelText
 from octants.ir.core import Array, Block, Companion, Operation, Value
+from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType
 
 Handler = Callable[[Any, Any], Any]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from dataclasses import dataclass
 
 from octants.codegen.llvm.function import FunctionText, Handler
 from octants.ir import ops
 from octants.ir.core import Block, Value
+from octants.lazy_dataclass import dataclass
 from octants.mathlib.table import Function, function
 from octants.types.scalars import DType, f16, f32
 

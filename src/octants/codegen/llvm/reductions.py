@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from octants.analysis.forms import Forms
@@ -27,6 +26,7 @@ from octants.codegen.llvm.alias import Place, are_apart
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Operation, Space, Task, Value
 from octants.ir.semantics import identity_of
+from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, f16, f32, u1
 
 _FUNCTIONS = {"add": "add", "sub": "add", "min": "min", "max": "max"}

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from octants import abi
 from octants.analysis.sums import Sums, Target, Turns
@@ -22,6 +21,7 @@ from octants.codegen.llvm.cost import GRAIN
 from octants.codegen.llvm.function import FunctionText
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Space, Task, Value
+from octants.lazy_dataclass import dataclass
 from octants.types.layouts import Layout
 
 _WORTH = 32  # bytes of parts for each addition that is not atomic

@@ -6,7 +6,7 @@ A loop runs in lanes where that pays by an estimate, if nobody says otherwise: `
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from octants.analysis.sums import find_sums
 from octants.analysis.uniformity import Uniformity
@@ -16,6 +16,7 @@ from octants.codegen.llvm.lanes.widths import ALWAYS, MOST_VECTORS, NEVER, lanes
 from octants.codegen.llvm.reductions import find_reductions
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Task
+from octants.lazy_dataclass import dataclass
 from octants.target import Target
 
 _FEW = 2  # values that a loop carries, and work items

@@ -8,7 +8,6 @@ which each lane left.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from octants.codegen.llvm import arithmetic
 from octants.codegen.llvm.function import Phi
@@ -16,6 +15,7 @@ from octants.codegen.llvm.lanes import records
 from octants.codegen.llvm.lanes.text import LaneText
 from octants.ir import ops
 from octants.ir.core import Block, Value
+from octants.lazy_dataclass import dataclass
 
 # -- branches -----------------------------------------------------------------------------------
 

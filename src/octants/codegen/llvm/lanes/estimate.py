@@ -9,7 +9,6 @@ vectoriser of LLVM makes of loops that are simple enough is a part of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from octants.analysis.forms import Forms
@@ -19,6 +18,7 @@ from octants.codegen.llvm.cost import CHEAP, DIVISIONS
 from octants.codegen.llvm.lanes.rows import Rows
 from octants.ir import ops
 from octants.ir.core import CHECKPOINT, Array, Block, Companion, Operation, Space, Task, Value
+from octants.lazy_dataclass import dataclass
 from octants.types.layouts import Layout
 from octants.types.scalars import DType, f16, i64, u64
 

@@ -7,7 +7,6 @@ to lane that is known, or anywhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from octants.codegen.llvm import memory
 from octants.codegen.llvm import text as names
@@ -15,6 +14,7 @@ from octants.codegen.llvm.lanes.text import LaneText
 from octants.codegen.llvm.memory import Offset
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Space, Value
+from octants.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

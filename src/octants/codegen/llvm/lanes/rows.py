@@ -9,10 +9,9 @@ are neighbours in it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from octants.ir import ops
 from octants.ir.core import Operation, Task, Value
+from octants.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

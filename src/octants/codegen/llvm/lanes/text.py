@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import text as names
@@ -22,6 +21,7 @@ from octants.codegen.llvm.lanes.rows import Rows
 from octants.codegen.llvm.module import KernelText
 from octants.diagnostics.exceptions import InternalError
 from octants.ir.core import Value
+from octants.lazy_dataclass import dataclass
 
 _ADDITIVE = ("add", "sub")
 _FLAGS = re.compile(r" n[us]w\b")
