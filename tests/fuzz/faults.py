@@ -144,15 +144,14 @@ def overwrite_adjoints_of_loads(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_iteration_less(patch: pytest.MonkeyPatch) -> None:
-    """The first iteration of a while loop is not reversed."""
+    """The first iteration of a while loop is not reversed, or its first block."""
 
     def reverse_loop(self: Backward, op: Any) -> None:
-        count = self.values[op, "count"]
         original(self, op)
         if isinstance(op, ops.While):
             loop = next(o for o in reversed(self.builder.block.ops) if isinstance(o, ops.For))
             one = self.builder.constant(1, i64)
-            less = ops.Binary("sub", count, one, results=[Value(i64)])
+            less = ops.Binary("sub", loop.upper, one, results=[Value(i64)])
             self.builder.block.ops.insert(self.builder.block.ops.index(loop), less)
             loop.upper = less.result
 
