@@ -31,6 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("analysis", "cache", "frontend", "interpreter", "runtime", "simplify", "stage"),
     ("autodiff", "codegen", "data", "passes"),
     ("pipeline",),
+    ("backends",),
     ("driver",),
     ("launch",),
     ("ad",),

@@ -5,16 +5,17 @@ from __future__ import annotations
 import inspect
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, TypeVar
 
 from octants import driver, options
+from octants.backends.table import obstacle_to
 from octants.data import current
 from octants.diagnostics.launch_errors import MissingBackend
 from octants.launch.kernel import Kernel
 from octants.options import LOG_LEVELS, Options
-from octants.target import BUILT, EXTENSIONS, GPUS, HOST, Arch, Extension
+from octants.target import EXTENSIONS, GPUS, HOST, Arch, Extension
 from octants.types import defaults, scalars
 from octants.types.scalars import DType
 
@@ -134,15 +135,24 @@ def _arch_name(arch: Any) -> str:
 def _available(chosen: Options) -> Arch:
     """The first arch of the wanted ones that can run here."""
     wanted = [arch for name in chosen.arch.split(",") for arch in _arches(name.strip())]
+    obstacles: dict[str, list[str]] = {}
     for arch in wanted:
-        if arch in BUILT:
+        obstacle = obstacle_to(arch.name)
+        if not obstacle:
             return arch
-    names = ", ".join(arch.name for arch in wanted)
+        obstacles.setdefault(obstacle, []).append(arch.name)
     if len(wanted) > 1 if chosen.enable_fallback is None else chosen.enable_fallback:
         if chosen.log_level not in ("error", "critical"):
-            print(f"[Octants] {names} not available, using {HOST.name}", file=sys.stderr)
+            print(_fallback_message(obstacles), file=sys.stderr)
         return HOST
-    raise MissingBackend(names, "this version has no code generation for it").at(None)
+    names = ", ".join(arch.name for arch in wanted)
+    raise MissingBackend(names, "; ".join(obstacles)).at(None)
+
+
+def _fallback_message(obstacles: Mapping[str, Sequence[str]]) -> str:
+    """Why the archs that were wanted are not used."""
+    reasons = "; ".join(f"{', '.join(names)}: {why}" for why, names in obstacles.items())
+    return f"[Octants] not available, using {HOST.name} - {reasons}"
 
 
 def _arches(name: str) -> Sequence[Arch]:

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from octants import options
 from octants.artifact import Artifact
+from octants.backends.table import backend_of
 from octants.cache import current as cache
-from octants.codegen.llvm import backend
-from octants.codegen.llvm.lanes.widths import NEVER, most_lanes
 from octants.compile_profile import stage as timed
 from octants.data.events import forget_observer, observe_ends, observe_reads
 from octants.deferred import Deferred
@@ -31,9 +30,7 @@ from octants.diagnostics.stack import levels_to_the_user
 from octants.ir.core import Module, Operation, Task
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
-from octants.runtime.cpu import CpuDevice
 from octants.runtime.device import Device
-from octants.runtime.null import NullDevice
 from octants.stage import Observer, Stage
 from octants.target import Target
 from octants.types.defaults import default_float, default_int
@@ -42,20 +39,12 @@ from octants.types.signature import ArgumentType, ScalarType
 if TYPE_CHECKING:
     from octants import frontend, pipeline
     from octants.analysis.sums import Sums
-    from octants.codegen.llvm import cpu as cpu_codegen
-    from octants.codegen.llvm import reductions
-    from octants.codegen.llvm.lanes import choice
     from octants.codegen.llvm.lanes.choice import Choice
     from octants.frontend import Built
     from octants.ir import printer
-    from octants.runtime import reference
 else:
     frontend, pipeline = Deferred("octants.frontend"), Deferred("octants.pipeline")
-    cpu_codegen = Deferred("octants.codegen.llvm.cpu")
-    reductions = Deferred("octants.codegen.llvm.reductions")
-    choice = Deferred("octants.codegen.llvm.lanes.choice")
     printer = Deferred("octants.ir.printer")
-    reference = Deferred("octants.runtime.reference")
 
 Run = Callable[[int], None]
 
@@ -159,10 +148,8 @@ def _warn_at_exit() -> None:
 
 
 def make_device(chosen: Options) -> Device:
-    """The device of an arch; for Python, memory is all that it needs."""
-    if chosen.arch == "python":
-        return NullDevice()
-    return CpuDevice(chosen.cpu_max_num_threads, tape_budget=chosen.stack_budget)
+    """The device that these options ask for."""
+    return backend_of(chosen.arch).make_device(chosen)
 
 
 def build(
@@ -196,7 +183,7 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
     verifies = chosen.debug or options.verifies_passes()
     if observe is None and (chosen.print_ir or chosen.dump_ir):
         observe = functools.partial(_show, chosen)
-    share, in_step = max(1, chosen.stack_budget // workers()), items_in_step(chosen)
+    share, in_step = max(1, chosen.stack_budget // workers(chosen)), items_in_step(chosen)
     return Stage(
         checks_bounds=chosen.checks_bounds,
         contracts=contracts(chosen),
@@ -213,7 +200,7 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
 
 def contracts(chosen: Options) -> bool:
     """Whether products and sums are contracted: that must be allowed, and one instruction."""
-    return chosen.fast_math and chosen.arch != "python" and backend.has_fused(host_target())
+    return chosen.fast_math and backend_of(chosen.arch).contracts(chosen)
 
 
 _SURELY_WHOLE = 1 << 16
@@ -221,33 +208,29 @@ _SURELY_WHOLE = 1 << 16
 same code for all budgets that give as much."""
 
 
-def shared_updates(task: Task, apart: bool) -> set[Operation]:
+def shared_updates(task: Task, chosen: Options, apart: bool) -> set[Operation]:
     """The updates of a task that each worker collects in a register, and does once."""
-    return {op for found in reductions.find_reductions(task, apart) for op in found.atomics}
+    return backend_of(chosen.arch).shared_updates(task, apart)
 
 
-def workers() -> int:
-    """How many threads work at a parallel loop."""
-    return state.device.threads if isinstance(state.device, CpuDevice) else 1
+def workers(chosen: Options) -> int:
+    """Among how many the bytes for the tapes of a launch are divided."""
+    return backend_of(chosen.arch).workers(state.device)
 
 
 def items_in_step(chosen: Options) -> int:
     """How many work items a worker runs at the same time, at most."""
-    if chosen.simd == NEVER or not isinstance(state.device, CpuDevice):
-        return 1
-    return max(1, most_lanes(host_target()))
+    return 1 if state.device is None else backend_of(chosen.arch).items_in_step(chosen)
 
 
-def plain_sums(task: Task, apart: bool) -> Sums:
+def plain_sums(task: Task, chosen: Options, apart: bool) -> Sums:
     """The sums of a task to which workers add plainly, kept apart from each other."""
-    return cpu_codegen.sums_of(task, apart)
+    return backend_of(chosen.arch).plain_sums(task, apart)
 
 
 def choices(module: Module, chosen: Options) -> list[Choice]:
     """How the tasks of a module are run, as far as that depends on its code."""
-    if chosen.arch == "python":
-        return [choice.Choice("the interpreter has no lanes")] * len(module.tasks)
-    return [choice.choose(task, host_target(), chosen.simd, module.apart) for task in module.tasks]
+    return backend_of(chosen.arch).choices(module, chosen)
 
 
 def _count_lanes(chosen: Options, module: Module) -> int:
@@ -268,9 +251,9 @@ def compile_module(module: Module, chosen: Options) -> Code:
     """Code for a lowered module."""
     _print_code(module, chosen)
     assert state.device is not None
-    if chosen.arch == "python":
-        pending = state.device.pending
-        return Code(reference.make_run(module, pending, chosen.stack_budget))
+    backend = backend_of(chosen.arch)
+    if not backend.compiles:
+        return Code(backend.interpret(module, state.device, chosen))
     return load(_artifact(module, chosen))
 
 
@@ -292,11 +275,12 @@ def _artifact(module: Module, chosen: Options) -> Artifact:
     says is its text, but for the places that messages name.
     """
     with timed("IR text", module.name):
-        key = (printer.to_text(module), module.location, chosen.compilation_key())
+        target = backend_of(chosen.arch).target(chosen)
+        key = (printer.to_text(module), module.location, target, chosen.compilation_key())
     artifact = _artifacts.get(key)
     if artifact is None:
         with timed("code", module.name, module.size) as note:
-            artifact = cpu_codegen.compile_module(module, host_target(), **_choices(chosen))
+            artifact = backend_of(chosen.arch).compile(module, chosen)
             note.gives(artifact.code.__len__, "bytes")
         while len(_artifacts) >= _MOST_ARTIFACTS:
             _artifacts.pop(next(iter(_artifacts)), None)
@@ -304,16 +288,15 @@ def _artifact(module: Module, chosen: Options) -> Artifact:
     return artifact
 
 
-@functools.cache
-def host_target() -> Target:
-    """The CPU of this machine."""
-    return backend.host_target()
+def compiles(chosen: Options) -> bool:
+    """Whether kernels become code, which can be kept."""
+    return backend_of(chosen.arch).compiles
 
 
-@functools.cache
-def compiler_version() -> str:
-    """What turns IR into machine code."""
-    return backend.version()
+def code_environment(chosen: Options) -> tuple[str, Target]:
+    """What decides the code of an artifact besides its module and these options."""
+    backend = backend_of(chosen.arch)
+    return backend.version(), backend.target(chosen)
 
 
 def _print_code(module: Module, chosen: Options) -> None:
@@ -328,32 +311,15 @@ def _print_code(module: Module, chosen: Options) -> None:
 
 
 def llvm_text(module: Module, chosen: Options) -> str:
-    """The LLVM IR of a module; empty for the interpreter."""
-    if chosen.arch == "python":
-        return ""
-    return cpu_codegen.llvm_text(
-        module, host_target(), simd=chosen.simd, fast_math=chosen.fast_math
-    )
+    """The LLVM IR of a module; empty where there is none."""
+    return backend_of(chosen.arch).llvm_text(module, chosen)
 
 
 def optimised_llvm_text(module: Module, chosen: Options) -> str:
-    """The LLVM IR of a module after LLVM's passes."""
-    if chosen.arch == "python":
-        return ""
-    return cpu_codegen.optimised_llvm_text(module, host_target(), **_choices(chosen))
+    """The LLVM IR of a module after LLVM's passes; empty where there is none."""
+    return backend_of(chosen.arch).optimised_llvm_text(module, chosen)
 
 
 def assembly_text(module: Module, chosen: Options) -> str:
-    """The assembly of a module."""
-    if chosen.arch == "python":
-        return ""
-    return cpu_codegen.assembly_text(module, host_target(), **_choices(chosen))
-
-
-def _choices(chosen: Options) -> dict[str, Any]:
-    """What code generation asks of the options."""
-    return {
-        "fast_math": chosen.fast_math,
-        "opt_level": chosen.opt_level,
-        "simd": chosen.simd,
-    }
+    """The assembly of a module; empty for the interpreter."""
+    return backend_of(chosen.arch).assembly_text(module, chosen)

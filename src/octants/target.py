@@ -53,8 +53,5 @@ HOST = Arch.arm64 if platform.machine().lower() in ("arm64", "aarch64") else Arc
 GPUS = (Arch.cuda, Arch.metal, Arch.vulkan, Arch.amdgpu)
 """In the order in which ``arch=gpu`` tries them."""
 
-BUILT = frozenset((HOST, Arch.python))
-"""What this version has code generation for."""
-
 _EVERYWHERE = frozenset((Extension.data64, Extension.adstack, Extension.assertion))
-EXTENSIONS: dict[Arch, frozenset[Extension]] = dict.fromkeys(BUILT, _EVERYWHERE)
+EXTENSIONS: dict[Arch, frozenset[Extension]] = dict.fromkeys(Arch, _EVERYWHERE)

@@ -53,7 +53,7 @@ def explain(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Expla
     loops += _unrecorded(merged.module, loops)
     loops.sort(key=lambda loop: (loop.file, loop.line, loop.depth))
     arrays = _arrays(merged, plan, memories)
-    at_once = driver.workers() * run.lanes
+    at_once = driver.workers(specialisation.options) * run.lanes
     return Explanation(merged.signature.kernel, tuple(loops), tuple(arrays), at_once, run.log_bytes)
 
 
@@ -306,8 +306,9 @@ def _arrays(
     ways: dict[str, dict[tuple[Way, int], None]] = {}
     modules = [step.backward.the_module for step in plan.steps if step.backward is not None]
     for task in (task for module in modules for task in module.tasks):
-        collected = driver.shared_updates(task, specialisation.apart)
-        sums = driver.plain_sums(task, specialisation.apart)
+        chosen, apart = specialisation.options, specialisation.apart
+        collected = driver.shared_updates(task, chosen, apart)
+        sums = driver.plain_sums(task, chosen, apart)
         values = {op.results[0]: op for op in task.body.walk() if op.results}
         for op in task.body.walk():
             if isinstance(op, (ops.Store, ops.Atomic)) and op.companion is ADJOINT:

@@ -135,7 +135,7 @@ def open_shelf(
     """The shelf of a kernel for arguments of these types; None where nothing is to be kept."""
     store = current.store()
     is_watched = chosen.shows_compilation or compile_profile.is_asked_for()
-    if store is None or chosen.arch == "python" or is_watched:
+    if store is None or is_watched or not driver.compiles(chosen):
         return None
     digest = Digest()
     digest.word(_environment(chosen))
@@ -155,8 +155,7 @@ def _environment(chosen: Options) -> str:
         platform.python_implementation(),
         platform.python_version(),
         np.__version__,
-        driver.compiler_version(),
-        driver.host_target(),
+        driver.code_environment(chosen),
         chosen.compilation_key(),
         {name: value for name, value in stage.items() if name not in _NO_STAGE_KEY},
     )

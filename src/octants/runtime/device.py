@@ -59,8 +59,25 @@ class Device(Protocol):
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device, after what was launched; the pieces do not overlap."""
 
+    def copy_rows(
+        self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
+    ) -> None:
+        """Copy ``rows`` pieces of ``nbytes`` within the device, after what was launched.
+
+        The steps are the bytes from a piece to the next one, at least ``nbytes``. What lies between
+        the pieces stays as it is. `runtime.rows.copy_rows` does it by way of the host.
+        """
+
     def clear(self, address: int, nbytes: int) -> None:
         """Set memory to zero, after what was launched."""
+
+    def address_of(self, value: Any) -> int | None:
+        """The address of an array of another library that lies in this memory; None elsewhere.
+
+        ``value`` is a tensor of torch that is on no CPU, or offers ``__cuda_array_interface__``.
+        What its library has queued on it comes before what is launched next, and the other way
+        round. It is asked at each launch, and keeps nothing alive.
+        """
 
     def synchronize(self) -> None:
         """Wait until all that was launched is done; raises what went wrong in it.

@@ -60,9 +60,19 @@ class HostMemory:
         """Copy within the memory."""
         ctypes.memmove(target, source, nbytes)
 
+    def copy_rows(
+        self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
+    ) -> None:
+        """Copy pieces within the memory."""
+        for row in range(rows):
+            ctypes.memmove(target + row * target_step, source + row * source_step, nbytes)
+
     def clear(self, address: int, nbytes: int) -> None:
         """Set memory to zero."""
         ctypes.memset(address, 0, nbytes)
+
+    def address_of(self, value: object) -> None:
+        """None: the arrays of others that kernels can reach have a numpy array or are on a CPU."""
 
 
 def view_memory(

@@ -1,0 +1,98 @@
+"""Kernels on the CPU of this machine."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from octants.artifact import Artifact
+from octants.backends.base import Backend
+from octants.codegen.llvm import backend
+from octants.codegen.llvm.lanes.widths import NEVER, most_lanes
+from octants.deferred import Deferred
+from octants.ir.core import Module, Operation, Task
+from octants.options import Options
+from octants.runtime.cpu import CpuDevice
+from octants.runtime.device import Device
+from octants.target import HOST, Target
+
+if TYPE_CHECKING:
+    from octants.analysis.sums import Sums
+    from octants.codegen.llvm import cpu, reductions
+    from octants.codegen.llvm.lanes import choice
+else:
+    cpu = Deferred("octants.codegen.llvm.cpu")
+    reductions = Deferred("octants.codegen.llvm.reductions")
+    choice = Deferred("octants.codegen.llvm.lanes.choice")
+
+
+class CpuBackend(Backend):
+    """The host as an arch."""
+
+    name = HOST.name
+
+    def make_device(self, chosen: Options) -> Device:
+        return CpuDevice(chosen.cpu_max_num_threads, tape_budget=chosen.stack_budget)
+
+    def target(self, chosen: Options) -> Target:
+        return host_target()
+
+    @functools.cached_property
+    def _version(self) -> str:
+        return backend.version()
+
+    def version(self) -> str:
+        return self._version
+
+    # -- code -----------------------------------------------------------------------------------
+
+    def compile(self, module: Module, chosen: Options) -> Artifact:
+        return cpu.compile_module(module, host_target(), **_choices(chosen))
+
+    def llvm_text(self, module: Module, chosen: Options) -> str:
+        return cpu.llvm_text(module, host_target(), simd=chosen.simd, fast_math=chosen.fast_math)
+
+    def optimised_llvm_text(self, module: Module, chosen: Options) -> str:
+        return cpu.optimised_llvm_text(module, host_target(), **_choices(chosen))
+
+    def assembly_text(self, module: Module, chosen: Options) -> str:
+        return cpu.assembly_text(module, host_target(), **_choices(chosen))
+
+    # -- what passes want to know ---------------------------------------------------------------
+
+    def contracts(self, chosen: Options) -> bool:
+        return backend.has_fused(host_target())
+
+    def workers(self, device: Device | None) -> int:
+        return device.threads if isinstance(device, CpuDevice) else 1
+
+    def items_in_step(self, chosen: Options) -> int:
+        return 1 if chosen.simd == NEVER else max(1, most_lanes(host_target()))
+
+    def choices(self, module: Module, chosen: Options) -> list[choice.Choice]:
+        target = host_target()
+        return [choice.choose(task, target, chosen.simd, module.apart) for task in module.tasks]
+
+    def shared_updates(self, task: Task, apart: bool) -> set[Operation]:
+        return {op for found in reductions.find_reductions(task, apart) for op in found.atomics}
+
+    def plain_sums(self, task: Task, apart: bool) -> Sums:
+        return cpu.sums_of(task, apart)
+
+
+@functools.cache
+def host_target() -> Target:
+    """The CPU of this machine."""
+    return backend.host_target()
+
+
+def _choices(chosen: Options) -> dict[str, Any]:
+    """What code generation asks of the options."""
+    return {
+        "fast_math": chosen.fast_math,
+        "opt_level": chosen.opt_level,
+        "simd": chosen.simd,
+    }
+
+
+BACKEND = CpuBackend()

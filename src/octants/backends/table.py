@@ -1,0 +1,32 @@
+"""The rows of the table: an arch, and the module with its ``BACKEND``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from octants.backends.base import Backend
+from octants.deferred import Deferred
+from octants.target import HOST, Arch
+
+if TYPE_CHECKING:
+    from octants.backends import cpu, python
+else:
+    cpu, python = Deferred("octants.backends.cpu"), Deferred("octants.backends.python")
+
+_ROWS: dict[str, Any] = {
+    HOST.name: cpu,
+    Arch.python.name: python,
+}
+
+
+def backend_of(arch: str) -> Backend:
+    """The backend of an arch that has one."""
+    backend: Backend = _ROWS[arch].BACKEND
+    return backend
+
+
+def obstacle_to(arch: str) -> str:
+    """What keeps an arch from being used, and what to do about it; "" for nothing."""
+    if arch not in _ROWS:
+        return "this version has no code generation for it"
+    return backend_of(arch).obstacle()
