@@ -6,7 +6,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 	&& echo $$python && break; done)
 VENV := .venv
 RUN := $(VENV)/bin/python
-PYTEST_ARGS ?= -n 2 --dist worksteal
+PYTEST_ARGS ?= -n 2 --dist worksteal --durations 25
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test docs-test lint bench docs clean

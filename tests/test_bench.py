@@ -22,7 +22,7 @@ needs_compiler = pytest.mark.skipif(
 
 def measure(folder: Path, *arguments: str) -> dict[str, Any]:
     command = [sys.executable, "bench/run.py", *arguments, "--quick", "--rounds", "1"]
-    subprocess.run([*command, "--output", str(folder)], cwd=REPOSITORY, check=True)
+    subprocess.run([*command, "--output", str(folder)], cwd=REPOSITORY, check=True, timeout=240)
     (path,) = folder.glob("*.json")
     result: dict[str, Any] = json.loads(path.read_text())
     return result

@@ -104,7 +104,7 @@ def run(folder: Path, end: str, *options: str) -> subprocess.CompletedProcess[st
     script = folder / "program.py"
     script.write_text(PROGRAM.format(name="2", end=end))
     command = [sys.executable, "-m", "octants", "profile-compile", *options, str(script), "a", "-b"]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
 def test_command_runs_a_program_and_prints_a_table(tmp_path: Path) -> None:

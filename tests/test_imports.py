@@ -140,7 +140,7 @@ def test_no_import_of_octants_inside_a_function(module: str) -> None:
 def test_importing_octants_imports_no_optional_package() -> None:
     code = "import sys, octants; print(*{name.partition('.')[0] for name in sys.modules})"
     output = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
     ).stdout
     optional = {"hypothesis", "jax", "matplotlib", "pytest", "quadrants", "rich", "scipy", "torch"}
     assert not optional & set(output.split())
@@ -149,7 +149,7 @@ def test_importing_octants_imports_no_optional_package() -> None:
 def test_importing_octants_imports_no_compiler() -> None:
     code = "import sys, octants; print(*sys.modules)"
     command = [sys.executable, "-c", code]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     loaded = set(output.split())
     compiler = ("frontend", "simplify", "passes", "autodiff", "mathlib", "pipeline", "ir.ops")
     assert not {f"octants.{name}" for name in compiler} & loaded

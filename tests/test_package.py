@@ -25,7 +25,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     pytest.importorskip("pip")
     folder = tmp_path_factory.mktemp("wheel")
     command = ("pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(folder))
-    subprocess.run([sys.executable, "-m", *command, str(REPOSITORY)], check=True)
+    subprocess.run([sys.executable, "-m", *command, str(REPOSITORY)], check=True, timeout=240)
     (path,) = folder.glob("*.whl")
     return zipfile.ZipFile(path)
 
@@ -72,6 +72,7 @@ def test_installed_package_works_away_from_the_checkout(
         capture_output=True,
         text=True,
         check=True,
+        timeout=120,
     ).stdout.split()
     assert Path(output[0]).is_relative_to(tmp_path)
     assert output[1] == "21"

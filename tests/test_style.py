@@ -27,5 +27,6 @@ def test_tool_has_nothing_to_say(command: tuple[str, ...]) -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=280,
     )
     assert result.returncode == 0, result.stdout + result.stderr

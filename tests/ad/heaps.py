@@ -27,18 +27,14 @@ class Heap:
         self.asked: list[int] = []
         self.refused = 0
         self.grants: Callable[[int, int], bool] = lambda nbytes, total: True
+        self.total = 0  # bytes that are given out
         self._sizes: dict[int, int] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a collection of garbage may free in the midst of a call
         pointer = ctypes.c_void_p
         self._realloc = ctypes.CFUNCTYPE(pointer, pointer, ctypes.c_int64)(self._resize)
         self._free = ctypes.CFUNCTYPE(None, pointer)(self._release)
         for function in (self._realloc, self._free):  # tapes may be freed when the process ends
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))
-
-    @property
-    def total(self) -> int:
-        """The bytes that are given out."""
-        return sum(self._sizes.values())
 
     def reset(self) -> None:
         self.asked.clear()
@@ -56,15 +52,19 @@ class Heap:
             if not self.grants(nbytes, after):
                 self.refused += 1
                 return None
+            self._forget(address)
             new: int = _C.realloc(address, nbytes)
-            self._sizes.pop(address or 0, None)
             self._sizes[new] = nbytes
+            self.total += nbytes
             return new
 
     def _release(self, address: int | None) -> None:
         with self._lock:
-            self._sizes.pop(address or 0, None)
+            self._forget(address)
             _C.free(address)
+
+    def _forget(self, address: int | None) -> None:
+        self.total -= self._sizes.pop(address or 0, 0)
 
     @cached_property
     def support(self) -> native.Support:

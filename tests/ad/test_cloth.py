@@ -25,6 +25,6 @@ def test_demo_gets_nearer(capsys: pytest.CaptureFixture[str]) -> None:
 def test_benchmark_finds_equal_gradients(tmp_path: Path) -> None:
     small = ["--side", "4", "--steps", "40", "--slots", "3", "--rounds", "1"]
     command = [sys.executable, "bench/host_checkpoints.py", *small, "--output", str(tmp_path)]
-    subprocess.run(command, cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL, timeout=240)
     (path,) = tmp_path.glob("host_checkpoints-*.md")
     assert path.read_text().count("| equal |") == 3

@@ -47,7 +47,7 @@ def run(folder: Path, code: str, *options: str) -> tuple[int, str, str]:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     return process.returncode, process.stdout, process.stderr

@@ -150,5 +150,5 @@ for line in sys.stdin:
 
 def test_a_program_can_be_shown() -> None:
     command = [sys.executable, "-m", "octants.fuzz", "--seed", "5", "--show"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert shown.stdout.strip() == generate(5, "f32").source.strip()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -31,22 +32,23 @@ def check(times):
 
 
 def start(code: str) -> subprocess.Popen[str]:
+    """A process that is killed if the test has not come to its end within two minutes."""
     path = [str(HERE.parents[1]), *sys.path]
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", HEAD + textwrap.dedent(code)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+    watchdog = threading.Timer(120, process.kill)
+    watchdog.daemon = True
+    watchdog.start()
+    return process
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    try:
-        out, err = process.communicate(timeout=60)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
+    out, err = process.communicate()
     assert process.returncode == 0, (process.returncode, out, err)
     assert err == ""
     return out

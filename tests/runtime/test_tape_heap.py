@@ -36,6 +36,8 @@ class FakeHeap:
         pointer = ctypes.c_void_p
         self._realloc = ctypes.CFUNCTYPE(pointer, pointer, ctypes.c_int64)(self._give)
         self._free = ctypes.CFUNCTYPE(None, pointer)(lambda address: None)
+        for function in (self._realloc, self._free):  # devices may be collected after the heap
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))
 
     def _give(self, _: int | None, nbytes: int) -> int | None:
         self.asked.append(nbytes)
