@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "compile_profile",
         "deferred",
         "diagnostics",
+        "hashing",
         "lazy_dataclass",
         "options",
         "target",
@@ -155,3 +156,11 @@ def test_importing_octants_imports_no_compiler() -> None:
     assert not {f"octants.{name}" for name in compiler} & loaded
     assert not {"octants.codegen.llvm.cpu", "octants.interpreter", "octants.fuzz"} & loaded
     assert not {"llvmlite", "html", "argparse", "doctest", "unittest"} & loaded
+
+
+def test_importing_octants_imports_little_of_the_standard_library() -> None:
+    code = "import sys, numpy; old = {*sys.modules}; import octants; print(*{*sys.modules} - old)"
+    command = [sys.executable, "-c", code]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    slow = {"difflib", "fractions", "hashlib", "json", "logging", "pathlib", "signal", "tempfile"}
+    assert not slow & set(output.split())

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from octants import driver, options
 from octants.backends.table import obstacle_to
 from octants.data import current
+from octants.deferred import Deferred
 from octants.diagnostics.launch_errors import MissingBackend
 from octants.launch.kernel import Kernel
 from octants.options import LOG_LEVELS, Options
 from octants.target import EXTENSIONS, GPUS, HOST, Arch, Extension
 from octants.types import defaults, scalars
 from octants.types.scalars import DType
+
+if TYPE_CHECKING:
+    import logging
+else:
+    logging = Deferred("logging")
 
 __all__ = [
     "CRITICAL",
@@ -54,7 +59,6 @@ __all__ = [
     "x86_64",
 ]
 
-logger = logging.getLogger("octants")
 
 TRACE, DEBUG, INFO, WARN, ERROR, CRITICAL = LOG_LEVELS
 _SEVERITY = dict(zip(LOG_LEVELS, (5, 10, 20, 30, 40, 50), strict=True))
@@ -93,10 +97,11 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **giv
     chosen = options.replace(chosen, arch=_available(chosen).name)
     reset()
     defaults.set_defaults(_dtype(chosen.default_ip), _dtype(chosen.default_fp))
-    set_logging_level(chosen.log_level)
+    _Messages.level = chosen.log_level
     current.start(driver.state.start(chosen))
     options.install(chosen)
-    logger.info("Octants on %s", chosen.arch)
+    if "logging" in sys.modules:  # else nobody can be listening
+        _logger().info("Octants on %s", chosen.arch)
 
 
 def reset() -> None:
@@ -209,12 +214,23 @@ def is_extension_enabled(ext: Extension) -> bool:
 def set_logging_level(level: str) -> None:
     """Show messages from ``level`` on: trace, debug, info, warn, error or critical."""
     options.make_options({"log_level": level}, {})
-    logger.setLevel(_SEVERITY[level])
+    _Messages.level = level
+    _logger()
 
 
 def is_logging_effective(level: str) -> bool:
     """Whether messages of a level are shown."""
-    return logger.isEnabledFor(_SEVERITY[level])
+    return _logger().isEnabledFor(_SEVERITY[level])
+
+
+class _Messages:
+    level = "info"
+
+
+def _logger() -> logging.Logger:
+    logger = logging.getLogger("octants")
+    logger.setLevel(_SEVERITY[_Messages.level])
+    return logger
 
 
 # -- decorators -----------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import itertools
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -37,12 +36,15 @@ from octants.types.defaults import default_float, default_int
 from octants.types.signature import ArgumentType, ScalarType
 
 if TYPE_CHECKING:
+    import pathlib
+
     from octants import frontend, pipeline
     from octants.analysis.sums import Sums
     from octants.codegen.llvm.lanes.choice import Choice
     from octants.frontend import Built
     from octants.ir import printer
 else:
+    pathlib = Deferred("pathlib")
     frontend, pipeline = Deferred("octants.frontend"), Deferred("octants.pipeline")
     printer = Deferred("octants.ir.printer")
 
@@ -242,7 +244,7 @@ def _show(chosen: Options, name: str, module: Module) -> None:
     if chosen.print_ir:
         print(f"==== {module.name}: {name} ====\n{printer.to_text(module)}")
     if chosen.dump_ir:
-        folder = Path(chosen.debug_dump_path or "octants_ir")
+        folder = pathlib.Path(chosen.debug_dump_path or "octants_ir")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{module.name}.{name}.ir").write_text(printer.to_text(module))
 

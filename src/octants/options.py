@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.launch_errors import NotInitialised, UnknownOption, WrongOption
 from octants.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    import difflib
+else:
+    difflib = Deferred("difflib")
 
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "critical")
 
@@ -258,11 +262,11 @@ def default_cache_directory() -> str:
         caches = os.environ.get("LOCALAPPDATA")
     if not caches:
         parts = ("Library", "Caches") if sys.platform == "darwin" else (".cache",)
-        try:
-            caches = str(Path.home().joinpath(*parts))
-        except RuntimeError:
+        home = os.path.expanduser("~")
+        if home == "~":  # nobody knows where it is
             return ""
-    return str(Path(caches) / "octants")
+        caches = os.path.join(home, *parts)
+    return os.path.join(caches, "octants")
 
 
 @functools.cache

@@ -115,12 +115,9 @@ def test_a_folder_that_cannot_be_made(sessions: Sessions) -> None:
 def test_a_user_without_a_place_for_files(
     sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: Any) -> Path:
-        raise RuntimeError("could not determine home directory")
-
     for name in ("OCTANTS_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(Path, "home", classmethod(fail))
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
     run = sessions.run(PROGRAM, offline_cache_file_path="")
     assert (run.result, run.builds, run.warned) == (RESULT, 1, [])
 
@@ -150,14 +147,14 @@ def fail_with(code: int) -> Any:
 def test_a_full_disk_or_a_read_only_folder(
     code: int, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Path, "write_bytes", fail_with(code))
+    monkeypatch.setattr(store_module, "_write", fail_with(code))
     run = sessions.run(PROGRAM)
     assert run.result == RESULT
     assert len([text for text in run.warned if "cannot be written" in text]) == 1
     assert not files(sessions)
     monkeypatch.undo()
     sessions.run(PROGRAM)
-    monkeypatch.setattr(Path, "write_bytes", fail_with(code))
+    monkeypatch.setattr(store_module, "_write", fail_with(code))
     monkeypatch.setattr(store_module.os, "utime", fail_with(code))
     run = sessions.run(PROGRAM)  # reading still serves
     assert (run.result, run.builds, run.warned) == (RESULT, 0, [])
@@ -165,7 +162,7 @@ def test_a_full_disk_or_a_read_only_folder(
 
 def test_files_that_cannot_be_read(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     sessions.run(PROGRAM)
-    monkeypatch.setattr(Path, "read_bytes", fail_with(errno.EIO))
+    monkeypatch.setattr(store_module, "_content", fail_with(errno.EIO))
     run = sessions.run(PROGRAM)
     assert run.result == RESULT
     assert len([text for text in run.warned if "cannot be read" in text]) == 1
@@ -174,7 +171,7 @@ def test_files_that_cannot_be_read(sessions: Sessions, monkeypatch: pytest.Monke
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Store(tmp_path / "cache")
     place.write("a", b"first")
-    monkeypatch.setattr(Path, "replace", fail_with(errno.ENOSPC))
+    monkeypatch.setattr(store_module.os, "replace", fail_with(errno.ENOSPC))
     with pytest.warns(OctantsWarning, match="cannot be written"):
         place.write("a", b"second")
     assert place.read("a") == b"first"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import hashlib
 from collections.abc import Callable
-from pathlib import Path
 
 from octants.cache import stamp
 from octants.cache.store import Store
+from octants.hashing import blake2b
 from octants.options import Options
 
 
@@ -26,7 +25,7 @@ def start(chosen: Options) -> None:
 def store_of(chosen: Options) -> Store:
     """The folder of these options."""
     return Store(
-        Path(chosen.cache_directory),
+        chosen.cache_directory,
         chosen.offline_cache_max_size_of_files,
         chosen.offline_cache_cleaning_policy,
         stamp.version(),
@@ -38,7 +37,7 @@ def kept(part: str, key: str, make: Callable[[], bytes]) -> bytes:
     if _InUse.store is None:
         return make()
     words = f"{stamp.version()} {part} {key}"
-    name = f"{hashlib.blake2b(words.encode(), digest_size=20).hexdigest()}-{part}"
+    name = f"{blake2b(words.encode(), digest_size=20).hexdigest()}-{part}"
     found = _InUse.store.read(name)
     if found is None:
         found = make()

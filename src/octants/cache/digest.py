@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import hashlib
 import inspect
 import struct
 import types
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from octants.diagnostics.source_text import source_text
+from octants.hashing import blake2b
 from octants.types.annotations import NdarrayAnnotation, Template, resolve_annotation
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
@@ -37,7 +37,7 @@ class Digest:
     def __init__(self) -> None:
         self.objects: list[Any] = []
         self._numbers: dict[int, int] = {}
-        self._hash = hashlib.blake2b(digest_size=20)
+        self._hash = blake2b(digest_size=20)
 
     def copy(self) -> Digest:
         """The same, to go on from here in another way."""

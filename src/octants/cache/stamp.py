@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import math
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
+from octants.hashing import blake2b
 from octants.version import __version__
 
-_ROOT = Path(__file__).parent.parent
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _IMPORTED = time.time()
 
 
@@ -36,11 +35,11 @@ def _first() -> str:
 def _state() -> tuple[float, str]:
     """The time of the last change to a file, and a hash of the state of all files."""
     try:
-        found = sorted(_files(str(_ROOT)))
+        found = sorted(_files(_ROOT))
     except OSError:  # in an archive, say: nobody knows when they change, and so nothing is kept
         return math.inf, ""
     newest = max((time for _, _, time in found), default=0) / 1e9
-    return newest, hashlib.blake2b(repr(found).encode(), digest_size=6).hexdigest()
+    return newest, blake2b(repr(found).encode(), digest_size=6).hexdigest()
 
 
 def _files(folder: str) -> Iterator[tuple[str, int, int]]:

@@ -7,24 +7,28 @@ content. Whatever goes wrong with files is told once by a warning, and is as if 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
-import json
 import os
 import threading
 import time
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsWarning
 from octants.diagnostics.stack import levels_to_the_user
+from octants.hashing import blake2b
 from octants.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    import json
+else:
+    json = Deferred("json")
 
 SCHEMA = 1
 _MARK = f"octants-cache-{SCHEMA}"
-_SUFFIX = ".octants"
+_SUFFIX, _TEMPORARY = ".octants", ".tmp"
 _STALE = 3600.0  # seconds after which a temporary file was left by a process that is gone
 _WRITES_TO_TRIM = 256
 _numbers = itertools.count()
@@ -34,7 +38,7 @@ _numbers = itertools.count()
 class Entry:
     """A file: its path, its bytes, when it was last used, and what it says that it holds."""
 
-    path: Path
+    path: str
     nbytes: int
     used: float
     head: dict[str, Any]
@@ -48,7 +52,11 @@ class Store:
     """
 
     def __init__(
-        self, folder: Path, largest: int = 0, policy: str = "lru", version: str = ""
+        self,
+        folder: str | os.PathLike[str],
+        largest: int = 0,
+        policy: str = "lru",
+        version: str = "",
     ) -> None:
         self.folder = folder
         self.largest = largest
@@ -63,7 +71,7 @@ class Store:
         """The content of a file; None where there is none that is whole."""
         path = self._path(name)
         try:
-            data = path.read_bytes()
+            data = _content(path)
         except FileNotFoundError:
             self.misses += 1
             return None
@@ -81,11 +89,11 @@ class Store:
 
     def has(self, name: str) -> bool:
         """Whether there is a file, whole or not."""
-        return self._path(name).is_file()
+        return os.path.isfile(self._path(name))
 
     def reject(self, name: str) -> None:
         """Remove a file that is damaged, and say so."""
-        self._warn(f"has a damaged file, {self._path(name).name}, which is made anew")
+        self._warn(f"has a damaged file, {name}{_SUFFIX}, which is made anew")
         _remove(self._path(name))
 
     def write(self, name: str, content: bytes, **head: Any) -> None:
@@ -94,14 +102,14 @@ class Store:
             return
         head = {"version": self.version, **head}
         body = json.dumps(head).encode() + b"\n" + content
-        line = f"{_MARK} {hashlib.blake2b(body, digest_size=16).hexdigest()}\n".encode()
+        line = f"{_MARK} {blake2b(body, digest_size=16).hexdigest()}\n".encode()
         path = self._path(name)
         own = f"{os.getpid()}-{threading.get_ident()}-{next(_numbers)}"
-        temporary = path.with_suffix(f".{own}.tmp")
+        temporary = f"{path}.{own}{_TEMPORARY}"
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            temporary.write_bytes(line + body)
-            temporary.replace(path)
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            _write(temporary, line + body)
+            os.replace(temporary, path)
             self.writes += 1
             if self.writes % _WRITES_TO_TRIM == 0:
                 self.trim()
@@ -115,11 +123,11 @@ class Store:
         """All files that are whole, in no order."""
         for path, status in self.files():
             try:
-                parts = _split(path.read_bytes())
+                parts = _split(_content(path))
             except OSError:
                 continue
             if parts is not None:
-                yield Entry(path, status.st_size, status.st_mtime, parts[0])
+                yield Entry(path, status.st_size, status.st_mtime, json.loads(parts[0]))
 
     def size(self) -> int:
         """The bytes of all files."""
@@ -154,12 +162,12 @@ class Store:
 
     def _remove_leftovers(self) -> None:
         for path, status in self.files(with_temporary=True):
-            if path.suffix == ".tmp" and time.time() - status.st_mtime > _STALE:
+            if path.endswith(_TEMPORARY) and time.time() - status.st_mtime > _STALE:
                 _remove(path)
 
-    def files(self, with_temporary: bool = False) -> Iterator[tuple[Path, os.stat_result]]:
+    def files(self, with_temporary: bool = False) -> Iterator[tuple[str, os.stat_result]]:
         """The files, whole or not, in no order; with those that are being written if asked for."""
-        suffixes = (_SUFFIX, ".tmp") if with_temporary else (_SUFFIX,)
+        suffixes = (_SUFFIX, _TEMPORARY) if with_temporary else (_SUFFIX,)
         try:
             found = list(os.scandir(self.folder))
         except OSError:
@@ -167,12 +175,12 @@ class Store:
         for each in found:
             if each.name.endswith(suffixes):
                 try:
-                    yield Path(each.path), each.stat()
+                    yield each.path, each.stat()
                 except OSError:  # another process has removed it
                     continue
 
-    def _path(self, name: str) -> Path:
-        return self.folder / f"{name}{_SUFFIX}"
+    def _path(self, name: str) -> str:
+        return os.path.join(self.folder, f"{name}{_SUFFIX}")
 
     def _warn(self, problem: str) -> None:
         kind = problem.partition("(")[0].partition(",")[0]
@@ -182,23 +190,33 @@ class Store:
             warnings.warn(text, OctantsWarning, stacklevel=levels_to_the_user())
 
 
-_told: set[tuple[Path, str]] = set()
+_told: set[tuple[str | os.PathLike[str], str]] = set()
 
 
-def _split(data: bytes) -> tuple[dict[str, Any], bytes] | None:
-    """What a file is and its content; None for what we did not write, or not like that."""
+def _split(data: bytes) -> tuple[bytes, bytes] | None:
+    """What a file is, as JSON, and its content; None for what we did not write like that."""
     line, _, body = data.partition(b"\n")
-    if line != f"{_MARK} {hashlib.blake2b(body, digest_size=16).hexdigest()}".encode():
+    if line != f"{_MARK} {blake2b(body, digest_size=16).hexdigest()}".encode():
         return None
     head, _, content = body.partition(b"\n")
-    return json.loads(head), content
+    return head, content
 
 
-def _touch(path: Path) -> None:
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _write(path: str, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+def _touch(path: str) -> None:
     with contextlib.suppress(OSError):
         os.utime(path)
 
 
-def _remove(path: Path) -> None:
+def _remove(path: str) -> None:
     with contextlib.suppress(OSError):
-        path.unlink()
+        os.unlink(path)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsError
+
+if TYPE_CHECKING:
+    import importlib.util as finder
+else:
+    finder = Deferred("importlib.util")
 
 
 class OctantsMissingDependency(OctantsError, ImportError):
@@ -19,7 +24,7 @@ def import_optional(module: str, extra: str) -> Any:
     Raises `OctantsMissingDependency` if the package is not installed.
     """
     package = module.partition(".")[0]
-    if importlib.util.find_spec(package) is None:
+    if finder.find_spec(package) is None:
         raise OctantsMissingDependency(
             f"{package} is not installed; it comes with the extra '{extra}': "
             f"pip install 'octants[{extra}]'"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-_FILE = str(Path(__file__).parent.parent / "<generated>")  # warnings look past what is in here
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))  # warnings look past what is in here
+_FILE = os.path.join(_PACKAGE, "<generated>")
 
 
 def define(name: str, text: str, scope: dict[str, Any]) -> Callable[..., Any]:

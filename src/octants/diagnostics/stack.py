@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os.path
 import sys
-from pathlib import Path
 from types import FrameType
 
-_PACKAGE = str(Path(__file__).parent.parent)
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
 
 
 def levels_to_the_user() -> int:

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from octants.deferred import Deferred
 from octants.types.scalars import DType, Kind, convert, integer_range, u1
+
+if TYPE_CHECKING:
+    import fractions
+else:
+    fractions = Deferred("fractions")
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "eq": lambda a, b: a == b,
@@ -83,13 +88,13 @@ def fma(dtype: DType, x: float, y: float, z: float) -> float:
     if math.isfinite(x) and math.isfinite(y):
         if not math.isfinite(z):
             return z
-        exact = Fraction(x) * Fraction(y) + Fraction(z)
+        exact = fractions.Fraction(x) * fractions.Fraction(y) + fractions.Fraction(z)
         if exact:
             return _round_exact(exact, dtype)
     return float(evaluate("add", dtype, evaluate("mul", dtype, x, y), z))
 
 
-def _round_exact(exact: Fraction, dtype: DType) -> float:
+def _round_exact(exact: fractions.Fraction, dtype: DType) -> float:
     """A number that is not zero as a float: by way of f64, rounded to odd where f32 is wanted."""
     try:
         wide = float(exact)
@@ -97,8 +102,8 @@ def _round_exact(exact: Fraction, dtype: DType) -> float:
         return math.inf if exact > 0 else -math.inf
     if dtype.bits == 64:
         return wide
-    if Fraction(wide) != exact and not np.float64(wide).view(np.int64) & 1:
-        wide = math.nextafter(wide, math.inf if exact > Fraction(wide) else -math.inf)
+    if fractions.Fraction(wide) != exact and not np.float64(wide).view(np.int64) & 1:
+        wide = math.nextafter(wide, math.inf if exact > fractions.Fraction(wide) else -math.inf)
     return float(convert(wide, dtype))
 
 

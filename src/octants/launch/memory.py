@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from octants.data.events import HostWrite
 from octants.data.host_array import Tensor
 from octants.data.stored import StoredArray
 from octants.diagnostics.tape_errors import PartialOverlap
+from octants.hashing import blake2b
 from octants.ir.core import Array, Companion, Space
 from octants.launch.foreign import ForeignArray, foreign_array
 from octants.launch.outside import Outside
@@ -69,7 +69,7 @@ class Memory:
 
     def digest(self, region: Region = None) -> bytes:
         """What differs, for all that chance may do, if the region holds something else."""
-        state = hashlib.blake2b(digest_size=16)
+        state = blake2b(digest_size=16)
         for part in self._parts(region):
             state.update(part.tobytes())
         return state.digest()

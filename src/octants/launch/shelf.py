@@ -9,8 +9,6 @@ compiled. So a kernel is found without being built.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import platform
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,6 +20,7 @@ from octants.cache import current, pickling, stamp
 from octants.cache.digest import Digest
 from octants.cache.manifest import Path, follow_paths, follow_reads
 from octants.cache.store import Store
+from octants.hashing import blake2b
 from octants.options import Options
 from octants.types.reads import Read
 from octants.types.signature import ArgumentType, ScalarType
@@ -67,7 +66,8 @@ class Shelf:
         known = self._manifest()
         if paths not in known:
             known = [paths, *known][:_MOST_MANIFESTS]
-            content = json.dumps(known).encode()
+            content = pickling.to_bytes(known, lambda _: None)
+            assert content is not None
             self._store.write(self._manifest_file, content, kernel=self._name, part="manifest")
         return True
 
@@ -116,14 +116,12 @@ class Shelf:
         content = self._store.read(self._manifest_file)
         if content is None:
             return []
-        known: list[list[Path]] = [
-            [(kind, number, name) for kind, number, name in paths] for paths in json.loads(content)
-        ]
+        known: list[list[Path]] = pickling.from_bytes(content, lambda _: None)
         return known
 
     @staticmethod
     def _file(key: str, part: str) -> str:
-        return f"{key}-{hashlib.blake2b(part.encode(), digest_size=6).hexdigest()}"
+        return f"{key}-{blake2b(part.encode(), digest_size=6).hexdigest()}"
 
 
 def open_shelf(

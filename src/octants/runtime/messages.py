@@ -11,12 +11,13 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from octants import abi
 from octants.artifact import Artifact, MessageFormat
+from octants.deferred import Deferred
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.kernel_errors import (
@@ -27,9 +28,13 @@ from octants.diagnostics.kernel_errors import (
 )
 from octants.diagnostics.render import Label
 from octants.diagnostics.span import Span
-from octants.ir.semantics import format_number
 from octants.runtime.memory import HostAllocation, allocate
 from octants.types import scalars
+
+if TYPE_CHECKING:
+    from octants.ir import semantics
+else:
+    semantics = Deferred("octants.ir.semantics")
 
 CAPACITY = 1 << 19  # words; pages that nothing is written to cost nothing
 
@@ -129,7 +134,7 @@ def render(message: MessageFormat, words: Sequence[int]) -> str:
         else:
             name, word = next(values)
             dtype = scalars.by_name(name)
-            pieces.append(format_number(_number(dtype, word), dtype, part[0]))
+            pieces.append(semantics.format_number(_number(dtype, word), dtype, part[0]))
     return "".join(pieces)
 
 

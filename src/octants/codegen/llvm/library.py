@@ -7,9 +7,9 @@ to compile grows with the functions, not with their calls.
 from __future__ import annotations
 
 import functools
-import hashlib
 
 from octants.codegen.llvm.function import FunctionText, Handler
+from octants.hashing import blake2b
 from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.lazy_dataclass import dataclass
@@ -129,7 +129,7 @@ def _call_rare(f: FunctionText, block: Block) -> list[str]:
 
 def rare_name(parameters: str, f: FunctionText) -> str:
     """A name for a function of a rare way, by its text."""
-    digest = hashlib.sha256("\n".join([parameters, *f.lines]).encode()).hexdigest()[:12]
+    digest = blake2b("\n".join([parameters, *f.lines]).encode(), digest_size=6).hexdigest()
     return f"@octants.math.rare.{digest}"
 
 

@@ -6,7 +6,6 @@ import atexit
 import ctypes
 import importlib
 import os
-import signal
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -22,10 +21,10 @@ from octants.runtime.memory import HostMemory
 from octants.runtime.messages import MessageBuffer
 from octants.runtime.pending import Pending
 
-_INTERRUPT = int(signal.SIGINT)
-_PYTHON_HANDLER = signal.default_int_handler
-# What `signal.getsignal` wraps: that looks up an enumeration, which takes longer than a launch.
-_get_handler: Callable[[int], Any] = importlib.import_module("_signal").getsignal
+# What `signal` wraps: that makes enumerations, which take long to define and to look up.
+_signal: Any = importlib.import_module("_signal")
+_INTERRUPT, _PYTHON_HANDLER = int(_signal.SIGINT), _signal.default_int_handler
+_get_handler: Callable[[int], Any] = _signal.getsignal
 _SPOKE, _INTERRUPTED, _LARGE_TAPES = 1, 2, 4  # bits of a launch's status
 _EXIT_PATIENCE = 1.0  # seconds that the end of the process waits for launches of other threads
 

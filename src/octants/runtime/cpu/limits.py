@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from pathlib import Path
 
-_GROUP = Path("/sys/fs/cgroup")
+_GROUP = "/sys/fs/cgroup"
 
 
 def thread_count() -> int:
@@ -33,6 +32,7 @@ def memory_bytes() -> int:
 
 def _read(name: str) -> str:
     try:
-        return (_GROUP / name).read_text().strip()
+        with open(os.path.join(_GROUP, name)) as file:
+            return file.read().strip()
     except OSError:
         return ""

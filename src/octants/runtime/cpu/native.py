@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import functools
 import itertools
+import sys
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,9 +27,10 @@ else:
 
 # LLVM may turn loops into these, and calls the others where a CPU has no instruction for them.
 _IMPLIED = (
-    "memcpy memmove memset bcmp memcmp strlen floor floorf ceil ceilf trunc truncf rint rintf"
-    " fma __chkstk"
+    "memcpy memmove memset bcmp memcmp strlen floor floorf ceil ceilf trunc truncf rint rintf fma"
 ).split()
+if sys.platform == "win32":
+    _IMPLIED.append("__chkstk")
 
 
 _PLACES = (None, "libm.so.6", "ucrtbase", "ntdll", "libpthread.so.0")

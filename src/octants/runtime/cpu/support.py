@@ -6,8 +6,9 @@ In the text ``&pool.next`` is the address of a field (see `layout`) of what ``%p
 from __future__ import annotations
 
 import ctypes
+import importlib
 import re
-import signal
+from typing import Any
 
 from octants.runtime.cpu import tapes
 from octants.runtime.cpu.layout import STRUCTURES
@@ -18,8 +19,9 @@ LAUNCH_SPINS = 2000  # pauses before a launch parks that waits for helpers
 PARTS = 8  # chunks for each thread of an even loop
 WAKING_GRAINS = 16  # what is less is shared with helpers that spin, but wakes none
 STACK_BYTES = 4 << 20
-INTERRUPT = int(signal.SIGINT)
-SET_MASK = int(getattr(signal, "SIG_SETMASK", 2))
+_signal: Any = importlib.import_module("_signal")  # `signal` makes enumerations, which take long
+INTERRUPT = int(_signal.SIGINT)
+SET_MASK = int(getattr(_signal, "SIG_SETMASK", 2))
 
 _PAUSES = {
     "x86_64": "@llvm.x86.sse2.pause()",
