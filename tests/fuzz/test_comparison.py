@@ -137,8 +137,18 @@ def test_a_crash_costs_one_program() -> None:
     assert "exit code 3" in entries[1]["problems"][0]
 
 
+def test_a_program_that_hangs_costs_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "PATIENCE", 3.0)
+    worker = runner.Worker("cpu", shrinks=False)
+    worker.command = [sys.executable, "-c", CRASHING.replace("os._exit(3)", "time.sleep(100)")]
+    entries = worker.run([(1, "f32"), (2, "f32"), (3, "f32")])
+    worker.close()
+    assert [entry["status"] for entry in entries] == ["agrees", "fails", "agrees"]
+    assert "exit code -9" in entries[1]["problems"][0]
+
+
 CRASHING = """
-import json, os, sys
+import json, os, sys, time
 for line in sys.stdin:
     for seed, name in json.loads(line):
         if seed == 2:

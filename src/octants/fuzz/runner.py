@@ -1,10 +1,11 @@
-"""Runs many programs in worker processes, so that a crash costs one program and not the run."""
+"""Runs many programs in worker processes: a crash, or one that hangs, costs one program."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,7 @@ from octants.fuzz.shrink import shrink
 PRECISIONS = ("f32", "f64")
 CHUNK = 25
 SHRINK_BUDGET = 400
+PATIENCE = 900.0  # seconds for a chunk, and then for each of its programs
 Entry = dict[str, Any]
 Case = tuple[int, str]  # a seed and a precision
 
@@ -117,7 +119,7 @@ class Worker:
         return [entry for case in chunk for entry in self.run([case])]
 
     def _ask(self, chunk: Sequence[Case]) -> tuple[list[Entry], int | None]:
-        """The entries, and the exit code of a worker that died."""
+        """The entries, and the exit code of a worker that died, or that had to be killed."""
         if self.process is None:
             pipe = subprocess.PIPE
             self.process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe, text=True)
@@ -126,11 +128,15 @@ class Worker:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps(list(chunk)) + "\n")
         process.stdin.flush()
+        watchdog = threading.Timer(PATIENCE, process.kill)
+        watchdog.start()
         for line in process.stdout:
             if not line.strip():
+                watchdog.cancel()
                 return entries, None
             if line.startswith("{"):
                 entries.append(json.loads(line))
+        watchdog.cancel()
         self.process = None
         return entries, process.wait()
 
