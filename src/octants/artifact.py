@@ -100,14 +100,16 @@ class Dispatch:
 
     `bounds` tells the work items: "" stands for one thread, "device" for what the dispatch before
     has computed; anything else is a Python expression over ``slots``, the unpacked integers of the
-    parameter block, that gives (lower, upper). `block` is the number of threads in a block, 0 for
-    any. A dispatch that `records` needs a tape.
+    parameter block, that gives (lower, upper). `block` is the number of threads in a block, and
+    `threads` the most that there may be; 0 stands for any number. A dispatch that `records` needs a
+    tape.
     """
 
     entry: str
     task: int
     bounds: str = ""
     block: int = 0
+    threads: int = 0
     records: bool = False
 
 

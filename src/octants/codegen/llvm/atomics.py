@@ -38,7 +38,7 @@ def update(f: FunctionText, fn: str, dtype: DType, place: str, value: str) -> st
     instruction = _instruction(fn, dtype)
     if instruction is None:
         return _loop(f, fn, dtype, place, value)
-    order = f"monotonic, align {dtype.size}"
+    order = f"{f.order}, align {dtype.size}"
     return f.assign(f"atomicrmw {instruction} ptr {place}, {f.type(dtype)} {value} {order}")
 
 
@@ -120,7 +120,7 @@ def _instruction(fn: str, dtype: DType) -> str | None:
 def _bool(f: FunctionText, fn: str, place: str, value: str) -> str:
     byte = f.assign(f"zext i1 {value} to i8")
     instruction = _INTEGER[_BOOL.get(fn, fn)]
-    old = f.assign(f"atomicrmw {instruction} ptr {place}, i8 {byte} monotonic, align 1")
+    old = f.assign(f"atomicrmw {instruction} ptr {place}, i8 {byte} {f.order}, align 1")
     return f.assign(f"icmp ne i8 {old}, 0")
 
 
@@ -128,7 +128,7 @@ def _loop(f: FunctionText, fn: str, dtype: DType, place: str, value: str) -> str
     """Compute the new value until nobody has changed the old one meanwhile."""
     retry, done = f.fresh_label("retry"), f.fresh_label("done")
     bits = f"i{dtype.bits}"
-    first = f.assign(f"load atomic {bits}, ptr {place} monotonic, align {dtype.size}")
+    first = f.assign(f"load atomic {bits}, ptr {place} {f.order}, align {dtype.size}")
     before = f.label
     f.branch(retry)
     f.start(retry)
@@ -150,7 +150,7 @@ def _exchange(
     """Compare and exchange bits: what was found, and whether it was what was expected."""
     bits = f"i{dtype.bits}"
     pair = f.assign(
-        f"cmpxchg ptr {place}, {bits} {expected}, {bits} {new} monotonic monotonic,"
+        f"cmpxchg ptr {place}, {bits} {expected}, {bits} {new} {f.order} monotonic,"
         f" align {dtype.size}"
     )
     found = f.assign(f"extractvalue {{ {bits}, i1 }} {pair}, 0")
@@ -182,7 +182,7 @@ def exchange_if(f: FunctionText, dtype: DType, place: str, expected: str, value:
         return _float_compare_exchange(f, dtype, place, expected, value)
     if dtype is u1:
         expected, value = (f.convert("zext", "i1", x, "i8") for x in (expected, value))
-        pair = f.assign(f"cmpxchg ptr {place}, i8 {expected}, i8 {value} monotonic monotonic")
+        pair = f.assign(f"cmpxchg ptr {place}, i8 {expected}, i8 {value} {f.order} monotonic")
         return f.apply("icmp ne", "i8", f.assign(f"extractvalue {{ i8, i1 }} {pair}, 0"), 0)
     return _exchange(f, dtype, place, expected, value)[0]
 
@@ -193,7 +193,7 @@ def _float_compare_exchange(
     """Numbers are compared, not bits: zeros are equal, a NaN is not."""
     retry, swap, done = (f.fresh_label(hint) for hint in ("retry", "swap", "done"))
     bits, register = f"i{dtype.bits}", f.type(dtype)
-    first = f.assign(f"load atomic {bits}, ptr {place} monotonic, align {dtype.size}")
+    first = f.assign(f"load atomic {bits}, ptr {place} {f.order}, align {dtype.size}")
     before = f.label
     f.branch(retry)
     f.start(retry)

@@ -31,6 +31,7 @@ from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.reductions import find_reductions
 from octants.codegen.llvm.sums import Loop
 from octants.codegen.llvm.text import identifier
+from octants.codegen.llvm.worker_tape import WorkerTape
 from octants.compile_profile import stage
 from octants.ir import ops
 from octants.ir.core import Module, Task, Value
@@ -60,10 +61,8 @@ class Cpu(Machine):
         f.branch_if(f.assign(f"icmp eq i32 {interrupted}, 0"), further, f.exit, likely=True)
         f.start(further)
 
-    def grow(self, f: FunctionText, nbytes: str) -> str:
-        place = f.context(abi.CONTEXT_GROW)
-        function = f.assign(f"load ptr, ptr {place}, align 8")
-        return f.assign(f"call ptr {function}(ptr %context, ptr %worker, i64 {nbytes})")
+    def tape(self, f: FunctionText) -> WorkerTape:
+        return WorkerTape(f)
 
 
 def compile_module(

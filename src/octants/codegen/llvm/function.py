@@ -6,17 +6,17 @@ One work item is one run of the code. What a value looks like in LLVM is known t
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.abi import WORKER_CAPACITY, WORKER_TAPE
 from octants.analysis.sums import Sums
 from octants.artifact import Slot
 from octants.codegen.llvm import text as names
 from octants.codegen.llvm.chains import Chains
 from octants.codegen.llvm.module import KernelText
-from octants.ir.core import Array, Block, Companion, Operation, Value
+from octants.ir.core import Array, Block, Companion, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType
 
@@ -42,8 +42,43 @@ class Machine(ABC):
         """Leave the work item if the launch shall end; called in each turn of long loops."""
 
     @abstractmethod
-    def grow(self, f: FunctionText, nbytes: str) -> str:
-        """Make the worker's tape hold ``nbytes`` (i64); gives its address, or null."""
+    def tape(self, f: FunctionText) -> Tape:
+        """Where the work items of a function keep their records."""
+
+
+class Tape(ABC):
+    """The memory of a work item's records, by positions in bytes."""
+
+    def stride(self, record: Record) -> int:
+        """The bytes of one iteration."""
+        return record.offsets()[1]
+
+    @abstractmethod
+    def address(self, position: str) -> str:
+        """The address of an iteration that begins at a position (i64)."""
+
+    @abstractmethod
+    def write(self, start: str, offset: int, type: str, stored: str) -> None:
+        """Store a member of the iteration at an address, so many bytes after its beginning."""
+
+    @abstractmethod
+    def read(self, start: str, offset: int, type: str) -> str:
+        """Load a member of the iteration at an address."""
+
+    @abstractmethod
+    def share(self) -> str:
+        """The bytes (i64) that the records of the worker's items should take."""
+
+    @abstractmethod
+    def require(self, nbytes: str, refused: Callable[[], None]) -> None:
+        """Have room for positions below ``nbytes`` (i64); ``refused`` writes what happens else."""
+
+    @abstractmethod
+    def give_up(self, item: str, nbytes: str) -> None:
+        """End a work item that has changed nothing, so that it can run again with more memory.
+
+        What follows in the current block is for when there will be no more.
+        """
 
 
 @dataclass(slots=True)
@@ -60,8 +95,10 @@ class FunctionText:
     """Lines of code, the current block's label, and names.
 
     ``item`` is the number of the work item, as an operand of type ``item_type``; what ends a work
-    item early branches to the block ``exit``.
+    item early branches to the block ``exit``. `order` is the memory order of atomic operations.
     """
+
+    order = "monotonic"
 
     def __init__(
         self, kernel: KernelText, machine: Machine, table: HandlerTable, task: int
@@ -87,6 +124,11 @@ class FunctionText:
         self._names: dict[Value, str] = {}
         self._once: dict[Any, str] = {}
         self._count = 0
+
+    @functools.cached_property
+    def tape(self) -> Tape:
+        """Where records are kept."""
+        return self.machine.tape(self)
 
     # -- values ---------------------------------------------------------------------------------
 
@@ -256,27 +298,3 @@ class FunctionText:
     def share(self, nbytes: str) -> str:
         """What of so many bytes of a tape is one work item's."""
         return nbytes
-
-    # -- the tape of the worker, in registers as far as possible --------------------------------
-
-    def tape(self) -> tuple[str, str]:
-        """The variables that hold the address of the worker's tape and its capacity."""
-        tape = self.once("tape", "alloca ptr, align 8")
-        capacity = self.once("capacity", "alloca i64, align 8")
-        if "tape ready" not in self._once:
-            self._once["tape ready"] = ""
-            self.entry += self.reload_tape(tape, capacity)
-        return tape, capacity
-
-    def reload_tape(self, tape: str, capacity: str) -> list[str]:
-        """Lines that fetch both from the worker."""
-        self._count += 4
-        first, second, third, fourth = (f"%t{self._count - k}" for k in range(4))
-        return [
-            f"  {first} = getelementptr i8, ptr %worker, i64 {WORKER_TAPE}",
-            f"  {second} = load ptr, ptr {first}, align 8",
-            f"  store ptr {second}, ptr {tape}, align 8",
-            f"  {third} = getelementptr i8, ptr %worker, i64 {WORKER_CAPACITY}",
-            f"  {fourth} = load i64, ptr {third}, align 8",
-            f"  store i64 {fourth}, ptr {capacity}, align 8",
-        ]

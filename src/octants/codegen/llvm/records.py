@@ -56,18 +56,14 @@ def push(f: FunctionText, op: ops.RecordPush) -> None:
 
 def _write(f: FunctionText, op: ops.RecordPush) -> None:
     """Write an iteration; first let the tape grow, unless the loop has done it."""
-    _, stride = op.record.offsets()
-    start = position(f, f.use(op.base), wide(f, op.index), stride)
+    stride = f.tape.stride(op.record)
+    begin = position(f, f.use(op.base), wide(f, op.index), stride)
     if op not in f.reserved:
-        make_room(f, op, f.apply("add", "i64", start, stride))
-    base = address(f, start)
-    suffix = f.kernel.scopes.suffix(None)
+        make_room(f, op, f.apply("add", "i64", begin, stride))
+    start = f.tape.address(begin)
     for offset, slots in op.record.members().items():
         values = [op.values[slot] for slot in slots]
-        stored = together(f, values)
-        place = f.assign(f"getelementptr i8, ptr {base}, i64 {offset}")
-        stored_type = memory.memory_type(f, values[0].type)
-        f.emit(f"store {stored_type} {stored}, ptr {place}, align 1{suffix}")
+        f.tape.write(start, offset, memory.memory_type(f, values[0].type), together(f, values))
 
 
 def together(f: FunctionText, values: list[Value]) -> str:
@@ -90,21 +86,17 @@ def apart(f: FunctionText, results: list[Value], stored: str) -> None:
 
 def pop(f: FunctionText, op: ops.RecordPop) -> None:
     """Read an iteration back; where the record has no such, the last one that it has room for."""
-    _, stride = op.record.offsets()
+    stride = f.tape.stride(op.record)
     if not stride:
         return
     index = wide(f, op.index)
     if op.record.capacity:
         held = _is_held(f, op.record, index)
         index = f.choose(held, "i64", index, op.record.capacity - 1)
-    base = address(f, position(f, f.use(op.base), index, stride))
-    suffix = f.kernel.scopes.suffix(None)
+    start = f.tape.address(position(f, f.use(op.base), index, stride))
     for offset, slots in op.record.members().items():
         results = [op.results[slot] for slot in slots]
-        place = f.assign(f"getelementptr i8, ptr {base}, i64 {offset}")
-        stored_type = memory.memory_type(f, results[0].type)
-        stored = f.assign(f"load {stored_type}, ptr {place}, align 1{suffix}")
-        apart(f, results, stored)
+        apart(f, results, f.tape.read(start, offset, memory.memory_type(f, results[0].type)))
 
 
 def _is_held(f: FunctionText, record: Record, index: str) -> str:
@@ -125,21 +117,20 @@ def check(f: FunctionText, op: ops.RecordCheck) -> None:
 
 def end(f: FunctionText, op: ops.RecordEnd) -> None:
     """The position after so many iterations."""
-    _, stride = op.record.offsets()
+    stride = f.tape.stride(op.record)
     f.bind(op.result, position(f, f.use(op.base), wide(f, op.count), stride))
 
 
 def room(f: FunctionText, op: ops.RecordRoom) -> None:
     """What of the share the tape of one work item has for a loop."""
-    f.bind(op.result, room_for(f, op, op.record.offsets()[1]))
+    f.bind(op.result, room_for(f, op, f.tape.stride(op.record)))
 
 
 def room_for(f: FunctionText, op: ops.RecordRoom, stride: int) -> str:
     """How many pieces of so many bytes fit a part of what the worker's share has left."""
     if stride == 0:
         return str(abi.MAXIMUM_TAPE)
-    place = f.once("share place", f"getelementptr i8, ptr %worker, i64 {abi.WORKER_SHARE}")
-    left = f.once("share", f"load i64, ptr {place}, align 8")
+    left = f.tape.share()
     if f.use(op.taken) != "0":
         rest = f.assign(f"sub i64 {left}, {f.use(op.taken)}")
         most = f.text.declare("@llvm.smax.i64", "i64", "i64, i64")
@@ -158,8 +149,8 @@ def make_room_now(f: FunctionText, op: ops.RecordReserve) -> None:
 def reserve(f: FunctionText, loop: ops.For) -> None:
     """Make room for what a loop pushes in all its turns, where a push is for the turn itself."""
     for op, from_zero, condition in counted_pushes(f, loop):
-        offsets, stride = op.record.offsets()
-        if not offsets:
+        stride = f.tape.stride(op.record)
+        if not stride:
             continue
         bound = _bound(f, loop, stride, from_zero=from_zero)
         nbytes = position(f, f.use(op.base), bound, stride)
@@ -235,13 +226,6 @@ def position(f: FunctionText, base: str, index: str, stride: int) -> str:
     return product if base == "0" else f.apply("add", "i64", base, product)
 
 
-def address(f: FunctionText, position: str) -> str:
-    """The address of a position of the tape."""
-    tape, _ = f.tape()
-    start = f.assign(f"load ptr, ptr {tape}, align 8")
-    return f.assign(f"getelementptr i8, ptr {start}, i64 {position}")
-
-
 def restartable(body: Block) -> set[Operation]:
     """What of a task's body asks for memory before anything has been changed."""
     found: set[Operation] = set()
@@ -256,42 +240,14 @@ def restartable(body: Block) -> set[Operation]:
 def make_room(
     f: FunctionText, op: ops.RecordPush | ops.RecordReserve, nbytes: str, first: str = ""
 ) -> None:
-    """Let the tape grow if it holds less; a position gone wrong counts as a very large one.
+    """Let the tape hold so many bytes.
 
     ``first`` is the work item with which to begin again, if it is not the one that asks.
     """
-    tape, capacity = f.tape()
-    room, grow, grown, refused = (
-        f.fresh_label(hint) for hint in ("room", "grow", "grown", "refused")
-    )
-    held = f.assign(f"load i64, ptr {capacity}, align 8")
-    enough = f.apply("icmp ule", "i64", nbytes, held)
-    f.branch_if(enough, room, grow, likely=True)
-    f.start(grow)
-    new = f.machine.grow(f, nbytes)
-    f.branch_if(f.apply("icmp ne", "ptr", new, "null"), grown, refused, likely=True)
-    f.start(refused)
-    if op in f.restartable:
-        _end_task(f, first or f.item)
-    messages.fail(f, messages.memory_message(op.record.location), [f.share(nbytes)])
-    f.start(grown)
-    f.lines += f.reload_tape(tape, capacity)
-    f.branch(room)
-    f.start(room)
 
+    def refused() -> None:
+        if op in f.restartable:
+            f.tape.give_up(first or f.item, nbytes)
+        messages.fail(f, messages.memory_message(op.record.location), [f.share(nbytes)])
 
-def _end_task(f: FunctionText, item: str) -> None:
-    """Leave the task with a work item still to be done, unless that is a failure."""
-    fails, ends = f.fresh_label("fails"), f.fresh_label("ends")
-    last = f.assign(f"load i64, ptr {_worker_word(f, abi.WORKER_LAST)}, align 8")
-    f.branch_if(f.assign(f"icmp ne i64 {last}, 0"), fails, ends)
-    f.start(ends)
-    number = item if f.item_type == "i64" else f.assign(f"sext {f.item_type} {item} to i64")
-    f.emit(f"store i64 {number}, ptr {_worker_word(f, abi.WORKER_ITEM)}, align 8")
-    f.emit(f"store i64 1, ptr {_worker_word(f, abi.WORKER_REFUSED)}, align 8")
-    f.branch("return")
-    f.start(fails)
-
-
-def _worker_word(f: FunctionText, offset: int) -> str:
-    return f.assign(f"getelementptr i8, ptr %worker, i64 {offset}")
+    f.tape.require(nbytes, refused)

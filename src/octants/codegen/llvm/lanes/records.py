@@ -12,13 +12,14 @@ from octants.codegen.llvm import records
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.memory import Place
 from octants.codegen.llvm.lanes.text import LaneText
+from octants.codegen.llvm.worker_tape import WorkerTape
 from octants.ir import ops
 from octants.ir.core import Record
 
 
 def _stride(f: LaneText, record: Record) -> int:
     """The bytes that an iteration takes."""
-    return record.offsets()[1] * f.lanes
+    return f.tape.stride(record) * f.lanes
 
 
 def push(f: LaneText, op: ops.RecordPush) -> None:
@@ -63,9 +64,9 @@ def _start(f: LaneText, base: str, index: str, stride: int) -> str:
     """Where an iteration begins: one address, or one for each lane."""
     position = records.position(f, base, index, stride)
     if not f.is_vector(position):
-        return records.address(f, position)
-    tape, _ = f.tape()
-    start = f.assign(f"load ptr, ptr {tape}, align 8")
+        return f.tape.address(position)
+    assert isinstance(f.tape, WorkerTape)
+    start = f.tape.start()
     return f.assign_vector(f"getelementptr i8, ptr {start}, {f.vector('i64')} {position}")
 
 

@@ -1,0 +1,65 @@
+"""A GPU that the CPU stands in for: what GPUs have in common, run where there is none.
+
+Each dispatch is a function ``entry(parameters, launch, thread, threads)`` of one thread, compiled
+for the CPU. A subgroup is one thread.
+"""
+
+from __future__ import annotations
+
+from octants import abi
+from octants.artifact import Artifact
+from octants.codegen.llvm import backend
+from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.gpu.kernels import write
+from octants.codegen.llvm.gpu.remainder import remainder
+from octants.codegen.llvm.gpu.tape import ThreadTape
+from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
+from octants.ir.core import Module
+from octants.target import Target
+
+
+class Emulated(GpuMachine):
+    """One thread after the other."""
+
+    subgroup = 1
+
+    def __init__(self, target: Target) -> None:
+        self.has_half = not backend.is_x64(target) or "+f16c" in target.features.split(",")
+        self.has_fused = backend.has_fused(target)
+
+    def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
+        assert fn == "fmod"
+        return remainder(f, type, *operands)
+
+    def tape(self, f: FunctionText) -> ThreadTape:
+        assert isinstance(f, ThreadText)
+        return ThreadTape(f)
+
+    def head(self, f: ThreadText, name: str) -> str:
+        slots = f"ptr noalias nonnull readonly align 8 dereferenceable({f.kernel.size}) %parameters"
+        words = f"ptr noalias nonnull readonly align 8 dereferenceable({abi.LAUNCH_SIZE}) %launch"
+        return f"void @{name}({slots}, {words}, i64 %thread, i64 %threads) nounwind"
+
+    def thread(self, f: ThreadText) -> str:  # noqa: ARG002
+        return "%thread"
+
+    def threads(self, f: ThreadText) -> str:  # noqa: ARG002
+        return "%threads"
+
+    def from_lane(self, f: ThreadText, type: str, value: str, distance: int) -> str:
+        raise NotImplementedError("a subgroup of one thread has no other lane")
+
+    def any_lane(self, f: ThreadText, condition: str) -> str:  # noqa: ARG002
+        return condition
+
+    def is_first_lane(self, f: ThreadText) -> str:  # noqa: ARG002
+        return "true"
+
+
+def compile_module(
+    module: Module, target: Target, *, fast_math: bool = False, opt_level: int = 2
+) -> Artifact:
+    """An object file with the functions of a module's dispatches, for the CPU."""
+    written = write(module, Emulated(target), fast_math=fast_math)
+    optimised, machine = backend.optimised(written.text.finish(), target, opt_level)
+    return written.artifact(target, machine.emit_object(optimised), parameters="pointer")

@@ -1,0 +1,194 @@
+"""The functions that a kernel's dispatches run: grid-stride loops over work items."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from octants import abi
+from octants.artifact import Artifact, Dispatch
+from octants.codegen.llvm import atomics, records
+from octants.codegen.llvm.chains import find_chains
+from octants.codegen.llvm.function import HandlerTable
+from octants.codegen.llvm.gpu import reductions
+from octants.codegen.llvm.gpu.bounds import host_bounds
+from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
+from octants.codegen.llvm.module import KernelText, ModuleText
+from octants.codegen.llvm.operations import TABLE
+from octants.codegen.llvm.reductions import Collect, Deliver, find_reductions
+from octants.codegen.llvm.text import identifier
+from octants.ir import ops
+from octants.ir.core import Module, Task
+from octants.target import Target
+
+_DEVICE = "device"
+_TABLE: HandlerTable = {**TABLE, Collect: atomics.collect, Deliver: reductions.deliver}
+_TAPE = (ops.RecordPush, ops.RecordReserve)
+
+
+@dataclass(frozen=True)
+class Written:
+    """The text of a kernel, and what runs its functions."""
+
+    text: ModuleText
+    kernel: KernelText
+    dispatches: tuple[Dispatch, ...]
+
+    def artifact(self, target: Target, code: bytes, **metadata: str) -> Artifact:
+        """The artifact of the machine code that was made of it."""
+        module = self.kernel.module
+        return Artifact(
+            name=module.name,
+            target=target.cpu,
+            code=code,
+            entry="",
+            parameters=self.kernel.parameters,
+            messages=tuple(self.kernel.messages),
+            metadata=tuple(metadata.items()),
+            kernel=module.kernel,
+            records=tuple(records.recorded_loops(module)),
+            dispatches=self.dispatches,
+        )
+
+
+def write(module: Module, machine: GpuMachine, *, fast_math: bool = False) -> Written:
+    """The text of a module with tasks."""
+    text = ModuleText(fast_math=fast_math)
+    kernel = KernelText(text, module)
+    writer = _Writer(kernel, machine)
+    writer.write()
+    return Written(text, kernel, tuple(writer.dispatches))
+
+
+class _Writer:
+    """Writes the functions of a kernel; `dispatches` are what runs them, in order."""
+
+    def __init__(self, kernel: KernelText, machine: GpuMachine) -> None:
+        self._kernel, self._machine = kernel, machine
+        self._name = f"octants_{identifier(kernel.module.name)}"
+        self._stops = _can_fail(kernel.module)
+        self.dispatches: list[Dispatch] = []
+
+    def write(self) -> None:
+        for position, task in enumerate(self._kernel.module.tasks):
+            name = f"{self._name}_task_{position}"
+            bounds = self._write_bounds(position, task, f"{name}_bounds")
+            self._write_task(position, task, name, bounds)
+
+    def _write_bounds(self, position: int, task: Task, name: str) -> str:
+        """What tells the work items of a task; a function of the device where the host cannot."""
+        if task.domain is None:
+            return ""
+        module = self._kernel.module
+        known = host_bounds(task.domain, module.arrays, self._kernel.parameters)
+        if known is not None:
+            return known
+        f = ThreadText(self._kernel, self._machine, _TABLE, position)
+        f.start("start")
+        self._stop_if_failed(f)
+        f.block(task.domain)
+        place = f.in_global(f.told(abi.LAUNCH_BOUNDS, "ptr"))
+        for number, value in enumerate(task.domain.yielded):
+            operand = f.use(value)
+            if value.type.bits != 64:
+                operand = f.convert("sext", f.type(value.type), operand, "i64")
+            target = f.assign(f"getelementptr i8, ptr {place}, i64 {8 * number}")
+            f.emit(f"store i64 {operand}, ptr {target}, align 8")
+        self._finish(f, name, Dispatch(name, position))
+        return _DEVICE
+
+    def _write_task(self, position: int, task: Task, name: str, bounds: str) -> None:
+        f = ThreadText(
+            self._kernel,
+            self._machine,
+            _TABLE,
+            position,
+            device_bounds=bounds == _DEVICE,
+        )
+        f.chains, f.restartable = find_chains(task.body), records.restartable(task.body)
+        f.start("start")
+        self._stop_if_failed(f)
+        asks = any(isinstance(op, _TAPE) for op in task.body.walk())
+        if task.is_parallel:
+            _write_items(f, task, again=asks)
+        else:
+            f.block(task.body)
+            f.branch("return")
+            f.start("return")
+        threads = 1 if task.options.get("fixed_order") or not task.is_parallel else 0
+        block = int(task.options.get("block_dim", 0))
+        self._finish(f, name, Dispatch(name, position, bounds, block, threads, asks))
+
+    def _stop_if_failed(self, f: ThreadText) -> None:
+        """A task after one that failed does nothing."""
+        if not self._stops:
+            return
+        failed = f.assign(
+            f"getelementptr i8, ptr {f.system('messages', 'ptr')}, i64 {abi.MESSAGES_FAILED}"
+        )
+        flag = f.assign(f"load atomic i32, ptr {failed} {f.order}, align 4")
+        further = f.fresh_label("further")
+        f.branch_if(f.assign(f"icmp eq i32 {flag}, 0"), further, "end", likely=True)
+        f.start(further)
+
+    def _finish(self, f: ThreadText, name: str, dispatch: Dispatch) -> None:
+        f.branch("end")
+        f.start("end")
+        body = ["entry:", *f.entry, "  br label %start", *f.lines, "  ret void"]
+        head = f"define {self._machine.head(f, name)}"
+        f.text.add_function("\n".join([head + " {", *body, "}\n"]))
+        self.dispatches.append(dispatch)
+
+
+def _can_fail(module: Module) -> bool:
+    """Whether a task may say that the launch is to end."""
+    return any(isinstance(op, (ops.Assert, *_TAPE)) for op in module.walk())
+
+
+def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
+    """All items of the thread; where it runs ``again``, those that were refused alone."""
+    reductions = find_reductions(task, f.kernel.module.apart)
+    for reduction in reductions:
+        f.table[Collect](f, Collect(reduction))
+    (index,) = task.body.args
+    first = f.assign(f"add i64 {f.lower()}, {f.thread()}")
+    upper = f.upper()
+    before = f.label
+    f.branch_if(f.apply("icmp slt", "i64", first, upper), "item", "return")
+    f.start("item")
+    item = f.open_phi("i64")
+    item.incoming.append((first, before))
+    if again:
+        _skip_unless_refused(f, item.name)
+    register = f.item_type = f.type(index.type)
+    f.item = item.name
+    if register != "i64":
+        f.item = f.convert("trunc", "i64", item.name, register)
+    f.exit = "done"
+    f.bind(index, f.item)
+    f.block(task.body)
+    f.branch("done")
+    f.start("done")
+    following = f.apply("add nsw", "i64", item.name, f.gpu.threads(f))
+    item.incoming.append((following, "done"))
+    f.close_phi(item)
+    f.branch_if(f.apply("icmp slt", "i64", following, upper), "item", "return")
+    f.start("return")
+    for reduction in reductions:
+        f.table[Deliver](f, Deliver(reduction))
+
+
+def _skip_unless_refused(f: ThreadText, item: str) -> None:
+    """In a run of what was refused, take an item if it was, and note that it was taken."""
+    check, taken, run = (f.fresh_label(hint) for hint in ("check", "taken", "run"))
+    is_again = f.apply("icmp ne", "i64", f.told(abi.LAUNCH_AGAIN, "i64"), 0)
+    f.branch_if(is_again, check, run)
+    f.start(check)
+    word, bit = f.item_bit(f.apply("sub", "i64", item, f.lower()))
+    bits = f.assign(f"load atomic i32, ptr {word} {f.order}, align 4")
+    was_refused = f.apply("icmp ne", "i32", f.apply("and", "i32", bits, bit), 0)
+    f.branch_if(was_refused, taken, "done")
+    f.start(taken)
+    others = f.apply("xor", "i32", bit, -1)
+    f.emit(f"atomicrmw and ptr {word}, i32 {others} {f.order}, align 4")
+    f.branch(run)
+    f.start(run)

@@ -1,0 +1,115 @@
+"""A function of a GPU while it is written: threads, and what a dispatch tells them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from octants import abi
+from octants.codegen.llvm.function import FunctionText, HandlerTable, Machine
+from octants.codegen.llvm.module import KernelText
+from octants.ir.core import Array, Companion
+
+
+class ThreadText(FunctionText):
+    """What one thread does. ``device_bounds`` says that the device computes the work items.
+
+    `order` is the memory order of its atomic operations: relaxed, among the threads of the device.
+    """
+
+    order = 'syncscope("device") monotonic'
+
+    def __init__(
+        self,
+        kernel: KernelText,
+        machine: GpuMachine,
+        table: HandlerTable,
+        task: int,
+        *,
+        device_bounds: bool = False,
+    ) -> None:
+        self.gpu = machine
+        self.device_bounds = device_bounds
+        super().__init__(kernel, machine, table, task)
+
+    # -- memory -----------------------------------------------------------------------------------
+
+    def in_global(self, pointer: str) -> str:
+        """A pointer of which the optimiser knows that it leads to the memory of the device."""
+        space = self.once(("global", pointer), f"addrspacecast ptr {pointer} to ptr addrspace(1)")
+        return self.once(("generic", pointer), f"addrspacecast ptr addrspace(1) {space} to ptr")
+
+    def pointer(self, array: Array, companion: Companion) -> str:
+        return self.in_global(super().pointer(array, companion))
+
+    def system(self, name: str, type: str) -> str:
+        found = super().system(name, type)
+        return self.in_global(found) if type == "ptr" else found
+
+    # -- what a dispatch tells --------------------------------------------------------------------
+
+    def told(self, offset: int, type: str) -> str:
+        """A word of what the dispatch is told."""
+        place = self.once(("told", offset), f"getelementptr i8, ptr %launch, i64 {offset}")
+        return self.once(("told", offset, type), f"load {type}, ptr {place}, align 8")
+
+    def lower(self) -> str:
+        """The first work item, i64."""
+        return self._bound(0, abi.LAUNCH_LOWER)
+
+    def upper(self) -> str:
+        """The one after the last, i64."""
+        return self._bound(8, abi.LAUNCH_UPPER)
+
+    def _bound(self, offset: int, told: int) -> str:
+        if not self.device_bounds:
+            return self.told(told, "i64")
+        bounds = self.in_global(self.told(abi.LAUNCH_BOUNDS, "ptr"))
+        place = self.once(("bound", offset), f"getelementptr i8, ptr {bounds}, i64 {offset}")
+        return self.once(("bound value", offset), f"load i64, ptr {place}, align 8")
+
+    def thread(self) -> str:
+        """The number of the thread, i64."""
+        return self.gpu.thread(self)
+
+    def item_bit(self, index: str) -> tuple[str, str]:
+        """The word, and the bit in it, that stand for a work item so many after the first."""
+        number = self.convert("trunc", "i64", self.apply("and", "i64", index, 31), "i32")
+        bit = self.apply("shl", "i32", 1, number)
+        offset = self.apply("shl", "i64", self.apply("lshr", "i64", index, 5), 2)
+        offset = self.apply("add", "i64", offset, abi.REFUSED_ITEMS)
+        start = self.in_global(self.told(abi.LAUNCH_REFUSED, "ptr"))
+        return self.assign(f"getelementptr i8, ptr {start}, i64 {offset}"), bit
+
+
+class GpuMachine(Machine):
+    """What differs between GPUs."""
+
+    subgroup: int
+    """How many threads work in step."""
+
+    @abstractmethod
+    def head(self, f: ThreadText, name: str) -> str:
+        """The head of a function that a dispatch runs, without `define`."""
+
+    @abstractmethod
+    def thread(self, f: ThreadText) -> str:
+        """The number of the thread in its dispatch, i64; computed once."""
+
+    @abstractmethod
+    def threads(self, f: ThreadText) -> str:
+        """How many threads there are, i64; computed once."""
+
+    @abstractmethod
+    def from_lane(self, f: ThreadText, type: str, value: str, distance: int) -> str:
+        """The value of the thread in the subgroup whose number differs by the bit ``distance``."""
+
+    @abstractmethod
+    def any_lane(self, f: ThreadText, condition: str) -> str:
+        """Whether a condition (i1) holds for any thread of the subgroup."""
+
+    @abstractmethod
+    def is_first_lane(self, f: ThreadText) -> str:
+        """Whether this is the first thread of its subgroup, i1."""
+
+    def poll(self, f: FunctionText) -> None:
+        """A dispatch cannot be interrupted."""

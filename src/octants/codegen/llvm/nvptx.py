@@ -1,0 +1,133 @@
+"""Kernels for NVIDIA's GPUs: PTX, which the driver compiles for the device that there is.
+
+Each dispatch is a function ``entry(parameters, launch)``: the parameter block by value, or its
+address where it is large, and by value what `abi` says of a dispatch.
+"""
+
+from __future__ import annotations
+
+from octants import abi
+from octants.artifact import Artifact
+from octants.codegen.llvm import backend
+from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.gpu.kernels import write
+from octants.codegen.llvm.gpu.remainder import remainder
+from octants.codegen.llvm.gpu.tape import ThreadTape
+from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
+from octants.compile_profile import stage
+from octants.ir.core import Module
+from octants.target import Target
+
+TRIPLE = "nvptx64-nvidia-cuda"
+BY_VALUE = 3968
+"""Bytes of slots up to which they are parameters of a function; all of these take 4096 at most."""
+
+_PTX = {75: 63, 80: 70, 86: 71, 87: 74, 89: 78, 90: 78, 100: 86, 101: 86, 103: 88, 120: 87, 121: 88}
+"""The compute capabilities that LLVM knows, and the version of PTX that each came with."""
+
+LOWEST = 75
+"""The least compute capability, 7.5."""
+
+
+def target(capability: int) -> Target:
+    """The target of a compute capability, such as 90 for 9.0.
+
+    A device that is newer than the compiler runs what is made for an older one.
+    """
+    known = max(each for each in _PTX if each <= max(capability, LOWEST))
+    return Target("cuda", TRIPLE, f"sm_{known}", f"+ptx{_PTX[known]}")
+
+
+class Nvptx(GpuMachine):
+    """Subgroups are warps of 32 threads."""
+
+    subgroup = 32
+
+    def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
+        assert fn == "fmod"
+        return remainder(f, type, *operands)
+
+    def tape(self, f: FunctionText) -> ThreadTape:
+        assert isinstance(f, ThreadText)
+        return ThreadTape(f)
+
+    def head(self, f: ThreadText, name: str) -> str:
+        size = f.kernel.size
+        slots = f"ptr noalias readonly byval([{size // 8} x i64]) align 8 %parameters"
+        if size > BY_VALUE:
+            slots = "ptr noalias nonnull readonly align 8 %parameters"
+        words = f"ptr noalias readonly byval([{abi.LAUNCH_SIZE // 8} x i64]) align 8 %launch"
+        return f"ptx_kernel void @{name}({slots}, {words}) nounwind"
+
+    # -- threads ----------------------------------------------------------------------------------
+
+    def thread(self, f: ThreadText) -> str:
+        start = self._product(f, "ctaid.x", "ntid.x")
+        return f.once("thread", f"add nuw nsw i64 {start}, {self._wide(f, 'tid.x')}")
+
+    def threads(self, f: ThreadText) -> str:
+        return self._product(f, "nctaid.x", "ntid.x")
+
+    def _product(self, f: ThreadText, one: str, other: str) -> str:
+        factors = self._wide(f, one), self._wide(f, other)
+        return f.once(("product", one, other), f"mul nuw nsw i64 {factors[0]}, {factors[1]}")
+
+    def _wide(self, f: ThreadText, register: str) -> str:
+        return f.once(("wide", register), f"zext i32 {self._special(f, register)} to i64")
+
+    def _special(self, f: ThreadText, register: str) -> str:
+        name = f.text.declare(f"@llvm.nvvm.read.ptx.sreg.{register}", "i32", "")
+        return f.once(("special", register), f"call i32 {name}()")
+
+    # -- subgroups --------------------------------------------------------------------------------
+
+    def from_lane(self, f: ThreadText, type: str, value: str, distance: int) -> str:
+        if type in ("float", "i32"):
+            return self._shuffled(f, type, value, distance)
+        bits = int(type[1:]) if type.startswith("i") else 64
+        number = value if type != "double" else f.convert("bitcast", type, value, "i64")
+        if bits < 32:
+            wide = f.convert("zext", type, number, "i32")
+            return f.convert("trunc", "i32", self._shuffled(f, "i32", wide, distance), type)
+        halves = [number, f.apply("lshr", "i64", number, 32)]
+        words = [f.convert("trunc", "i64", half, "i32") for half in halves]
+        low, high = (
+            f.convert("zext", "i32", self._shuffled(f, "i32", word, distance), "i64")
+            for word in words
+        )
+        both = f.apply("or", "i64", low, f.apply("shl", "i64", high, 32))
+        return both if type == "i64" else f.convert("bitcast", "i64", both, type)
+
+    def _shuffled(self, f: ThreadText, type: str, value: str, distance: int) -> str:
+        suffix = "f32" if type == "float" else "i32"
+        name = f"@llvm.nvvm.shfl.sync.bfly.{suffix}"
+        f.text.declare(name, type, f"i32, {type}, i32, i32")
+        return f.assign(f"call {type} {name}(i32 -1, {type} {value}, i32 {distance}, i32 31)")
+
+    def any_lane(self, f: ThreadText, condition: str) -> str:
+        name = f.text.declare("@llvm.nvvm.vote.any.sync", "i1", "i32, i1")
+        return f.assign(f"call i1 {name}(i32 -1, i1 {condition})")
+
+    def is_first_lane(self, f: ThreadText) -> str:
+        lane = f.apply("and", "i32", self._special(f, "tid.x"), self.subgroup - 1)
+        return f.apply("icmp eq", "i32", lane, 0)
+
+
+def compile_module(
+    module: Module, target: Target, *, fast_math: bool = False, opt_level: int = 2
+) -> Artifact:
+    """The PTX of a module with tasks."""
+    with stage("LLVM text"):
+        written = write(module, Nvptx(), fast_math=fast_math)
+        text = written.text.finish()
+    optimised, machine = backend.optimised(text, target, opt_level)
+    with stage("LLVM emit") as note:
+        code = machine.emit_assembly(optimised).encode()
+        note.gives(code.__len__, "bytes")
+    by_value = written.kernel.size <= BY_VALUE
+    return written.artifact(target, code, parameters="value" if by_value else "pointer")
+
+
+def llvm_text(module: Module, *, fast_math: bool = False) -> str:
+    """The LLVM IR of a module as it is generated."""
+    return write(module, Nvptx(), fast_math=fast_math).text.finish()

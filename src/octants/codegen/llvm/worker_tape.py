@@ -1,0 +1,104 @@
+"""The tape of a worker of the CPU: a stack that grows when it must.
+
+Its address and its capacity are in variables, which the optimiser keeps in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from octants import abi
+from octants.codegen.llvm.function import FunctionText, Tape
+
+
+class WorkerTape(Tape):
+    """Records one after the other; `abi` says what the worker holds."""
+
+    def __init__(self, f: FunctionText) -> None:
+        self._f = f
+        self._is_ready = False
+
+    def _variables(self) -> tuple[str, str]:
+        f = self._f
+        start = f.once("tape", "alloca ptr, align 8")
+        capacity = f.once("capacity", "alloca i64, align 8")
+        if not self._is_ready:
+            self._is_ready = True
+            f.entry += self._reload(start, capacity)
+        return start, capacity
+
+    def _reload(self, start: str, capacity: str) -> list[str]:
+        """Lines that fetch both from the worker."""
+        first, second, third, fourth = (self._f.fresh_label("%t") for _ in range(4))
+        return [
+            f"  {first} = getelementptr i8, ptr %worker, i64 {abi.WORKER_TAPE}",
+            f"  {second} = load ptr, ptr {first}, align 8",
+            f"  store ptr {second}, ptr {start}, align 8",
+            f"  {third} = getelementptr i8, ptr %worker, i64 {abi.WORKER_CAPACITY}",
+            f"  {fourth} = load i64, ptr {third}, align 8",
+            f"  store i64 {fourth}, ptr {capacity}, align 8",
+        ]
+
+    def start(self) -> str:
+        """The address of the tape."""
+        return self._f.assign(f"load ptr, ptr {self._variables()[0]}, align 8")
+
+    def address(self, position: str) -> str:
+        return self._f.assign(f"getelementptr i8, ptr {self.start()}, i64 {position}")
+
+    def write(self, start: str, offset: int, type: str, stored: str) -> None:
+        f = self._f
+        place = f.assign(f"getelementptr i8, ptr {start}, i64 {offset}")
+        f.emit(f"store {type} {stored}, ptr {place}, align 1{f.kernel.scopes.suffix(None)}")
+
+    def read(self, start: str, offset: int, type: str) -> str:
+        f = self._f
+        place = f.assign(f"getelementptr i8, ptr {start}, i64 {offset}")
+        return f.assign(f"load {type}, ptr {place}, align 1{f.kernel.scopes.suffix(None)}")
+
+    def share(self) -> str:
+        f = self._f
+        place = f.once("share place", f"getelementptr i8, ptr %worker, i64 {abi.WORKER_SHARE}")
+        return f.once("share", f"load i64, ptr {place}, align 8")
+
+    def require(self, nbytes: str, refused: Callable[[], None]) -> None:
+        """A position gone wrong counts as a very large one."""
+        f = self._f
+        start, capacity = self._variables()
+        room, grow, grown, not_grown = (
+            f.fresh_label(hint) for hint in ("room", "grow", "grown", "refused")
+        )
+        held = f.assign(f"load i64, ptr {capacity}, align 8")
+        enough = f.apply("icmp ule", "i64", nbytes, held)
+        f.branch_if(enough, room, grow, likely=True)
+        f.start(grow)
+        new = self._grow(nbytes)
+        f.branch_if(f.apply("icmp ne", "ptr", new, "null"), grown, not_grown, likely=True)
+        f.start(not_grown)
+        refused()
+        f.start(grown)
+        f.lines += self._reload(start, capacity)
+        f.branch(room)
+        f.start(room)
+
+    def _grow(self, nbytes: str) -> str:
+        """Make the tape hold so many bytes; gives its address, or null."""
+        f = self._f
+        function = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_GROW)}, align 8")
+        return f.assign(f"call ptr {function}(ptr %context, ptr %worker, i64 {nbytes})")
+
+    def give_up(self, item: str, nbytes: str) -> None:  # noqa: ARG002
+        """Leave the task, unless refused memory is a failure at once."""
+        f = self._f
+        fails, ends = f.fresh_label("fails"), f.fresh_label("ends")
+        last = f.assign(f"load i64, ptr {self._word(abi.WORKER_LAST)}, align 8")
+        f.branch_if(f.assign(f"icmp ne i64 {last}, 0"), fails, ends)
+        f.start(ends)
+        number = item if f.item_type == "i64" else f.assign(f"sext {f.item_type} {item} to i64")
+        f.emit(f"store i64 {number}, ptr {self._word(abi.WORKER_ITEM)}, align 8")
+        f.emit(f"store i64 1, ptr {self._word(abi.WORKER_REFUSED)}, align 8")
+        f.branch("return")
+        f.start(fails)
+
+    def _word(self, offset: int) -> str:
+        return self._f.assign(f"getelementptr i8, ptr %worker, i64 {offset}")
