@@ -1,0 +1,189 @@
+"""PTX: what LLVM makes of kernels is accepted by NVIDIA's assembler, and rounds as it must."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import octants as qd
+from octants import driver
+from octants.autodiff.reverse import differentiate
+from octants.backends.cpu import CpuBackend
+from octants.codegen.llvm import nvptx
+from octants.fuzz.backends import PackageBackend
+from octants.fuzz.generator.build import generate
+from octants.ir.core import Module
+from octants.types import scalars
+from octants.types.scalars import f32, f64
+from tests.autodiff.test_checkpoints import LongLoops
+from tests.codegen import test_scalar_operations
+from tests.codegen.compiled import ndarray, parallel
+
+CAPABILITIES = (75, 80, 90, 120)
+
+
+def _assembler() -> str | None:
+    """``ptxas``, of the wheel nvidia-cuda-nvcc-cu12 or of an installed toolkit."""
+    packages = Path(sysconfig.get_path("purelib"))
+    found = sorted(packages.glob("nvidia/*/bin/ptxas"))
+    return str(found[0]) if found else shutil.which("ptxas")
+
+
+needs_assembler = pytest.mark.skipif(
+    _assembler() is None, reason="there is no ptxas: pip install nvidia-cuda-nvcc-cu12"
+)
+
+
+def assemble(module: Module, capability: int, folder: Path, **options: Any) -> str:
+    """The PTX of a module; an error with the assembler's words if it is not valid."""
+    text = nvptx.compile_module(module, nvptx.target(capability), **options).code.decode()
+    program = _assembler()
+    if program is not None:
+        path = folder / "kernel.ptx"
+        path.write_text(text)
+        command = [program, "-O0", f"-arch=sm_{capability}", str(path), "-o", "/dev/null"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr + text
+    return text
+
+
+def _captured(monkeypatch: pytest.MonkeyPatch) -> list[Module]:
+    """The modules that the CPU's code generation is given from now on."""
+    modules: list[Module] = []
+    compile_ = CpuBackend.compile
+
+    def capture(self: CpuBackend, module: Module, chosen: Any) -> Any:
+        modules.append(module)
+        return compile_(self, module, chosen)
+
+    monkeypatch.setattr(CpuBackend, "compile", capture)
+    monkeypatch.setattr(driver, "_artifacts", {})
+    return modules
+
+
+@needs_assembler
+@pytest.mark.parametrize("seed", range(300, 308))
+def test_random_programs_are_assembled(
+    seed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    modules = _captured(monkeypatch)
+    PackageBackend("cpu", "cpu").run([generate(seed, ("f32", "f64")[seed % 2])])
+    assert modules
+    for number, module in enumerate(modules):
+        assemble(module, CAPABILITIES[(seed + number) % 4], tmp_path, opt_level=1)
+
+
+@needs_assembler
+@pytest.mark.parametrize("fast_math", [False, True])
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_every_word_of_the_language_is_assembled(
+    capability: int, fast_math: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    modules = _captured(monkeypatch)
+    qd.init(arch=qd.cpu, debug=True, fast_math=fast_math)
+    x, y = (qd.field(qd.f32, shape=(8, 8), needs_grad=True) for _ in "xy")
+    whole, total = qd.field(qd.i64, shape=()), qd.field(qd.f32, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def words(a: qd.types.NDArray[qd.f16, 1], n: qd.i32) -> qd.f64:
+        for i, j in x:
+            v = x[i, j]
+            for _ in range(n + i):
+                v = qd.sin(v) * 0.5 + qd.pow(qd.abs(v), 1.5) + qd.atan2(v, 2.0) + v % 0.7
+                if v > 3.0:
+                    break
+            while v > 1.0:
+                v *= qd.exp(-v)
+            y[i, j] += v * qd.random()
+            total[None] += v
+            qd.atomic_max(whole[None], i * j)
+            qd.atomic_add(a[i], v)
+            assert v == v, f"at {i}"
+        print("sum", total[None])
+        return total[None]
+
+    a = qd.ndarray(qd.f16, 8)
+    words(a, 3)
+    with qd.ad.Tape(total):
+        words(a, 3)
+    assert len(modules) >= 2
+    for module in modules:
+        assemble(module, capability, tmp_path, fast_math=fast_math)
+
+
+@needs_assembler
+@pytest.mark.parametrize("dtype", scalars.ALL, ids=str)
+def test_every_operation_is_assembled(
+    dtype: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found: list[Module] = []
+
+    class Seen(Exception):
+        pass
+
+    def see(module: Module, *_: Any, **__: Any) -> None:
+        found.append(module)
+        raise Seen
+
+    monkeypatch.setattr(test_scalar_operations, "Compiled", see)
+    with pytest.raises(Seen):
+        test_scalar_operations.test_exact_functions_give_the_defined_bits(
+            dtype, test_scalar_operations.TARGET, 1
+        )
+    assemble(found[0], 75, tmp_path)
+
+
+@needs_assembler
+def test_atomics_of_every_type_are_assembled(tmp_path: Path) -> None:
+    for dtype in scalars.ALL:
+        x = ndarray("x", dtype)
+
+        def body(build: Any, i: Any, x: Any = x, dtype: Any = dtype) -> None:
+            one = build.constant(1, dtype)
+            names = ["add", "sub", "mul", "min", "max", "exchange"]
+            names += [] if dtype.is_float else ["and", "or", "xor"]
+            for fn in names:
+                build.store(x, [i], build.atomic(fn, x, [build.index(0)], one))
+            build.store(x, [i], build.compare_exchange(x, [i], one, one))
+
+        task = parallel("t", lambda build, x=x: (build.index(0), build.shape(x, 0)), body)
+        assemble(Module("atomics", [x], tasks=[task]), 75, tmp_path)
+
+
+def test_floats_are_rounded_after_each_operation() -> None:
+    for dtype in (f32, f64):
+        x = ndarray("x", dtype)
+
+        def body(build: Any, i: Any, x: Any = x) -> None:
+            v = build.load(x, [i])
+            product = build.binary("mul", v, v)
+            total = build.binary("div", build.binary("add", product, v), v)
+            build.store(x, [i], build.unary("sqrt", total))
+
+        task = parallel("t", lambda build, x=x: (build.index(0), build.shape(x, 0)), body)
+        module = Module("rounding", [x], tasks=[task])
+        text = nvptx.compile_module(module, nvptx.target(90), fast_math=True).code.decode()
+        for operation in ("mul.rn", "add.rn", "div.rn", "sqrt.rn"):
+            assert f"{operation}.{dtype}" in text
+        assert "fma" not in text
+        assert "approx" not in text
+
+
+def test_a_device_that_is_newer_than_the_compiler_gets_the_newest_code() -> None:
+    assert nvptx.target(86).cpu == "sm_86"
+    assert nvptx.target(91).cpu == "sm_90"
+    assert nvptx.target(400).cpu == "sm_121"
+    assert nvptx.target(50).cpu == "sm_75"
+
+
+@needs_assembler
+def test_gradients_in_blocks_are_assembled(tmp_path: Path) -> None:
+    for seed in range(6):
+        result = differentiate(LongLoops(seed).simplified(), tape_whole=40)
+        if not result.hazards:
+            assemble(result.module, 75, tmp_path)
