@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from octants.data.errors import OutOfMemory, format_bytes
+from octants.data.errors import OutOfMemory
+from octants.diagnostics.quantities import format_bytes
 from octants.runtime.device import Allocation, Device
 from octants.types.layouts import Layout
 from octants.types.scalars import DType

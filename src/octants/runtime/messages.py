@@ -55,6 +55,11 @@ class MessageBuffer:
         self._words: np.ndarray[Any, np.dtype[np.int64]] = self._memory.bytes.view(np.int64)
         self._words[abi.MESSAGES_CAPACITY // 8] = capacity
 
+    @property
+    def bytes(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """The whole buffer: a device that has one of its own copies it to here."""
+        return self._memory.bytes
+
     def deliver(self, artifact: Artifact) -> OctantsError | None:
         """Write what was printed through `sys.stdout`; raise what failed.
 
@@ -114,11 +119,11 @@ def _error(
     kind = _ERRORS.get(message.kind, AssertionFailed)
     error: UserError = kind(artifact.kernel or artifact.name, render(message, words), item)
     if message.kind == "memory":
-        return error.at(None, *_loops(artifact, message.location))
+        return error.at(None, *recorded_loops(artifact, message.location))
     return error.at(message.location)
 
 
-def _loops(artifact: Artifact, first: Span | None) -> list[Label]:
+def recorded_loops(artifact: Artifact, first: Span | None = None) -> list[Label]:
     """What of a kernel is recorded, with what it takes, ``first`` before others."""
     found = sorted(artifact.records, key=lambda loop: loop[0] != first)
     return [Label(location, takes) for location, takes in found]

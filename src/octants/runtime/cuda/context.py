@@ -1,0 +1,184 @@
+"""The context of a GPU: calls of the driver, what they fail with, and waiting.
+
+Each GPU has one primary context a process, which other libraries share. It is never given back: the
+memory of arrays that outlive a device stays valid, and the driver ends it with the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import weakref
+from collections import Counter, deque
+from collections.abc import Iterator
+from ctypes import byref, c_char, c_int, c_size_t, c_void_p
+from typing import Any
+
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.exceptions import OctantsError
+from octants.runtime.cuda import library as cuda
+from octants.runtime.cuda.errors import (
+    CallFailed,
+    DeviceLost,
+    Forked,
+    NoDevice,
+    NoSuchDevice,
+    OldDevice,
+)
+from octants.runtime.cuda.library import Library
+
+_PATIENCE = 2e-3  # seconds that a wait spins before it sleeps
+_MOST_SLEEP = 5e-3
+_KERNELS_TOLD = 16
+
+
+class Context:
+    """What a process does on one GPU.
+
+    Calls are made by `call`, inside of `active` where they need the context. `launched` has the
+    names of the kernels that were launched since the last wait for everything.
+    """
+
+    def __init__(self, library: Library, ordinal: int) -> None:
+        self.library = library
+        self.ordinal = ordinal
+        self.lost: UserError | None = None
+        self.launched: deque[str] = deque(maxlen=1024)
+        device, handle = c_int(), c_void_p()
+        self.call("cuDeviceGet", byref(device), ordinal)
+        self._device = device.value
+        self.capability = (
+            self._attribute(cuda.ATTRIBUTE_MAJOR),
+            self._attribute(cuda.ATTRIBUTE_MINOR),
+        )
+        self.name = self._name()
+        if self.capability < cuda.MINIMUM_CAPABILITY:
+            has, needs = (".".join(map(str, v)) for v in (self.capability, cuda.MINIMUM_CAPABILITY))
+            raise OldDevice(self.name, has, needs).at(None)
+        self.multiprocessors = self._attribute(cuda.ATTRIBUTE_MULTIPROCESSORS)
+        self.has_pools = bool(self._attribute(cuda.ATTRIBUTE_MEMORY_POOLS))
+        total = c_size_t()
+        self.call("cuDeviceTotalMem", byref(total), self._device)
+        self.total_memory = total.value
+        self.call("cuDevicePrimaryCtxRetain", byref(handle), self._device)
+        self.handle = handle.value
+        self._popped = c_void_p()
+        _contexts.add(self)
+
+    def __repr__(self) -> str:
+        return f"GPU {self.ordinal} ({self.name})"
+
+    def _attribute(self, which: int) -> int:
+        value = c_int()
+        self.call("cuDeviceGetAttribute", byref(value), which, self._device)
+        return value.value
+
+    def _name(self) -> str:
+        text = (c_char * 128)()
+        self.call("cuDeviceGetName", text, len(text), self._device)
+        return text.value.decode(errors="replace")
+
+    # -- calls ----------------------------------------------------------------------------------
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function of the driver; `OctantsRuntimeError` if it fails."""
+        status = self.status(name, *arguments)
+        if status:
+            raise self.error(name, status)
+
+    def status(self, name: str, *arguments: Any) -> int:
+        """What a function of the driver returns."""
+        if self.lost is not None:
+            raise self.lost.at(None)
+        status: int = getattr(self.library, name)(*arguments)
+        return status
+
+    def error(self, function: str, status: int) -> OctantsError:
+        """The exception for a status that is not success."""
+        name, text = self.library.name_of(status), self.library.text_of(status)
+        if self.lost is None and status in cuda.LOST:
+            self.lost = DeviceLost(name, text, _suspects(self.launched))
+        error = self.lost or CallFailed(function, name, text)
+        return error.at(None)
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        """Makes the context the thread's own for a while."""
+        self.call("cuCtxPushCurrent", self.handle)
+        try:
+            yield
+        finally:
+            self.library.cuCtxPopCurrent(byref(self._popped))
+
+    def adopt(self) -> None:
+        """Make the context the thread's own for good, if the thread has none yet."""
+        current = c_void_p()
+        self.call("cuCtxGetCurrent", byref(current))
+        if not current.value:
+            self.call("cuCtxSetCurrent", self.handle)
+
+    # -- waiting --------------------------------------------------------------------------------
+
+    def wait_for_stream(self, stream: int) -> None:
+        """Wait until all that is in a stream is done. Ctrl-C ends the wait, not the work."""
+        self._wait("cuStreamQuery", stream)
+
+    def wait_for_event(self, event: int) -> None:
+        """Wait until an event has happened. Ctrl-C ends the wait, not the work."""
+        self._wait("cuEventQuery", event)
+
+    def _wait(self, query: str, handle: int) -> None:
+        start = time.perf_counter()
+        while True:
+            status = self.status(query, handle)
+            if status == cuda.SUCCESS:
+                return
+            if status != cuda.NOT_READY:
+                raise self.error(query, status)
+            waited = time.perf_counter() - start
+            if waited > _PATIENCE:
+                time.sleep(min(waited / 50, _MOST_SLEEP))
+
+    def free_memory(self) -> int:
+        """The bytes of memory that no program uses."""
+        free, total = c_size_t(), c_size_t()
+        self.call("cuMemGetInfo", byref(free), byref(total))
+        return free.value
+
+
+def context_of(library: Library, ordinal: int) -> Context:
+    """The context of a GPU, one for the process; `OctantsRuntimeError` if it cannot be used."""
+    status = library.cuInit(0)
+    if status:
+        raise NoDevice(f"{library.text_of(status)} ({library.name_of(status)})").at(None)
+    count = c_int()
+    library.cuDeviceGetCount(byref(count))
+    if count.value == 0:
+        raise NoDevice("the driver knows none").at(None)
+    if not 0 <= ordinal < count.value:
+        raise NoSuchDevice(ordinal, count.value).at(None)
+    context: Context = library.kept("context", ordinal, lambda: Context(library, ordinal))
+    return context
+
+
+def _suspects(launched: deque[str]) -> str:
+    """Which kernels may have done it, the last ones first."""
+    counts = Counter(reversed(list(launched)))
+    told = [f"`{name}`" + (f" ({n} times)" if n > 1 else "") for name, n in counts.items()]
+    if not told:
+        return "no kernel of Octants was running"
+    more = f", and {len(told) - _KERNELS_TOLD} others" if len(told) > _KERNELS_TOLD else ""
+    return f"launched since the last synchronisation: {', '.join(told[:_KERNELS_TOLD])}{more}"
+
+
+_contexts: weakref.WeakSet[Context] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for context in list(_contexts):
+        context.lost = Forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,139 @@
+"""What goes wrong with GPUs of NVIDIA: OCT43x."""
+
+from __future__ import annotations
+
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.exceptions import (
+    OctantsMemoryError,
+    OctantsRuntimeError,
+    OctantsValueError,
+)
+
+
+class MissingDriver(UserError):
+    """The driver's library cannot be loaded."""
+
+    problem: str
+    code = "OCT430"
+    exception = OctantsRuntimeError
+    title = "NVIDIA's driver cannot be used: {problem}"
+    remedy = (
+        "install the driver of the GPU; the CUDA toolkit is not needed. In a container, make the"
+        " GPU visible to it"
+    )
+
+
+class OldDriver(UserError):
+    """A driver that lacks what is needed."""
+
+    has: str
+    needs: str
+    code = "OCT431"
+    exception = OctantsRuntimeError
+    title = "NVIDIA's driver is too old: it is for CUDA {has}, and CUDA {needs} is needed"
+    remedy = "install a newer driver; the CUDA toolkit is not needed"
+
+
+class NoDevice(UserError):
+    """The driver knows no GPU, or refuses to start."""
+
+    problem: str
+    code = "OCT432"
+    exception = OctantsRuntimeError
+    title = "there is no NVIDIA GPU to be used: {problem}"
+    remedy = "CUDA_VISIBLE_DEVICES hides those that it does not name"
+
+
+class NoSuchDevice(UserError):
+    """A number of a device that does not exist."""
+
+    number: int
+    count: int
+    code = "OCT433"
+    exception = OctantsValueError
+    title = "there is no GPU {number}: this process sees {count}, which are counted from 0"
+    remedy = "`init(device=...)` takes one of these numbers"
+
+
+class OldDevice(UserError):
+    """A GPU of a compute capability that no code is made for."""
+
+    name: str
+    has: str
+    needs: str
+    code = "OCT434"
+    exception = OctantsRuntimeError
+    title = "{name} has compute capability {has}, and {needs} is needed"
+
+
+class CallFailed(UserError):
+    """A call of the driver that should not have failed."""
+
+    function: str
+    name: str
+    text: str
+    code = "OCT435"
+    exception = OctantsRuntimeError
+    title = "CUDA: {function} failed: {text} ({name})"
+
+
+class DeviceLost(UserError):
+    """A kernel that did what ends all that the process does on the GPU."""
+
+    name: str
+    text: str
+    kernels: str
+    code = "OCT436"
+    exception = OctantsRuntimeError
+    title = "the GPU was lost to this process: {text} ({name})"
+    notes = (
+        "{kernels}",
+        "all that was on the GPU is gone, and the process can do nothing more with it",
+    )
+    remedy = (
+        "run it again with `qd.init(debug=True)`, which checks the indices of each access, or on"
+        " the CPU"
+    )
+
+
+class OutOfDeviceMemory(UserError):
+    """The GPU has no memory left."""
+
+    device: str
+    size: str
+    left: str
+    code = "OCT437"
+    exception = OctantsMemoryError
+    title = "{device} has no {size} of memory left; {left}"
+    remedy = "free arrays, use narrower types, or end other programs that use the GPU"
+
+
+class OtherDevice(UserError):
+    """Memory of another device than the one that `init` was told."""
+
+    what: str
+    where: str
+    device: str
+    code = "OCT438"
+    exception = OctantsRuntimeError
+    title = "{what} is in the memory of {where}, and kernels run on {device}"
+    remedy = "copy it to that device first, or name the other one in `init(device=...)`"
+
+
+class Closed(UserError):
+    """A stream or event that was destroyed."""
+
+    what: str
+    code = "OCT439"
+    exception = OctantsRuntimeError
+    title = "this {what} was destroyed"
+    remedy = "make a new one: `qd.create_{what}()`"
+
+
+class Forked(UserError):
+    """A process that was forked from one that uses a GPU."""
+
+    code = "OCT440"
+    exception = OctantsRuntimeError
+    title = "a forked process cannot use the GPU of the process that it was forked from"
+    remedy = 'start processes anew: `multiprocessing.set_start_method("spawn")`'

@@ -1,0 +1,159 @@
+"""What a launch needs that was made before it: nothing is allocated by a warm launch.
+
+A kernel has a *frame* for each of its launches that may be under way at once, and a frame has a
+*step* for each dispatch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from ctypes import byref, c_void_p
+from typing import Any
+
+from octants import abi
+from octants.artifact import Artifact, Dispatch
+from octants.diagnostics.generated import define
+from octants.runtime.cuda import library as cuda
+from octants.runtime.cuda.context import Context
+from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
+from octants.runtime.cuda.modules import WARP, Function, Module
+from octants.runtime.cuda.streams import Stream
+
+COMPUTED = "device"
+"""The bounds of a dispatch whose work items the device computes itself."""
+
+Bounds = tuple[int, int]
+
+
+class Action:
+    """A dispatch that is loaded: what does not change from one launch to the next."""
+
+    def __init__(self, dispatch: Dispatch, module: Module) -> None:
+        self.dispatch = dispatch
+        self.function: Function = module.function(dispatch.entry)
+        self.is_single = not dispatch.bounds
+        self.is_computed = dispatch.bounds == COMPUTED
+        self.bounds: Callable[[Sequence[int]], Bounds] | None = None
+        if self.is_single:
+            self.block, self.fill = 1, 1
+        else:
+            self.block, self.fill = self.function.shape(dispatch.block)
+        if not self.is_single and not self.is_computed:
+            self.bounds = bounds_function(dispatch.bounds)
+
+
+def bounds_function(expression: str) -> Callable[[Sequence[int]], Bounds]:
+    """The bounds of a dispatch as a function of the slots, which are read as i64."""
+    return define("bounds", f"def bounds(slots):\n    return {expression}\n", {})
+
+
+class Step:
+    """A dispatch in a frame: its configuration, its launch words, its arguments."""
+
+    __slots__ = (
+        "_context",
+        "action",
+        "arguments",
+        "block",
+        "configuration",
+        "configured",
+        "fill",
+        "handle",
+        "is_empty",
+        "known",
+        "words",
+    )
+
+    def __init__(self, context: Context, action: Action) -> None:
+        self._context = context
+        self.action = action
+        self.block, self.fill = action.block, action.fill
+        self.handle = action.function.handle
+        self.words = cuda.words(abi.LAUNCH_SIZE // 8)
+        self.words[abi.LAUNCH_UPPER // 8] = 1
+        self.arguments = (c_void_p * 2)(0, ctypes.addressof(self.words))
+        grid = action.fill if action.is_computed else 1
+        self.configuration = cuda.LaunchConfiguration(grid, 1, 1, action.block, 1, 1)
+        self.configured: Any = byref(self.configuration)
+        self.known: Bounds | None = None  # the bounds that the configuration is for
+        self.is_empty = False
+
+    def resize(self, bounds: Bounds) -> None:
+        """Be ready for other bounds than the last launch had."""
+        lower, upper = self.known = bounds
+        self.is_empty = upper <= lower
+        if self.is_empty:
+            return
+        self.words[abi.LAUNCH_LOWER // 8] = lower
+        self.words[abi.LAUNCH_UPPER // 8] = upper
+        block = self._block_for(upper - lower)
+        self.configuration.block = block
+        self.configuration.grid = min(-(-(upper - lower) // block), self.fill)
+
+    def _block_for(self, items: int) -> int:
+        """Few work items are spread over the whole GPU in small blocks, where that is free."""
+        if not self.action.dispatch.block:
+            most = self._context.multiprocessors
+            for block in (WARP, 2 * WARP):
+                if block < self.block and items <= block * most:
+                    return block
+        return self.block
+
+    def launch(self) -> None:
+        """Launch what was configured."""
+        launch = self._context.library.cuLaunchKernelEx
+        status = launch(self.configured, self.handle, self.arguments, None)
+        if status:
+            self.launch_again(status)
+
+    def launch_again(self, status: int) -> None:
+        """Launch what has failed because the context is not the thread's own; or raise."""
+        if status in (cuda.INVALID_CONTEXT, cuda.INVALID_HANDLE):
+            self._context.adopt()
+            with self._context.active():
+                launch = self._context.library.cuLaunchKernelEx
+                status = launch(self.configured, self.handle, self.arguments, None)
+        if status:
+            raise self._context.error("cuLaunchKernelEx", status)
+
+
+class Frame:
+    """One launch at a time uses it. `stream` is the one that it is made for now."""
+
+    def __init__(
+        self, context: Context, memory: DeviceMemory, actions: Sequence[Action], large: int
+    ) -> None:
+        self._context, self._memory, self._large = context, memory, large
+        self.steps = [Step(context, action) for action in actions]
+        self.stream: Stream | None = None
+        self._copy: DeviceAllocation | None = None
+        self._place = c_void_p()
+
+    def move(self, stream: Stream) -> None:
+        """Be launched in another stream than the last time."""
+        self.stream = stream
+        for step in self.steps:
+            step.configuration.stream = stream.handle
+            if step.action.is_computed or step.action.is_single:
+                step.words[abi.LAUNCH_BOUNDS // 8] = stream.bounds()
+        if self._large:
+            # One of its own for each stream: a kernel of the last one may still read it.
+            self._copy = self._memory.allocate(self._large, "parameters", zeroed=False)
+            self._place.value = self._copy.address
+
+    def take(self, block: int) -> None:
+        """Take the parameters: they are copied as they are now."""
+        pointer = block
+        if self._copy is not None and self.stream is not None:
+            pointer = ctypes.addressof(self._place)
+            address, stream = self._copy.address, self.stream.handle
+            self._context.call("cuMemcpyHtoDAsync", address, block, self._large, stream)
+        for step in self.steps:
+            step.arguments[0] = pointer
+
+
+def parameter_bytes(artifact: Artifact) -> int:
+    """The size of the parameter block where kernels take its address; 0 if they take the block."""
+    by_pointer = dict(artifact.metadata).get("parameters") == "pointer"
+    return 8 * len(artifact.parameters.slots) if by_pointer else 0

@@ -1,0 +1,146 @@
+"""A loaded kernel, and its launch.
+
+Most kernels say nothing, record nothing, and are told all bounds by the host: their launch, in
+`_plain`, is as few steps of Python as can be.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from octants.artifact import SYSTEM, Artifact, Slot
+from octants.diagnostics.exceptions import InternalError
+from octants.runtime.cuda.frame import Action, Frame, Step, parameter_bytes
+from octants.runtime.cuda.recording import Recording
+
+if TYPE_CHECKING:
+    from octants.runtime.cuda.device import CudaDevice
+
+_MOST_VIEWS = 256
+
+
+class CudaKernel:
+    """A kernel on a GPU, ready to be launched from any thread, in the thread's stream."""
+
+    launch: Callable[[int], None]
+    """Queue it with the parameter block at an address; see `runtime.device.LoadedKernel`."""
+
+    def __init__(self, device: CudaDevice, artifact: Artifact) -> None:
+        if artifact.parameters.slots[0] != Slot("system", SYSTEM[0]):
+            raise InternalError("the message buffer is not the first parameter")
+        self.artifact = artifact
+        self._device = device
+        self._name = artifact.kernel or artifact.name
+        module = device.module(artifact.code)
+        self._actions = [Action(dispatch, module) for dispatch in artifact.dispatches]
+        self._recordings = {
+            action: Recording(artifact, device.tape_budget, device.context.multiprocessors)
+            for action in self._actions
+            if action.dispatch.records
+        }
+        self._frames: list[Frame] = []
+        self._views: dict[int, Any] = {}
+        self._unpack = struct.Struct(f"<{len(artifact.parameters.slots)}q").unpack_from
+        computed = any(action.is_computed for action in self._actions)
+        by_pointer = bool(parameter_bytes(artifact))
+        is_plain = not (artifact.messages or self._recordings or computed or by_pointer)
+        self.launch = self._plain() if is_plain else self._launch
+
+    def _make_frame(self) -> Frame:
+        device, large = self._device, parameter_bytes(self.artifact)
+        return Frame(device.context, device.memory, self._actions, large)
+
+    def _slots(self, block: int) -> tuple[int, ...]:
+        """The slots of a parameter block; blocks are used again and again."""
+        view = self._views.get(block)
+        if view is None:
+            if len(self._views) >= _MOST_VIEWS:
+                self._views.clear()
+            size = 8 * len(self.artifact.parameters.slots)
+            view = self._views[block] = (ctypes.c_char * size).from_address(block)
+        return self._unpack(view)
+
+    def _plain(self) -> Callable[[int], None]:
+        frames, make_frame, slots_of = self._frames, self._make_frame, self._slots
+        current = self._device.streams.current
+        note = self._device.context.launched.append
+        run: Callable[..., int] = self._device.library.cuLaunchKernelEx
+        reads_slots = any(action.bounds is not None for action in self._actions)
+        name = self._name
+
+        def launch(block: int) -> None:
+            try:
+                frame = frames.pop()
+            except IndexError:
+                frame = make_frame()
+            stream = current.stream
+            if frame.stream is not stream:
+                frame.move(stream)
+            slots = slots_of(block) if reads_slots else ()
+            note(name)
+            for step in frame.steps:
+                bounds_of = step.action.bounds
+                if bounds_of is not None:
+                    bounds = bounds_of(slots)
+                    if bounds != step.known:
+                        step.resize(bounds)
+                    if step.is_empty:
+                        continue
+                step.arguments[0] = block
+                status = run(step.configured, step.handle, step.arguments, None)
+                if status:
+                    step.launch_again(status)
+            frames.append(frame)
+
+        return launch
+
+    def _launch(self, block: int) -> None:
+        """The launch of any kernel."""
+        queue = self._device.messages
+        if not self.artifact.messages:
+            self._queue(block)
+            return
+        if queue.is_full:
+            self._device.look()
+        with self._device.in_order():
+            buffer = queue.take(self.artifact)
+        ctypes.c_uint64.from_address(block).value = buffer.memory.address
+        try:
+            self._queue(block)
+        finally:
+            queue.put(self.artifact, buffer)
+
+    def _queue(self, block: int) -> None:
+        try:
+            frame = self._frames.pop()
+        except IndexError:
+            frame = self._make_frame()
+        with self._device.context.active():
+            stream = self._device.streams.current.stream
+            if frame.stream is not stream:
+                frame.move(stream)
+            frame.take(block)
+            self._device.context.launched.append(self._name)
+            slots = self._slots(block)
+            for step in frame.steps:
+                self._run(step, slots)
+        self._frames.append(frame)
+
+    def _run(self, step: Step, slots: tuple[int, ...]) -> None:
+        action, recording = step.action, self._recordings.get(step.action)
+        if action.bounds is not None:
+            step.resize(action.bounds(slots))
+            if step.is_empty:
+                return
+        if recording is None:
+            step.launch()
+            return
+        stream = self._device.streams.current.stream
+        tape = self._device.tape_of(stream)
+        if action.is_computed:
+            recording.run_computed(step, tape, stream.bounds())
+        else:
+            recording.run(step, *(step.known or (0, 1)), tape)

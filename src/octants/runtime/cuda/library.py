@@ -1,0 +1,215 @@
+"""The driver's library, libcuda: its functions, their argument types, its structures and numbers.
+
+Nothing else of CUDA is needed: the driver compiles PTX itself. A function is an attribute of
+`Library` under its name in CUDA's manual; where the library exports several versions under names
+like ``cuMemAlloc_v2``, the newest of those that driver `MINIMUM_DRIVER` has.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from ctypes import (
+    POINTER,
+    Structure,
+    c_char,
+    c_char_p,
+    c_int,
+    c_int64,
+    c_size_t,
+    c_ubyte,
+    c_uint,
+    c_uint64,
+    c_ushort,
+    c_void_p,
+)
+from typing import Any
+
+from octants.runtime.cuda.errors import MissingDriver, OldDriver
+
+MINIMUM_DRIVER = 11080
+"""CUDA 11.8, the first with cuLaunchKernelEx."""
+MINIMUM_CAPABILITY = (7, 5)
+
+SUCCESS = 0
+OUT_OF_MEMORY = 2
+INVALID_CONTEXT = 201
+INVALID_HANDLE = 400
+NOT_READY = 600
+
+LOST = {214, 220, 700, 702, 708, 709, 710, 714, 715, 716, 717, 718, 719, 999}
+"""After these a context can do nothing any more: illegal addresses, traps, time limits, ..."""
+
+ATTRIBUTE_MULTIPROCESSORS = 16
+ATTRIBUTE_MAJOR = 75
+ATTRIBUTE_MINOR = 76
+ATTRIBUTE_MEMORY_POOLS = 115
+
+POOL_RELEASE_THRESHOLD = 4
+LOCATION_DEVICE = 1
+ALLOCATION_PINNED = 1
+
+JIT_ERROR_LOG = 5
+JIT_ERROR_LOG_SIZE = 6
+
+FUNCTION_MAX_THREADS = 0
+
+POINTER_ORDINAL = 9
+
+EVENT_NO_TIMING = 2
+
+
+class PoolProperties(Structure):
+    """CUmemPoolProps: what memory of a pool is like, and where."""
+
+    _fields_ = [
+        ("allocation", c_int),
+        ("handles", c_int),
+        ("location", c_int),
+        ("ordinal", c_int),
+        ("security", c_void_p),
+        ("most", c_size_t),
+        ("usage", c_ushort),
+        ("reserved", c_ubyte * 54),
+    ]
+
+
+class LaunchConfiguration(Structure):
+    """CUlaunchConfig: how many threads run a function, and where."""
+
+    _fields_ = [
+        ("grid", c_uint),
+        ("grid_y", c_uint),
+        ("grid_z", c_uint),
+        ("block", c_uint),
+        ("block_y", c_uint),
+        ("block_z", c_uint),
+        ("shared", c_uint),
+        ("stream", c_void_p),
+        ("attributes", c_void_p),
+        ("attribute_count", c_uint),
+    ]
+
+
+_HANDLE = POINTER(c_void_p)
+
+SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "cuInit": (c_uint,),
+    "cuDriverGetVersion": (POINTER(c_int),),
+    "cuGetErrorName": (c_int, POINTER(c_char_p)),
+    "cuGetErrorString": (c_int, POINTER(c_char_p)),
+    "cuDeviceGetCount": (POINTER(c_int),),
+    "cuDeviceGet": (POINTER(c_int), c_int),
+    "cuDeviceGetName": (POINTER(c_char), c_int, c_int),
+    "cuDeviceGetAttribute": (POINTER(c_int), c_int, c_int),
+    "cuDeviceTotalMem_v2": (POINTER(c_size_t), c_int),
+    "cuDevicePrimaryCtxRetain": (_HANDLE, c_int),
+    "cuCtxGetCurrent": (_HANDLE,),
+    "cuCtxSetCurrent": (c_void_p,),
+    "cuCtxPushCurrent_v2": (c_void_p,),
+    "cuCtxPopCurrent_v2": (_HANDLE,),
+    "cuMemGetInfo_v2": (POINTER(c_size_t), POINTER(c_size_t)),
+    "cuMemAlloc_v2": (POINTER(c_uint64), c_size_t),
+    "cuMemFree_v2": (c_uint64,),
+    "cuMemPoolCreate": (_HANDLE, POINTER(PoolProperties)),
+    "cuMemPoolSetAttribute": (c_void_p, c_int, c_void_p),
+    "cuMemPoolTrimTo": (c_void_p, c_size_t),
+    "cuMemAllocFromPoolAsync": (POINTER(c_uint64), c_size_t, c_void_p, c_void_p),
+    "cuMemFreeAsync": (c_uint64, c_void_p),
+    "cuMemAllocHost_v2": (_HANDLE, c_size_t),
+    "cuMemFreeHost": (c_void_p,),
+    "cuMemcpyHtoDAsync_v2": (c_uint64, c_void_p, c_size_t, c_void_p),
+    "cuMemcpyDtoHAsync_v2": (c_void_p, c_uint64, c_size_t, c_void_p),
+    "cuMemcpyDtoDAsync_v2": (c_uint64, c_uint64, c_size_t, c_void_p),
+    "cuMemsetD8Async": (c_uint64, c_ubyte, c_size_t, c_void_p),
+    "cuStreamCreate": (_HANDLE, c_uint),
+    "cuStreamDestroy_v2": (c_void_p,),
+    "cuStreamQuery": (c_void_p,),
+    "cuStreamWaitEvent": (c_void_p, c_void_p, c_uint),
+    "cuEventCreate": (_HANDLE, c_uint),
+    "cuEventDestroy_v2": (c_void_p,),
+    "cuEventRecord": (c_void_p, c_void_p),
+    "cuEventQuery": (c_void_p,),
+    "cuModuleLoadDataEx": (_HANDLE, c_void_p, c_uint, POINTER(c_int), _HANDLE),
+    "cuModuleUnload": (c_void_p,),
+    "cuModuleGetFunction": (_HANDLE, c_void_p, c_char_p),
+    "cuFuncGetAttribute": (POINTER(c_int), c_int, c_void_p),
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor": (POINTER(c_int), c_void_p, c_int, c_size_t),
+    "cuLaunchKernelEx": (POINTER(LaunchConfiguration), c_void_p, _HANDLE, _HANDLE),
+    "cuPointerGetAttribute": (c_void_p, c_int, c_uint64),
+}
+"""The symbols that are used, with the types of their arguments. All return a CUresult."""
+
+
+class Library:
+    """The functions of libcuda. ``find`` gives the one of a name in `SIGNATURES`.
+
+    Raises `OctantsRuntimeError` if the driver is too old.
+    """
+
+    def __init__(self, find: Callable[[str], Callable[..., int]]) -> None:
+        self.driver_version = _version(find("cuDriverGetVersion"))
+        if self.driver_version < MINIMUM_DRIVER:
+            has, needs = (_in_words(each) for each in (self.driver_version, MINIMUM_DRIVER))
+            raise OldDriver(has, needs).at(None)
+        for symbol in SIGNATURES:
+            setattr(self, symbol.partition("_v2")[0], find(symbol))
+        self._kept: dict[tuple[str, int], Any] = {}
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        raise AttributeError(f"no function `{name}` of CUDA is used")
+
+    def kept(self, what: str, ordinal: int, make: Callable[[], Any]) -> Any:
+        """What a GPU has one of, from when it is first needed to the end of the process."""
+        if (what, ordinal) not in self._kept:
+            self._kept[what, ordinal] = make()
+        return self._kept[what, ordinal]
+
+    def name_of(self, status: int) -> str:
+        """What CUDA calls a status: ``CUDA_ERROR_INVALID_VALUE``."""
+        return self._word(self.cuGetErrorName, status) or f"error {status}"
+
+    def text_of(self, status: int) -> str:
+        """What CUDA says of a status: ``invalid argument``."""
+        return self._word(self.cuGetErrorString, status) or "an unknown error"
+
+    def _word(self, function: Callable[..., int], status: int) -> str:
+        text = c_char_p()
+        function(status, ctypes.byref(text))
+        return (text.value or b"").decode(errors="replace")
+
+
+def open_library() -> Library:
+    """The driver of this machine; `OctantsRuntimeError` if there is none, or if it is too old."""
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        library = ctypes.CDLL(name)
+    except OSError as error:
+        raise MissingDriver(str(error)).at(None) from None
+
+    def find(symbol: str) -> Callable[..., int]:
+        try:
+            function = library[symbol]
+        except AttributeError:
+            raise MissingDriver(f"{name} has no function `{symbol}`").at(None) from None
+        function.restype = c_int
+        function.argtypes = SIGNATURES[symbol]
+        return function
+
+    return Library(find)
+
+
+def _version(function: Callable[..., int]) -> int:
+    version = c_int()
+    function(ctypes.byref(version))
+    return version.value
+
+
+def _in_words(version: int) -> str:
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def words(count: int) -> ctypes.Array[c_int64]:
+    """So many zeroed words of host memory that keep their address."""
+    return (c_int64 * count)()

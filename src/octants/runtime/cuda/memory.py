@@ -1,0 +1,188 @@
+"""The memory of a GPU: zeroed, freed in the order of the streams when nobody refers to it.
+
+Allocations are made in the default stream, which all streams of ours wait for, and which waits for
+them: whatever was launched before an allocation is dropped may still use it. The memory comes from
+a pool of the driver's, so that it takes a microsecond to have again what was freed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from collections import Counter, deque
+from collections.abc import Callable
+from ctypes import byref, c_uint64, c_void_p
+
+from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.quantities import format_bytes
+from octants.runtime.cuda import library as cuda
+from octants.runtime.cuda.context import Context
+from octants.runtime.cuda.errors import OutOfDeviceMemory
+
+_ROWS = 12
+_PINNED_BYTES = 64
+DEFAULT_STREAM = 0
+
+
+class DeviceAllocation:
+    """A piece of a GPU's memory, freed some time after the last reference to it is gone."""
+
+    __slots__ = ("_dropped", "address", "nbytes")
+
+    def __init__(self, address: int, nbytes: int, dropped: deque[int]) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self._dropped = dropped
+
+    def __del__(self) -> None:
+        # No call of the driver from here: any thread may be here at any time.
+        self._dropped.append(self.address)
+
+
+class DeviceMemory:
+    """All allocations of a context.
+
+    `relieve` is called when there is too little, to drop what can be had again. The others see to
+    the order of the streams: memory that is freed may be used by all of them until now, and memory
+    that is allocated is used by the thread's own.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._pool = self._make_pool() if context.has_pools else None
+        self._dropped: deque[int] = deque()
+        self._live: dict[int, tuple[int, str]] = {}
+        self.relieve: Callable[[], None] = _nothing
+        self.before_free: Callable[[], None] = _nothing
+        self.after_allocation: Callable[[], None] = _nothing
+        self._pinned: list[PinnedMemory] = []
+
+    def _make_pool(self) -> int | None:
+        ordinal = self._context.ordinal
+        properties = cuda.PoolProperties(
+            allocation=cuda.ALLOCATION_PINNED, location=cuda.LOCATION_DEVICE, ordinal=ordinal
+        )
+        pool, keep = c_void_p(), c_uint64(2**64 - 1)
+        with self._context.active():
+            self._context.call("cuMemPoolCreate", byref(pool), byref(properties))
+            threshold = cuda.POOL_RELEASE_THRESHOLD
+            self._context.call("cuMemPoolSetAttribute", pool, threshold, byref(keep))
+        return pool.value
+
+    def allocate(self, nbytes: int, what: str = "", zeroed: bool = True) -> DeviceAllocation:
+        """Memory at a multiple of 256; ``what`` is its name in the table of what is allocated.
+
+        Raises `OctantsMemoryError`, with that table.
+        """
+        if nbytes < 0:
+            raise ValueError(f"{nbytes} bytes")
+        size = max(1, nbytes)
+        with self._context.active():
+            self._free_dropped()
+            address = self._ask(size) or self._ask_again(size)
+            if address is None:
+                raise self._refused(nbytes)
+            allocation = DeviceAllocation(address, nbytes, self._dropped)
+            self._live[address] = nbytes, what
+            if zeroed:
+                self._context.call("cuMemsetD8Async", address, 0, size, DEFAULT_STREAM)
+        self.after_allocation()
+        return allocation
+
+    def _ask(self, size: int) -> int | None:
+        address = c_uint64()
+        name = "cuMemAlloc" if self._pool is None else "cuMemAllocFromPoolAsync"
+        arguments = () if self._pool is None else (self._pool, DEFAULT_STREAM)
+        status = self._context.status(name, byref(address), size, *arguments)
+        if status not in (cuda.SUCCESS, cuda.OUT_OF_MEMORY):
+            raise self._context.error(name, status)
+        return address.value or None
+
+    def _ask_again(self, size: int) -> int | None:
+        """The same, with all that can be given back."""
+        self.relieve()
+        self._free_dropped()
+        self._trim()
+        return self._ask(size)
+
+    def _free_dropped(self) -> None:
+        if not self._dropped:
+            return
+        self.before_free()
+        while self._dropped:
+            try:
+                address = self._dropped.popleft()
+            except IndexError:  # taken by another thread meanwhile
+                break
+            self._live.pop(address, None)
+            if self._pool is not None:
+                self._context.call("cuMemFreeAsync", address, DEFAULT_STREAM)
+            else:
+                self._context.call("cuMemFree", address)
+
+    def _trim(self) -> None:
+        self._context.wait_for_stream(DEFAULT_STREAM)
+        if self._pool is not None:
+            self._context.call("cuMemPoolTrimTo", self._pool, 0)
+
+    def free(self) -> None:
+        """Free what nobody refers to, and give it back to the system."""
+        with self._context.active():
+            self._free_dropped()
+            self._trim()
+
+    def take_pinned(self) -> PinnedMemory:
+        """A few words of host memory that the GPU reaches."""
+        try:
+            return self._pinned.pop()
+        except IndexError:
+            return PinnedMemory(self._context, _PINNED_BYTES)
+
+    def give_back_pinned(self, piece: PinnedMemory) -> None:
+        """Take back what `take_pinned` gave; nothing may be copied to or from it any more."""
+        self._pinned.append(piece)
+
+    # -- what there is --------------------------------------------------------------------------
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all allocations that somebody refers to."""
+        gone = set(self._dropped)
+        return sum(size for address, (size, _) in list(self._live.items()) if address not in gone)
+
+    def table(self) -> list[str]:
+        """What is allocated, the largest first, a line for each name and size."""
+        counts = Counter(self._live.values())
+        rows = sorted(counts.items(), key=lambda row: -row[0][0] * row[1])
+        lines = []
+        for (nbytes, what), count in rows[:_ROWS]:
+            size = f"{count} times {format_bytes(nbytes)}" if count > 1 else format_bytes(nbytes)
+            lines.append(f"{size}: {what or 'an allocation'}")
+        if len(rows) > _ROWS:
+            rest = sum(nbytes * count for (nbytes, _), count in rows[_ROWS:])
+            lines.append(f"{format_bytes(rest)}: others")
+        return lines
+
+    def _refused(self, nbytes: int) -> OctantsError:
+        free = format_bytes(self._context.free_memory())
+        total = format_bytes(self._context.total_memory)
+        left = f"of {total}, {free} are free, and {format_bytes(self.nbytes)} are Octants'"
+        error = OutOfDeviceMemory(repr(self._context), format_bytes(nbytes), left)
+        diagnostic = dataclasses.replace(error.diagnostic(), notes=tuple(self.table()))
+        return error.exception(diagnostic)
+
+
+def _nothing() -> None:
+    pass
+
+
+class PinnedMemory:
+    """Host memory that the GPU reaches by itself; it keeps its address until the process ends."""
+
+    def __init__(self, context: Context, nbytes: int) -> None:
+        pointer = c_void_p()
+        with context.active():
+            context.call("cuMemAllocHost", byref(pointer), nbytes)
+        self.address = pointer.value or 0
+        self.nbytes = nbytes
+        ctypes.memset(self.address, 0, nbytes)

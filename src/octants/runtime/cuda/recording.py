@@ -1,0 +1,144 @@
+"""Launches of dispatches that record: until no work item is refused memory any more.
+
+Each thread has a tape of as many bytes as a work item was found to need. A work item that needs
+more ends before it has changed anything, and is run again with more. Where memory is refused, fewer
+threads run at once; then the records shall take a smaller share, so that loops run in shorter
+blocks; then the launch fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from octants import abi
+from octants.artifact import Artifact
+from octants.diagnostics.exceptions import InternalError, OctantsError
+from octants.diagnostics.kernel_errors import TapeMemoryRefused
+from octants.runtime.cuda.frame import Step
+from octants.runtime.cuda.modules import WARP
+from octants.runtime.cuda.tapes import MOST_ITEMS, Tape
+from octants.runtime.messages import recorded_loops
+
+_GUESS = 512  # bytes that a thread of a kernel that has not run yet begins with
+_LEAST_SHARE = abi.TAPE_WORD
+
+
+@dataclass
+class Room:
+    """How many threads run a dispatch, and the bytes that each of their tapes has."""
+
+    blocks: int
+    block: int
+    capacity: int
+
+    @property
+    def nbytes(self) -> int:
+        return _lanes(self.blocks * self.block) * self.capacity
+
+
+class Recording:
+    """A dispatch that records, at all its launches. ``budget`` is what its tapes should take."""
+
+    def __init__(self, artifact: Artifact, budget: int, multiprocessors: int) -> None:
+        self._artifact = artifact
+        self._budget = budget
+        self._multiprocessors = multiprocessors
+        self._need = 0  # what its work items have needed so far, at the first share
+
+    def run(self, step: Step, lower: int, upper: int, tape: Tape) -> None:
+        """Run all work items; the host waits for them."""
+        with tape.lock:
+            for begin in range(lower, upper, MOST_ITEMS):
+                self._run_some(step, begin, min(begin + MOST_ITEMS, upper), tape)
+
+    def run_computed(self, step: Step, tape: Tape, address: int) -> None:
+        """The same over bounds that the device has computed; they and a copy are at ``address``."""
+        with tape.lock:
+            lower, upper = tape.read_bounds(address)
+            step.words[abi.LAUNCH_BOUNDS // 8] = address + 16
+            for begin in range(lower, upper, MOST_ITEMS):
+                end = min(begin + MOST_ITEMS, upper)
+                tape.write_bounds(address + 16, begin, end)
+                self._run_some(step, begin, end, tape)
+
+    def _run_some(self, step: Step, lower: int, upper: int, tape: Tape) -> None:
+        items = upper - lower
+        full = Room(min(step.fill, -(-items // step.block)), step.block, 0)
+        share = first_share = _whole(self._budget // (full.blocks * full.block))
+        need, is_found = self._need or min(share, _GUESS), bool(self._need)
+        again = False
+        while True:
+            room = self._fit(full, need, tape)
+            if room is not None:
+                self._launch(step, lower, upper, tape, room, share, again)
+                found, count = tape.refused()
+                if not count:
+                    break
+                if found <= room.capacity:
+                    raise InternalError(f"a tape of {room.capacity} bytes was refused {found}")
+                need, is_found, again = _words(found), True, True
+            elif share <= _LEAST_SHARE:
+                raise self._refused(need, lower, tape)
+            else:
+                share = _whole(min(share, need) // 4)
+                need = max(share, min(_GUESS, need // 4))
+        if is_found and share == first_share:
+            self._need = max(self._need, need)
+
+    def _launch(
+        self,
+        step: Step,
+        lower: int,
+        upper: int,
+        tape: Tape,
+        room: Room,
+        share: int,
+        again: bool,
+    ) -> None:
+        words = step.words
+        words[abi.LAUNCH_LOWER // 8] = lower
+        words[abi.LAUNCH_UPPER // 8] = upper
+        if not again:
+            words[abi.LAUNCH_REFUSED // 8] = tape.expect(upper - lower)
+        words[abi.LAUNCH_TAPE // 8] = tape.address
+        words[abi.LAUNCH_CAPACITY // 8] = room.capacity
+        words[abi.LAUNCH_SHARE // 8] = share
+        words[abi.LAUNCH_AGAIN // 8] = again
+        step.configuration.grid, step.configuration.block = room.blocks, room.block
+        step.launch()
+
+    def _fit(self, full: Room, need: int, tape: Tape) -> Room | None:
+        """Room for threads with tapes of so many bytes, as many as there is memory for."""
+        room = Room(full.blocks, full.block, need)
+        most = max(self._budget // (_lanes(full.block) * need), self._multiprocessors)
+        room.blocks = min(room.blocks, most)
+        while not tape.reserve(room.nbytes):
+            if room.blocks > 1:
+                room.blocks //= 2
+            elif room.block > WARP:
+                room.block = WARP
+            else:
+                return None
+        return room
+
+    def _refused(self, need: int, lower: int, tape: Tape) -> OctantsError:
+        artifact = self._artifact
+        text = f"one work item has come to need {need} bytes"
+        item = lower + tape.first_refused()
+        error = TapeMemoryRefused(artifact.kernel or artifact.name, text, item)
+        return error.at(None, *recorded_loops(artifact))
+
+
+def _lanes(threads: int) -> int:
+    """The tapes that stand where so many threads have theirs."""
+    return -(-threads // abi.TAPE_LANES) * abi.TAPE_LANES
+
+
+def _whole(nbytes: int) -> int:
+    """A share of whole words, at least one."""
+    return max(_LEAST_SHARE, nbytes // abi.TAPE_WORD * abi.TAPE_WORD)
+
+
+def _words(nbytes: int) -> int:
+    """So many bytes, or what is missing to whole words more."""
+    return -(-nbytes // abi.TAPE_WORD) * abi.TAPE_WORD

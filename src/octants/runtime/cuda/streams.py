@@ -1,0 +1,236 @@
+"""Streams and events: what runs at the same time, and what waits for what.
+
+A stream of ours waits for the default stream, and the default stream for it, by CUDA's own rules
+for streams that are "blocking". Those of other libraries do not; they are ordered by events.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from ctypes import byref, c_void_p
+from typing import TYPE_CHECKING, Any, final
+
+from octants.runtime.cuda import library as cuda
+from octants.runtime.cuda.context import Context
+from octants.runtime.cuda.errors import Closed
+from octants.runtime.cuda.memory import DEFAULT_STREAM, DeviceAllocation, DeviceMemory
+
+if TYPE_CHECKING:
+    from octants.runtime.cuda.tapes import Tape
+
+LEGACY_STREAM = 1  # another name of the default stream
+_BOUNDS_BYTES = 64
+
+
+@final
+class Stream:
+    """A queue of work of a GPU; work of different streams may run at the same time.
+
+    Without a ``handle`` it is a new one; otherwise one that another library has made, which lives
+    as long as this object is used.
+    """
+
+    def __init__(self, streams: Streams, handle: int | None = None) -> None:
+        self._streams = streams
+        self.is_foreign = handle not in (None, DEFAULT_STREAM)
+        self._handle = self._event = 0
+        self._is_destroyed = False
+        self._bounds: DeviceAllocation | None = None
+        self.tape: Tape | None = None
+        """The tapes of the kernels that run in it; see `tapes`."""
+        if handle is None:
+            made = c_void_p()
+            with streams.context.active():
+                streams.context.call("cuStreamCreate", byref(made), 0)
+            self._handle = made.value or 0
+        else:
+            self._handle = handle
+
+    @property
+    def handle(self) -> int:
+        """What CUDA calls it; 0 is the default stream."""
+        if self._is_destroyed:
+            raise Closed("stream").at(None)
+        return self._handle
+
+    def synchronize(self) -> None:
+        """Wait until all that is in it is done."""
+        with self._streams.context.active():
+            self._streams.context.wait_for_stream(self.handle)
+
+    def destroy(self) -> None:
+        """Give it back; what is in it runs to its end. Does nothing the second time."""
+        if not self._is_destroyed:
+            self._streams.destroy(self)
+            self._is_destroyed = True
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.destroy()
+
+    def __del__(self) -> None:
+        if self._handle and not self.is_foreign and not self._is_destroyed:
+            self._streams.dropped.append(self._handle)
+        if self._event:
+            self._streams.dropped_events.append(self._event)
+
+    # -- for kernels ----------------------------------------------------------------------------
+
+    def event(self) -> int:
+        """An event that was just recorded: it happens when what is in the stream now is done."""
+        context = self._streams.context
+        if not self._event:
+            self._event = _make_event(context)
+        context.call("cuEventRecord", self._event, self.handle)
+        return self._event
+
+    def bounds(self) -> int:
+        """The address of the words where a kernel keeps bounds that it computes itself."""
+        if self._bounds is None:
+            self._bounds = self._streams.memory.allocate(_BOUNDS_BYTES, "the bounds of loops")
+        return self._bounds.address
+
+
+@final
+class Event:
+    """A point in a stream, for which others can wait."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+        self._is_destroyed = False
+        with streams.context.active():
+            self._handle = _make_event(streams.context)
+
+    @property
+    def handle(self) -> int:
+        """What CUDA calls it."""
+        if self._is_destroyed:
+            raise Closed("event").at(None)
+        return self._handle
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Let it happen when what is in a stream now is done; None: the thread's own stream."""
+        self._call("cuEventRecord", self.handle, (stream or self._streams.current.stream).handle)
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Let what comes into a stream from now on wait for it; None: the thread's own stream."""
+        own = (stream or self._streams.current.stream).handle
+        self._call("cuStreamWaitEvent", own, self.handle, 0)
+
+    def synchronize(self) -> None:
+        """Wait until it has happened."""
+        with self._streams.context.active():
+            self._streams.context.wait_for_event(self.handle)
+
+    def destroy(self) -> None:
+        """Give it back. Does nothing the second time."""
+        if not self._is_destroyed:
+            self._call("cuEventDestroy", self._handle)
+            self._is_destroyed = True
+
+    def __enter__(self) -> Event:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.destroy()
+
+    def __del__(self) -> None:
+        if not self._is_destroyed:
+            self._streams.dropped_events.append(self._handle)
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        with self._streams.context.active():
+            self._streams.context.call(name, *arguments)
+
+
+def _make_event(context: Context) -> int:
+    event = c_void_p()
+    context.call("cuEventCreate", byref(event), cuda.EVENT_NO_TIMING)
+    return event.value or 0
+
+
+class Current(threading.local):
+    """The stream in which a thread launches."""
+
+    def __init__(self, default: Stream) -> None:
+        self.stream = default
+
+
+class Streams:
+    """The streams of a device, and what waits for what between them."""
+
+    def __init__(self, context: Context, memory: DeviceMemory) -> None:
+        self.context = context
+        self.memory = memory
+        self.dropped: deque[int] = deque()
+        self.dropped_events: deque[int] = deque()
+        self.default = Stream(self, DEFAULT_STREAM)
+        self.current = Current(self.default)
+        self._own: weakref.WeakSet[Stream] = weakref.WeakSet()
+        self._foreign: dict[int, Stream] = {}
+
+    def create(self) -> Stream:
+        """A new stream."""
+        stream = Stream(self)
+        self._own.add(stream)
+        return stream
+
+    def foreign(self, handle: int) -> Stream:
+        """The stream that another library calls by this handle."""
+        if handle in (DEFAULT_STREAM, LEGACY_STREAM):
+            return self.default
+        return self._foreign.setdefault(handle, Stream(self, handle))
+
+    def all(self) -> list[Stream]:
+        """The default stream, and all others that kernels may run in."""
+        return [self.default, *self._own, *self._foreign.values()]
+
+    def order(self, first: Stream, then: Stream) -> None:
+        """Let what comes into ``then`` from now on wait for what is in ``first``."""
+        is_own = not (first.is_foreign or then.is_foreign)
+        if first is then or (is_own and self.default in (first, then)):
+            return
+        self._wait_in(then, first)
+
+    def gather(self) -> None:
+        """Let the default stream wait for all others."""
+        if self.dropped:
+            self.wait()
+        for stream in self.all()[1:]:
+            self._wait_in(self.default, stream)
+
+    def catch_up(self) -> None:
+        """Let the thread's own stream wait for the default stream."""
+        self.order(self.default, self.current.stream)
+
+    def _wait_in(self, stream: Stream, other: Stream) -> None:
+        with self.context.active():
+            self.context.call("cuStreamWaitEvent", stream.handle, other.event(), 0)
+
+    def wait(self) -> None:
+        """Wait until all streams are done."""
+        with self.context.active():
+            for stream in self.all():
+                self.context.wait_for_stream(stream.handle)
+            self._destroy_dropped()
+
+    def destroy(self, stream: Stream) -> None:
+        """Give a stream back, in order: the default stream waits for what is in it."""
+        self._foreign.pop(stream.handle, None)
+        self._own.discard(stream)
+        self._wait_in(self.default, stream)
+        if not stream.is_foreign:
+            with self.context.active():
+                self.context.call("cuStreamDestroy", stream.handle)
+
+    def _destroy_dropped(self) -> None:
+        while self.dropped:
+            handle = self.dropped.popleft()
+            self.context.wait_for_stream(handle)
+            self.context.call("cuStreamDestroy", handle)
+        while self.dropped_events:
+            self.context.call("cuEventDestroy", self.dropped_events.popleft())

@@ -1,0 +1,486 @@
+"""A stand-in for libcuda, for machines without a GPU.
+
+Functions have the entry points and the C types of the real ones. Memory of the "device" is at
+addresses where there is nothing, and begins as garbage. Work in streams is put off as long as it
+may be: an operation runs when somebody waits for it, after just those that come before it by CUDA's
+rules. Kernels are Python functions, registered by the names of entries.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from ctypes import CFUNCTYPE, c_int
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from octants.runtime.cuda import library as cuda
+from octants.runtime.cuda.library import SIGNATURES, Library
+
+ILLEGAL_ADDRESS = 700
+LAUNCH_FAILED = 719
+INVALID_VALUE = 1
+NOT_INITIALIZED = 3
+INVALID_PTX = 218
+NAMES = {
+    1: ("CUDA_ERROR_INVALID_VALUE", "invalid argument"),
+    2: ("CUDA_ERROR_OUT_OF_MEMORY", "out of memory"),
+    3: ("CUDA_ERROR_NOT_INITIALIZED", "initialization error"),
+    100: ("CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"),
+    201: ("CUDA_ERROR_INVALID_CONTEXT", "invalid device context"),
+    218: ("CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"),
+    400: ("CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"),
+    700: ("CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"),
+    719: ("CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"),
+}
+_NO_CONTEXT = re.compile(r"cu(Init|DriverGet|GetError|Device|Ctx)")
+_FIRST = 0x7000_0000_0000
+_CONTEXT = 0xC0DE_0000
+
+
+class Trap(Exception):
+    """What a kernel raises to end the context."""
+
+    def __init__(self, status: int = ILLEGAL_ADDRESS) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+@dataclass(eq=False)
+class Operation:
+    """Something in a stream, and what comes before it."""
+
+    run: Callable[[], None] | None
+    after: list[Operation]
+
+
+@dataclass(eq=False)
+class FakeStream:
+    blocking: bool
+    last: Operation | None = None
+
+
+@dataclass(eq=False)
+class FakeEvent:
+    operation: Operation | None = None
+
+
+@dataclass
+class Failure:
+    status: int
+    skip: int
+    times: int
+
+
+@dataclass
+class Call:
+    """A launch, as a kernel sees it."""
+
+    cuda: FakeCuda
+    entry: str
+    parameters: bytes
+    launch: list[int]
+    grid: int
+    block: int
+    stream: int
+
+    @property
+    def threads(self) -> int:
+        return self.grid * self.block
+
+    @property
+    def slots(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        return np.frombuffer(self.parameters, np.int64)
+
+    def words(self, address: int, count: int, dtype: Any = np.int64) -> Any:
+        """Memory of the device, to read and to write."""
+        return self.cuda.view(address, count, dtype)
+
+
+@dataclass
+class FakeCuda:
+    """The driver, its devices, and all that happens in them."""
+
+    total: int = 1 << 26
+    devices: int = 1
+    capability: tuple[int, int] = (9, 0)
+    driver: int = 13000
+    pools: bool = True
+    init_status: int = 0
+    kernels: dict[str, Callable[[Call], None]] = field(default_factory=dict)
+    calls: Counter[str] = field(default_factory=Counter)
+    launches: list[Call] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    lost: int = 0
+
+    def __post_init__(self) -> None:
+        self._lock = threading.RLock()
+        self._failures: dict[str, Failure] = {}
+        self._memory: dict[int, bytearray] = {}
+        self._next = _FIRST
+        self._pinned: dict[int, Any] = {}
+        self._handles: dict[int, Any] = {}
+        self._streams: dict[int, FakeStream] = {0: FakeStream(True)}
+        self._thread = threading.local()
+        self._references: list[Any] = []
+
+    def library(self) -> Library:
+        return Library(self._find)
+
+    def fail(self, name: str, status: int, skip: int = 0, times: int = 1) -> None:
+        """Let a function fail, after so many calls, so many times."""
+        self._failures[name] = Failure(status, skip, times)
+
+    def add_foreign_stream(self) -> int:
+        """A stream as other libraries make them: no implicit order with the default stream."""
+        return self._handle(FakeStream(False), self._streams)
+
+    @property
+    def used(self) -> int:
+        """The bytes that are allocated."""
+        return sum(map(len, self._memory.values()))
+
+    @property
+    def stack(self) -> list[int]:
+        """The contexts of this thread; the last one is current."""
+        if not hasattr(self._thread, "stack"):
+            self._thread.stack = []
+        stack: list[int] = self._thread.stack
+        return stack
+
+    # -- the table of functions -----------------------------------------------------------------
+
+    def _find(self, symbol: str) -> Callable[..., int]:
+        name = symbol.partition("_v2")[0]
+        implementation = getattr(self, name)
+
+        def function(*arguments: Any) -> int:
+            with self._lock:
+                self.calls[name] += 1
+                try:
+                    return self._refusal(name) or implementation(*arguments) or 0
+                except Trap as trap:
+                    self.lost = trap.status
+                    return trap.status
+                except Exception as error:
+                    self.problems.append(f"{name}: {error!r}")
+                    return 999
+
+        made = CFUNCTYPE(c_int, *SIGNATURES[symbol])(function)
+        self._references.append(made)
+        return made
+
+    def _refusal(self, name: str) -> int:
+        failure = self._failures.get(name)
+        if failure is not None:
+            failure.skip -= 1
+            if failure.skip < 0 < failure.times:
+                failure.times -= 1
+                return failure.status
+        if _NO_CONTEXT.match(name):
+            return 0
+        if self.lost:
+            return self.lost
+        return 0 if self.stack else cuda.INVALID_CONTEXT
+
+    def _handle(self, thing: Any, table: dict[int, Any] | None = None) -> int:
+        self._next += 256
+        (self._handles if table is None else table)[self._next] = thing
+        return self._next
+
+    # -- streams --------------------------------------------------------------------------------
+
+    def _put(self, stream: int | None, run: Callable[[], None] | None) -> Operation:
+        own = self._streams[stream or 0]
+        after = [own.last]
+        if own is self._streams[0]:
+            after += [other.last for other in self._streams.values() if other.blocking]
+        elif own.blocking:
+            after.append(self._streams[0].last)
+        own.last = Operation(run, [each for each in after if each is not None])
+        return own.last
+
+    def _finish(self, operation: Operation | None) -> bool:
+        """Run an operation with all that comes before it; whether there was something to be run."""
+        if operation is None:
+            return False
+        waiting, found = [operation], False
+        while waiting:
+            top = waiting[-1]
+            if top.after:
+                waiting.append(top.after.pop())
+                continue
+            waiting.pop()
+            if top.run is not None:
+                run, top.run, found = top.run, None, True
+                run()
+        return found
+
+    def cuStreamCreate(self, out: Any, flags: int) -> int:
+        out[0] = self._handle(FakeStream(flags == 0), self._streams)
+        return 0
+
+    def cuStreamDestroy(self, stream: int) -> int:
+        if self._finish(self._streams.pop(stream).last):
+            self.problems.append("a stream was destroyed that nobody waited for")
+        return 0
+
+    def cuStreamQuery(self, stream: int | None) -> int:
+        return cuda.NOT_READY if self._finish(self._streams[stream or 0].last) else 0
+
+    def cuStreamWaitEvent(self, stream: int | None, event: int, flags: int) -> int:
+        other = self._handles[event].operation
+        operation = self._put(stream, None)
+        if other is not None:
+            operation.after.append(other)
+        return 0
+
+    def cuEventCreate(self, out: Any, flags: int) -> int:
+        out[0] = self._handle(FakeEvent())
+        return 0
+
+    def cuEventDestroy(self, event: int) -> int:
+        del self._handles[event]
+        return 0
+
+    def cuEventRecord(self, event: int, stream: int | None) -> int:
+        self._handles[event].operation = self._put(stream, None)
+        return 0
+
+    def cuEventQuery(self, event: int) -> int:
+        return cuda.NOT_READY if self._finish(self._handles[event].operation) else 0
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def bytes_at(self, address: int, count: int) -> memoryview:
+        """Memory of the device; what is none of it is an illegal address."""
+        for start, memory in self._memory.items():
+            if start <= address and address + count <= start + len(memory):
+                return memoryview(memory)[address - start : address - start + count]
+        self.problems.append(f"illegal address {address:#x}")
+        raise Trap
+
+    def view(self, address: int, count: int, dtype: Any = np.int64) -> Any:
+        return np.frombuffer(self.bytes_at(address, count * np.dtype(dtype).itemsize), dtype)
+
+    def _allocate(self, out: Any, size: int) -> int:
+        if self.used + size > self.total:
+            return cuda.OUT_OF_MEMORY
+        self._next += 256
+        out[0] = address = self._next
+        self._memory[address] = bytearray(b"\xcd" * size)
+        self._next += size // 256 * 256 + 512
+        return 0
+
+    def cuMemGetInfo(self, free: Any, total: Any) -> int:
+        free[0], total[0] = self.total - self.used, self.total
+        return 0
+
+    def cuMemAlloc(self, out: Any, size: int) -> int:
+        return self._allocate(out, size)
+
+    def cuMemFree(self, address: int) -> int:
+        for stream in self._streams.values():
+            self._finish(stream.last)
+        del self._memory[address]
+        return 0
+
+    def cuMemPoolCreate(self, out: Any, properties: Any) -> int:
+        assert properties[0].location == cuda.LOCATION_DEVICE
+        out[0] = self._handle("pool")
+        return 0
+
+    def cuMemPoolSetAttribute(self, pool: int, attribute: int, value: int) -> int:
+        return 0
+
+    def cuMemPoolTrimTo(self, pool: int, size: int) -> int:
+        return 0
+
+    def cuMemAllocFromPoolAsync(self, out: Any, size: int, pool: int, stream: int) -> int:
+        assert self._handles[pool] == "pool"
+        return self._allocate(out, size)
+
+    def cuMemFreeAsync(self, address: int, stream: int | None) -> int:
+        self._put(stream, lambda: self._memory.pop(address) and None)
+        return 0
+
+    def cuMemAllocHost(self, out: Any, size: int) -> int:
+        memory = ctypes.create_string_buffer(size)
+        out[0] = ctypes.addressof(memory)
+        self._pinned[ctypes.addressof(memory)] = memory
+        return 0
+
+    def cuMemFreeHost(self, address: int) -> int:
+        del self._pinned[address]
+        return 0
+
+    def _is_pinned(self, address: int) -> bool:
+        return any(start <= address < start + len(m) for start, m in self._pinned.items())
+
+    def cuMemcpyHtoDAsync(self, target: int, source: int, size: int, stream: int | None) -> int:
+        if self._is_pinned(source):
+            self._put(stream, lambda: self._store(target, ctypes.string_at(source, size)))
+        else:
+            values = ctypes.string_at(source, size)
+            self._put(stream, lambda: self._store(target, values))
+        return 0
+
+    def cuMemcpyDtoHAsync(self, target: int, source: int, size: int, stream: int | None) -> int:
+        def run() -> None:
+            ctypes.memmove(target, bytes(self.bytes_at(source, size)), size)
+
+        operation = self._put(stream, run)
+        if not self._is_pinned(target):
+            self._finish(operation)
+        return 0
+
+    def cuMemcpyDtoDAsync(self, target: int, source: int, size: int, stream: int | None) -> int:
+        self._put(stream, lambda: self._store(target, bytes(self.bytes_at(source, size))))
+        return 0
+
+    def cuMemsetD8Async(self, target: int, value: int, size: int, stream: int | None) -> int:
+        self._put(stream, lambda: self._store(target, bytes([value]) * size))
+        return 0
+
+    def _store(self, target: int, values: bytes) -> None:
+        self.bytes_at(target, len(values))[:] = values
+
+    def cuPointerGetAttribute(self, out: int, attribute: int, address: int) -> int:
+        assert attribute == cuda.POINTER_ORDINAL
+        for start, memory in self._memory.items():
+            if start <= address < start + len(memory):
+                ctypes.cast(out, ctypes.POINTER(c_int))[0] = 0
+                return 0
+        return INVALID_VALUE
+
+    # -- code -----------------------------------------------------------------------------------
+
+    def cuModuleLoadDataEx(self, out: Any, code: int, count: int, options: Any, values: Any) -> int:
+        text = ctypes.string_at(code).decode()
+        entries = dict(re.findall(r"entry (\w+) (\d+)", text))
+        if not entries:
+            log = dict(zip(options[:count], values[:count], strict=True))
+            said = b"ptxas fatal   : Unexpected text at line 1\0"
+            assert log[cuda.JIT_ERROR_LOG_SIZE] >= len(said)
+            ctypes.memmove(log[cuda.JIT_ERROR_LOG], said, len(said))
+            return INVALID_PTX
+        out[0] = self._handle(entries)
+        return 0
+
+    def cuModuleUnload(self, module: int) -> int:
+        del self._handles[module]
+        return 0
+
+    def cuModuleGetFunction(self, out: Any, module: int, name: bytes) -> int:
+        entry = name.decode()
+        out[0] = self._handle((entry, int(self._handles[module][entry])))
+        return 0
+
+    def cuFuncGetAttribute(self, out: Any, attribute: int, function: int) -> int:
+        assert attribute == cuda.FUNCTION_MAX_THREADS
+        out[0] = 1024
+        return 0
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        self, out: Any, function: int, block: int, shared: int
+    ) -> int:
+        out[0] = 512 // block
+        return 0
+
+    def cuLaunchKernelEx(self, made: Any, function: int, arguments: Any, extra: Any) -> int:
+        configuration = made[0]
+        entry, size = self._handles[function]
+        assert configuration.grid > 0 and configuration.block > 0
+        call = Call(
+            self,
+            entry,
+            ctypes.string_at(arguments[0], size),
+            list((ctypes.c_int64 * 8).from_address(arguments[1])),
+            configuration.grid,
+            configuration.block,
+            configuration.stream or 0,
+        )
+        self._put(configuration.stream, lambda: self._launch(call))
+        return 0
+
+    def _launch(self, call: Call) -> None:
+        self.launches.append(call)
+        self.kernels[call.entry](call)
+
+    # -- the driver and its devices -------------------------------------------------------------
+
+    def cuInit(self, flags: int) -> int:
+        return self.init_status
+
+    def cuDriverGetVersion(self, out: Any) -> int:
+        out[0] = self.driver
+        return 0
+
+    def cuGetErrorName(self, status: int, out: Any) -> int:
+        return self._word(status, 0, out)
+
+    def cuGetErrorString(self, status: int, out: Any) -> int:
+        return self._word(status, 1, out)
+
+    def _word(self, status: int, which: int, out: Any) -> int:
+        text = ctypes.c_char_p(
+            NAMES.get(status, (f"CUDA_ERROR_{status}", "an error"))[which].encode()
+        )
+        self._references.append(text)
+        out[0] = text
+        return 0
+
+    def cuDeviceGetCount(self, out: Any) -> int:
+        out[0] = self.devices
+        return 0
+
+    def cuDeviceGet(self, out: Any, ordinal: int) -> int:
+        out[0] = ordinal
+        return 0
+
+    def cuDeviceGetName(self, out: Any, size: int, device: int) -> int:
+        ctypes.memmove(out, b"Fake GPU\0", 9)
+        return 0
+
+    def cuDeviceGetAttribute(self, out: Any, attribute: int, device: int) -> int:
+        out[0] = {
+            cuda.ATTRIBUTE_MULTIPROCESSORS: 4,
+            cuda.ATTRIBUTE_MAJOR: self.capability[0],
+            cuda.ATTRIBUTE_MINOR: self.capability[1],
+            cuda.ATTRIBUTE_MEMORY_POOLS: self.pools,
+        }[attribute]
+        return 0
+
+    def cuDeviceTotalMem(self, out: Any, device: int) -> int:
+        out[0] = self.total
+        return 0
+
+    def cuDevicePrimaryCtxRetain(self, out: Any, device: int) -> int:
+        out[0] = _CONTEXT + device
+        return 0
+
+    def cuCtxGetCurrent(self, out: Any) -> int:
+        out[0] = self.stack[-1] if self.stack else None
+        return 0
+
+    def cuCtxSetCurrent(self, context: int) -> int:
+        self.stack[-1:] = [context]
+        return 0
+
+    def cuCtxPushCurrent(self, context: int) -> int:
+        self.stack.append(context)
+        return 0
+
+    def cuCtxPopCurrent(self, out: Any) -> int:
+        out[0] = self.stack.pop()
+        return 0
+
+
+def code_of(entries: Sequence[str], slots: int) -> bytes:
+    """What the fake takes for PTX: entries with the bytes of their parameters."""
+    return "".join(f"entry {entry} {8 * slots}\n" for entry in entries).encode()
