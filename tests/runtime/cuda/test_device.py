@@ -171,6 +171,16 @@ def test_shape(
     assert call.launch[:2] == [5, 5 + items]
 
 
+@pytest.mark.parametrize(("threads", "grid", "block"), [(1, 1, 1), (100, 1, 100), (300, 2, 128)])
+def test_the_most_threads(
+    fake: FakeCuda, device: CudaDevice, threads: int, grid: int, block: int
+) -> None:
+    fake.kernels["t"] = lambda call: None
+    launch(device.load(artifact("t", [Dispatch("t", 0, "(0, 10000)", threads=threads)], 0)))
+    device.synchronize()
+    assert (fake.launches[0].grid, fake.launches[0].block) == (grid, block)
+
+
 def test_one_thread(fake: FakeCuda, device: CudaDevice) -> None:
     fake.kernels["t"] = lambda call: None
     launch(device.load(artifact("t", [Dispatch("t", 0)], 0)))

@@ -35,12 +35,19 @@ class Action:
         self.is_single = not dispatch.bounds
         self.is_computed = dispatch.bounds == COMPUTED
         self.bounds: Callable[[Sequence[int]], Bounds] | None = None
-        if self.is_single:
-            self.block, self.fill = 1, 1
-        else:
-            self.block, self.fill = self.function.shape(dispatch.block)
+        self.block, self.fill = 1, 1
+        if not self.is_single:
+            self.block, self.fill = _limited(dispatch, *self.function.shape(dispatch.block))
         if not self.is_single and not self.is_computed:
             self.bounds = bounds_function(dispatch.bounds)
+
+
+def _limited(dispatch: Dispatch, block: int, fill: int) -> tuple[int, int]:
+    """The threads of a block, and the blocks, of no more threads than there may be."""
+    if not dispatch.threads:
+        return block, fill
+    block = min(block, dispatch.threads)
+    return block, min(fill, dispatch.threads // block)
 
 
 def bounds_function(expression: str) -> Callable[[Sequence[int]], Bounds]:

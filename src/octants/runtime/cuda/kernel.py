@@ -9,15 +9,13 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from octants.artifact import SYSTEM, Artifact, Slot
 from octants.diagnostics.exceptions import InternalError
 from octants.runtime.cuda.frame import Action, Frame, Step, parameter_bytes
+from octants.runtime.cuda.machine import Machine
 from octants.runtime.cuda.recording import Recording
-
-if TYPE_CHECKING:
-    from octants.runtime.cuda.device import CudaDevice
 
 _MOST_VIEWS = 256
 
@@ -28,16 +26,16 @@ class CudaKernel:
     launch: Callable[[int], None]
     """Queue it with the parameter block at an address; see `runtime.device.LoadedKernel`."""
 
-    def __init__(self, device: CudaDevice, artifact: Artifact) -> None:
+    def __init__(self, machine: Machine, artifact: Artifact) -> None:
         if artifact.parameters.slots[0] != Slot("system", SYSTEM[0]):
             raise InternalError("the message buffer is not the first parameter")
         self.artifact = artifact
-        self._device = device
+        self._machine = machine
         self._name = artifact.kernel or artifact.name
-        module = device.module(artifact.code)
+        module = machine.module(artifact.code)
         self._actions = [Action(dispatch, module) for dispatch in artifact.dispatches]
         self._recordings = {
-            action: Recording(artifact, device.tape_budget, device.context.multiprocessors)
+            action: Recording(artifact, machine.tape_budget, machine.context.multiprocessors)
             for action in self._actions
             if action.dispatch.records
         }
@@ -50,8 +48,8 @@ class CudaKernel:
         self.launch = self._plain() if is_plain else self._launch
 
     def _make_frame(self) -> Frame:
-        device, large = self._device, parameter_bytes(self.artifact)
-        return Frame(device.context, device.memory, self._actions, large)
+        machine, large = self._machine, parameter_bytes(self.artifact)
+        return Frame(machine.context, machine.memory, self._actions, large)
 
     def _slots(self, block: int) -> tuple[int, ...]:
         """The slots of a parameter block; blocks are used again and again."""
@@ -65,9 +63,9 @@ class CudaKernel:
 
     def _plain(self) -> Callable[[int], None]:
         frames, make_frame, slots_of = self._frames, self._make_frame, self._slots
-        current = self._device.streams.current
-        note = self._device.context.launched.append
-        run: Callable[..., int] = self._device.library.cuLaunchKernelEx
+        current = self._machine.streams.current
+        note = self._machine.context.launched.append
+        run: Callable[..., int] = self._machine.library.cuLaunchKernelEx
         reads_slots = any(action.bounds is not None for action in self._actions)
         name = self._name
 
@@ -99,13 +97,13 @@ class CudaKernel:
 
     def _launch(self, block: int) -> None:
         """The launch of any kernel."""
-        queue = self._device.messages
+        queue = self._machine.messages
         if not self.artifact.messages:
             self._queue(block)
             return
         if queue.is_full:
-            self._device.look()
-        with self._device.in_order():
+            self._machine.look()
+        with self._machine.in_order():
             buffer = queue.take(self.artifact)
         ctypes.c_uint64.from_address(block).value = buffer.memory.address
         try:
@@ -118,12 +116,12 @@ class CudaKernel:
             frame = self._frames.pop()
         except IndexError:
             frame = self._make_frame()
-        with self._device.context.active():
-            stream = self._device.streams.current.stream
+        with self._machine.context.active():
+            stream = self._machine.streams.current.stream
             if frame.stream is not stream:
                 frame.move(stream)
             frame.take(block)
-            self._device.context.launched.append(self._name)
+            self._machine.context.launched.append(self._name)
             slots = self._slots(block)
             for step in frame.steps:
                 self._run(step, slots)
@@ -138,8 +136,8 @@ class CudaKernel:
         if recording is None:
             step.launch()
             return
-        stream = self._device.streams.current.stream
-        tape = self._device.tape_of(stream)
+        stream = self._machine.streams.current.stream
+        tape = self._machine.tape_of(stream)
         if action.is_computed:
             recording.run_computed(step, tape, stream.bounds())
         else:

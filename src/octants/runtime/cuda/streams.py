@@ -10,15 +10,13 @@ import threading
 import weakref
 from collections import deque
 from ctypes import byref, c_void_p
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.errors import Closed
 from octants.runtime.cuda.memory import DEFAULT_STREAM, DeviceAllocation, DeviceMemory
-
-if TYPE_CHECKING:
-    from octants.runtime.cuda.tapes import Tape
+from octants.runtime.cuda.tapes import Tape
 
 LEGACY_STREAM = 1  # another name of the default stream
 _BOUNDS_BYTES = 64

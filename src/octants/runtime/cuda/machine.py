@@ -1,0 +1,109 @@
+"""What launches need of a GPU: loaded code, streams, messages, tapes, and waiting."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import weakref
+from collections import deque
+from collections.abc import Iterator
+
+from octants.runtime.cuda.context import Context, context_of
+from octants.runtime.cuda.library import Library, open_library
+from octants.runtime.cuda.memory import DeviceMemory
+from octants.runtime.cuda.messages import MessageQueue
+from octants.runtime.cuda.modules import Module
+from octants.runtime.cuda.staging import Staging
+from octants.runtime.cuda.streams import Stream, Streams
+from octants.runtime.cuda.tapes import Tape
+from octants.runtime.pending import Pending
+
+
+class Machine:
+    """The GPU of a number.
+
+    ``tape_limit`` bounds the bytes of the tapes in a stream; 0: nine tenths of the memory.
+    ``tape_budget`` is what the records of a launch should take, as far as shorter blocks of long
+    loops make that possible; 0: a 64th of the memory. ``library`` is the driver of the machine
+    unless given.
+
+    Raises `OctantsRuntimeError` if there is no driver, no such GPU, or one that is too old.
+    """
+
+    def __init__(
+        self,
+        ordinal: int = 0,
+        tape_budget: int = 0,
+        tape_limit: int = 0,
+        library: Library | None = None,
+    ) -> None:
+        self.library = library or driver_library()
+        self.context: Context = context_of(self.library, ordinal)
+        context, kept = self.context, self.library.kept
+        self.memory: DeviceMemory = kept("memory", ordinal, lambda: DeviceMemory(context))
+        self.staging: Staging = kept("staging", ordinal, lambda: Staging(context))
+        self.pending = Pending()
+        self.streams = Streams(context, self.memory)
+        self.messages = MessageQueue(context, self.memory, self.staging, self.pending)
+        self.tape_budget = tape_budget or context.total_memory // 64
+        self._tape_limit = tape_limit or context.total_memory // 10 * 9
+        self._modules: weakref.WeakValueDictionary[bytes, Module] = weakref.WeakValueDictionary()
+        self._dropped_modules: deque[int] = deque()
+        self.memory.before_free = self.streams.gather
+        self.memory.after_allocation = self.streams.catch_up
+        self.memory.relieve = self.free_tapes
+
+    def __repr__(self) -> str:
+        return repr(self.context)
+
+    def module(self, code: bytes) -> Module:
+        """The loaded form of code; kernels that were compiled together share theirs."""
+        module = self._modules.get(code)
+        if module is None:
+            module = self._modules[code] = Module(self.context, code, self._dropped_modules)
+        return module
+
+    def tape_of(self, stream: Stream) -> Tape:
+        """The tapes of the kernels in a stream."""
+        if stream.tape is None:
+            limit = self._tape_limit
+            stream.tape = Tape(self.context, self.memory, self.staging, stream.handle, limit)
+        return stream.tape
+
+    def free_tapes(self) -> None:
+        """Free the tapes that no launch uses."""
+        for stream in self.streams.all():
+            if stream.tape is not None:
+                stream.tape.free()
+
+    @property
+    def tape_bytes(self) -> int:
+        """The bytes that tapes take now; they are kept for later launches."""
+        tapes = [stream.tape for stream in self.streams.all()]
+        return sum(tape.nbytes for tape in tapes if tape is not None)
+
+    @contextlib.contextmanager
+    def in_order(self) -> Iterator[None]:
+        """What is done in the default stream stands where the thread's own stream is now."""
+        stream = self.streams.current.stream
+        self.streams.order(stream, self.streams.default)
+        yield
+        self.streams.catch_up()
+
+    def look(self) -> None:
+        """Wait, print what kernels have printed, and raise the first failure."""
+        self.streams.wait()
+        self.context.launched.clear()
+        self.messages.deliver()
+        self._unload()
+
+    def _unload(self) -> None:
+        with self.context.active():
+            while self._dropped_modules:
+                self.context.call("cuModuleUnload", self._dropped_modules.popleft())
+
+
+@functools.cache
+def driver_library() -> Library:
+    """The driver of this machine; `OctantsRuntimeError` if there is none, or if it is too old."""
+    return open_library()
