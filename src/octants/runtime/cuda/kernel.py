@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.artifact import SYSTEM, Artifact, Slot
-from octants.diagnostics.exceptions import InternalError
+from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
 from octants.runtime.cuda.frame import Action, Frame, Step, parameter_bytes
 from octants.runtime.cuda.machine import Machine
+from octants.runtime.cuda.messages import DeviceBuffer
 from octants.runtime.cuda.recording import Recording
 
 _MOST_VIEWS = 256
@@ -97,19 +98,27 @@ class CudaKernel:
 
     def _launch(self, block: int) -> None:
         """The launch of any kernel."""
-        queue = self._machine.messages
         if not self.artifact.messages:
             self._queue(block)
             return
-        if queue.is_full:
-            self._machine.look()
-        with self._machine.in_order():
-            buffer = queue.take(self.artifact)
+        buffer = self._take_buffer()
         ctypes.c_uint64.from_address(block).value = buffer.memory.address
         try:
             self._queue(block)
         finally:
-            queue.put(self.artifact, buffer)
+            self._machine.messages.put(self.artifact, buffer)
+
+    def _take_buffer(self) -> DeviceBuffer:
+        """A message buffer; where there are too many of them, those of launches that are done."""
+        machine, queue = self._machine, self._machine.messages
+        if queue.is_full:
+            machine.look()
+        with machine.in_order():
+            try:
+                return queue.take(self.artifact)
+            except OctantsMemoryError:
+                machine.look()
+                return queue.take(self.artifact)
 
     def _queue(self, block: int) -> None:
         try:

@@ -151,17 +151,19 @@ class DeviceMemory:
         return sum(size for address, (size, _) in list(self._live.items()) if address not in gone)
 
     def table(self) -> list[str]:
-        """What is allocated, the largest first, a line for each name and size."""
-        counts = Counter(self._live.values())
-        rows = sorted(counts.items(), key=lambda row: -row[0][0] * row[1])
+        """What is allocated, the most first, a line for each name and size."""
+        counts: Counter[tuple[str, str]] = Counter()
+        sums: Counter[tuple[str, str]] = Counter()
+        for nbytes, what in list(self._live.values()):
+            row = format_bytes(nbytes), what or "an allocation"
+            counts[row] += 1
+            sums[row] += nbytes
         lines = []
-        for (nbytes, what), count in rows[:_ROWS]:
-            size = f"{count} times {format_bytes(nbytes)}" if count > 1 else format_bytes(nbytes)
-            lines.append(f"{size}: {what or 'an allocation'}")
-        if len(rows) > _ROWS:
-            rest = sum(nbytes * count for (nbytes, _), count in rows[_ROWS:])
-            lines.append(f"{format_bytes(rest)}: others")
-        return lines
+        for row, _ in sums.most_common(_ROWS):
+            times = f"{counts[row]} times " if counts[row] > 1 else ""
+            lines.append(f"{times}{row[0]}: {row[1]}")
+        rest = sum(nbytes for _, nbytes in sums.most_common()[_ROWS:])
+        return [*lines, f"{format_bytes(rest)}: others"] if rest else lines
 
     def _refused(self, nbytes: int) -> OctantsError:
         free = format_bytes(self._context.free_memory())
