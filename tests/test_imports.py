@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("types",),
     ("abi", "artifact", "ir", "lang"),
     ("mathlib",),
-    ("analysis", "cache", "frontend", "interpreter", "runtime", "simplify", "stage"),
+    ("analysis", "cache", "frontend", "interpreter", "lockstep", "runtime", "simplify", "stage"),
     ("autodiff", "codegen", "data", "passes"),
     ("pipeline",),
     ("backends",),

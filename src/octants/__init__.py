@@ -69,6 +69,7 @@ from octants.diagnostics.exceptions import OctantsTypeError as OctantsTypeError
 from octants.diagnostics.exceptions import OctantsValueError as OctantsValueError
 from octants.diagnostics.exceptions import OctantsWarning as OctantsWarning
 from octants.lang import math as math
+from octants.lang import simt as simt
 from octants.lang.distributions import frexp as frexp
 from octants.lang.distributions import randn as randn
 from octants.lang.functions import abs as abs  # noqa: A004

@@ -53,6 +53,8 @@ def layout_parameters(arrays: list[Array]) -> ParameterLayout:
     """The parameter block of a kernel over ``arrays``."""
     slots = [Slot("system", name) for name in SYSTEM]
     for number, array in enumerate(arrays):
+        if array.space is Space.SHARED:
+            continue
         if array.space is Space.NDARRAY:
             slots += [Slot("shape", array=number, index=axis) for axis in range(array.rank)]
         for companion in array.layouts:

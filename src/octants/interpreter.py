@@ -1,19 +1,22 @@
 """Runs a module in plain Python: the living definition of every operation.
 
-Slow and simple on purpose. Parallel loops run in order; a backend may run them in any order.
+Slow and simple on purpose. Parallel loops run in order; a backend may run them in any order. Work
+items that work together run side by side, in `lockstep`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from octants.abi import MAXIMUM_TAPE
 from octants.ir import ops, semantics
-from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Value
+from octants.ir.cooperation import cooperates
+from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Task, Value
 from octants.ir.philox import draw
+from octants.lockstep import EndOfItem, run_blocks
 from octants.mathlib.evaluate import evaluate
 from octants.types.scalars import convert
 
@@ -24,7 +27,7 @@ class AssertionFailed(Exception):
     """An `assert` operation whose condition did not hold."""
 
 
-class Overflow(Exception):
+class Overflow(EndOfItem):
     """A `record_check` of a work item whose loop takes more iterations than its record holds."""
 
     def __init__(self, record: Record, count: int) -> None:
@@ -59,8 +62,16 @@ class Interpreter:
             environment: dict[Value, Any] = {}
             self.block(task.domain, environment)
             lower, upper, *uniforms = (environment[value] for value in task.domain.yielded)
-            for index in range(lower, upper):
-                self.item(task.body, dict(zip(task.body.args, [index, *uniforms], strict=True)))
+            starts = ([index, *uniforms] for index in range(lower, upper))
+            self.items(task, (dict(zip(task.body.args, start, strict=True)) for start in starts))
+
+    def items(self, task: Task, environments: Iterable[dict[Value, Any]]) -> None:
+        """The work items of a task, of which each starts with some values."""
+        if cooperates(task):
+            run_blocks(self, task, environments)
+            return
+        for environment in environments:
+            self.item(task.body, environment)
 
     def item(self, body: Block, environment: dict[Value, Any]) -> None:
         """One work item, with a tape of its own."""
@@ -68,8 +79,16 @@ class Interpreter:
         try:
             self.block(body, environment)
         except Overflow as overflow:
-            overflow.item = environment[body.args[0]] if body.args else 0
-            self.overflows.append(overflow)
+            self.end_early(overflow, environment, body)
+
+    def end_early(self, error: EndOfItem, environment: dict[Value, Any], body: Block) -> None:
+        """Note why a work item has ended before its time."""
+        assert isinstance(error, Overflow)
+        error.item = environment[body.args[0]] if body.args else 0
+        self.overflows.append(error)
+
+    def execute(self, op: Operation, environment: dict[Value, Any]) -> None:
+        HANDLERS[type(op)](self, op, environment)
 
     def block(self, block: Block, environment: dict[Value, Any]) -> list[Any]:
         for op in block.ops:
@@ -135,8 +154,9 @@ def _if(self: Interpreter, op: ops.If, env: dict[Value, Any]) -> None:
 
 
 def _parallel_for(self: Interpreter, op: ops.ParallelFor, env: dict[Value, Any]) -> None:
-    for index in range(env[op.lower], env[op.upper]):
-        self.item(op.body, {**env, op.body.args[0]: index})
+    task = Task("", op.body, Block(), op.location, op.options)
+    indices = range(env[op.lower], env[op.upper])
+    self.items(task, ({**env, op.body.args[0]: index} for index in indices))
 
 
 def _element(
@@ -234,6 +254,10 @@ def _stride(record: Record) -> int:
     return record.offsets()[1]
 
 
+def _fence(_: Interpreter, op: ops.Fence, env: dict[Value, Any]) -> None:
+    """All work items see one memory."""
+
+
 def _yield(_: Interpreter, op: ops.Yield, env: dict[Value, Any]) -> None:
     """Its operands are read by the operation that holds the block."""
 
@@ -265,6 +289,7 @@ HANDLERS: dict[type[Operation], Callable[..., None]] = {
     ops.RecordReserve: _record_reserve,
     ops.RecordRoom: _record_room,
     ops.RecordCheck: _record_check,
+    ops.Fence: _fence,
     ops.Yield: _yield,
 }
 

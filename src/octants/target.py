@@ -9,6 +9,20 @@ from octants.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Blocks:
+    """What a machine has for work items that work together.
+
+    A block has `block_dim` of them where a kernel does not say how many, and `most_items` at most;
+    `subgroup_size` of them run in step. The arrays that they share take `shared_bytes` at most.
+    """
+
+    subgroup_size: int = 32
+    block_dim: int = 128
+    most_items: int = 1024
+    shared_bytes: int = 48 * 1024
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """A machine that kernels are compiled for.
 
@@ -55,3 +69,6 @@ GPUS = (Arch.cuda, Arch.metal, Arch.vulkan, Arch.amdgpu)
 
 _EVERYWHERE = frozenset((Extension.data64, Extension.adstack, Extension.assertion))
 EXTENSIONS: dict[Arch, frozenset[Extension]] = dict.fromkeys(Arch, _EVERYWHERE)
+
+BLOCKS: dict[Arch, Blocks] = {Arch.python: Blocks()}
+"""Where work items can work together, and how."""

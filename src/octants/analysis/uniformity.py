@@ -27,7 +27,7 @@ from octants.ir import ops
 from octants.ir.core import Block, Operation, Record, Value
 from octants.types.scalars import i32, i64
 
-_ALWAYS = (ops.RecordPop, ops.Atomic, ops.CompareExchange)
+_ALWAYS = (ops.RecordPop, ops.Atomic, ops.CompareExchange, ops.Subgroup)
 _RECORD = (ops.RecordPush, ops.RecordPop, ops.RecordEnd)
 
 

@@ -72,6 +72,8 @@ def _edges(op: Operation) -> Iterable[tuple[Value, Value]]:
     elif isinstance(op, ops.If):
         for block in (op.then, op.orelse):
             yield from zip(block.yielded, op.results, strict=True)
+    elif isinstance(op, ops.Subgroup):
+        yield op.value, op.result
     else:
         for operand, rule in zip(op.operands, rules_of(op), strict=True):
             if rule is not None:

@@ -142,6 +142,13 @@ class Backward(Recorder):
         self.builder.store(array, indices, self.builder.constant(0, array.dtype), ADJOINT)
         self.accumulate(op.value, self.builder.cast(adjoint, adjoint_type(array.dtype)))
 
+    def _reverse_subgroup(self, op: ops.Subgroup) -> None:
+        """A sum over lanes, or a pairwise exchange: the adjoints make the same one."""
+        adjoint = self.adjoints.get(op.result)
+        if adjoint is not None:
+            share = self.builder.subgroup(op.fn, op.lanes, adjoint, *self._mapped(op.lane))
+            self.accumulate(op.value, share)
+
     # -- control -----------------------------------------------------------------------------------
 
     def _reverse_if(self, op: ops.If) -> None:
@@ -306,6 +313,7 @@ _REVERSE: dict[type[Operation], Callable[[Backward, Any], None]] = {
     ops.Store: Backward._reverse_store,
     ops.Atomic: atomics.reverse_atomic,
     ops.CompareExchange: atomics.reverse_compare_exchange,
+    ops.Subgroup: Backward._reverse_subgroup,
     ops.If: Backward._reverse_if,
     ops.For: Backward._reverse_loop,
     ops.While: Backward._reverse_loop,

@@ -39,6 +39,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.autodiff.activity import Flow
+from octants.autodiff.cooperation import LINEAR, WAY_OUT
 from octants.autodiff.errors import no_rule
 from octants.autodiff.ordering import ordering_of
 from octants.autodiff.rules import SCALAR, Point, adjoint_type, rules_of
@@ -61,8 +62,8 @@ def forward(module: Module, *, contracts: bool = False) -> Module:
     """
     arrays = copy_arrays(module)
     for array in arrays.values():
-        if array.space is Space.TEMPORARY and array.dtype.is_float:
-            array.layouts[TANGENT] = None
+        if array.space in (Space.TEMPORARY, Space.SHARED) and array.dtype.is_float:
+            array.layouts[TANGENT] = array.layouts[PRIMAL]
     result = Module(f"{module.name}_forward", list(arrays.values()), location=module.location)
     for task in module.tasks:
         ordering = ordering_of(task, lambda array: arrays[array].has(TANGENT))
@@ -222,6 +223,18 @@ class _Forward:
             raise no_rule(f"compare-and-swap on `{op.array.name}`", op.location, remedy)
         self._copy(op)
 
+    # -- cooperation -------------------------------------------------------------------------------
+
+    def _subgroup(self, op: ops.Subgroup) -> None:
+        """Lanes that exchange values or add them up do the same with the tangents."""
+        self._copy(op)
+        if op.value not in self.tangents:
+            return
+        if op.fn not in LINEAR:
+            raise no_rule(f"`{op.fn}` of a subgroup", op.location, WAY_OUT)
+        tangent, lane = self.tangents[op.value], self._mapped(op.lane)
+        self.tangents[op.result] = self.builder.subgroup(op.fn, op.lanes, tangent, *lane)
+
     # -- control -----------------------------------------------------------------------------------
 
     def _loop(self, op: ops.For | ops.While) -> None:
@@ -266,6 +279,9 @@ _HANDLERS: dict[type[Operation], Callable[[_Forward, Any], None]] = {
     ops.Store: _Forward._store,
     ops.Atomic: _Forward._atomic,
     ops.CompareExchange: _Forward._compare_exchange,
+    ops.Subgroup: _Forward._subgroup,
+    ops.Barrier: _Forward._copy,
+    ops.Fence: _Forward._copy,
     ops.Print: _Forward._copy,
     ops.Assert: _Forward._copy,
     ops.For: _Forward._loop,

@@ -208,6 +208,11 @@ class Replayer:
         else:
             self.bind(op.result, self.read(op, "atomic"))
 
+    def _subgroup(self, op: ops.Subgroup) -> None:
+        """All lanes come here again."""
+        new = rebuild(op, self._mapped(op.operands))
+        self.bind(op.result, self.builder.append(new).result)
+
     def _nothing(self, op: Operation) -> None:
         """Prints and assertions of the forward run are not repeated."""
 
@@ -438,6 +443,7 @@ _PLAIN: dict[type[Operation], Callable[[Replayer, Any], None]] = {
     ops.Store: Replayer._store,
     ops.Atomic: Replayer._atomic,
     ops.CompareExchange: Replayer._atomic,
+    ops.Subgroup: Replayer._subgroup,
     ops.Print: Replayer._nothing,
     ops.Assert: Replayer._nothing,
     ops.For: Replayer._plain_for,

@@ -46,6 +46,7 @@ from dataclasses import field
 from octants.analysis.places import Places
 from octants.autodiff.backward import Backward
 from octants.autodiff.checkpoints import REPLAY, Allowance, Plan, plan
+from octants.autodiff.cooperation import ends_here
 from octants.autodiff.errors import Hazard
 from octants.autodiff.hazards import WRITES, Log, thread_log, writers
 from octants.autodiff.ordering import ordering_of
@@ -59,6 +60,7 @@ from octants.simplify.prune import prune
 from octants.types.scalars import i64
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
+_OF_THE_LAUNCH = (Space.TEMPORARY, Space.SHARED)
 
 
 @dataclass(eq=False, slots=True)
@@ -214,6 +216,8 @@ class _Reverser:
         """Decide how loops are recorded, from records that have been pruned; whether it matters."""
         left = set(self.reverse_module.walk())
         for number, task in enumerate(self.module.tasks):
+            if number not in self.sweeps:
+                continue
             log, backward = self.logs[number], self.sweeps[number]
             body = task.body if log is None else log.body
             saving = [op for op, copies in backward.copies.items() if not left.isdisjoint(copies)]
@@ -238,6 +242,8 @@ class _Reverser:
 
     def _reverse_task(self, number: int) -> Task:
         task, log = self.module.tasks[number], self.logs[number]
+        if ends_here(task, self._has_adjoint):
+            return Task(f"{task.name}_reverse", Block([], [ops.Yield([])]))
         primal = task.body if log is None else log.body
         body = Block([Value(arg.type, arg.name) for arg in primal.args])
         builder = EntryBuilder(body, contracts=self.contracts)
@@ -266,7 +272,7 @@ class _Reverser:
     def _copy_primal(self, block: Block, number: int, keep: bool = False) -> Block:
         """A copy of a primal block over the new arrays, without effects, its loads flagged.
 
-        With ``keep``, the writes to launch-temporary arrays stay.
+        With ``keep``, the writes to arrays of the launch and its blocks stay.
         """
         new = copy_block(block, {})
         self._strip(new, block, number, keep)
@@ -277,7 +283,7 @@ class _Reverser:
         for op, origin in zip(new.ops, primal.ops, strict=True):
             if isinstance(op, (ops.Print, ops.Assert)):
                 continue
-            if isinstance(op, WRITES) and not (keep and op.array.space is Space.TEMPORARY):
+            if isinstance(op, WRITES) and not (keep and op.array.space in _OF_THE_LAUNCH):
                 if op.results:
                     op = ops.Load(op.array, PRIMAL, op.indices, results=op.results)
                     self.flagged[op] = number, origin, "atomic"

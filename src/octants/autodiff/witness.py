@@ -132,7 +132,7 @@ def _without_effect(op: Operation) -> Operation | None:
     """An operation that only reads; None where nothing is left of it."""
     if isinstance(op, (ops.Print, ops.Assert)):
         return None
-    if isinstance(op, _EFFECTS) and op.array.space is not Space.TEMPORARY:
+    if isinstance(op, _EFFECTS) and op.array.space not in (Space.TEMPORARY, Space.SHARED):
         if not op.results:
             return None
         return ops.Load(op.array, PRIMAL, op.indices, results=op.results)

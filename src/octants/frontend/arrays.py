@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
 from octants.frontend.values import ArrayReference, MatrixValue, StructValue
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Operation, Space, Value
-from octants.types.layouts import STRIDED
+from octants.types.layouts import STRIDED, Layout, Term
 from octants.types.scalars import DType
 from octants.types.signature import (
     ArgumentSource,
@@ -19,6 +20,7 @@ from octants.types.signature import (
     NdarrayType,
     ReturnSource,
     ScalarType,
+    SharedSource,
     StructArgument,
     TemplateValue,
     TemporarySource,
@@ -87,6 +89,29 @@ class Arrays:
         """Launch-temporary memory for a variable."""
         array = self._plain(name, dtype, Space.TEMPORARY, element_shape, TemporarySource())
         return ArrayReference(array)
+
+    def shared(
+        self, name: str, dtype: DType, shape: tuple[int, ...], element_shape: tuple[int, ...]
+    ) -> ArrayReference:
+        """An array of which each block of work items has its own: row-major, elements together."""
+        extents, rank = (*shape, *element_shape), len(shape)
+        strides = [dtype.size * math.prod(extents[k + 1 :]) for k in range(len(extents))]
+        terms = tuple(Term(axis, 1, 0, strides[axis]) for axis in range(rank))
+        layout = Layout(shape, terms, tuple(strides[rank:]))
+        array = Array(self._name(name), dtype, rank, Space.SHARED, element_shape)
+        array.layouts[Companion.PRIMAL] = layout
+        return ArrayReference(self._add(array, SharedSource()))
+
+    def drop_unused_shared(self, body: Block) -> None:
+        """Forget the arrays of blocks that only attempts to build a loop have made."""
+        used = {op.array for op in body.walk() if hasattr(op, "array")}
+        pairs = [
+            (array, source)
+            for array, source in zip(self.arrays, self.sources, strict=True)
+            if array.space is not Space.SHARED or array in used
+        ]
+        self.arrays[:] = [array for array, _ in pairs]
+        self.sources[:] = [source for _, source in pairs]
 
     def returned(self, position: int, kind: ScalarType) -> ArrayReference:
         """The memory of a return value."""

@@ -23,6 +23,7 @@ from octants.frontend.returns import Returns
 from octants.frontend.scope import UNDEFINED, Frame
 from octants.ir.core import Module
 from octants.lazy_dataclass import dataclass
+from octants.target import Blocks
 from octants.types.reads import Read
 from octants.types.scalars import DType, f32, i32
 from octants.types.signature import ArgumentSource, ArgumentType, ArraySource, ScalarType
@@ -57,15 +58,17 @@ def build(
     debug: bool = False,
     bound_self: Any = None,
     returns: tuple[ScalarType, ...] | None = None,
+    blocks: Blocks | None = None,
 ) -> Built:
     """Build the kernel ``function`` for arguments of these types.
 
     `arguments` has one entry for each parameter, without ``self``, which is `bound_self`. `returns`
-    are the types of the return annotation; without them, the first ``return`` decides. Mistakes of
-    the user raise an `OctantsError`.
+    are the types of the return annotation; without them, the first ``return`` decides. `blocks` is
+    what the machine has for work items that work together. Mistakes of the user raise an
+    `OctantsError`.
     """
     context = Context(
-        default_int, default_float, places, debug, EXPRESSIONS, STATEMENTS, statements.build
+        default_int, default_float, places, debug, EXPRESSIONS, STATEMENTS, statements.build, blocks
     )
     with deep_recursion(function.__name__):
         text = source.find_source(function)
@@ -78,6 +81,7 @@ def build(
             context.builder.yield_()
     module = Module(function.__name__, context.arrays.arrays, context.body)
     module.location = text.span(text.tree)
+    context.arrays.drop_unused_shared(context.body)
     entry = context.arrays.used_entry(context.body)
     context.body.ops[:0] = entry
     kept = context.returns

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.diagnostics.errors import WrongArguments
-from octants.frontend import atomics, compile_time, constructors, numeric
+from octants.frontend import atomics, compile_time, constructors, cooperation, numeric
 from octants.frontend.context import Context
 from octants.frontend.values import is_number
 from octants.lang import functions, memory
@@ -190,6 +190,7 @@ BUILTINS: dict[Any, Handler] = {
     **_python_builtins(),
     **_matrices(),
     **_memory(),
+    **{function: bind(function, build) for function, build in cooperation.TABLE.items()},
     **{dtype: functools.partial(constructors.scalar, dtype) for dtype in ALL},
     Struct: constructors.python_struct,
 }

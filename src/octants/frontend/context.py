@@ -29,10 +29,12 @@ from octants.diagnostics.exceptions import InternalError
 from octants.diagnostics.render import Label
 from octants.diagnostics.span import Span
 from octants.frontend.arrays import Arrays
+from octants.frontend.blocks import BlockLoop
 from octants.frontend.scope import Region, Scopes
 from octants.frontend.values import Variable, is_number
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Value
+from octants.target import Blocks
 from octants.types.reads import Read
 from octants.types.scalars import DType, i32, i64, integer_range, u1, u64
 
@@ -70,6 +72,7 @@ class Context:
         expressions: Evaluators | None = None,
         statements: Evaluators | None = None,
         build: Callable[..., bool] | None = None,
+        blocks: Blocks | None = None,
     ) -> None:
         self.builder = Builder()
         self.default_int = default_int
@@ -81,6 +84,8 @@ class Context:
         self.body: Block = self.builder.block
         self.task = 0  # the ordinal number of the parallel loop or serial stretch
         self.item: Value | None = None  # the work item; None in serial code, which has one
+        self.blocks = blocks  # what there is for work items that work together
+        self.loop: BlockLoop | None = None  # the parallel loop, where there are blocks
         self._conditions = 0  # how many conditions that are known, but not static, are around
         self.draw = Variable("$draw", 0, ("$draw",), i32)
         self.scopes.hidden.append(self.draw)
@@ -224,14 +229,14 @@ class Context:
             yield region
 
     @contextmanager
-    def work_item(self, index: Value) -> Iterator[None]:
+    def work_item(self, index: Value, loop: BlockLoop | None = None) -> Iterator[None]:
         """Build the body of a parallel loop."""
-        outer = self.item, self.task
-        self.item, self.task = index, self.task + 1
+        outer = self.item, self.task, self.loop
+        self.item, self.task, self.loop = index, self.task + 1, loop
         try:
             yield
         finally:
-            self.item, self.task = outer
+            self.item, self.task, self.loop = outer
 
     def end_parallel(self) -> None:
         """Number the serial stretch after a parallel loop."""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from octants.frontend import domains, exits, places, source, structure
+from octants.frontend import cooperation, domains, exits, places, source, structure
 from octants.frontend.context import Context
 from octants.frontend.domains import Domain
 from octants.frontend.scope import Plan, Region
@@ -94,7 +94,8 @@ def build(
         upper = context.builder.select(guard, lower, upper)
     counter = Value(lower.type)
     region = Region(Block([counter]))
-    with context.work_item(counter), context.region(region):
+    loop = cooperation.begin(context, counter, (lower, upper), options)
+    with context.work_item(counter, loop), context.region(region):
         context.scopes.assign(context.draw, 0)
         flags = exits.loop_exits(context, node.body)
         flags.is_parallel = True
@@ -107,6 +108,8 @@ def build(
         context.scopes.plan(node).is_serial = True
         return False
     given = {name: value for name, value in options.items() if _says_something(name, value)}
+    if loop is not None and loop.cooperates:
+        given |= cooperation.finish(context, node, loop, region.block)
     context.builder.parallel_for(lower, upper, region.block, given)
     context.end_parallel()
     exits.lose_names(context, node, region)

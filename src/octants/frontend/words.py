@@ -193,12 +193,17 @@ def loop_config(context: Context, node: ast.Call) -> None:
             context.fail(WrongLoopConfig(f"there is no option `{name}`"), word.value)
         value = context.evaluate(word.value)
         value = compile_time.static_value(context, value, word.value, f"the option `{name}`")
-        if not isinstance(value, LOOP_OPTIONS[name]):
+        if not isinstance(value, LOOP_OPTIONS[name]) or not _makes_blocks(name, value):
             context.fail(WrongLoopConfig(f"`{name}` cannot be {describe(value)}"), word.value)
         if name == "simd" and not isinstance(value, bool) and value not in LANES:
             lanes = "a number of lanes is a power of 2 between 2 and 64"
             context.fail(WrongLoopConfig(lanes), word.value)
         context.scopes.frame.loop_options[name] = value
+
+
+def _makes_blocks(name: str, value: Any) -> bool:
+    """Whether an option, if it is the size of blocks, is one."""
+    return name != "block_dim" or value is None or (value is not True and value > 0)
 
 
 def block_local(context: Context, node: ast.Call) -> None:

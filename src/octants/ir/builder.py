@@ -9,7 +9,7 @@ from typing import Any
 from octants.diagnostics.span import Span
 from octants.ir import ops, semantics
 from octants.ir.core import Array, Block, Companion, Operation, Value
-from octants.types.scalars import DType, convert, i32, i64, u1
+from octants.types.scalars import DType, convert, i32, i64, u1, u64
 
 PRIMAL = Companion.PRIMAL
 
@@ -195,6 +195,20 @@ class Builder:
     ) -> None:
         if self._constants.get(condition) is not True:
             self.append(ops.Assert(kind, message, condition, list(values)))
+
+    # -- cooperation -------------------------------------------------------------------------------
+
+    def barrier(self, scope: str) -> None:
+        self.append(ops.Barrier(scope))
+
+    def fence(self, scope: str) -> None:
+        self.append(ops.Fence(scope))
+
+    def subgroup(self, fn: str, lanes: int, value: Value, lane: Value | None = None) -> Value:
+        """What lanes of a subgroup do with a value; ``lane`` is the operand of shuffles."""
+        given = [] if lane is None else [lane]
+        result = Value(u64 if fn == "ballot" else value.type)
+        return self.append(ops.Subgroup(fn, lanes, value, given, results=[result])).result
 
     # -- control -----------------------------------------------------------------------------------
     # The regions are blocks that the caller has filled, their yields included.

@@ -38,6 +38,7 @@ class Space(enum.Enum):
     ARGUMENT = "argument"  # scalars passed by value: read-only
     TEMPORARY = "temporary"  # launch-temporary: values that cross tasks
     RETURN = "return"  # what the kernel returns
+    SHARED = "shared"  # one for each block of work items, undefined at its start
 
 
 @dataclass(eq=False, slots=True)

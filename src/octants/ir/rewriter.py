@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from octants.diagnostics.cooperation_errors import NoOrder
 from octants.ir import ops
+from octants.ir.cooperation import first_cooperative
 from octants.ir.core import Array, Block, Module, Operation, Task, Value, rebuild
 
 
@@ -30,7 +32,12 @@ def copy_task(task: Task) -> Task:
 
 
 def serialise(task: Task) -> Task:
-    """A copy of a task whose work items run one after the other, in order."""
+    """A copy of a task whose work items run one after the other, in order.
+
+    Raises:
+        OctantsRuntimeError: they work together.
+    """
+    refuse_cooperation(task)
     copy = copy_task(task)
     if copy.domain is None:
         return copy
@@ -38,6 +45,14 @@ def serialise(task: Task) -> Task:
     loop = ops.For(lower, upper, [], copy.body, location=task.location)
     body = Block([], [*copy.domain.ops[:-1], loop, ops.Yield([])])
     return Task(task.name, body, None, task.location, task.options)
+
+
+def refuse_cooperation(task: Task) -> None:
+    """Raise a `NoOrder` if the work items of a task work together."""
+    first = first_cooperative(task.body)
+    if first is not None:
+        span = first.location or task.location
+        raise NoOrder(span.function if span is not None else task.name).at(span)
 
 
 def copy_arrays(module: Module) -> dict[Array, Array]:

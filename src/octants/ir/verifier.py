@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from octants.ir.cooperation import verify_task
 from octants.ir.core import Array, Block, InvalidIR, Module, Operation, Value
 from octants.ir.ops import Yield
 from octants.ir.printer import Printer
@@ -14,6 +15,7 @@ def verify(module: Module) -> None:
         _verify_block(block, set(), arrays)
     for task in module.tasks:
         _verify_task_arguments(task.domain, task.body)
+        verify_task(task)
 
 
 def _verify_task_arguments(domain: Block | None, body: Block) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from octants.lang import math as math
+from octants.lang import simt as simt
 from octants.lang.distributions import frexp as frexp
 from octants.lang.distributions import randn as randn
 from octants.lang.functions import abs as abs  # noqa: A004

@@ -40,7 +40,7 @@ from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Module, Operation, Space, Value
 from octants.types.scalars import i32
 
-_CHECKED = (Space.FIELD, Space.NDARRAY)
+_CHECKED = (Space.FIELD, Space.NDARRAY, Space.SHARED)
 _Seen = frozenset[tuple[Array, int, Value]]
 
 

@@ -120,6 +120,8 @@ class _Collector:
                 defined.update(arg for inner in op.regions for arg in inner.args)
                 if isinstance(op, Access):
                     accesses.append(op)
+                elif isinstance(op, (ops.Barrier, ops.Fence)):
+                    return []  # others look at what was added so far
         found: dict[Place, None] = {}
         for op in _own_atomics(loop.regions[-1]):
             place = op.array, op.companion, tuple(op.indices)

@@ -100,7 +100,7 @@ from octants.ir import ops
 from octants.ir.aliases import may_overlap
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
-from octants.ir.rewriter import copy_block, copy_operation, serialise
+from octants.ir.rewriter import copy_block, copy_operation, refuse_cooperation, serialise
 from octants.passes.demote_atomics import owned_targets
 from octants.types.scalars import f16, f32, i32, i64, u1
 
@@ -117,7 +117,9 @@ def fix_order(module: Module, apart: bool = False) -> None:
         updates = _unordered(task, apart)
         if not updates:
             tasks.append(task)
-        elif _are_shared_sums(task, updates, apart):
+            continue
+        refuse_cooperation(task)
+        if _are_shared_sums(task, updates, apart):
             tasks += _Chunks(module, task, updates).tasks()
         elif _are_plain_sums(task, updates, apart):
             task.options = {**task.options, "fixed_order": True}

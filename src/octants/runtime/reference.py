@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from octants.artifact import ParameterLayout, Slot, overflow_message, parameters_of
+from octants.diagnostics.cooperation_errors import NotMet
 from octants.diagnostics.exceptions import OctantsAssertionError, OctantsError
 from octants.diagnostics.kernel_errors import TapeOverflow
 from octants.interpreter import AssertionFailed, Interpreter, Overflow, Storage
 from octants.ir.core import Array, Companion, Module, Space
+from octants.lockstep import Divergence
 from octants.runtime.memory import view_memory
 from octants.runtime.messages import render
 from octants.runtime.pending import Pending
@@ -46,6 +48,8 @@ def make_run(module: Module, pending: Pending, tape_budget: int) -> Callable[[in
             interpreter.run(module)
         except AssertionFailed as error:
             raise OctantsAssertionError(str(error)) from None
+        except Divergence as error:
+            raise NotMet(module.kernel, error.item).at(error.op.location) from None
         finally:
             sys.stdout.write("".join(interpreter.printed))
         if interpreter.overflows:

@@ -44,7 +44,10 @@ Done on the way, in one walk:
   register and flows on once; a load (of what the loop does not write) only if the loop runs at all;
 - equal operations are shared where one dominates the other; loads too, and a load after a store to
   the same place reads the stored value, as long as nothing in between may write there. This takes
-  for granted that no other work item writes what this one reads, as a race would.
+  for granted that no other work item writes what this one reads, as a race would; behind a barrier
+  or a fence others may have written anything.
+
+What lanes of a subgroup do together stays where it is: lanes that are active elsewhere are others.
 
 Derivatives end at an array that has no companion for them, and go on ending there: what is read
 back from it is the stored value through two bitcasts, which have no derivative.
@@ -76,18 +79,20 @@ from octants.types.scalars import DType, by_name, convert
 DERIVATIVES = frozenset((Companion.ADJOINT, Companion.TANGENT))
 Target = tuple[Array, Companion]
 WRITES = (ops.Store, ops.Atomic, ops.CompareExchange)
+MEETS = (ops.Barrier, ops.Fence)
+"""Operations behind which memory may hold what other work items have written."""
 
 
 @staged("fold")
 def fold(module: Module) -> None:
     """Rebuild all tasks (and the body) of a module, in place."""
-    modes = _modes(module)
+    modes, memory = _modes(module), _memory(module)
     if module.body is not None:
-        module.body = _Folder(modes).rebuild_block(module.body)
+        module.body = _Folder(modes, memory).rebuild_block(module.body)
     for task in module.tasks:
         if task.domain is not None:
-            task.domain = _Folder(modes).rebuild_block(task.domain)
-        task.body = _Folder(modes).rebuild_block(task.body)
+            task.domain = _Folder(modes, memory).rebuild_block(task.domain)
+        task.body = _Folder(modes, memory).rebuild_block(task.body)
 
 
 def _modes(module: Module) -> frozenset[Companion]:
@@ -96,6 +101,16 @@ def _modes(module: Module) -> frozenset[Companion]:
     if any(array.space is Space.ARGUMENT and array.dtype.is_float for array in module.arrays):
         found.add(Companion.ADJOINT)  # of the argument, where it is asked for
     return DERIVATIVES & found
+
+
+def _memory(module: Module) -> frozenset[Target]:
+    """All that other work items may write while one waits for them."""
+    return frozenset(
+        (array, companion)
+        for array in module.arrays
+        for companion in array.layouts
+        if array.space is not Space.ARGUMENT or companion is not Companion.PRIMAL
+    )
 
 
 def touches(written: Target, known: Target) -> bool:
@@ -192,8 +207,9 @@ class _SharingBuilder(Builder):
 
 
 class _Folder:
-    def __init__(self, modes: frozenset[Companion]) -> None:
+    def __init__(self, modes: frozenset[Companion], memory: frozenset[Target]) -> None:
         self.modes = modes
+        self.memory = memory
         self.builder = _SharingBuilder()
         self.values: dict[Value, Value] = {}
         self.written: dict[Block, set[Target]] = {}
@@ -251,6 +267,8 @@ class _Folder:
                 for op in block.ops:
                     if isinstance(op, WRITES):
                         found.add((op.array, op.companion))
+                    elif isinstance(op, MEETS):
+                        found |= self.memory
                     elif op.REGIONS:
                         found |= self._written_in(*op.regions)
                 self.written[block] = found
@@ -360,6 +378,10 @@ class _Folder:
 
     def _atomic(self, op: ops.Atomic | ops.CompareExchange) -> None:
         self.scope.forget([(op.array, op.companion)])
+        self._copy(op)
+
+    def _meet(self, op: ops.Barrier | ops.Fence) -> None:
+        self.scope.forget(self.memory)
         self._copy(op)
 
     def _surely_differ(self, a: tuple[Value, ...], b: tuple[Value, ...]) -> bool:
@@ -505,6 +527,8 @@ _HANDLERS: dict[type[Operation], Callable[[_Folder, Any], None]] = {
     ops.Store: _Folder._store,
     ops.Atomic: _Folder._atomic,
     ops.CompareExchange: _Folder._atomic,
+    ops.Barrier: _Folder._meet,
+    ops.Fence: _Folder._meet,
     ops.If: _Folder._if,
     ops.For: _Folder._for,
     ops.While: _Folder._while,

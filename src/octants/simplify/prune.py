@@ -48,7 +48,15 @@ from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.core import BYTES, Block, Module, Operation, Record, Value
 
-EFFECTS = (ops.Store, ops.Atomic, ops.CompareExchange, ops.Print, ops.Assert)
+EFFECTS = (
+    ops.Store,
+    ops.Atomic,
+    ops.CompareExchange,
+    ops.Barrier,
+    ops.Fence,
+    ops.Print,
+    ops.Assert,
+)
 
 
 @staged("prune")

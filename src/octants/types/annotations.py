@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from octants.types.defaults import resolve
 from octants.types.scalars import DType
@@ -28,6 +28,12 @@ class Template:
 
 
 template = Template
+
+if TYPE_CHECKING:
+    CompileTime = Any
+else:
+    CompileTime = Template
+"""`Template` in the library's own functions, whose parameters have types of all sorts."""
 
 
 class NdarrayAnnotation:

@@ -141,4 +141,9 @@ class ReturnSource:
     position: int = 0
 
 
-ArraySource = FieldSource | ArgumentSource | TemporarySource | ReturnSource
+@dataclass(frozen=True, slots=True)
+class SharedSource:
+    """Each block of work items has an array of its own, which no launch gives."""
+
+
+ArraySource = FieldSource | ArgumentSource | TemporarySource | ReturnSource | SharedSource

@@ -14,6 +14,7 @@ from octants.ir.ops.arithmetic import (
     Unary,
 )
 from octants.ir.ops.control import For, If, ParallelFor, While, Yield
+from octants.ir.ops.cooperation import Barrier, Fence, Subgroup
 from octants.ir.ops.memory import (
     Assert,
     Atomic,
@@ -35,12 +36,14 @@ from octants.ir.ops.tape import (
 __all__ = [
     "Assert",
     "Atomic",
+    "Barrier",
     "Binary",
     "Bitcast",
     "Cast",
     "Compare",
     "CompareExchange",
     "Constant",
+    "Fence",
     "Fma",
     "For",
     "If",
@@ -57,6 +60,7 @@ __all__ = [
     "Select",
     "Shape",
     "Store",
+    "Subgroup",
     "Unary",
     "While",
     "Yield",

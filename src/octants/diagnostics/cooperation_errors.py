@@ -1,0 +1,98 @@
+"""The mistakes with work items that work together in blocks: OCT24x."""
+
+from __future__ import annotations
+
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.exceptions import (
+    OctantsAssertionError,
+    OctantsRuntimeError,
+    OctantsTypeError,
+)
+
+
+class OutsideOfBlocks(UserError):
+    """A function of work items that work together, in serial code."""
+
+    name: str
+    code = "OCT240"
+    title = "`simt.{name}` stands in serial code"
+    label = "only the work items of a parallel loop are in blocks"
+    remedy = (
+        "call it in a top-level loop of the kernel, one that is not serialised and none of whose"
+        " iterations needs a variable that another one has assigned"
+    )
+
+
+class NoBlocks(UserError):
+    """A function of work items that work together, where there are no blocks."""
+
+    name: str
+    code = "OCT241"
+    exception = OctantsRuntimeError
+    title = "`simt.{name}` needs work items that run in blocks, which this arch does not have"
+    label = "used here"
+    remedy = "run it on a GPU, or slowly by the interpreter: `qd.init(arch=qd.python)`"
+
+
+class Divergent(UserError):
+    """A place that all work items have to come to, and do not."""
+
+    name: str
+    who: str
+    code = "OCT242"
+    title = "not all {who} come to this `simt.{name}`, which has to wait for all of them"
+    label = "not all of them come here"
+    remedy = "move it out, so that all of them run it equally often"
+
+
+class WrongLanes(UserError):
+    """A value, or a number of lanes, that a function of subgroups cannot take."""
+
+    name: str
+    problem: str
+    way_out: str = ""
+    code = "OCT243"
+    exception = OctantsTypeError
+    title = "`simt.{name}`: {problem}"
+    remedy = "{way_out}"
+
+
+class WrongSharedArray(UserError):
+    """A shared array of a shape or type that cannot be."""
+
+    problem: str
+    way_out: str = ""
+    code = "OCT244"
+    exception = OctantsTypeError
+    title = "`simt.block.SharedArray`: {problem}"
+    remedy = "{way_out}"
+
+
+class NoOrder(UserError):
+    """A loop whose work items would have to run one after the other, and work together."""
+
+    kernel: str
+    code = "OCT245"
+    exception = OctantsRuntimeError
+    title = (
+        "kernel `{kernel}`: work items that work together cannot run one after the other, as is"
+        " needed here"
+    )
+    label = "they work together here"
+    notes = (
+        "`deterministic=True` orders updates of places that work items share",
+        "so does the derivative of updates other than sums",
+    )
+    remedy = "move these updates to a loop of their own"
+
+
+class NotMet(UserError):
+    """Work items that had to meet, and came to different places."""
+
+    kernel: str
+    item: int
+    code = "OCT424"
+    exception = OctantsAssertionError
+    title = "kernel `{kernel}`: not all work items that have to meet come to one place"
+    label = "work item {item} waits here for others, which have ended or wait elsewhere"
+    remedy = "let all of them run it equally often"

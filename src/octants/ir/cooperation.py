@@ -1,0 +1,67 @@
+"""Which tasks have work items that work together, and the sizes of their blocks."""
+
+from __future__ import annotations
+
+import math
+
+from octants.ir import ops
+from octants.ir.core import Array, Block, InvalidIR, Operation, Space, Task
+
+MEETINGS = (ops.Barrier, ops.Subgroup)
+"""Operations to which work items come together."""
+
+
+def is_cooperative(op: Operation) -> bool:
+    """Whether an operation by itself makes its task one of blocks."""
+    if isinstance(op, (*MEETINGS, ops.Fence)):
+        return True
+    array: Array | None = getattr(op, "array", None)
+    return array is not None and array.space is Space.SHARED
+
+
+def cooperates(task: Task) -> bool:
+    """Whether work items of a task work together, in blocks."""
+    return task.is_parallel and first_cooperative(task.body) is not None
+
+
+def first_cooperative(block: Block) -> Operation | None:
+    """The first operation of a block that makes its task one of blocks."""
+    return next(filter(is_cooperative, block.walk()), None)
+
+
+def shared_arrays(task: Task) -> list[Array]:
+    """The arrays of which each block of a task has its own."""
+    found: dict[Array, None] = {}
+    for op in task.body.walk():
+        array: Array | None = getattr(op, "array", None)
+        if array is not None and array.space is Space.SHARED:
+            found[array] = None
+    return list(found)
+
+
+def nbytes(array: Array) -> int:
+    """What a shared array takes."""
+    shape = (*(array.fixed_shape or ()), *array.element_shape)
+    return array.dtype.size * math.prod(shape)
+
+
+def sizes(task: Task) -> tuple[int, int]:
+    """How many work items a block has, and how many a subgroup."""
+    return task.options["block_dim"], task.options["subgroup_size"]
+
+
+def verify_task(task: Task) -> None:
+    """Raise `InvalidIR` if a task has operations of blocks, and not their sizes."""
+    if first_cooperative(task.body) is None:
+        return
+    if not task.is_parallel:
+        raise InvalidIR(f"the serial task {task.name} has no blocks")
+    block_dim, subgroup_size = (task.options.get(n, 0) for n in ("block_dim", "subgroup_size"))
+    if block_dim < 1 or subgroup_size < 1 or subgroup_size & (subgroup_size - 1):
+        raise InvalidIR(f"{task.name}: blocks of {block_dim} in subgroups of {subgroup_size}")
+    for op in task.body.walk():
+        if isinstance(op, ops.Subgroup) and op.lanes > subgroup_size:
+            raise InvalidIR(f"{task.name}: {op.lanes} of {subgroup_size} lanes")
+    for array in shared_arrays(task):
+        if array.fixed_shape is None:
+            raise InvalidIR(f"the extents of {array.name} are not known")

@@ -1,0 +1,12 @@
+"""Work items that work together: in blocks, and in subgroups of them that run in step.
+
+`block` is for the work items of a block, `subgroup` for those that run in step, `warp` has the
+latter by older names, `grid` is about all of a device.
+"""
+
+from __future__ import annotations
+
+from octants.lang.simt import block as block
+from octants.lang.simt import grid as grid
+from octants.lang.simt import subgroup as subgroup
+from octants.lang.simt import warp as warp

@@ -1,0 +1,13 @@
+"""All work items of a device."""
+
+from __future__ import annotations
+
+from octants.lang.marker import kernel_only
+
+
+@kernel_only
+def mem_fence() -> None:
+    """Let all work items of the device see what was written before, before what comes after."""
+
+
+memfence = mem_fence

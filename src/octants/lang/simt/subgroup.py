@@ -1,0 +1,453 @@
+"""The work items of a subgroup: neighbours in a block that run in step, one in each lane.
+
+All lanes of a subgroup have to come to each of these functions, but for those that only tell
+numbers. A subgroup at the end of a loop may have fewer work items than lanes; lanes without one
+have no part. Functions that end in ``_tiled`` are for aligned groups of ``2 ** log2_size`` lanes,
+at most a subgroup. Floats are added and multiplied in an order that is the machine's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.lang.functions import clz
+from octants.lang.functions import max as larger
+from octants.lang.functions import min as smaller
+from octants.lang.marker import kernel_only, library_function
+from octants.lang.syntax import static
+from octants.types.annotations import CompileTime
+from octants.types.scalars import i32, u32, u64
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+@kernel_only
+def group_size() -> Any:
+    """How many lanes a subgroup has; known when the kernel is compiled."""
+
+
+@kernel_only
+def log2_group_size() -> Any:
+    """The logarithm of `group_size`, to base 2."""
+
+
+@kernel_only
+def invocation_id() -> Any:
+    """The number of the work item's lane, an i32."""
+
+
+@library_function
+def elect() -> Any:
+    """1 in the first lane, 0 in the others."""
+    return i32(invocation_id() == 0)
+
+
+@library_function
+def lanemask_eq(lane_id: Any) -> Any:
+    """A u32 with the bit of a lane."""
+    return u32(1) << u32(lane_id)
+
+
+@library_function
+def lanemask_lt(lane_id: Any) -> Any:
+    """A u32 with the bits of all lanes before one."""
+    return lanemask_eq(lane_id) - u32(1)
+
+
+@library_function
+def lanemask_le(lane_id: Any) -> Any:
+    """A u32 with the bits of a lane and all before it."""
+    return lanemask_lt(lane_id) | lanemask_eq(lane_id)
+
+
+@library_function
+def lanemask_gt(lane_id: Any) -> Any:
+    """A u32 with the bits of all lanes behind one."""
+    return ~lanemask_le(lane_id)
+
+
+@library_function
+def lanemask_ge(lane_id: Any) -> Any:
+    """A u32 with the bits of a lane and all behind it."""
+    return ~lanemask_lt(lane_id)
+
+
+# -- barriers --------------------------------------------------------------------------------------
+
+
+@kernel_only
+def sync() -> None:
+    """Wait for all lanes of the subgroup, and see what they have written."""
+
+
+@kernel_only
+def mem_fence() -> None:
+    """Let the subgroup see what was written before, before what comes after; nobody waits."""
+
+
+barrier = sync
+memory_barrier = mem_fence
+
+# -- values of other lanes -------------------------------------------------------------------------
+
+
+@kernel_only
+def shuffle(value: Any, index: Any) -> Any:
+    """The value of a lane; the own one where there is no such lane."""
+
+
+@kernel_only
+def shuffle_up(value: Any, offset: Any) -> Any:
+    """The value of the lane so many before; the own one where there is no such lane."""
+
+
+@kernel_only
+def shuffle_down(value: Any, offset: Any) -> Any:
+    """The value of the lane so many behind; the own one where there is no such lane."""
+
+
+@kernel_only
+def shuffle_xor(value: Any, mask: Any) -> Any:
+    """The value of the lane whose number differs in these bits; the own one if there is none."""
+
+
+@kernel_only
+def broadcast(value: Any, index: Any) -> Any:
+    """The value of a lane, whose number all lanes agree on."""
+
+
+@library_function
+def broadcast_first(value: Any) -> Any:
+    """The value of the first lane."""
+    return broadcast(value, 0)
+
+
+# -- votes -----------------------------------------------------------------------------------------
+
+
+@kernel_only
+def ballot(predicate: Any) -> Any:
+    """A u64 with the bits of the lanes whose predicate is not 0."""
+
+
+@library_function
+def ballot_first_n(predicate: Any, n: CompileTime) -> Any:
+    """A u32 with the bits of those of the first n lanes, at most 32, whose predicate is not 0."""
+    return u32(ballot(predicate) & static((1 << n) - 1))
+
+
+ballot_full_subgroup = ballot
+
+
+@kernel_only
+def any_true(predicate: Any) -> Any:
+    """1 in all lanes if the predicate of some lane is not 0, else 0; i32."""
+
+
+@kernel_only
+def any_true_tiled(predicate: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def all_true(predicate: Any) -> Any:
+    """1 in all lanes if the predicate of all lanes is not 0, else 0; i32."""
+
+
+@kernel_only
+def all_true_tiled(predicate: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def all_equal(value: Any) -> Any:
+    """1 in all lanes if all have equal values, else 0; i32. A NaN equals nothing."""
+
+
+@kernel_only
+def all_equal_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+# -- reductions ------------------------------------------------------------------------------------
+
+
+@kernel_only
+def reduce_add(value: Any) -> Any:
+    """The sum of the values of all lanes, in each of them."""
+
+
+@kernel_only
+def reduce_add_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def reduce_mul(value: Any) -> Any:
+    """The product of the values of all lanes, in each of them."""
+
+
+@kernel_only
+def reduce_mul_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def reduce_min(value: Any) -> Any:
+    """The least of the values of all lanes, in each of them."""
+
+
+@kernel_only
+def reduce_min_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def reduce_max(value: Any) -> Any:
+    """The largest of the values of all lanes, in each of them."""
+
+
+@kernel_only
+def reduce_max_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def reduce_and(value: Any) -> Any:
+    """The bitwise and of the values of all lanes, in each of them."""
+
+
+@kernel_only
+def reduce_and_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def reduce_or(value: Any) -> Any:
+    """The bitwise or of the values of all lanes, in each of them."""
+
+
+@kernel_only
+def reduce_or_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def reduce_xor(value: Any) -> Any:
+    """The bitwise exclusive or of the values of all lanes, in each of them."""
+
+
+@kernel_only
+def reduce_xor_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+reduce_all_add, reduce_all_add_tiled = reduce_add, reduce_add_tiled
+reduce_all_min, reduce_all_min_tiled = reduce_min, reduce_min_tiled
+reduce_all_max, reduce_all_max_tiled = reduce_max, reduce_max_tiled
+
+# -- scans -----------------------------------------------------------------------------------------
+
+
+@kernel_only
+def inclusive_add(value: Any) -> Any:
+    """The sum of the values of the lanes up to the own one."""
+
+
+@kernel_only
+def inclusive_add_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def inclusive_mul(value: Any) -> Any:
+    """The product of the values of the lanes up to the own one."""
+
+
+@kernel_only
+def inclusive_mul_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def inclusive_min(value: Any) -> Any:
+    """The least of the values of the lanes up to the own one."""
+
+
+@kernel_only
+def inclusive_min_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def inclusive_max(value: Any) -> Any:
+    """The largest of the values of the lanes up to the own one."""
+
+
+@kernel_only
+def inclusive_max_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def inclusive_and(value: Any) -> Any:
+    """The bitwise and of the values of the lanes up to the own one."""
+
+
+@kernel_only
+def inclusive_and_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def inclusive_or(value: Any) -> Any:
+    """The bitwise or of the values of the lanes up to the own one."""
+
+
+@kernel_only
+def inclusive_or_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def inclusive_xor(value: Any) -> Any:
+    """The bitwise exclusive or of the values of the lanes up to the own one."""
+
+
+@kernel_only
+def inclusive_xor_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def exclusive_add(value: Any) -> Any:
+    """The sum of the values of the lanes before the own one."""
+
+
+@kernel_only
+def exclusive_add_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def exclusive_mul(value: Any) -> Any:
+    """The product of the values of the lanes before the own one."""
+
+
+@kernel_only
+def exclusive_mul_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def exclusive_min(value: Any) -> Any:
+    """The least of the values of the lanes before the own one."""
+
+
+@kernel_only
+def exclusive_min_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def exclusive_max(value: Any) -> Any:
+    """The largest of the values of the lanes before the own one."""
+
+
+@kernel_only
+def exclusive_max_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def exclusive_and(value: Any) -> Any:
+    """The bitwise and of the values of the lanes before the own one."""
+
+
+@kernel_only
+def exclusive_and_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def exclusive_or(value: Any) -> Any:
+    """The bitwise or of the values of the lanes before the own one."""
+
+
+@kernel_only
+def exclusive_or_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def exclusive_xor(value: Any) -> Any:
+    """The bitwise exclusive or of the values of the lanes before the own one."""
+
+
+@kernel_only
+def exclusive_xor_tiled(value: Any, log2_size: int) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+
+
+@kernel_only
+def identity(fn: str, value: Any) -> Any:
+    """What the function ``fn`` ("add", "mul", "min", ...) changes nothing with, as `value` is."""
+
+
+# -- scans that start again ------------------------------------------------------------------------
+
+
+@library_function
+def segmented_reduce_add(value: Any, head_flag: Any) -> Any:
+    """The sum of the values from the last lane on, up to the own, whose `head_flag` is not 0."""
+    return _segmented(value, head_flag, _add, log2_group_size())
+
+
+@library_function
+def segmented_reduce_add_tiled(value: Any, head_flag: Any, log2_size: CompileTime) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them, which starts one, too."""
+    return _segmented(value, head_flag, _add, log2_size)
+
+
+@library_function
+def segmented_reduce_min(value: Any, head_flag: Any) -> Any:
+    """The least of the values from the last lane on, up to the own, whose flag is not 0."""
+    return _segmented(value, head_flag, smaller, log2_group_size())
+
+
+@library_function
+def segmented_reduce_min_tiled(value: Any, head_flag: Any, log2_size: CompileTime) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them, which starts one, too."""
+    return _segmented(value, head_flag, smaller, log2_size)
+
+
+@library_function
+def segmented_reduce_max(value: Any, head_flag: Any) -> Any:
+    """The largest of the values from the last lane on, up to the own, whose flag is not 0."""
+    return _segmented(value, head_flag, larger, log2_group_size())
+
+
+@library_function
+def segmented_reduce_max_tiled(value: Any, head_flag: Any, log2_size: CompileTime) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them, which starts one, too."""
+    return _segmented(value, head_flag, larger, log2_size)
+
+
+@library_function
+def _segmented(value: Any, head_flag: Any, op: CompileTime, log2_size: CompileTime) -> Any:
+    """Each lane takes in what the one 1, 2, 4, ... before it has, if that is of its segment."""
+    lane = invocation_id()
+    inside = lane % (1 << log2_size)
+    heads = ballot(head_flag != 0) << u64(63 - lane)
+    distance = smaller(inside, i32(clz(heads)))
+    result = value
+    for k in static(range(log2_size)):
+        other = shuffle_up(result, 1 << k)
+        if distance >= (1 << k):
+            result = op(other, result)
+    return result
+
+
+@library_function
+def _add(a: Any, b: Any) -> Any:
+    return a + b

@@ -1,0 +1,130 @@
+"""The functions of `subgroup` by the names that they have for warps of 32 lanes.
+
+`mask` has to be 0xFFFFFFFF: the whole warp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.lang.marker import library_function
+from octants.lang.simt import subgroup
+from octants.lang.syntax import static_assert
+from octants.types.annotations import CompileTime
+from octants.types.scalars import f32, i32, u32, u64
+
+WHOLE = 0xFFFFFFFF
+
+
+@library_function
+def _check(mask: CompileTime) -> None:
+    static_assert(subgroup.group_size() == 32, "simt.warp is for subgroups of 32 lanes")
+    static_assert(mask == WHOLE, "the mask of simt.warp is 0xFFFFFFFF: the whole warp")
+
+
+@library_function
+def sync(mask: CompileTime) -> None:
+    """Wait for all lanes of the warp."""
+    _check(mask)
+    subgroup.sync()
+
+
+@library_function
+def active_mask() -> Any:
+    """A u32 with the bits of the lanes that have a work item."""
+    return u32(subgroup.ballot(1))
+
+
+@library_function
+def ballot(predicate: Any) -> Any:
+    """A u32 with the bits of the lanes whose predicate is not 0."""
+    return u32(subgroup.ballot(predicate))
+
+
+@library_function
+def all_nonzero(mask: CompileTime, predicate: Any) -> Any:
+    """1 if the predicates of all lanes are not 0, else 0."""
+    _check(mask)
+    return subgroup.all_true(predicate)
+
+
+@library_function
+def any_nonzero(mask: CompileTime, predicate: Any) -> Any:
+    """1 if the predicate of some lane is not 0, else 0."""
+    _check(mask)
+    return subgroup.any_true(predicate)
+
+
+@library_function
+def unique(mask: CompileTime, predicate: Any) -> Any:
+    """1 if the predicates are 0 in all lanes, or in none, else 0."""
+    _check(mask)
+    return subgroup.all_equal(i32(predicate != 0))
+
+
+@library_function
+def match_any(mask: CompileTime, value: Any) -> Any:
+    """A u32 with the bits of the lanes that have the same value."""
+    _check(mask)
+    result = u32(0)
+    for lane in range(32):
+        equal = subgroup.ballot(value == subgroup.broadcast(value, lane))
+        if subgroup.invocation_id() == lane:
+            result = u32(equal)
+    return result
+
+
+@library_function
+def match_all(mask: CompileTime, val: Any) -> Any:
+    """0xFFFFFFFF if all lanes have the same value, else 0."""
+    _check(mask)
+    return u32(u64(0) - u64(subgroup.all_equal(val)))
+
+
+@library_function
+def shfl_sync_i32(mask: CompileTime, val: Any, offset: Any) -> Any:
+    """The value of lane `offset`."""
+    _check(mask)
+    return subgroup.shuffle(i32(val), offset)
+
+
+@library_function
+def shfl_sync_f32(mask: CompileTime, val: Any, offset: Any) -> Any:
+    """The value of lane `offset`."""
+    _check(mask)
+    return subgroup.shuffle(f32(val), offset)
+
+
+@library_function
+def shfl_up_i32(mask: CompileTime, val: Any, offset: Any) -> Any:
+    """The value of the lane `offset` before; the own one where there is none."""
+    _check(mask)
+    return subgroup.shuffle_up(i32(val), offset)
+
+
+@library_function
+def shfl_up_f32(mask: CompileTime, val: Any, offset: Any) -> Any:
+    """The value of the lane `offset` before; the own one where there is none."""
+    _check(mask)
+    return subgroup.shuffle_up(f32(val), offset)
+
+
+@library_function
+def shfl_down_i32(mask: CompileTime, val: Any, offset: Any) -> Any:
+    """The value of the lane `offset` behind; the own one where there is none."""
+    _check(mask)
+    return subgroup.shuffle_down(i32(val), offset)
+
+
+@library_function
+def shfl_down_f32(mask: CompileTime, val: Any, offset: Any) -> Any:
+    """The value of the lane `offset` behind; the own one where there is none."""
+    _check(mask)
+    return subgroup.shuffle_down(f32(val), offset)
+
+
+@library_function
+def shfl_xor_i32(mask: CompileTime, val: Any, offset: Any) -> Any:
+    """The value of the lane whose number differs in these bits."""
+    _check(mask)
+    return subgroup.shuffle_xor(i32(val), offset)
