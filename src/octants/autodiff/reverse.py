@@ -342,7 +342,7 @@ class _Reverser:
         array: Array = origin.array  # type: ignore[attr-defined]
         if self._is_kept(array):
             needed[array] = self.reads[origin] = None
-        if again and array.space is Space.TEMPORARY and kind == "load":
+        if again and array.space in _OF_THE_LAUNCH and kind == "load":
             return
         writes = self._later_writes(array, number, origin, kind)
         if kind == "atomic" or writes:
