@@ -31,7 +31,7 @@ from octants.lazy_dataclass import dataclass
 from octants.options import Options
 from octants.runtime.device import Device
 from octants.stage import Observer, Stage
-from octants.target import BLOCKS, Arch, Target
+from octants.target import Target
 from octants.types.defaults import default_float, default_int
 from octants.types.signature import ArgumentType, ScalarType
 
@@ -173,7 +173,7 @@ def build(
             default_int=default_int(),
             default_float=default_float(),
             debug=chosen.debug,
-            blocks=BLOCKS.get(Arch(chosen.arch)),
+            blocks=backend_of(chosen.arch).blocks(chosen),
         )
         note.gives(built.module.size)
     with deep_recursion(function.__name__):

@@ -69,6 +69,3 @@ GPUS = (Arch.cuda, Arch.metal, Arch.vulkan, Arch.amdgpu)
 
 _EVERYWHERE = frozenset((Extension.data64, Extension.adstack, Extension.assertion))
 EXTENSIONS: dict[Arch, frozenset[Extension]] = dict.fromkeys(Arch, _EVERYWHERE)
-
-BLOCKS: dict[Arch, Blocks] = {Arch.python: Blocks()}
-"""Where work items can work together, and how."""

@@ -74,8 +74,8 @@ def sums_over_lanes(x: qd.types.ndarray, y: qd.types.ndarray):
     qd.loop_config(block_dim=16)
     for i in x:
         value = x[i]
-        for _ in range(3):
-            value = qd.sin(value) + x[i]
+        for k in range(3):
+            value = value * 0.7 + qd.sin(x[i] * k)
         total = subgroup.reduce_add(value * value)
         part = subgroup.reduce_add_tiled(value * total, 1)
         other = subgroup.shuffle_xor(part * x[i], 2)
@@ -175,6 +175,14 @@ def of_integers_in_a_branch(x: qd.types.ndarray, y: qd.types.ndarray):
         y[i] = x[i] * number
 
 
+def beside_a_record(x: qd.types.ndarray, y: qd.types.ndarray):
+    for i in x:
+        value = x[i]
+        for _ in range(100):
+            value = qd.sin(value)
+        y[i] = subgroup.reduce_add(value)
+
+
 def by_the_greatest(x: qd.types.ndarray, y: qd.types.ndarray):
     for i in x:
         y[i] = subgroup.reduce_max(x[i])
@@ -193,7 +201,14 @@ def behind_a_fence(x: qd.types.ndarray, y: qd.types.ndarray):
 
 @pytest.mark.parametrize(
     "kernel",
-    [in_a_loop, of_integers_in_a_branch, by_the_greatest, by_a_mask_of_each_lane, behind_a_fence],
+    [
+        in_a_loop,
+        of_integers_in_a_branch,
+        beside_a_record,
+        by_the_greatest,
+        by_a_mask_of_each_lane,
+        behind_a_fence,
+    ],
 )
 def test_places_where_reverse_mode_is_refused(kernel: Callable[..., Any]) -> None:
     x = np.zeros(COUNT)

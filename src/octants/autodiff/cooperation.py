@@ -46,6 +46,18 @@ def ends_here(task: Task, is_active: Callable[[Array], bool]) -> bool:
     return False
 
 
+def refuse_records(task: Task) -> None:
+    """Raise an error if a work item of a reversed task may end before others that wait for it.
+
+    One whose records find no room ends, and is run again by itself.
+    """
+    records = [op for op in task.body.walk() if isinstance(op, ops.RecordPush)]
+    if records and cooperates(task):
+        what = "a loop that must be recorded, beside what lanes do together,"
+        location = records[0].record.location
+        raise no_rule(what, location, "move what lanes do together to a loop of its own")
+
+
 _WRITES = (ops.Store, ops.Atomic, ops.CompareExchange)
 
 

@@ -46,7 +46,7 @@ from dataclasses import field
 from octants.analysis.places import Places
 from octants.autodiff.backward import Backward
 from octants.autodiff.checkpoints import REPLAY, Allowance, Plan, plan
-from octants.autodiff.cooperation import ends_here
+from octants.autodiff.cooperation import ends_here, refuse_records
 from octants.autodiff.errors import Hazard
 from octants.autodiff.hazards import WRITES, Log, thread_log, writers
 from octants.autodiff.ordering import ordering_of
@@ -201,6 +201,8 @@ class _Reverser:
             prune(self.reverse_module)
         hazards, needed = self._survey()
         simplify(self.reverse_module)
+        for task in tasks:
+            refuse_records(task)
         state = "before" if self.saved else "after"
         return Reversed(self.reverse_module, needed, state, hazards, list(self.reads))
 

@@ -11,7 +11,7 @@ from octants.deferred import Deferred
 from octants.ir.core import Module, Operation, Task
 from octants.options import Options
 from octants.runtime.device import Device
-from octants.target import Target
+from octants.target import Blocks, Target
 
 if TYPE_CHECKING:
     from octants.analysis import sums
@@ -72,7 +72,11 @@ class Backend(ABC):
         """The code of a module in words."""
         return ""
 
-    # -- what passes want to know ---------------------------------------------------------------
+    # -- what the language and passes want to know ----------------------------------------------
+
+    def blocks(self, chosen: Options) -> Blocks | None:
+        """What there is for work items that work together; None where they cannot."""
+        return None
 
     def contracts(self, chosen: Options) -> bool:
         """Whether a product and a sum can be one instruction, which rounds once."""

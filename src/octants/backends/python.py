@@ -12,7 +12,7 @@ from octants.ir.core import Module
 from octants.options import Options
 from octants.runtime.device import Device
 from octants.runtime.null import NullDevice
-from octants.target import Target
+from octants.target import Blocks, Target
 
 if TYPE_CHECKING:
     from octants.codegen.llvm.lanes import choice
@@ -42,6 +42,9 @@ class PythonBackend(Backend):
 
     def interpret(self, module: Module, device: Device, chosen: Options) -> Run:
         return reference.make_run(module, device.pending, chosen.stack_budget)
+
+    def blocks(self, chosen: Options) -> Blocks | None:
+        return Blocks()
 
     def contracts(self, chosen: Options) -> bool:
         return False
