@@ -48,6 +48,8 @@ compiler = [name for name in sys.modules if name.startswith("octants.frontend")]
 compiler += [name for name in sys.modules if name.startswith("octants.autodiff")]
 compiler += [name for name in ("octants.pipeline", "octants.codegen.llvm.cpu", "octants.ir.ops")
              if name in sys.modules]
+if sys.platform == "linux":  # elsewhere LLVM loads the code
+    compiler += [name for name in sys.modules if name == "llvmlite.binding"]
 print(json.dumps([float(loss[None]), x.grad.to_numpy().tolist(), compiler]))
 """
 

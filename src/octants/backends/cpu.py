@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from octants.artifact import Artifact
 from octants.backends.base import Backend
+from octants.cache import current
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.lanes.widths import NEVER, most_lanes
 from octants.deferred import Deferred
 from octants.ir.core import Module, Operation, Task
 from octants.options import Options
 from octants.runtime.cpu import CpuDevice
+from octants.runtime.cpu.identity import processor
 from octants.runtime.device import Device
 from octants.target import HOST, Target
 
@@ -82,8 +84,18 @@ class CpuBackend(Backend):
 
 @functools.cache
 def host_target() -> Target:
-    """The CPU of this machine."""
-    return backend.host_target()
+    """The CPU of this machine, as LLVM calls it; the cache knows that by the CPU's identity."""
+    identity = processor()
+    if identity is None:
+        return backend.host_target()
+    kept = current.kept("target", f"{identity} {BACKEND.version()}", _host_target)
+    arch, triple, cpu_name, features = kept.decode().split("\n")
+    return Target(arch, triple, cpu_name, features)
+
+
+def _host_target() -> bytes:
+    found = backend.host_target()
+    return f"{found.arch}\n{found.triple}\n{found.cpu}\n{found.features}".encode()
 
 
 def _choices(chosen: Options) -> dict[str, Any]:

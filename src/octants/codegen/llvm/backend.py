@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os.path
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -70,8 +71,18 @@ def has_fused(target: Target) -> bool:
 
 
 def version() -> str:
-    """The versions of LLVM and of what binds it."""
-    return f"LLVM {llvm.llvm_version_info}, llvmlite {llvmlite.__version__}"
+    """Which LLVM this is: the version of what binds it, and the state of its files.
+
+    Where files tell nothing LLVM itself is asked, which takes long to load.
+    """
+    folder = os.path.join(os.path.dirname(llvmlite.__file__), "binding")
+    try:
+        with os.scandir(folder) as entries:
+            files = [(each.name, each.stat()) for each in entries if "llvmlite" in each.name]
+    except OSError:
+        files = []
+    state = sorted((name, status.st_size, status.st_mtime_ns) for name, status in files)
+    return f"llvmlite {llvmlite.__version__}, LLVM {state or llvm.llvm_version_info}"
 
 
 @functools.cache

@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import functools
 import itertools
+import platform
 import sys
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +18,9 @@ from octants.cache import current
 from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cpu import support
+from octants.runtime.cpu.elf import CODE, CONSTANTS, ObjectFile
+from octants.runtime.cpu.executable import Memory
+from octants.runtime.cpu.relocations import Refused
 
 if TYPE_CHECKING:
     import ctypes.util as finder
@@ -91,7 +95,35 @@ _alive: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def link(code: bytes, exports: Iterable[str], symbols: Mapping[str, int]) -> Any:
-    """Load an object file; the result gives addresses by name and keeps the code in memory."""
+    """Load an object file; the result gives addresses by name and keeps the code in memory.
+
+    LLVM, which takes long to load, is asked only for files that have something unusual in them.
+    """
+    names = list(exports)
+    try:
+        return Loaded(code, names, symbols)
+    except Refused:
+        return _linked_by_llvm(code, names, symbols)
+
+
+class Loaded:
+    """An object file in memory."""
+
+    def __init__(self, code: bytes, exports: Iterable[str], symbols: Mapping[str, int]) -> None:
+        file = ObjectFile(code)
+        self._memory = Memory(file.size)
+        base = self._memory.address
+        image = file.image(base, lambda name: symbols.get(name) or address_of(name))
+        self._addresses = file.exports(base, exports)
+        ctypes.memmove(base, image, len(image))
+        for part in (CODE, CONSTANTS):
+            self._memory.protect(*file.parts[part], executable=part == CODE)
+
+    def __getitem__(self, name: str) -> int:
+        return self._addresses[name]
+
+
+def _linked_by_llvm(code: bytes, exports: Iterable[str], symbols: Mapping[str, int]) -> Any:
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
     for name, address in symbols.items():
         builder.import_symbol(name, address)
@@ -148,7 +180,7 @@ class Support:
         }
         self.has_threads = all(symbols.values())
         self.has_signals = bool(symbols["sigaction"])  # else Ctrl-C waits for the launch
-        code = current.kept("support", llvm.get_process_triple(), _compile_support)
+        code = current.kept("support", f"{sys.platform} {platform.machine()}", _compile_support)
         never_called = ctypes.addressof(_MARK)  # LLVM ends the process if it is to link with 0
         known = {name: address or never_called for name, address in symbols.items()}
         symbols_of_all = {**known, **python, **implied_symbols()}
