@@ -140,6 +140,15 @@ class Context:
             if waited > _PATIENCE:
                 time.sleep(min(waited / 50, _MOST_SLEEP))
 
+    def ordinal_of(self, address: int) -> int | None:
+        """The number of the GPU whose memory is at an address; None if that is not known."""
+        ordinal = c_int()
+        with self.active():
+            failed = self.status(
+                "cuPointerGetAttribute", byref(ordinal), cuda.POINTER_ORDINAL, address
+            )
+        return None if failed else ordinal.value
+
     def free_memory(self) -> int:
         """The bytes of memory that no program uses."""
         free, total = c_size_t(), c_size_t()

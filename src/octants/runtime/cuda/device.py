@@ -10,6 +10,8 @@ from typing import Any
 
 from octants.artifact import Artifact
 from octants.diagnostics.exceptions import OctantsError
+from octants.runtime.cuda.errors import OtherDevice
+from octants.runtime.cuda.foreign import ForeignArray, foreign_array, torch_stream
 from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.machine import Machine
 from octants.runtime.cuda.memory import DEFAULT_STREAM, DeviceAllocation
@@ -88,6 +90,34 @@ class CudaDevice(Machine):
     def let_foreign_wait(self, handle: int) -> None:
         """Let a stream of another library wait for what is in the thread's own."""
         self.streams.order(self.streams.current.stream, self.streams.foreign(handle))
+
+    # -- arrays of other libraries --------------------------------------------------------------
+
+    def foreign(self, value: Any, what: str) -> ForeignArray | None:
+        """An array of another library in the memory of this GPU; None if it is on no GPU.
+
+        The thread's own stream waits for the work that its owner has queued on it. ``what`` names
+        it in the error for memory of another GPU, an `OctantsRuntimeError`.
+        """
+        found = foreign_array(value, self.streams.current.stream.handle)
+        if found is None:
+            return None
+        ordinal = found.ordinal
+        if ordinal is None and found.address:
+            ordinal = self.context.ordinal_of(found.address)
+        if ordinal not in (None, self.context.ordinal):
+            raise OtherDevice(what, f"GPU {ordinal}", repr(self)).at(None)
+        if found.stream is not None:
+            self.wait_for_foreign(found.stream)
+        return found
+
+    @contextlib.contextmanager
+    def beside_torch(self) -> Iterator[None]:
+        """Work in the order of torch's current stream: after what is in it, before what comes."""
+        handle = torch_stream(self.context.ordinal)
+        self.wait_for_foreign(handle)
+        yield
+        self.let_foreign_wait(handle)
 
     # -- waiting --------------------------------------------------------------------------------
 

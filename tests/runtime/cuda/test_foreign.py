@@ -1,0 +1,130 @@
+"""Arrays of other libraries on a fake GPU."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.diagnostics.exceptions import OctantsRuntimeError
+from octants.runtime.cuda import foreign
+from octants.runtime.cuda.device import CudaDevice
+from tests.runtime.cuda.fake_cuda import FakeCuda
+from tests.runtime.cuda.kernels import read
+
+
+class Array:
+    """What offers ``__cuda_array_interface__``."""
+
+    def __init__(self, address: int, shape: tuple[int, ...], **more: Any) -> None:
+        self.__cuda_array_interface__ = {
+            "data": (address, more.pop("read_only", False)),
+            "shape": shape,
+            "typestr": "<f4",
+            "version": 3,
+            **more,
+        }
+
+
+def test_what_is_on_no_gpu(device: CudaDevice) -> None:
+    for value in (np.zeros(3), 5, [1], object()):
+        assert device.foreign(value, "x") is None
+
+
+def test_array_interface(fake: FakeCuda, device: CudaDevice) -> None:
+    memory = device.allocate(48)
+    found = device.foreign(Array(memory.address, (3, 4)), "x")
+    assert found is not None
+    assert (found.address, found.shape, found.type) == (memory.address, (3, 4), "f4")
+    assert found.strides == (16, 4)
+    found = device.foreign(Array(memory.address, (3, 4), strides=(4, 12), read_only=True), "x")
+    assert found is not None
+    assert found.strides == (4, 12)
+    assert found.is_read_only
+
+
+def test_the_stream_of_an_array_is_waited_for(fake: FakeCuda, device: CudaDevice) -> None:
+    memory, other = device.allocate(8), device.allocate(8)
+    handle = fake.add_foreign_stream()
+    device.let_foreign_wait(handle)
+    with device.context.active():
+        device.context.call("cuMemsetD8Async", memory.address, 1, 8, handle)
+    device.foreign(Array(memory.address, (2,), stream=handle), "x")
+    device.copy(other.address, memory.address, 8)
+    with device.context.active():
+        device.context.wait_for_stream(0)
+    assert read(device, other.address, 8, np.uint8) == [1] * 8
+    for stream in (None, 1):
+        device.foreign(Array(memory.address, (2,), stream=stream), "x")
+
+
+def test_memory_of_another_gpu(
+    fake: FakeCuda, device: CudaDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device.context, "ordinal_of", lambda address: 1)
+    with pytest.raises(OctantsRuntimeError, match=r"argument `x` is in the memory of GPU 1"):
+        device.foreign(Array(device.allocate(8).address, (2,)), "argument `x`")
+
+
+def test_memory_that_the_driver_does_not_know(device: CudaDevice) -> None:
+    assert device.context.ordinal_of(16) is None
+    assert device.context.ordinal_of(device.allocate(8).address) == 0
+
+
+class Lender:
+    """What offers DLPack: a capsule over memory that is said to be on a GPU."""
+
+    def __init__(
+        self, address: int, shape: tuple[int, ...], strides: tuple[int, ...] | None
+    ) -> None:
+        count = len(shape)
+        self.streams: list[int] = []
+        self._tensor = foreign._Tensor(
+            address, 2, 0, count, 2, 64, 1, (ctypes.c_int64 * count)(*shape), None, 16
+        )
+        if strides is not None:
+            self._tensor.strides = (ctypes.c_int64 * count)(*strides)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, stream: int) -> Any:
+        self.streams.append(stream)
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = (
+            ctypes.py_object,
+            (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p),
+        )
+        return new(ctypes.addressof(self._tensor), b"dltensor", None)
+
+
+@pytest.mark.parametrize("strides", [None, (1, 3)])
+def test_dlpack(device: CudaDevice, strides: tuple[int, ...] | None) -> None:
+    memory = device.allocate(200)
+    lender = Lender(memory.address, (3, 4), strides)
+    found = device.foreign(lender, "x")
+    assert found is not None
+    assert (found.address, found.shape, found.type) == (memory.address + 16, (3, 4), "f8")
+    assert found.strides == ((8, 24) if strides else (32, 8))
+    stream = device.create_stream()
+    with device.using(stream):
+        device.foreign(lender, "x")
+    assert lender.streams == [1, stream.handle]
+
+
+def test_what_is_offered_to_others() -> None:
+    offered = foreign.array_interface(4096, (3, 4), (16, 4), "<f4", 0)
+    assert offered["data"] == (4096, False)
+    assert offered["stream"] == 1
+    assert foreign.array_interface(4096, (0, 4), (16, 4), "<f4", 7)["data"] == (0, False)
+
+
+def test_torch_without_a_gpu(device: CudaDevice) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        assert foreign.torch_stream(0) == 0
+        assert device.foreign(torch.zeros(3), "x") is None
+    with device.beside_torch():
+        pass

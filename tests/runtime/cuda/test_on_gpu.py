@@ -1,0 +1,386 @@
+"""The runtime on a real GPU, with kernels in PTX; skipped where there is none."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.artifact import Artifact, Dispatch
+from octants.diagnostics.exceptions import (
+    InternalError,
+    OctantsAssertionError,
+    OctantsError,
+    OctantsMemoryError,
+)
+from octants.runtime.cuda.device import CudaDevice
+from octants.runtime.cuda.staging import CHUNK
+from tests.runtime.cuda import ptx
+from tests.runtime.cuda.kernels import ASSERT, PRINT, launch, read, write
+
+
+def _has_gpu() -> bool:
+    try:
+        CudaDevice()
+    except OctantsError:
+        return False
+    return True
+
+
+pytestmark = pytest.mark.skipif(not _has_gpu(), reason="there is no NVIDIA GPU")
+
+ADD = ptx.kernel([(Dispatch("add", 0, "(slots[4], slots[5])"), ptx.ADD)], 3)
+
+
+def record(bounds: str = "(slots[4], slots[5])", block: int = 0) -> Artifact:
+    return ptx.kernel([(Dispatch("record", 0, bounds, block, records=True), ptx.TAPE)], 3)
+
+
+@pytest.fixture
+def device() -> Iterator[CudaDevice]:
+    device = CudaDevice()
+    yield device
+    device.close()
+
+
+def test_what_there_is(device: CudaDevice) -> None:
+    context = device.context
+    assert context.capability >= (7, 5)
+    assert context.multiprocessors > 0
+    assert 0 < context.free_memory() <= context.total_memory
+    assert context.name
+
+
+def test_memory_is_zero(device: CudaDevice) -> None:
+    for _ in range(3):
+        memory = device.allocate(1 << 20)
+        assert memory.address % 64 == 0
+        assert not any(read(device, memory.address, 1 << 17))
+        write(device, memory.address, np.full(1 << 17, 7))
+        del memory
+
+
+@pytest.mark.parametrize("count", [1, 4096, CHUNK, 5 * CHUNK + 13])
+def test_copies(device: CudaDevice, count: int) -> None:
+    one, two = device.allocate(count), device.allocate(count)
+    values = np.random.default_rng(1).integers(0, 256, count, np.uint8)
+    device.write(one.address, values)
+    device.copy(two.address, one.address, count)
+    device.clear(one.address, count)
+    back = np.zeros(count, np.uint8)
+    device.read(two.address, back)
+    assert np.array_equal(back, values)
+    device.read(one.address, back)
+    assert not back.any()
+
+
+@pytest.mark.parametrize("bounds", [(0, 1), (3, 100), (0, 10**6), (5, 5), (7, 2)])
+def test_launch(device: CudaDevice, bounds: tuple[int, int]) -> None:
+    memory = device.allocate(8 * 10**6)
+    kernel = device.load(ADD)
+    for _ in range(3):
+        launch(kernel, memory.address, *bounds)
+    expected = np.zeros(10**6, np.int64)
+    expected[slice(*bounds)] = 3
+    assert read(device, memory.address, 10**6) == expected.tolist()
+
+
+def test_bounds_of_the_device(device: CudaDevice) -> None:
+    memory = device.allocate(8000)
+    both = [(Dispatch("tell", 0), ptx.TELL), (Dispatch("use", 0, "device"), ptx.USE)]
+    kernel = device.load(ptx.kernel(both, 3))
+    launch(kernel, memory.address, 10, 900)
+    launch(kernel, memory.address, 20, 20)
+    expected = [int(10 <= k < 900) for k in range(1000)]
+    assert read(device, memory.address, 1000) == expected
+
+
+def test_parameters_by_their_address(device: CudaDevice) -> None:
+    memory = device.allocate(800)
+    metadata = (("parameters", "pointer"),)
+    dispatch = Dispatch("follow", 0, "(0, slots[5])")
+    kernel = device.load(ptx.kernel([(dispatch, ptx.FOLLOW)], 3, metadata=metadata))
+    for value in (1, 2, 3):
+        launch(kernel, memory.address, value, 100)
+    assert read(device, memory.address, 100) == [3] * 100
+
+
+def test_messages(device: CudaDevice, capsys: Any) -> None:
+    speak = ptx.kernel([(Dispatch("speak", 0), ptx.SPEAK)], 2, (PRINT, ASSERT))
+    kernel = device.load(speak)
+    for value in range(200):
+        launch(kernel, value % 2, value)
+    device.synchronize()
+    assert capsys.readouterr().out == "".join(f"x = {k}\n" for k in range(1, 200, 2))
+    launch(kernel, 2, 5)
+    launch(kernel, 3, 6)
+    with pytest.raises(OctantsAssertionError, match="it is 5"):
+        device.synchronize()
+    assert capsys.readouterr().out == "x = 6\n"
+    launch(kernel, 0, 0)
+    device.synchronize()
+
+
+@pytest.mark.parametrize("items", [1, 100, 10_000, 300_001])
+@pytest.mark.parametrize("budget", [0, 1 << 20])
+def test_tapes(items: int, budget: int) -> None:
+    device = CudaDevice(tape_budget=budget)
+    memory = device.allocate(8 * items)
+    kernel = device.load(record())
+    for _ in range(2):
+        launch(kernel, memory.address, 0, items)
+    n = np.arange(items) % 1000
+    expected = 2 * (n * (n - 1) // 2)
+    assert np.array_equal(np.array(read(device, memory.address, items)), expected)
+    device.close()
+
+
+def test_tapes_that_are_refused_memory() -> None:
+    device = CudaDevice(tape_limit=1 << 20)
+    memory = device.allocate(8 * 5000)
+    launch(device.load(record(block=128)), memory.address, 0, 5000)
+    n = np.arange(5000) % 1000
+    assert np.array_equal(np.array(read(device, memory.address, 5000)), n * (n - 1) // 2)
+    device.close()
+    device = CudaDevice(tape_limit=1 << 16)
+    with pytest.raises(OctantsMemoryError, match="3996 bytes"):
+        launch(device.load(record()), memory.address, 0, 5000)
+    device.close()
+
+
+def test_streams(device: CudaDevice) -> None:
+    memory = device.allocate(8 * 1000)
+    add, tapes = device.load(ADD), device.load(record())
+    spin = device.load(ptx.kernel([(Dispatch("spin", 0), ptx.SPIN)], 1))
+    streams = [device.create_stream() for _ in range(4)]
+    others = [device.allocate(8 * 1000) for _ in streams]
+    for stream, other in zip(streams, others, strict=True):
+        with device.using(stream):
+            launch(spin, 10**7)
+            launch(add, other.address, 0, 1000)
+            launch(tapes, other.address, 0, 1000)
+    # The default stream waits for all of them.
+    for other in others:
+        device.copy(memory.address, other.address, 8000)
+        values = np.array(read(device, memory.address, 1000))
+        n = np.arange(1000)
+        assert np.array_equal(values, n * (n - 1) // 2 + 1)
+    for stream in streams:
+        stream.destroy()
+
+
+def test_memory_dropped_under_a_stream_at_work(device: CudaDevice) -> None:
+    add = device.load(ADD)
+    spin = device.load(ptx.kernel([(Dispatch("spin", 0), ptx.SPIN)], 1))
+    kept = device.allocate(8 * 1000)
+    stream = device.create_stream()
+    for _ in range(20):
+        dropped = device.allocate(8 * 1000)
+        with device.using(stream):
+            launch(spin, 10**6)
+            launch(add, dropped.address, 0, 1000)
+        del dropped
+        fresh = device.allocate(8 * 1000)
+        device.copy(kept.address, fresh.address, 8 * 1000)
+        assert not any(read(device, kept.address, 1000))
+
+
+def test_order_with_a_stream_of_others(device: CudaDevice) -> None:
+    """Streams that do not wait for the default stream by themselves."""
+    import ctypes
+
+    handle = ctypes.c_void_p()
+    with device.context.active():
+        device.context.call("cuStreamCreate", ctypes.byref(handle), 1)
+    foreign = device.streams.foreign(handle.value or 0)
+    spin = device.load(ptx.kernel([(Dispatch("spin", 0), ptx.SPIN)], 1))
+    add = device.load(ADD)
+    for _ in range(10):
+        memory = device.allocate(8 * 1000)
+        with device.using(foreign):
+            launch(spin, 2 * 10**6)
+            launch(add, memory.address, 0, 1000)
+            assert read(device, memory.address, 1000) == [1] * 1000
+            launch(spin, 2 * 10**6)
+            launch(add, memory.address, 0, 1000)
+        device.wait_for_foreign(foreign.handle)
+        launch(add, memory.address, 0, 1000)
+        device.let_foreign_wait(foreign.handle)
+        with device.using(foreign):
+            launch(add, memory.address, 0, 1000)
+        assert read(device, memory.address, 1000) == [4] * 1000
+
+
+def test_events(device: CudaDevice) -> None:
+    spin = device.load(ptx.kernel([(Dispatch("spin", 0), ptx.SPIN)], 1))
+    with device.create_stream() as stream, device.create_event() as event:
+        with device.using(stream):
+            start = time.perf_counter()
+            launch(spin, 5 * 10**7)
+            event.record()
+        event.synchronize()
+        assert time.perf_counter() - start >= 0.04
+
+
+def test_threads(device: CudaDevice) -> None:
+    memory = device.allocate(8 * 4)
+    kernel = device.load(ADD)
+
+    def work(k: int) -> None:
+        for _ in range(500):
+            launch(kernel, memory.address, k, k + 1)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert read(device, memory.address, 4) == [500] * 4
+
+
+def test_memory_that_there_is_not(device: CudaDevice) -> None:
+    keep = device.allocate(1 << 20, "field `x`")
+    with pytest.raises(OctantsMemoryError, match=r"1\.0 MiB: field `x`"):
+        device.allocate(1 << 44)
+    assert read(device, keep.address, 10) == [0] * 10
+    half = device.context.free_memory() * 6 // 10
+    for _ in range(3):
+        device.allocate(half)
+
+
+def test_memory_goes_back_to_the_system(device: CudaDevice) -> None:
+    before = device.context.free_memory()
+    memory = device.allocate(1 << 30)
+    del memory
+    device.close()
+    assert device.context.free_memory() >= before - (1 << 26)
+
+
+def test_code_that_is_none(device: CudaDevice) -> None:
+    bad = ptx.kernel([(Dispatch("bad", 0), "  nonsense;\n}\n")], 0)
+    with pytest.raises(InternalError, match="nonsense|line"):
+        device.load(bad)
+
+
+def test_ctrl_c_ends_a_wait(device: CudaDevice) -> None:
+    spin = device.load(ptx.kernel([(Dispatch("spin", 0), ptx.SPIN)], 1))
+    launch(spin, 10**9)
+    timer = threading.Timer(0.1, lambda: signal.raise_signal(signal.SIGINT))
+    start = time.perf_counter()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        device.synchronize()
+    assert time.perf_counter() - start < 0.9
+    device.synchronize()
+
+
+LOST = """
+from octants.artifact import Dispatch
+from octants.diagnostics.exceptions import OctantsRuntimeError
+from octants.runtime.cuda.device import CudaDevice
+from tests.runtime.cuda import ptx
+from tests.runtime.cuda.kernels import launch
+device = CudaDevice()
+memory = device.allocate(80)
+add = device.load(ptx.kernel([(Dispatch("add", 0, "(0, 10)"), ptx.ADD)], 1))
+bad = device.load(ptx.kernel([(Dispatch("bad", 0), ptx.TRAP)], 0))
+launch(add, memory.address)
+device.synchronize()
+launch(bad)
+for use in (device.synchronize, lambda: device.allocate(8), lambda: launch(add, memory.address)):
+    try:
+        use()
+    except OctantsRuntimeError as error:
+        print(error)
+device.close()
+print("closed")
+"""
+
+
+def test_an_illegal_address() -> None:
+    command = [sys.executable, "-c", LOST]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.count("OCT436") == 3
+    assert "`bad`" in done.stdout and "`add`" not in done.stdout
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in done.stdout
+    assert done.stdout.endswith("closed\n")
+
+
+# -- torch ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def torch() -> Any:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("torch has no GPU")
+    return torch
+
+
+def test_torch_shares_the_context(device: CudaDevice, torch: Any) -> None:
+    x = torch.arange(1000, dtype=torch.int64, device="cuda")
+    found = device.foreign(x, "x")
+    assert found is not None
+    assert (found.shape, found.strides, found.type) == ((1000,), (8,), "i8")
+    assert device.context.ordinal_of(found.address) == 0
+    launch(device.load(ADD), found.address, 0, 1000)
+    assert torch.equal(x.cpu(), torch.arange(1, 1001))
+
+
+def test_torch_in_a_stream_of_its_own(device: CudaDevice, torch: Any) -> None:
+    add = device.load(ADD)
+    spin = device.load(ptx.kernel([(Dispatch("spin", 0), ptx.SPIN)], 1))
+    for _ in range(5):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            big = torch.randn(4000, 4000, device="cuda")
+            for _ in range(3):
+                big = big @ big
+            x = torch.zeros(1000, dtype=torch.int64, device="cuda") + 5
+            with device.beside_torch():
+                launch(spin, 10**6)
+                launch(add, x.data_ptr(), 0, 1000)
+            x *= 2
+            assert x.cpu().tolist() == [12] * 1000
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_dlpack_and_the_array_interface_of_torch(device: CudaDevice, torch: Any, own: bool) -> None:
+    x = torch.arange(24, dtype=torch.int64, device="cuda").reshape(4, 6).t()
+
+    class Interface:
+        __cuda_array_interface__ = x.__cuda_array_interface__
+
+    class Capsule:
+        __dlpack__, __dlpack_device__ = x.__dlpack__, x.__dlpack_device__
+
+    with device.using(device.create_stream() if own else device.streams.default):
+        for value in (Interface(), Capsule()):
+            found = device.foreign(value, "x")
+            assert found is not None
+            assert (found.shape, found.strides, found.type) == ((6, 4), (8, 48), "i8")
+            assert found.address == x.data_ptr()
+
+
+def test_torch_takes_our_memory(device: CudaDevice, torch: Any) -> None:
+    from octants.runtime.cuda.foreign import array_interface
+
+    memory = device.allocate(800)
+
+    class Ours:
+        __cuda_array_interface__ = array_interface(memory.address, (100,), (8,), "<i8", 0)
+
+    launch(device.load(ADD), memory.address, 0, 100)
+    tensor = torch.as_tensor(Ours(), device="cuda")
+    assert tensor.cpu().tolist() == [1] * 100
+    tensor += 1
+    launch(device.load(ADD), memory.address, 0, 100)
+    assert read(device, memory.address, 100) == [3] * 100
