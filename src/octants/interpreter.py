@@ -241,6 +241,10 @@ def _record_room(self: Interpreter, op: ops.RecordRoom, env: dict[Value, Any]) -
     env[op.result] = max(1, left // (op.parts * stride)) if stride else MAXIMUM_TAPE
 
 
+def _longest(_: Interpreter, op: ops.Longest, env: dict[Value, Any]) -> None:
+    env[op.result] = env[op.count]
+
+
 def _record_reserve(self: Interpreter, op: ops.RecordReserve, env: dict[Value, Any]) -> None:
     self.tape_bytes = max(self.tape_bytes, env[op.end])
 
@@ -288,6 +292,7 @@ HANDLERS: dict[type[Operation], Callable[..., None]] = {
     ops.RecordEnd: _record_end,
     ops.RecordReserve: _record_reserve,
     ops.RecordRoom: _record_room,
+    ops.Longest: _longest,
     ops.RecordCheck: _record_check,
     ops.Fence: _fence,
     ops.Yield: _yield,

@@ -67,8 +67,25 @@ def broken_off(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
         y[i] = v
 
 
+@qd.kernel
+def deep(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
+    for i in range(x.shape[0]):
+        v = x[i]
+        for h in range(n[i % n.shape[0]]):
+            for j in range(h):
+                for _ in range(n[(i + j) % n.shape[0]]):
+                    v = qd.sin(v)
+                v *= 1.3
+            if v > 0.3:
+                while v > 0.25:
+                    for _ in range(n[(i + h) % n.shape[0]]):
+                        v = v * qd.cos(v) + 0.05
+                    v *= 0.5
+        y[i] = v
+
+
 @pytest.mark.parametrize("budget", [0, 4096, 1000, 200, 16])
-@pytest.mark.parametrize("kernel", [counted, ragged, until, broken_off])
+@pytest.mark.parametrize("kernel", [counted, ragged, until, broken_off, deep])
 def test_lanes_give_the_gradients_of_single_work_items(kernel: Any, budget: int) -> None:
     found = []
     for simd, nests in (("never", "replay"), ("always", "store"), ("always", "auto")):

@@ -104,6 +104,8 @@ class Uniformity:
                 self._ends.add(op.result)
                 if op.count in self._negative:
                     self._backwards.append(op.count)
+            elif isinstance(op, ops.Longest):
+                self._sources[op.result] = []
             elif self._numbers.isdisjoint(op.results):
                 self._note(op)
                 for operand in op.operands:
@@ -207,27 +209,34 @@ class Uniformity:
     # -- bases -------------------------------------------------------------------------------------
 
     def _find_bases(self, block: Block) -> None:
-        """Ends, constants, and what branches and loops hand on of them."""
-        waiting = [op.base for op in block.walk() if isinstance(op, _RECORD)]
+        """Ends, constants, and what branches and loops hand on of them.
+
+        What is compared to choose a base is one, too, if it comes from the end of a record: numbers
+        that are only counted do not.
+        """
+        roots = [op.base for op in block.walk() if isinstance(op, _RECORD)]
+        self.has_odd_base = any(value not in self._sources for value in self._before(roots, False))
+        found = self._before(roots, True)
+        users: dict[Value, list[Value]] = {}
+        for value in found:
+            for source in self._sources.get(value, ()):
+                users.setdefault(source, []).append(value)
+        self.bases = reachable(self._ends & found, users)
+        strange = [value for value in found if value not in self._sources]
+        self.has_odd_base |= not self.bases.isdisjoint(reachable(strange, users))
+
+    def _before(self, values: list[Value], compared: bool) -> set[Value]:
+        """What some values come from; also what is ``compared`` to choose among it."""
+        found: set[Value] = set()
+        waiting = list(values)
         while waiting:
             value = waiting.pop()
-            if value in self.bases:
-                continue
-            if value not in self._sources:
-                self.has_odd_base = True
-                continue
-            self.bases.add(value)
-            waiting += self._sources[value]
-            waiting += self._comparisons.get(self._choices.get(value, value), ())
-        self.bases &= self._found_from_ends()
-
-    def _found_from_ends(self) -> set[Value]:
-        """The bases that come from the end of a record; numbers that are only counted do not."""
-        users: dict[Value, list[Value]] = {}
-        for value in self.bases:
-            for source in self._sources[value]:
-                users.setdefault(source, []).append(value)
-        return reachable((value for value in self._ends if value in self.bases), users)
+            if value not in found:
+                found.add(value)
+                waiting += self._sources.get(value, ())
+                if compared:
+                    waiting += self._comparisons.get(self._choices.get(value, value), ())
+        return found
 
 
 def _has_sides_with_records(op: Operation) -> bool:

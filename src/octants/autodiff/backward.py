@@ -215,21 +215,21 @@ class Backward(Recorder):
     ) -> list[Value]:
         """Reverse the blocks of a loop, all but the last one after they have been run again."""
         builder, zero = self.builder, self.builder.constant(0, i64)
-        count, length, blocks = (self.values[op, what] for what in ("count", "length", "blocks"))
-        last = builder.binary("mul", self._counted_down(blocks, zero), length)
-        inits = [last, builder.binary("sub", count, last), *adjoints]
-        body = Block([Value(i64), *(Value(value.type) for value in inits)])
+        self.agree_on_blocks(op)
+        blocks = self.values[op, "blocks"]
+        body = Block([Value(i64), *(Value(value.type) for value in adjoints)])
         again, is_there = Block(), Block()
         with builder.into(body):
-            step, first, size, *adjoints = body.args
+            step, *inner = body.args
             with builder.into(again):
                 builder.yield_(self.rerun_block(op, builder.binary("sub", blocks, step)))
             with builder.into(is_there):
                 builder.yield_(self._frames(op))
             frames = builder.if_(builder.compare("gt", step, zero), again, is_there).results
-            adjoints = self._reverse_turns(op, first, size, frames, adjoints, carried, captured)
-            builder.yield_([builder.binary("sub", first, length), length, *adjoints])
-        return builder.for_(zero, blocks, inits, body).results[2:]
+            first, size = self.block_at(op, self._counted_down(blocks, step))
+            inner = self._reverse_turns(op, first, size, frames, inner, carried, captured)
+            builder.yield_(inner)
+        return builder.for_(zero, blocks, adjoints, body).results
 
     def _frames(self, op: Loop) -> list[Value]:
         """Where the frames of a loop end: all, and those that were kept; none if it has none."""

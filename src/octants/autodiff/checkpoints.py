@@ -72,19 +72,14 @@ def plan(
     records: Mapping[Operation, Record],
     saving: Collection[Operation],
     allowance: Allowance,
-    in_lanes: bool,
 ) -> Plan:
     """How the loops of a task are best recorded.
 
     ``records`` are those of its loops, pruned; to store the loops ``saving`` would save a run.
-    Work items that may run ``in_lanes`` have to agree on the bytes that a loop and those in it
-    take, which only tapes of their own can tell: there a loop is not stored that stores others.
     """
     strides = {op: record.offsets()[1] for op, record in records.items()}
     strides = {op: stride for op, stride in strides.items() if stride}
     around = {} if allowance.nests == REPLAY else nests(body, strides, saving)
-    if in_lanes:
-        around = {op: outer for op, outer in around.items() if op not in around.values()}
     weights = {op: 1 + (op in around.values()) for op in strides}
     parts = max(1, _most_at_once(body, weights)[0])
     found = _in_blocks(body, strides, parts, allowance) if allowance.whole else frozenset()

@@ -6,15 +6,17 @@ that in the end the last block's records are there::
     %length, %blocks = ...
     for(0, %blocks, %inits) { (%k, %carried):
       if(%k > 0) { record_push<#checkpoint>(%middle, %place, %carried) }
-      for(%first, %last, %carried) { (%i, %carried):
-        record_push<#record>(%base, %i - %first, %carried)
+      for(%k * %length, %last, %carried) { (%i, %carried):
+        record_push<#record>(%base, %i - %k * %length, %carried)
         ...
       }
     }
 
-The records of a block begin at `base`, the checkpoints at `middle`, and the stack goes on at `end`.
-Of the loops in there, which are recorded later, the first sweep finds out how far they will reach,
-and has room made for them: what comes later needs no more memory (see `reach`).
+Work items that run in step have the same blocks, those of the one with most iterations; one that
+has less does nothing in the last blocks. So they agree on where records stand. The records of a
+block begin at `base`, the checkpoints at `middle`, and the stack goes on at `end`. Of the loops in
+there, which are recorded later, the first sweep finds out how far they will reach, and has room
+made for them: what comes later needs no more memory (see `reach`).
 """
 
 from __future__ import annotations
@@ -113,7 +115,7 @@ class Recorder(Brancher):
             start = builder.binary("add", start, builder.binary("min", stored, self.bytes[op]))
         if op not in self.rooms:
             return builder.early(lambda: self._end(record, start, count), start, count)
-        room = self.rooms[op]
+        room, count = self.rooms[op], self._longest(count)
         one_more = builder.binary("add", room.whole, builder.constant(1, i64))
         end = self._end(record, start, builder.binary("min", count, one_more))
         most, none = builder.constant(checkpoints.MOST_LEVELS, i64), builder.constant(0, i64)
@@ -225,7 +227,7 @@ class Recorder(Brancher):
         assert self.frame is not None
         self._know(op, place=self.frame.size)
         if self.may_store(op):
-            size = self.frame.handed[op, "size"]
+            size = self._longest(self.frame.handed[op, "size"])
             self._know(op, size=size)
             self.frame.size = self.builder.binary("add", self.frame.size, size)
         else:
@@ -248,23 +250,21 @@ class Recorder(Brancher):
 
     def _record_for_in_blocks(self, op: ops.For, count: Value, inits: list[Value]) -> None:
         builder, base, zero = self.builder, self.stack, self.builder.constant(0, i64)
-        split = checkpoints.split(builder, count, self.rooms[op])
+        split = checkpoints.split(builder, self._longest(count), self.rooms[op])
         length, blocks = split.length, split.count
         middle = self._after_block(op, base, length)
         self._know(op, base=base, count=count, length=length, width=split.width, middle=middle)
-        inits, own = [zero, *inits, *self.begin_frames(op, base)], 2 + len(inits)
+        inits, own = [*inits, *self.begin_frames(op, base)], 1 + len(inits)
         body = Block([Value(i64), *(Value(value.type) for value in inits)])
         with builder.into(body), self._reaching() as around:
-            number, first, *carried = body.args[:own]
+            number, *carried = body.args[:own]
             self._push_checkpoint(op, number, zero, carried)
-            following = builder.binary("min", builder.binary("add", first, length), count)
-            size = builder.binary("sub", following, first)
-            results, later = self.run_block(op, first, size, carried)
+            results, later = self.run_block(op, *self.block_at(op, number), carried)
             far = self._reached(None, body)
-            builder.yield_([following, *results, *later, *far])
+            builder.yield_([*results, *later, *far])
         results = builder.for_(zero, blocks, [*inits, *self._zeros(far)], body).results
         self._leave(around, results[len(inits) :])
-        self._bind_all(op.results, results[1:])
+        self._bind_all(op.results, results)
         self._know_frames(op, results[own - 1 : len(inits)])
         self._end_blocks(op, middle, blocks, split.places)
 
@@ -291,6 +291,7 @@ class Recorder(Brancher):
         self._leave(around, results[len(inits) :])
         self._bind_all(op.results, results)
         count, blocks = results[len(inits) - 2 : len(inits)]
+        blocks = self._longest(blocks)
         self._know(op, count=count)
         self._know_frames(op, results[own : own + len(frames)])
         middle = self._after_block(op, base, builder.binary("min", count, length))
@@ -300,6 +301,25 @@ class Recorder(Brancher):
         """Where the records of a block of so many iterations end, at most."""
         end = self._end(self._record(op), base, length)
         return self.builder.binary("add", end, self.bytes[op]) if self.may_store(op) else end
+
+    def _longest(self, count: Value) -> Value:
+        """The greatest count of the work items that run in step."""
+        if count in self.builder.entry_values:
+            return count
+        return self.builder.append(ops.Longest(count, results=[Value(i64)])).result
+
+    def agree_on_blocks(self, op: Loop) -> None:
+        """Have work items in step know that what they know of the blocks of a loop is the same."""
+        for what in ("length", "blocks", "width"):
+            self._know(op, **{what: self._longest(self.values[op, what])})
+
+    def block_at(self, op: Loop, number: Value) -> tuple[Value, Value]:
+        """The first iteration of a block, and how many it has."""
+        builder, length = self.builder, self.values[op, "length"]
+        first = builder.binary("mul", number, length)
+        rest = builder.binary("sub", self.values[op, "count"], first)
+        rest = builder.binary("max", rest, builder.constant(0, i64))
+        return first, builder.binary("min", rest, length)
 
     def _checkpoint(self, op: Loop) -> Record:
         """The record of the checkpoints of a loop."""
@@ -329,7 +349,7 @@ class Recorder(Brancher):
     def run_block(
         self, op: Loop, first: Value, size: Value, carried: list[Value]
     ) -> tuple[list[Value], list[Value]]:
-        """Run so many iterations, which the loop surely makes; what is carried on."""
+        """Run so many iterations, which the loop makes; what is carried on."""
         builder, base = self.builder, self.values[op, "base"]
         if isinstance(op, ops.For):
             start = self.counter(op, first)
@@ -350,7 +370,7 @@ class Recorder(Brancher):
 
         The blocks from the nearest checkpoint on are run. Gives where the frames of the last end.
         """
-        builder, size = self.builder, self.values[op, "length"]
+        builder = self.builder
         _, span = checkpoints.place(builder, following, self.values[op, "width"])
         start = builder.binary("sub", following, span)
         inits = self._from_checkpoint(op, start)
@@ -359,7 +379,7 @@ class Recorder(Brancher):
         body = Block([Value(i64), *(Value(value.type) for value in inits)])
         with builder.into(body):
             number, *carried = body.args[:own]
-            first = builder.binary("mul", number, size)
+            first, size = self.block_at(op, number)
             carried = self.at_iteration(op, first, carried)
             self._push_checkpoint(op, number, start, carried)
             results, later = self.run_block(op, first, size, carried)

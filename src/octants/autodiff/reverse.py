@@ -223,13 +223,8 @@ class _Reverser:
             log, backward = self.logs[number], self.sweeps[number]
             body = task.body if log is None else log.body
             saving = [op for op, copies in backward.copies.items() if not left.isdisjoint(copies)]
-            in_lanes = self._may_run_in_lanes(task)
-            self.plans[number] = plan(body, backward.records, saving, self.allowance, in_lanes)
+            self.plans[number] = plan(body, backward.records, saving, self.allowance)
         return any(plan.in_blocks or plan.nests.around for plan in self.plans)
-
-    def _may_run_in_lanes(self, task: Task) -> bool:
-        wanted = task.options.get("simd")
-        return task.is_parallel and (self.allowance.sharers > 1 if wanted is None else wanted)
 
     def _overwritten(self, number: int) -> frozenset[Array]:
         """The arrays that a task both reads and writes."""

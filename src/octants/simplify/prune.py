@@ -119,8 +119,8 @@ class _Pruner:
                 self.checks.setdefault(op.record, []).append(op)
             elif isinstance(op, ops.RecordEnd):
                 self.ends.setdefault(op.record, []).append(op)
-                if op.record.name == BYTES:
-                    self.live_slots[op.record] = {0}
+                used = {0} if op.record.name == BYTES else set()
+                self.live_slots.setdefault(op.record, used)
             for region in op.regions:
                 first = 1 if isinstance(op, (ops.For, ops.ParallelFor)) else 0
                 for k, arg in enumerate(region.args):

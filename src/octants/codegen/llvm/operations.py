@@ -47,6 +47,7 @@ TABLE: HandlerTable = {
     ops.RecordPop: records.pop,
     ops.RecordEnd: records.end,
     ops.RecordRoom: records.room,
+    ops.Longest: records.longest,
     ops.RecordReserve: records.make_room_now,
     ops.RecordCheck: records.check,
 }

@@ -140,6 +140,11 @@ def room_for(f: FunctionText, op: ops.RecordRoom, stride: int) -> str:
     return f.assign(f"call i64 {most}(i64 {count}, i64 1)")
 
 
+def longest(f: FunctionText, op: ops.Longest) -> None:
+    """The count of a work item that runs alone."""
+    f.bind(op.result, f.use(op.count))
+
+
 def make_room_now(f: FunctionText, op: ops.RecordReserve) -> None:
     """Let the tape grow for what is recorded later."""
     if op.record.slots:

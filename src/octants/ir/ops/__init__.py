@@ -25,6 +25,7 @@ from octants.ir.ops.memory import (
     Store,
 )
 from octants.ir.ops.tape import (
+    Longest,
     RecordCheck,
     RecordEnd,
     RecordPop,
@@ -48,6 +49,7 @@ __all__ = [
     "For",
     "If",
     "Load",
+    "Longest",
     "ParallelFor",
     "Print",
     "Random",

@@ -4,7 +4,7 @@ Offsets and positions are i64 bytes on the work item's stack, which grows when i
 slots may lose members while it is being built (`simplify.prune`); its stride is that of the slots
 that remain, and so nothing here names a number of bytes. How many bytes the loops of a work item
 should take is its worker's *share* of a budget, which each launch tells: `record_room` is what of
-it a loop may have.
+it a loop may have. Work items that run in step share a tape, and agree on where records stand.
 
 A record may have a capacity, in iterations. A push past it writes nothing, a pop past it reads the
 last iteration that there is room for; `record_check` tells, and ends the work item.
@@ -76,6 +76,16 @@ class RecordRoom(Operation):
     def verify(self) -> None:
         if self.parts < 1:
             raise InvalidIR("record_room: a part of nothing")
+
+
+@operation("longest")
+class Longest(Operation):
+    """``%n: i64 = longest(%count)``: the greatest count of all work items that run in step.
+
+    Where a work item runs alone it is its own. No count is negative.
+    """
+
+    count: Value = operand()
 
 
 @operation("record_reserve")

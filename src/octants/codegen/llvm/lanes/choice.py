@@ -21,7 +21,7 @@ from octants.target import Target
 
 _FEW = 2  # values that a loop carries, and work items
 _SMALL = 60  # operations: only a body of less is compiled for whole tiles and once more for others
-_LARGE = 400  # operations: a body of more has no registers to spare for several vectors
+_LARGE = 400  # operations on vectors: a body of more has no registers to spare for several
 _PAYS = 2.0  # the least gain by the estimate, which is rough
 _FEWEST = 4  # the share of a tile, as a divisor, that is worth a tile
 
@@ -73,7 +73,7 @@ def choose(task: Task, target: Target, simd: str, apart: bool = False) -> Choice
     if count is not None and count <= _FEW and not is_forced:
         return Choice(f"it has {count} work items")
     size = sum(1 for _ in task.body.walk())
-    lanes = _width(task, facts, width, count, size)
+    lanes = _width(task, facts, width, count)
     if wanted is not None and wanted is not True:
         lanes = int(wanted)
     updates = _updates(task, apart)
@@ -128,8 +128,9 @@ def _obstacle(task: Task, width: int, simd: str, wanted: object) -> str:
     return ""
 
 
-def _width(task: Task, facts: Uniformity, width: int, count: int | None, size: int) -> int:
+def _width(task: Task, facts: Uniformity, width: int, count: int | None) -> int:
     """How many lanes: one vector's, or several vectors', but not many more than work items."""
+    size = sum(any(map(facts.varies, (*op.operands, *op.results))) for op in task.body.walk())
     lanes = width * (1 if size > _LARGE else _vectors(task, facts))
     while count is not None and lanes >= 2 * max(count, _FEW):
         lanes //= 2

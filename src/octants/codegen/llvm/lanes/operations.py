@@ -40,5 +40,6 @@ TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
     ops.RecordPop: records.pop,
     ops.RecordEnd: records.end,
     ops.RecordRoom: records.room,
+    ops.Longest: records.longest,
     ops.RecordReserve: records.make_room_now,
 }

@@ -91,6 +91,11 @@ def room(f: LaneText, op: ops.RecordRoom) -> None:
     f.bind(op.result, records.room_for(f, op, _stride(f, op.record)))
 
 
+def longest(f: LaneText, op: ops.Longest) -> None:
+    """The count of the lane that has most."""
+    f.bind(op.result, f.largest(f.use(op.count)))
+
+
 def make_room_now(f: LaneText, op: ops.RecordReserve) -> None:
     """Let the tape grow for what is recorded later, by the lane that reaches furthest."""
     if op.record.slots:
