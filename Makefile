@@ -9,7 +9,7 @@ RUN := $(VENV)/bin/python
 PYTEST_ARGS ?= -n 2 --dist worksteal --durations 25
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs-test lint bench docs clean
+.PHONY: help demo test test-slow docs-test lint bench docs clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -18,8 +18,11 @@ help:  ## what can be made
 demo: $(VENV)/stamp-demo  ## fit a differential equation to measured data by its exact gradient
 	@$(RUN) -m octants demo lynx-hare $(DEMO_ARGS)
 
-test: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run all tests
+test: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run the tests
 	@$(RUN) -m pytest $(PYTEST_ARGS) $(TESTS)
+
+test-slow: $(VENV)/stamp-test  ## run more tests of the same kind, for some ten minutes
+	@$(RUN) -m pytest $(PYTEST_ARGS) -m slow
 
 docs-test: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run the code of the README and of docs/
 	@$(RUN) -m pytest tests/test_docs.py

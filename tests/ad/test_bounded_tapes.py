@@ -225,7 +225,6 @@ def test_a_long_recurrence_within_a_budget() -> None:
     assert np.array_equal(*gradients)
 
 
-@pytest.mark.slow
 def test_ten_million_steps_in_a_megabyte() -> None:
     n, gradients = 10_000_000, []
     for budget in (1_000_000, 1 << 14):

@@ -8,7 +8,7 @@ from octants.fuzz import runner
 from octants.fuzz.backends import BACKENDS, Backend
 from octants.fuzz.report import Report
 
-PARTS = 20  # more by the command: see `python -m octants.fuzz --help`
+PARTS, QUICK = 20, 3  # more by the command: see `python -m octants.fuzz --help`
 PROGRAMS = 100  # a part
 MOST_SET_ASIDE = 15  # of a part; over all parts it is below 10 %
 LEAST_NONZERO = 80
@@ -21,8 +21,10 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     return BACKENDS[request.param]()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    "part", [*range(QUICK), *(pytest.param(k, marks=pytest.mark.slow) for k in range(QUICK, PARTS))]
+)
+@pytest.mark.timeout(900)
 def test_programs_agree_with_the_oracle(part: int, backend: Backend) -> None:
     report = Report(backend.name)
     chosen = runner.cases(part * PROGRAMS, PROGRAMS, runner.PRECISIONS)

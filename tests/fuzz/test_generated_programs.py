@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 
 from octants.fuzz.compare import is_nonzero
 from octants.fuzz.generator.build import generate
@@ -16,7 +17,11 @@ STEP = 1e-5
 ENDS = "written float array without a gradient"  # where derivatives end, and differences do not
 
 
-def accepted() -> list[tuple[Program, Outcome]]:
+Pairs = list[tuple[Program, Outcome]]
+
+
+@pytest.fixture(scope="module")
+def accepted() -> Pairs:
     """Programs that are not set aside; every one of them must have a meaning."""
     programs = [generate(seed, "f64") for seed in range(COUNT)]
     pairs = [(program, run(program)) for program in programs]
@@ -31,9 +36,9 @@ def moved(program: Program, step: float) -> Program:
     return Program(**{**program.__dict__, "inputs": inputs})
 
 
-def test_both_modes_agree_with_central_differences() -> None:
+def test_both_modes_agree_with_central_differences(accepted: Pairs) -> None:
     compared = 0
-    for program, outcome in accepted():
+    for program, outcome in accepted:
         if "stop_grad" in program.source or ENDS in program.features:
             continue
         products = [outcome.gradient[n].value * program.direction[n] for n in program.weights]
@@ -56,10 +61,9 @@ def test_both_modes_agree_with_central_differences() -> None:
     assert compared >= 0.5 * COUNT
 
 
-def test_few_are_set_aside_and_few_have_zero_gradients() -> None:
-    pairs = accepted()
-    assert len(pairs) >= 0.9 * COUNT
-    assert sum(is_nonzero(*pair) for pair in pairs) >= 0.9 * len(pairs)
+def test_few_are_set_aside_and_few_have_zero_gradients(accepted: Pairs) -> None:
+    assert len(accepted) >= 0.9 * COUNT
+    assert sum(is_nonzero(*pair) for pair in accepted) >= 0.9 * len(accepted)
 
 
 def test_f32_and_f64_share_the_source() -> None:
