@@ -196,6 +196,7 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
         tape_whole=min(share, _SURELY_WHOLE * in_step),
         tape_sharers=in_step,
         nests=chosen.ad_stack_nests,
+        tape_local=backend_of(chosen.arch).local_bytes,
         count_lanes=functools.partial(_count_lanes, chosen),
         deterministic=chosen.deterministic,
     )

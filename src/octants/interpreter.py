@@ -220,23 +220,24 @@ def _assert(_: Interpreter, op: ops.Assert, env: dict[Value, Any]) -> None:
 def _record_push(self: Interpreter, op: ops.RecordPush, env: dict[Value, Any]) -> None:
     if 0 < op.record.capacity <= env[op.index]:
         return
-    self.tape[env[op.base], op.record, env[op.index]] = [env[value] for value in op.values]
-    self.tape_bytes = max(self.tape_bytes, env[op.base] + (env[op.index] + 1) * _stride(op.record))
+    self.tape[_base(op, env), op.record, env[op.index]] = [env[value] for value in op.values]
+    end = env[op.base] + (env[op.index] + 1) * op.record.stride
+    self.tape_bytes = max(self.tape_bytes, end)
 
 
 def _record_pop(self: Interpreter, op: ops.RecordPop, env: dict[Value, Any]) -> None:
     index, capacity = env[op.index], op.record.capacity
     if capacity and not 0 <= index < capacity:
         index = capacity - 1
-    env.update(zip(op.results, self.tape[env[op.base], op.record, index], strict=True))
+    env.update(zip(op.results, self.tape[_base(op, env), op.record, index], strict=True))
 
 
 def _record_end(_: Interpreter, op: ops.RecordEnd, env: dict[Value, Any]) -> None:
-    env[op.result] = env[op.base] + env[op.count] * _stride(op.record)
+    env[op.result] = env[op.base] + env[op.count] * op.record.stride
 
 
 def _record_room(self: Interpreter, op: ops.RecordRoom, env: dict[Value, Any]) -> None:
-    stride = _stride(op.record)
+    stride = op.record.stride
     left = max(0, self.share - env[op.taken])
     env[op.result] = max(1, left // (op.parts * stride)) if stride else MAXIMUM_TAPE
 
@@ -254,8 +255,13 @@ def _record_check(_: Interpreter, op: ops.RecordCheck, env: dict[Value, Any]) ->
         raise Overflow(op.record, env[op.count])
 
 
-def _stride(record: Record) -> int:
-    return record.offsets()[1]
+def _base(op: ops.RecordPush | ops.RecordPop, env: dict[Value, Any]) -> Any:
+    """Where an execution begins; there is one at a time in what is local."""
+    if not op.record.local:
+        return env[op.base]
+    if not 0 <= env[op.index] < op.record.local:
+        raise IndexError(f"iteration {env[op.index]} of {op.record.local} that are local")
+    return 0
 
 
 def _fence(_: Interpreter, op: ops.Fence, env: dict[Value, Any]) -> None:

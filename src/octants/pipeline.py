@@ -101,6 +101,7 @@ def differentiate_reverse(
             tape_whole=stage.tape_whole,
             tape_sharers=stage.tape_sharers,
             nests=nests,
+            tape_local=stage.tape_local,
             contracts=stage.contracts,
         )
 

@@ -25,9 +25,10 @@ class Stage:
     `capacity` is that of records, if it is forced. Loops that surely take no more than `tape_whole`
     bytes of a worker's tape, which up to `tape_sharers` work items share, are never recorded in
     blocks. `nests` says how loops in loops are recorded, as `autodiff.reverse` takes it, and
-    `count_lanes` how many tasks of a finished module would run in lanes. A
-    `deterministic` kernel updates arrays in an order that is always the same. Where it `contracts`,
-    a product and a sum may be rounded as one, and derivatives are divided by way of reciprocals.
+    `tape_local` how many bytes of a block are local, if any, and `count_lanes` how many tasks of a
+    finished module would run in lanes. A `deterministic` kernel updates arrays in an order that is
+    always the same. Where it `contracts`, a product and a sum may be rounded as one, and
+    derivatives are divided by way of reciprocals.
     """
 
     checks_bounds: bool = False
@@ -38,6 +39,7 @@ class Stage:
     tape_whole: int = 0
     tape_sharers: int = 1
     nests: str = "auto"
+    tape_local: int = 0
     count_lanes: Callable[[Module], int] | None = None
     deterministic: bool = False
 

@@ -37,7 +37,7 @@ class StrictTape:
         return env[op.base], op.record, env[op.index]
 
     def _bytes(self, op: Any, env: dict[Value, Any]) -> range:
-        _, stride = op.record.offsets()
+        stride = op.record.stride
         start = env[op.base] + env[op.index] * stride
         assert start >= 0
         return range(start, start + stride)

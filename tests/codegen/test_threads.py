@@ -157,11 +157,12 @@ def test_what_is_pushed_comes_back(by_while: bool, threads: int) -> None:
     assert kernel.runs.popitem()[1] == runs + 1, "now there is room"
 
 
-def test_gradients_of_random_modules_with_tapes_that_refuse() -> None:
+@pytest.mark.parametrize("local", [0, 16])
+def test_gradients_of_random_modules_with_tapes_that_refuse(local: int) -> None:
     found: Counter[str] = Counter()
     for seed in range(40):
         module = LongLoops(seed).simplified()
-        result = differentiate(module, tape_whole=(0, 40)[seed % 2])
+        result = differentiate(module, tape_whole=(0, 40)[seed % 2], tape_local=local)
         if result.hazards:
             continue
         state = {**inputs(seed), "t": np.zeros(())}

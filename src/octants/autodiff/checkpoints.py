@@ -19,11 +19,15 @@ number's last digit that is not zero::
 
 A checkpoint takes the place of one that no block needs any more, those of lower levels before it.
 So k levels of w checkpoints hold some w**k blocks, for k more executions.
+
+A GPU has so many work items at once that their tapes are far away, while each has a little memory
+of its own nearby. There all blocks have one length, so that the record of one is there, and only
+checkpoints are on the tape; they have all of the share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -38,6 +42,9 @@ MOST_LEVELS = 64
 """More than blocks that can be counted have."""
 
 
+LEAST_IN_BLOCK, MOST_IN_BLOCK = 4, 16
+"""Iterations of a block whose record is local: more would be in memory that is not near."""
+
 REPLAY, STORE = "replay", "store"
 """Ways to record loops in loops: one execution at a time; all of them, be the cache too small."""
 
@@ -48,23 +55,27 @@ class Allowance:
 
     Loops that surely take a part of ``whole`` bytes, even if so many ``sharers`` share the tape,
     are not recorded in blocks; 0: none is. `nests` is a way to record loops in loops, or "auto".
+    The record of a block is `local` if it takes no more than so many bytes.
     """
 
     whole: int = 0
     sharers: int = 1
     nests: str = "auto"
+    local: int = 0
 
 
 @dataclass(frozen=True)
 class Plan:
     """How the loops of a task are recorded.
 
-    `parts` has the loops that may be recorded in blocks, and the parts into which the share is cut.
+    `in_blocks` has the loops that may be recorded in blocks, `parts` the parts into which the share
+    is cut. `local` tells of the loops whose records are local how many iterations these hold.
     """
 
     parts: int = 1
     in_blocks: frozenset[Operation] = frozenset()
     nests: Nests = field(default_factory=Nests)
+    local: Mapping[Operation, int] = field(default_factory=dict)
 
 
 def plan(
@@ -79,11 +90,28 @@ def plan(
     """
     strides = {op: record.offsets()[1] for op, record in records.items()}
     strides = {op: stride for op, stride in strides.items() if stride}
+    if allowance.local:
+        return _plan_nearby(body, strides, allowance.local)
     around = {} if allowance.nests == REPLAY else nests(body, strides, saving)
     weights = {op: 1 + (op in around.values()) for op in strides}
     parts = max(1, _most_at_once(body, weights)[0])
     found = _in_blocks(body, strides, parts, allowance) if allowance.whole else frozenset()
     return Plan(parts, found, Nests(around, 0 if allowance.nests == STORE else IN_CACHE))
+
+
+def _plan_nearby(body: Block, strides: Mapping[Operation, int], most: int) -> Plan:
+    """Blocks whose records are local: all loops have some, but those that surely are one block."""
+    constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
+    local, in_blocks = {}, set()
+    for op, stride in strides.items():
+        length = min(MOST_IN_BLOCK, max(LEAST_IN_BLOCK, most // stride))
+        if _surely_fits(op, length, constants):
+            local[op] = max(1, constants[op.upper] - constants[op.lower])  # type: ignore[attr-defined]
+        else:
+            local[op] = length
+            in_blocks.add(op)
+    parts = max(1, _most_at_once(body, dict.fromkeys(in_blocks, 1))[0])
+    return Plan(parts, frozenset(in_blocks), Nests({}, 0), local)
 
 
 def _in_blocks(
@@ -117,12 +145,20 @@ def _surely_fits(op: Operation, room: int, constants: Mapping[Value, Any]) -> bo
     return bool(constants[op.upper] - constants[op.lower] <= room)
 
 
+End = Callable[[Value, Value], Value]
+"""Where a record ends that begins at a position, of so many iterations."""
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many iterations fit a loop's share, and how many of them, or checkpoints, whichever."""
+    """How many iterations fit a loop's share, and how many of them, or checkpoints, whichever.
+
+    Where records are `local`, they hold a block of so many iterations; else it is 0.
+    """
 
     whole: Value
     mixed: Value
+    local: int = 0
 
     @classmethod
     def of(
@@ -133,7 +169,36 @@ class Room:
             builder.append(ops.RecordRoom(each, parts, taken, results=[Value(i64)])).result
             for each in (record, checkpoint)
         )
+        if record.local:
+            return cls(builder.constant(record.local, i64), other, record.local)
         return cls(whole, builder.binary("min", whole, other))
+
+    def furthest(
+        self,
+        builder: Builder,
+        start: Value,
+        count: Value,
+        ends: tuple[End, End],
+        stored: Value | None,
+    ) -> Value:
+        """At most there a loop of so many iterations ends that begins at a position.
+
+        ``ends`` give the ends of so many iterations of the record, and of the checkpoints; blocks
+        may store so many bytes with them.
+        """
+        none, most = builder.constant(0, i64), builder.constant(MOST_LEVELS, i64)
+        one, (of_record, of_checkpoints) = builder.constant(1, i64), ends
+        is_long = builder.compare("gt", count, self.whole)
+        if self.local:
+            blocks = _divided(builder, count, self.whole)
+            held = builder.binary("min", blocks, builder.binary("add", self.mixed, one))
+            end = of_checkpoints(start, held)
+        else:
+            most_whole = builder.binary("add", self.whole, one)
+            end = of_record(start, builder.binary("min", count, most_whole))
+        if stored is not None:  # the checkpoints stand behind as much as blocks may store
+            end = builder.select(is_long, builder.binary("add", end, stored), end)
+        return of_checkpoints(end, builder.select(is_long, most, none))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +216,8 @@ class Blocks:
 
 def split(builder: Builder, trips: Value, room: Room) -> Blocks:
     """The blocks of so many iterations."""
+    if room.local:
+        return _split_nearby(builder, trips, room)
     fits, splits = Block(), Block()
     one = builder.constant(1, i64)
     with builder.into(fits):
@@ -170,9 +237,26 @@ def split(builder: Builder, trips: Value, room: Room) -> Blocks:
     return Blocks(*builder.if_(is_short, fits, splits).results)
 
 
+def _split_nearby(builder: Builder, trips: Value, room: Room) -> Blocks:
+    """Blocks of a length that is the same for all loops."""
+    one = builder.constant(1, i64)
+    length, several = unknown(builder, room)
+    last = builder.binary("sub", length, one)
+    count = _divided(builder, builder.binary("add", trips, last), length)
+    count = builder.binary("max", count, one)
+    is_flat = builder.compare("le", count, room.mixed)
+    width = builder.select(is_flat, count, several)
+    return Blocks(length, count, width, places(builder, count, width))
+
+
 def unknown(builder: Builder, room: Room) -> tuple[Value, Value]:
     """The length of a block and the checkpoints on the first level where trips are not known."""
     one = builder.constant(1, i64)
+    if room.local:
+        half = builder.binary("shr", room.mixed, one)
+        eighth = builder.binary("shr", room.mixed, builder.constant(3, i64))
+        half = builder.binary("sub", half, eighth)
+        return builder.constant(room.local, i64), builder.binary("max", one, half)
 
     def part(k: int) -> Value:
         return builder.binary("shr", room.mixed, builder.constant(k, i64))

@@ -22,6 +22,7 @@ made for them: what comes later needs no more memory (see `reach`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from octants.autodiff import checkpoints, overflow
@@ -115,14 +116,9 @@ class Recorder(Brancher):
             start = builder.binary("add", start, builder.binary("min", stored, self.bytes[op]))
         if op not in self.rooms:
             return builder.early(lambda: self._end(record, start, count), start, count)
-        room, count = self.rooms[op], self._longest(count)
-        one_more = builder.binary("add", room.whole, builder.constant(1, i64))
-        end = self._end(record, start, builder.binary("min", count, one_more))
-        most, none = builder.constant(checkpoints.MOST_LEVELS, i64), builder.constant(0, i64)
-        is_long = builder.compare("gt", count, room.whole)
-        if stored is not None:  # the checkpoints stand behind as much as blocks may store
-            end = builder.select(is_long, builder.binary("add", end, self.bytes[op]), end)
-        return self._end(self._checkpoint(op), end, builder.select(is_long, most, none))
+        ends = partial(self._end, record), partial(self._end, self._checkpoint(op))
+        most_stored = None if stored is None else self.bytes[op]
+        return self.rooms[op].furthest(builder, start, self._longest(count), ends, most_stored)
 
     def without_stored(
         self, op: Loop, ends: dict[Operation, Value], stored: Value
@@ -320,6 +316,11 @@ class Recorder(Brancher):
         rest = builder.binary("sub", self.values[op, "count"], first)
         rest = builder.binary("max", rest, builder.constant(0, i64))
         return first, builder.binary("min", rest, length)
+
+    def _record(self, op: Loop) -> Record:
+        record = super()._record(op)
+        record.local = self.plan.local.get(op, 0)
+        return record
 
     def _checkpoint(self, op: Loop) -> Record:
         """The record of the checkpoints of a loop."""

@@ -92,6 +92,7 @@ def reverse(
     tape_whole: int = 0,
     tape_sharers: int = 1,
     nests: str = "auto",
+    tape_local: int = 0,
     contracts: bool = False,
 ) -> Reversed:
     """The reverse of a kernel whose tasks have been outlined and simplified.
@@ -104,7 +105,8 @@ def reverse(
     where a launch needs that, but for those that surely take no more than ``tape_whole`` bytes of a
     worker's tape, which up to ``tape_sharers`` work items share (0: any number of bytes). Loops in
     loops may be stored: ``nests`` is "auto", "replay" (never), or "store" (as far as the launch's
-    budget goes). What is added to an adjoint is rounded with the sum if it ``contracts``.
+    budget goes). With ``tape_local`` none is: what a loop records is local, in blocks of so many
+    bytes. What is added to an adjoint is rounded with the sum if it ``contracts``.
 
     Raises:
         OctantsCompilationError: an operation has no derivative rule.
@@ -113,6 +115,7 @@ def reverse(
         whole=0 if capacity else tape_whole,
         sharers=tape_sharers,
         nests=REPLAY if capacity else nests,
+        local=0 if capacity else tape_local,
     )
     return _Reverser(module, saved, part, argument_gradients, capacity, allowance, contracts).run()
 
@@ -123,6 +126,7 @@ def differentiate(
     part: bool = False,
     tape_whole: int = 0,
     nests: str = "auto",
+    tape_local: int = 0,
     contracts: bool = False,
 ) -> Reversed:
     """The reverse of a kernel in the best state that its overwriting allows.
@@ -139,6 +143,7 @@ def differentiate(
             part=part,
             tape_whole=tape_whole,
             nests=nests,
+            tape_local=tape_local,
             contracts=contracts,
         )
 
@@ -224,7 +229,7 @@ class _Reverser:
             body = task.body if log is None else log.body
             saving = [op for op, copies in backward.copies.items() if not left.isdisjoint(copies)]
             self.plans[number] = plan(body, backward.records, saving, self.allowance)
-        return any(plan.in_blocks or plan.nests.around for plan in self.plans)
+        return any(plan.in_blocks or plan.nests.around or plan.local for plan in self.plans)
 
     def _overwritten(self, number: int) -> frozenset[Array]:
         """The arrays that a task both reads and writes."""

@@ -79,13 +79,21 @@ class Record:
     Those of the names `CHECKPOINT` and `LOG` are not of single iterations: they hold what a block
     of iterations starts with, and what a task read before it overwrote it. Nothing is pushed to one
     of the name `BYTES`, which only measures. `capacity` is how many
-    iterations it holds; 0: as many as there are.
+    iterations it holds; 0: as many as there are. With `local`, a number of iterations that one
+    execution of the loop or a block of it never exceeds, it is no part of the tape, but memory of
+    the work item's own, where one execution at a time is.
     """
 
     name: str
     slots: list[DType]
     location: Span | None = None
     capacity: int = 0
+    local: int = 0
+
+    @property
+    def stride(self) -> int:
+        """The bytes that an iteration takes on the tape."""
+        return 0 if self.local else self.offsets()[1]
 
     def offsets(self) -> tuple[list[int], int]:
         """Byte offset of each slot and the bytes of one iteration; slots are naturally aligned.

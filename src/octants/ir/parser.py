@@ -121,12 +121,13 @@ class Parser:
     def _record(self) -> None:
         name = self._next()[1:]
         capacity = self._literal()[0] if self._peek() == "[" else 0
+        local = self._literal()[0] if self._peek() == "(" else 0
         self._expect(":")
         slots = []
         while re.fullmatch(r"[uif]\d+", self._peek()):
             slots.append(by_name(self._next()))
             self._take(",")
-        self._records[name] = Record(re.sub(r"\d+$", "", name), slots, None, capacity)
+        self._records[name] = Record(re.sub(r"\d+$", "", name), slots, None, capacity, local)
 
     def _task(self, head: str) -> Task:
         name = self._next()[1:]

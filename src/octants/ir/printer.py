@@ -96,7 +96,8 @@ def _array(array: Array) -> str:
 
 def _record(record: Record, name: str) -> str:
     capacity = f" [{record.capacity}]" if record.capacity else ""
-    return f"record #{name}{capacity}: {', '.join(map(str, record.slots))}"
+    local = f" ({record.local},)" if record.local else ""
+    return f"record #{name}{capacity}{local}: {', '.join(map(str, record.slots))}"
 
 
 def _layout(layout: Layout | Strided) -> str:

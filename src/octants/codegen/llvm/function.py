@@ -50,8 +50,8 @@ class Tape(ABC):
     """The memory of a work item's records, by positions in bytes."""
 
     def stride(self, record: Record) -> int:
-        """The bytes of one iteration."""
-        return record.offsets()[1]
+        """The bytes that one iteration takes."""
+        return record.stride
 
     @abstractmethod
     def address(self, position: str) -> str:

@@ -43,6 +43,9 @@ def push(f: FunctionText, op: ops.RecordPush) -> None:
     """Write an iteration that the record has room for."""
     if not op.record.slots:
         return
+    if op.record.local:
+        _push_local(f, op)
+        return
     if not op.record.capacity:
         _write(f, op)
         return
@@ -66,6 +69,29 @@ def _write(f: FunctionText, op: ops.RecordPush) -> None:
         f.tape.write(start, offset, memory.memory_type(f, values[0].type), together(f, values))
 
 
+def _push_local(f: FunctionText, op: ops.RecordPush) -> None:
+    """Write an iteration to memory of the work item's own."""
+    for offset, slots in op.record.members().items():
+        values = [op.values[slot] for slot in slots]
+        stored_type = memory.memory_type(f, values[0].type)
+        place = _local_member(f, op.record, offset, stored_type, wide(f, op.index))
+        f.emit(f"store {stored_type} {together(f, values)}, ptr {place}")
+
+
+def _pop_local(f: FunctionText, op: ops.RecordPop) -> None:
+    for offset, slots in op.record.members().items():
+        results = [op.results[slot] for slot in slots]
+        stored_type = memory.memory_type(f, results[0].type)
+        place = _local_member(f, op.record, offset, stored_type, wide(f, op.index))
+        apart(f, results, f.assign(f"load {stored_type}, ptr {place}"))
+
+
+def _local_member(f: FunctionText, record: Record, offset: int, type: str, index: str) -> str:
+    """The place of a member of an iteration; the members of one kind stand together."""
+    members = f.once(("local", record, offset), f"alloca [{record.local} x {type}], align 8")
+    return f.assign(f"getelementptr inbounds {type}, ptr {members}, i64 {index}")
+
+
 def together(f: FunctionText, values: list[Value]) -> str:
     """A value as it is stored, or booleans in the bits of a byte."""
     stored = memory.to_memory(f, values[0].type, f.use(values[0]))
@@ -86,6 +112,9 @@ def apart(f: FunctionText, results: list[Value], stored: str) -> None:
 
 def pop(f: FunctionText, op: ops.RecordPop) -> None:
     """Read an iteration back; where the record has no such, the last one that it has room for."""
+    if op.record.local:
+        _pop_local(f, op)
+        return
     stride = f.tape.stride(op.record)
     if not stride:
         return

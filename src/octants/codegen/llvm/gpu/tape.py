@@ -19,7 +19,7 @@ class ThreadTape(Tape):
         self._f = f
 
     def stride(self, record: Record) -> int:
-        return -(-record.offsets()[1] // abi.TAPE_WORD) * abi.TAPE_WORD
+        return -(-record.stride // abi.TAPE_WORD) * abi.TAPE_WORD
 
     def _start(self) -> str:
         """The address of the thread's first word, computed once."""

@@ -1,0 +1,65 @@
+"""Records in local memory: bit by bit the gradients of those on the tape."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from octants.abi import MAXIMUM_TAPE
+from octants.autodiff.reverse import differentiate
+from octants.interpreter import run
+from octants.ir import ops
+from octants.ir.core import CHECKPOINT, Companion, Module
+from octants.ir.parser import parse
+from octants.ir.printer import to_text
+from octants.ir.verifier import verify
+from tests.autodiff.random_ir import Data, forward, inputs
+from tests.autodiff.strict_tape import strict_tape
+from tests.autodiff.test_checkpoints import LongLoops
+
+ADJOINT = Companion.ADJOINT
+
+
+def _gradient(module: Module, seed: int, share: int, local: int) -> tuple[Data, set[str]] | None:
+    """The adjoints, and of which kinds the records are; None where memory must be saved."""
+    data, adjoints = inputs(seed), inputs(seed + 1)
+    result = differentiate(module, tape_whole=share, tape_local=local)
+    if result.hazards:
+        return None
+    verify(result.module)
+    assert to_text(parse(to_text(result.module))) == to_text(result.module)
+    state = data if result.state == "before" else forward(module, data)
+    both = {name: value.copy() for name, value in state.items()}
+    everything = {**both, **{(name, ADJOINT): value for name, value in adjoints.items()}}
+    run(result.module, everything, share=share or MAXIMUM_TAPE)
+    records = {op.record for op in result.module.walk() if isinstance(op, ops.RecordPush)}
+    return adjoints, {"local" if record.local else record.name for record in records}
+
+
+@pytest.mark.parametrize(("share", "local"), [(0, 256), (8, 16), (40, 40), (1, 8)])
+def test_gradients_are_those_of_a_plentiful_tape(share: int, local: int) -> None:
+    found: Counter[str] = Counter()
+    for seed in range(30):
+        module = LongLoops(seed).simplified()
+        expected, nearby = (_gradient(module, seed, *how) for how in ((0, 0), (share, local)))
+        if expected is None or nearby is None:
+            continue
+        for name, value in expected[0].items():
+            assert np.array_equal(value, nearby[0][name], equal_nan=True), (seed, name)
+        assert "r" not in nearby[1]
+        found.update(nearby[1])
+    assert found["local"] >= 8
+    assert found[CHECKPOINT] >= 4 or local > 40
+
+
+def test_checkpoints_are_where_room_was_made_for_them() -> None:
+    pushes = 0
+    for seed in range(12):
+        module = LongLoops(seed).simplified()
+        for share in (1, 30, 200):
+            with strict_tape() as tape:
+                _gradient(module, seed, share, 16)
+            pushes += tape.pushes.get(CHECKPOINT, 0)
+    assert pushes > 100
