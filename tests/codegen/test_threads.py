@@ -181,4 +181,4 @@ def test_gradients_of_random_modules_with_tapes_that_refuse(local: int) -> None:
         found["again"] += max(kernel.runs.values(), default=1) > 1
         for key, expected in wide.items():
             np.testing.assert_allclose(both[key], expected, rtol=1e-9, atol=1e-12)
-    assert found["again"] >= 5
+    assert found["again"] >= 3
