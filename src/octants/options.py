@@ -65,6 +65,7 @@ class Options:
     each time; it costs time where work items update places that they share. `simd` says whether a
     CPU runs several work items of a parallel loop at once, one in each lane of its vectors: "auto"
     or True where an estimate says that it pays, "always" wherever it can, "never" or False nowhere.
+    `device` is the number of the GPU, where there are several.
     """
 
     arch: str = "cpu"
@@ -77,6 +78,7 @@ class Options:
     simd: str = "auto"
     random_seed: int = 0
     cpu_max_num_threads: int = 0
+    device: int = 0
     ad_stack_size: int = 0
     ad_stack_budget_bytes: int = 0
     ad_stack_nests: str = "auto"
@@ -130,6 +132,7 @@ class Options:
         """What of the options decides the code of a kernel."""
         return (
             self.arch,
+            self.device,
             self.debug,
             self.checks_bounds,
             self.default_fp,

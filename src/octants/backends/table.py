@@ -9,13 +9,15 @@ from octants.deferred import Deferred
 from octants.target import HOST, Arch
 
 if TYPE_CHECKING:
-    from octants.backends import cpu, python
+    from octants.backends import cpu, cuda, python
 else:
     cpu, python = Deferred("octants.backends.cpu"), Deferred("octants.backends.python")
+    cuda = Deferred("octants.backends.cuda")
 
 _ROWS: dict[str, Any] = {
     HOST.name: cpu,
     Arch.python.name: python,
+    Arch.cuda.name: cuda,
 }
 
 

@@ -104,6 +104,10 @@ class Nvptx(GpuMachine):
         f.text.declare(name, type, f"i32, {type}, i32, i32")
         return f.assign(f"call {type} {name}(i32 -1, {type} {value}, i32 {distance}, i32 31)")
 
+    def has_lane(self, f: ThreadText, distance: int) -> str:
+        other = f.apply("xor", "i32", self._special(f, "tid.x"), distance)
+        return f.apply("icmp ult", "i32", other, self._special(f, "ntid.x"))
+
     def any_lane(self, f: ThreadText, condition: str) -> str:
         name = f.text.declare("@llvm.nvvm.vote.any.sync", "i1", "i32, i1")
         return f.assign(f"call i1 {name}(i32 -1, i1 {condition})")
@@ -126,6 +130,14 @@ def compile_module(
         note.gives(code.__len__, "bytes")
     by_value = written.kernel.size <= BY_VALUE
     return written.artifact(target, code, parameters="value" if by_value else "pointer")
+
+
+def optimised_llvm_text(
+    module: Module, target: Target, *, fast_math: bool = False, opt_level: int = 2
+) -> str:
+    """The LLVM IR of a module after LLVM's passes."""
+    text = llvm_text(module, fast_math=fast_math)
+    return str(backend.optimised(text, target, opt_level)[0])
 
 
 def llvm_text(module: Module, *, fast_math: bool = False) -> str:

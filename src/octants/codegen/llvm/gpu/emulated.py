@@ -49,6 +49,9 @@ class Emulated(GpuMachine):
     def from_lane(self, f: ThreadText, type: str, value: str, distance: int) -> str:
         raise NotImplementedError("a subgroup of one thread has no other lane")
 
+    def has_lane(self, f: ThreadText, distance: int) -> str:
+        raise NotImplementedError("a subgroup of one thread has no other lane")
+
     def any_lane(self, f: ThreadText, condition: str) -> str:  # noqa: ARG002
         return condition
 

@@ -101,7 +101,14 @@ class GpuMachine(Machine):
 
     @abstractmethod
     def from_lane(self, f: ThreadText, type: str, value: str, distance: int) -> str:
-        """The value of the thread in the subgroup whose number differs by the bit ``distance``."""
+        """The value of the thread in the subgroup whose number differs by the bit ``distance``.
+
+        It is anything at all if there is no such thread.
+        """
+
+    @abstractmethod
+    def has_lane(self, f: ThreadText, distance: int) -> str:
+        """Whether there is such a thread, i1: the last subgroup of a block may lack some."""
 
     @abstractmethod
     def any_lane(self, f: ThreadText, condition: str) -> str:

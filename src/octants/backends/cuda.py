@@ -1,0 +1,90 @@
+"""Kernels on GPUs of NVIDIA."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from octants.artifact import Artifact
+from octants.backends.base import Backend
+from octants.codegen.llvm import backend
+from octants.deferred import Deferred
+from octants.diagnostics.exceptions import OctantsError
+from octants.ir.core import Module, Operation, Task
+from octants.options import Options
+from octants.runtime.device import Device
+from octants.target import Arch, Target
+
+if TYPE_CHECKING:
+    from octants.codegen.llvm import nvptx, reductions
+    from octants.runtime.cuda import device, machine
+else:
+    nvptx = Deferred("octants.codegen.llvm.nvptx")
+    reductions = Deferred("octants.codegen.llvm.reductions")
+    device = Deferred("octants.runtime.cuda.device")
+    machine = Deferred("octants.runtime.cuda.machine")
+
+_THREADS = 2048  # of a multiprocessor, at most
+
+
+class CudaBackend(Backend):
+    """The GPU of the number that the options name."""
+
+    name = Arch.cuda.name
+    local_bytes = 256
+
+    def obstacle(self) -> str:
+        """The driver's absence, or that of a GPU."""
+        try:
+            machine.context_of(machine.driver_library(), 0)
+        except OctantsError as error:
+            return str(error.diagnostic.title if error.diagnostic else error)
+        return ""
+
+    def make_device(self, chosen: Options) -> Device:
+        return device.CudaDevice(chosen.device, chosen.ad_stack_budget_bytes)
+
+    def target(self, chosen: Options) -> Target:
+        context = machine.context_of(machine.driver_library(), chosen.device)
+        major, minor = context.capability
+        return nvptx.target(10 * major + minor)
+
+    @functools.cached_property
+    def _version(self) -> str:
+        return backend.version()
+
+    def version(self) -> str:
+        return self._version
+
+    # -- code -----------------------------------------------------------------------------------
+
+    def compile(self, module: Module, chosen: Options) -> Artifact:
+        return nvptx.compile_module(module, self.target(chosen), **_choices(chosen))
+
+    def llvm_text(self, module: Module, chosen: Options) -> str:
+        return nvptx.llvm_text(module, fast_math=chosen.fast_math)
+
+    def optimised_llvm_text(self, module: Module, chosen: Options) -> str:
+        return nvptx.optimised_llvm_text(module, self.target(chosen), **_choices(chosen))
+
+    def assembly_text(self, module: Module, chosen: Options) -> str:
+        return self.compile(module, chosen).code.decode()
+
+    # -- what passes want to know ---------------------------------------------------------------
+
+    def workers(self, device: Device | None) -> int:
+        if device is None:
+            return _THREADS
+        context: Any = device.context  # type: ignore[attr-defined]
+        return int(context.multiprocessors) * _THREADS
+
+    def shared_updates(self, task: Task, apart: bool) -> set[Operation]:
+        return {op for found in reductions.find_reductions(task, apart) for op in found.atomics}
+
+
+def _choices(chosen: Options) -> dict[str, Any]:
+    """What code generation asks of the options."""
+    return {"fast_math": chosen.fast_math, "opt_level": chosen.opt_level}
+
+
+BACKEND = CudaBackend()
