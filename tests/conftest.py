@@ -10,8 +10,13 @@ import os
 import hypothesis
 import pytest
 
+import octants
+
 os.environ.setdefault("OCTANTS_VERIFY", "1")
 os.environ.setdefault("OCTANTS_OFFLINE_CACHE", "0")
+
+if "OCTANTS_TEST_ARCH" in os.environ:  # what tests call the CPU is another arch
+    octants.cpu = getattr(octants, os.environ["OCTANTS_TEST_ARCH"])
 
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")

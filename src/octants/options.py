@@ -217,6 +217,7 @@ def _coerce(name: str, value: Any) -> Any:
 
 
 _COUNTS = {
+    "device": "the number of a GPU, from 0",
     "ad_stack_size": "a number of iterations, or 0",
     "ad_stack_budget_bytes": "a number of bytes, or 0",
     "ad_snapshot_budget_bytes": "a number of bytes, or 0",

@@ -17,10 +17,11 @@ from octants.target import Arch, Target
 
 if TYPE_CHECKING:
     from octants.codegen.llvm import nvptx, reductions
-    from octants.runtime.cuda import device, machine
+    from octants.runtime.cuda import context, device, machine
 else:
     nvptx = Deferred("octants.codegen.llvm.nvptx")
     reductions = Deferred("octants.codegen.llvm.reductions")
+    context = Deferred("octants.runtime.cuda.context")
     device = Deferred("octants.runtime.cuda.device")
     machine = Deferred("octants.runtime.cuda.machine")
 
@@ -36,17 +37,20 @@ class CudaBackend(Backend):
     def obstacle(self) -> str:
         """The driver's absence, or that of a GPU."""
         try:
-            machine.context_of(machine.driver_library(), 0)
+            context.context_of(machine.driver_library(), 0)
         except OctantsError as error:
             return str(error.diagnostic.title if error.diagnostic else error)
         return ""
 
     def make_device(self, chosen: Options) -> Device:
-        return device.CudaDevice(chosen.device, chosen.ad_stack_budget_bytes)
+        made: Device = device.CudaDevice(  # type: ignore[assignment]
+            chosen.device, chosen.ad_stack_budget_bytes
+        )
+        return made
 
     def target(self, chosen: Options) -> Target:
-        context = machine.context_of(machine.driver_library(), chosen.device)
-        major, minor = context.capability
+        found = context.context_of(machine.driver_library(), chosen.device)
+        major, minor = found.capability
         return nvptx.target(10 * major + minor)
 
     @functools.cached_property
@@ -75,8 +79,8 @@ class CudaBackend(Backend):
     def workers(self, device: Device | None) -> int:
         if device is None:
             return _THREADS
-        context: Any = device.context  # type: ignore[attr-defined]
-        return int(context.multiprocessors) * _THREADS
+        found: Any = device
+        return int(found.context.multiprocessors) * _THREADS
 
     def shared_updates(self, task: Task, apart: bool) -> set[Operation]:
         return {op for found in reductions.find_reductions(task, apart) for op in found.atomics}
