@@ -57,7 +57,8 @@ class Nvptx(GpuMachine):
         if size > BY_VALUE:
             slots = "ptr noalias nonnull readonly align 8 %parameters"
         words = f"ptr noalias readonly byval([{abi.LAUNCH_SIZE // 8} x i64]) align 8 %launch"
-        return f"ptx_kernel void @{name}({slots}, {words}) nounwind"
+        limit = f' "nvvm.maxntid"="{f.block_size}"' if f.block_size else ""
+        return f"ptx_kernel void @{name}({slots}, {words}) nounwind{limit}"
 
     # -- threads ----------------------------------------------------------------------------------
 
@@ -111,6 +112,38 @@ class Nvptx(GpuMachine):
     def any_lane(self, f: ThreadText, condition: str) -> str:
         name = f.text.declare("@llvm.nvvm.vote.any.sync", "i1", "i32, i1")
         return f.assign(f"call i1 {name}(i32 -1, i1 {condition})")
+
+    # -- threads that work together ---------------------------------------------------------------
+
+    def thread_in_block(self, f: ThreadText) -> str:
+        return self._special(f, "tid.x")
+
+    def shared_memory(self, f: ThreadText, name: str, nbytes: int) -> str:
+        memory = f"internal addrspace(3) global [{nbytes} x i8] undef, align 16"
+        f.text.add_function(f"@{name} = {memory}")
+        return f.once(("shared", name), f"addrspacecast ptr addrspace(3) @{name} to ptr")
+
+    def block_barrier(self, f: ThreadText) -> None:
+        self._instruct(f, "barrier.cta.sync.aligned.all", ("i32", "0"))
+
+    def subgroup_barrier(self, f: ThreadText, mask: str) -> None:
+        self._instruct(f, "bar.warp.sync", ("i32", mask))
+
+    def fence(self, f: ThreadText, scope: str) -> None:
+        self._instruct(f, "membar.gl" if scope == "device" else "membar.cta")
+
+    def _instruct(self, f: ThreadText, name: str, *operands: tuple[str, str]) -> None:
+        full = f.text.declare(f"@llvm.nvvm.{name}", "void", ", ".join(kind for kind, _ in operands))
+        f.emit(f"call void {full}({', '.join(f'{kind} {value}' for kind, value in operands)})")
+
+    def read_lane(self, f: ThreadText, type: str, value: str, lane: str, mask: str) -> str:
+        name = f"@llvm.nvvm.shfl.sync.idx.{'f32' if type == 'float' else type}"
+        f.text.declare(name, type, f"i32, {type}, i32, i32")
+        return f.assign(f"call {type} {name}(i32 {mask}, {type} {value}, i32 {lane}, i32 31)")
+
+    def ballot(self, f: ThreadText, condition: str, mask: str) -> str:
+        name = f.text.declare("@llvm.nvvm.vote.ballot.sync", "i32", "i32, i1")
+        return f.assign(f"call i32 {name}(i32 {mask}, i1 {condition})")
 
     def is_first_lane(self, f: ThreadText) -> str:
         lane = f.apply("and", "i32", self._special(f, "tid.x"), self.subgroup - 1)

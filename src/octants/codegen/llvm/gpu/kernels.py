@@ -9,7 +9,7 @@ from octants.artifact import Artifact, Dispatch
 from octants.codegen.llvm import atomics, records
 from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.function import HandlerTable
-from octants.codegen.llvm.gpu import reductions
+from octants.codegen.llvm.gpu import cooperation, reductions
 from octants.codegen.llvm.gpu.bounds import host_bounds
 from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
 from octants.codegen.llvm.module import KernelText, ModuleText
@@ -17,11 +17,20 @@ from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.reductions import Collect, Deliver, find_reductions
 from octants.codegen.llvm.text import identifier
 from octants.ir import ops
+from octants.ir.cooperation import cooperates
 from octants.ir.core import Module, Task
 from octants.target import Target
 
 _DEVICE = "device"
-_TABLE: HandlerTable = {**TABLE, Collect: atomics.collect, Deliver: reductions.deliver}
+_LARGEST = 1024
+"""The most threads in a block."""
+
+_TABLE: HandlerTable = {
+    **TABLE,
+    **cooperation.TABLE,
+    Collect: atomics.collect,
+    Deliver: reductions.deliver,
+}
 _TAPE = (ops.RecordPush, ops.RecordReserve)
 
 
@@ -97,26 +106,40 @@ class _Writer:
         return _DEVICE
 
     def _write_task(self, position: int, task: Task, name: str, bounds: str) -> None:
+        block = self._block_size(task)
         f = ThreadText(
             self._kernel,
             self._machine,
             _TABLE,
             position,
             device_bounds=bounds == _DEVICE,
+            block_size=block,
         )
         f.chains, f.restartable = find_chains(task.body), records.restartable(task.body)
         f.start("start")
         self._stop_if_failed(f)
         asks = any(isinstance(op, _TAPE) for op in task.body.walk())
-        if task.is_parallel:
+        if cooperates(task):
+            _write_blocks(f, task)
+        elif task.is_parallel:
             _write_items(f, task, again=asks)
         else:
             f.block(task.body)
             f.branch("return")
             f.start("return")
         threads = 1 if task.options.get("fixed_order") or not task.is_parallel else 0
-        block = int(task.options.get("block_dim", 0))
         self._finish(f, name, Dispatch(name, position, bounds, block, threads, asks))
+
+    def _block_size(self, task: Task) -> int:
+        """The threads of a block, if a number was asked for.
+
+        They are whole subgroups where work items do not cooperate: all lanes sum up in the end.
+        """
+        asked = int(task.options.get("block_dim", 0))
+        if cooperates(task):
+            return asked
+        subgroup = self._machine.subgroup
+        return min(-(-asked // subgroup) * subgroup, _LARGEST)
 
     def _stop_if_failed(self, f: ThreadText) -> None:
         """A task after one that failed does nothing."""
@@ -175,6 +198,36 @@ def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
     f.start("return")
     for reduction in reductions:
         f.table[Deliver](f, Deliver(reduction))
+
+
+def _write_blocks(f: ThreadText, task: Task) -> None:
+    """The items of a thread where those of a block work together.
+
+    A thread that has none, or that fails, ends: so barriers do not wait for it.
+    """
+    cooperation.begin_task(f, task)
+    (index,) = task.body.args
+    first = f.assign(f"add i64 {f.lower()}, {f.thread()}")
+    upper = f.upper()
+    before = f.label
+    f.branch_if(f.apply("icmp slt", "i64", first, upper), "item", "return")
+    f.start("item")
+    item = f.open_phi("i64")
+    item.incoming.append((first, before))
+    cooperation.begin_item(f, task, item.name)
+    register = f.item_type = f.type(index.type)
+    f.item = item.name
+    if register != "i64":
+        f.item = f.convert("trunc", "i64", item.name, register)
+    f.exit = "return"
+    f.bind(index, f.item)
+    f.block(task.body)
+    cooperation.end_item(f)
+    following = f.apply("add nsw", "i64", item.name, f.gpu.threads(f))
+    item.incoming.append((following, f.label))
+    f.close_phi(item)
+    f.branch_if(f.apply("icmp slt", "i64", following, upper), "item", "return")
+    f.start("return")
 
 
 def _skip_unless_refused(f: ThreadText, item: str) -> None:

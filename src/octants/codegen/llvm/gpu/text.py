@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 
 from octants import abi
 from octants.codegen.llvm.function import FunctionText, HandlerTable, Machine
@@ -10,9 +11,19 @@ from octants.codegen.llvm.module import KernelText
 from octants.ir.core import Array, Companion
 
 
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The lane of a thread, how many lanes of its subgroup have work items, their bits; all i32."""
+
+    own: str
+    count: str
+    mask: str
+
+
 class ThreadText(FunctionText):
     """What one thread does. ``device_bounds`` says that the device computes the work items.
 
+    ``block_size`` is the number of threads in a block; 0 stands for any.
     `order` is the memory order of its atomic operations: relaxed, among the threads of the device.
     """
 
@@ -26,9 +37,13 @@ class ThreadText(FunctionText):
         task: int,
         *,
         device_bounds: bool = False,
+        block_size: int = 0,
     ) -> None:
         self.gpu = machine
         self.device_bounds = device_bounds
+        self.block_size = block_size
+        self.shared_arrays: dict[tuple[Array, Companion], str] = {}  # those of the block
+        self.lanes: Lanes | None = None  # of the work item; see `cooperation`
         super().__init__(kernel, machine, table, task)
 
     # -- memory -----------------------------------------------------------------------------------
@@ -39,7 +54,8 @@ class ThreadText(FunctionText):
         return self.once(("generic", pointer), f"addrspacecast ptr addrspace(1) {space} to ptr")
 
     def pointer(self, array: Array, companion: Companion) -> str:
-        return self.in_global(super().pointer(array, companion))
+        shared = self.shared_arrays.get((array, companion))
+        return shared or self.in_global(super().pointer(array, companion))
 
     def system(self, name: str, type: str) -> str:
         found = super().system(name, type)
@@ -117,6 +133,36 @@ class GpuMachine(Machine):
     @abstractmethod
     def is_first_lane(self, f: ThreadText) -> str:
         """Whether this is the first thread of its subgroup, i1."""
+
+    # What only threads need that work together; a machine without them has none of it.
+
+    def thread_in_block(self, f: ThreadText) -> str:
+        """The number of the thread in its block, i32."""
+        raise NotImplementedError
+
+    def shared_memory(self, f: ThreadText, name: str, nbytes: int) -> str:
+        """The address of memory that the threads of a block share, at a multiple of 16."""
+        raise NotImplementedError
+
+    def block_barrier(self, f: ThreadText) -> None:
+        """Wait for the threads of the block that have not ended, and see what they wrote."""
+        raise NotImplementedError
+
+    def subgroup_barrier(self, f: ThreadText, mask: str) -> None:
+        """Wait for some lanes (i32), and see what they wrote."""
+        raise NotImplementedError
+
+    def fence(self, f: ThreadText, scope: str) -> None:
+        """Let the "subgroup", the "block", or the "device" see what is written before the rest."""
+        raise NotImplementedError
+
+    def read_lane(self, f: ThreadText, type: str, value: str, lane: str, mask: str) -> str:
+        """The value (i32 or float) of a lane (i32) among those of ``mask``, which all come here."""
+        raise NotImplementedError
+
+    def ballot(self, f: ThreadText, condition: str, mask: str) -> str:
+        """The bits (i32) of the lanes among those of ``mask`` for which a condition (i1) holds."""
+        raise NotImplementedError
 
     def poll(self, f: FunctionText) -> None:
         """A dispatch cannot be interrupted."""

@@ -1,0 +1,167 @@
+"""Work items that work together, as threads of a GPU: as the interpreter has it, to the last bit.
+
+And what LLVM makes of them for NVIDIA is accepted by its assembler.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.codegen.llvm import nvptx
+from octants.ir import ops
+from octants.ir.cooperation import cooperates
+from octants.lang.simt import block, grid, subgroup
+from octants.lang.syntax import loop_config, static
+from octants.types.annotations import NdarrayAnnotation as Array
+from octants.types.scalars import f16, f64, i8, i32, u1
+from tests.codegen.blocks import BlockThreads
+from tests.codegen.test_nvptx import assemble, needs_assembler
+from tests.simt import test_blocks, test_subgroups
+from tests.simt.kernels import compile_kernel, interpret, lowered
+
+rng = np.random.default_rng(9)
+
+
+def every_type(x: Array, y: Array, n: i32):
+    """Shared arrays of narrow types, values of all widths, fences, atomics, checks of bounds."""
+    loop_config(block_dim=48)
+    for i in range(2, n):
+        flags = block.SharedArray((48, 2), u1)
+        small = block.SharedArray(48, i8)
+        half = block.SharedArray(3, f16)
+        thread = block.thread_idx()
+        flags[thread, 1] = x[i] > 0.5
+        small[thread] = i32(x[i] * 100)
+        if thread < 3:
+            half[thread] = 0.0
+        block.sync()
+        half[thread % 3] += f16(0.25)
+        subgroup.sync()
+        grid.mem_fence()
+        block.mem_fence()
+        subgroup.mem_fence()
+        block.sync()
+        other = (thread + 1) % block.size()
+        y[i, 0] = small[other] + flags[other, 1] * 1000 + half[thread % 3]
+        y[i, 1] = subgroup.reduce_add(i8(small[other] // 8))
+        y[i, 2] = subgroup.reduce_max(f16(x[i])) + subgroup.inclusive_add(f16(1.0))
+        y[i, 3] = subgroup.reduce_xor_tiled(x[i] > 0.3, 2) + 2 * subgroup.reduce_and(x[i] > 0.1)
+        y[i, 4] = subgroup.shuffle(f64(x[i]), -1) + subgroup.exclusive_min(x[i])
+
+
+CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "tree_sum": (test_blocks.tree_sum, (rng.random(150), np.zeros(3))),
+    "halving_sum": (test_blocks.halving_sum, (rng.random(256), np.zeros(256))),
+    "transpose": (
+        test_blocks.transpose,
+        (np.arange(384, dtype=np.int32).reshape(24, 16), np.zeros((16, 24), np.int32)),
+    ),
+    "prefix_sum": (
+        test_blocks.prefix_sum,
+        (rng.integers(-99, 99, 150), np.zeros(150, np.int64)),
+    ),
+    "histogram": (
+        test_blocks.histogram,
+        (rng.integers(0, 10, 256).astype(np.int32), np.zeros(10, np.int32)),
+    ),
+    "through_memory": (test_blocks.through_memory, (np.arange(128.0), np.zeros(128))),
+    "numbers": (test_blocks.numbers, (np.zeros((130, 4), np.int32), 3, 120)),
+    "wide_loop": (test_blocks.wide_loop, (np.zeros(10, np.int32),)),
+    "of_vectors": (test_blocks.of_vectors, (rng.random((4, 4)), np.zeros((4, 4)))),
+    "sums_and_scans": (test_blocks.sums_and_scans, (rng.random(101), np.zeros((101, 12)))),
+    "several_loops": (test_blocks.several_loops, (rng.random(32), np.zeros(32))),
+    "shuffles": (
+        test_subgroups.shuffles,
+        (
+            rng.random(237).astype(np.float32),
+            rng.integers(-3, 36, 237).astype(np.int32),
+            np.zeros((237, 7), np.float32),
+        ),
+    ),
+    "numbers_of_lanes": (test_subgroups.numbers, (np.zeros((237, 6), np.int32),)),
+    "votes": (
+        test_subgroups.votes,
+        (
+            rng.integers(0, 16, 237).astype(np.int32),
+            np.zeros((237, 6), np.int32),
+            np.zeros((237, 2), np.uint64),
+        ),
+    ),
+    "segments": (
+        test_subgroups.segments,
+        (rng.random(237), (rng.random(237) < 0.2).astype(np.int32), np.zeros((237, 3))),
+    ),
+    "every_type": (every_type, (rng.random(130), np.zeros((130, 5)), 120)),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "several_loops"])
+def test_threads_do_what_the_interpreter_does(name: str) -> None:
+    function, arguments = CASES[name]
+    module = lowered(compile_kernel(function, *arguments))
+    assert any(map(cooperates, module.tasks)) or name.startswith(("numbers", "wide"))
+    copies = [tuple(np.array(x) for x in arguments) for _ in range(2)]
+    interpret(module, function, copies[0])
+    names = list(function.__annotations__)
+    BlockThreads(module).run(dict(zip(names, copies[1], strict=True)))
+    for wanted, found in zip(*copies, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+@needs_assembler
+@pytest.mark.parametrize("capability", [75, 80, 90])
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_assembled(name: str, capability: int, tmp_path: Path) -> None:
+    function, arguments = CASES[name]
+    module = lowered(compile_kernel(function, *arguments), checks_bounds=True)
+    text = assemble(module, capability, tmp_path)
+    scopes = {op.scope for op in module.walk() if isinstance(op, ops.Barrier)}
+    assert ("bar.sync" in text) == ("block" in scopes)
+    assert ("bar.warp.sync" in text) == ("subgroup" in scopes)
+
+
+@needs_assembler
+@pytest.mark.parametrize("fn", test_subgroups.FUNCTIONS)
+@pytest.mark.parametrize("kind", [np.int32, np.uint64, np.float64, np.float32])
+def test_reductions_and_scans_are_assembled(fn: str, kind: Any, tmp_path: Path) -> None:
+    if (fn, kind) in test_subgroups.CASES:
+        x, y = np.zeros(8, kind), np.zeros((8, 6), kind)
+        assemble(lowered(compile_kernel(test_subgroups.combinations(fn), x, y)), 75, tmp_path)
+
+
+def test_shared_arrays_are_in_shared_memory() -> None:
+    function, arguments = CASES["histogram"]
+    module = lowered(compile_kernel(function, *arguments))
+    text = nvptx.compile_module(module, nvptx.target(90)).code.decode()
+    assert "st.shared" in text
+    assert "atom.shared.add" in text or "red.shared.add" in text
+    assert "cvta.shared" not in text, "no address is generic"
+
+
+@needs_assembler
+def test_threads_have_registers_for_the_block_that_was_asked_for(tmp_path: Path) -> None:
+    def large(x: Array):
+        loop_config(block_dim=1024)
+        for i in x:
+            x[i] = block.reduce_add(x[i], 1024, f64)
+
+    module = lowered(compile_kernel(large, np.zeros(8)))
+    assert ".maxntid 1024" in assemble(module, 90, tmp_path)
+
+
+@pytest.mark.parametrize(("asked", "given"), [(48, 64), (32, 32), (5000, 1024)])
+def test_blocks_that_do_not_cooperate_are_of_whole_subgroups(asked: int, given: int) -> None:
+    """What threads have summed up goes through all lanes in the end."""
+
+    def total(x: Array, y: Array):
+        loop_config(block_dim=static(asked))
+        for i in x:
+            y[0] += x[i]
+
+    module = lowered(compile_kernel(total, np.zeros(8), np.zeros(1)))
+    (dispatch,) = nvptx.compile_module(module, nvptx.target(80)).dispatches
+    assert dispatch.block == given
