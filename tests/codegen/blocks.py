@@ -106,6 +106,7 @@ class _Blocks(Emulated):
     """Threads that call back where they meet."""
 
     subgroup = _SUBGROUP
+    shared_bytes = 48 * 1024
 
     def __init__(self, block: Block) -> None:
         super().__init__(TARGET)

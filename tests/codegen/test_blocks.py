@@ -11,16 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from octants import interpreter
+from octants.autodiff.forward import forward
+from octants.autodiff.reverse import differentiate
 from octants.codegen.llvm import nvptx
+from octants.diagnostics.exceptions import OctantsTypeError
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
+from octants.ir.core import Companion
 from octants.lang.simt import block, grid, subgroup
 from octants.lang.syntax import loop_config, static
 from octants.types.annotations import NdarrayAnnotation as Array
 from octants.types.scalars import f16, f64, i8, i32, u1
 from tests.codegen.blocks import BlockThreads
 from tests.codegen.test_nvptx import assemble, needs_assembler
-from tests.simt import test_blocks, test_subgroups
+from tests.simt import test_blocks, test_derivatives, test_subgroups
 from tests.simt.kernels import compile_kernel, interpret, lowered
 
 rng = np.random.default_rng(9)
@@ -112,6 +117,27 @@ def test_threads_do_what_the_interpreter_does(name: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
+@pytest.mark.parametrize("kernel", ["through_shared_memory", "of_lanes", "sums_over_lanes"])
+def test_threads_take_derivatives(kernel: str) -> None:
+    """Tangents of shared arrays are shared arrays, too; sums over lanes can be reversed."""
+    function = getattr(test_derivatives, kernel)
+    x, seed = rng.random(27), rng.random(27)
+    module = lowered(compile_kernel(function, x, x))
+    derivatives = [forward(module)]
+    if kernel == "sums_over_lanes":
+        derivatives.append(differentiate(module).module)
+    for derivative in derivatives:
+        found = []
+        for run in (lambda m, a: interpreter.run(m, a), lambda m, a: BlockThreads(m).run(a)):
+            names = [(n, c) for n in "xy" for c in list(Companion)[:3]]
+            arrays = dict(zip(names, (seed.copy() for _ in names), strict=True))
+            arrays["x", Companion.PRIMAL] = x.copy()
+            run(derivative, arrays)
+            found.append(arrays)
+        for place, wanted in found[0].items():
+            np.testing.assert_allclose(found[1][place], wanted, rtol=1e-12)
+
+
 @needs_assembler
 @pytest.mark.parametrize("capability", [75, 80, 90])
 @pytest.mark.parametrize("name", CASES)
@@ -165,3 +191,17 @@ def test_blocks_that_do_not_cooperate_are_of_whole_subgroups(asked: int, given: 
     module = lowered(compile_kernel(total, np.zeros(8), np.zeros(1)))
     (dispatch,) = nvptx.compile_module(module, nvptx.target(80)).dispatches
     assert dispatch.block == given
+
+
+def test_shared_arrays_that_do_not_fit_with_their_tangents() -> None:
+    def large(x: Array, y: Array):
+        for i in x:
+            pad = block.SharedArray(4096, f64)
+            pad[block.thread_idx()] = x[i]
+            block.sync()
+            y[i] = pad[0]
+
+    module = lowered(compile_kernel(large, np.zeros(8), np.zeros(8)))
+    nvptx.compile_module(module, nvptx.target(80))
+    with pytest.raises(OctantsTypeError, match="take 65536 bytes, and there are 49152"):
+        nvptx.compile_module(forward(module), nvptx.target(80))

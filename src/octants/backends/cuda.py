@@ -13,7 +13,7 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.ir.core import Module, Operation, Task
 from octants.options import Options
 from octants.runtime.device import Device
-from octants.target import Arch, Target
+from octants.target import Arch, Blocks, Target
 
 if TYPE_CHECKING:
     from octants.codegen.llvm import nvptx, reductions
@@ -74,7 +74,10 @@ class CudaBackend(Backend):
     def assembly_text(self, module: Module, chosen: Options) -> str:
         return self.compile(module, chosen).code.decode()
 
-    # -- what passes want to know ---------------------------------------------------------------
+    # -- what the language and passes want to know ----------------------------------------------
+
+    def blocks(self, chosen: Options) -> Blocks | None:
+        return Blocks()
 
     def workers(self, device: Device | None) -> int:
         if device is None:

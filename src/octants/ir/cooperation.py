@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from octants.ir import ops
-from octants.ir.core import Array, Block, InvalidIR, Operation, Space, Task
+from octants.ir.core import Array, Block, Companion, InvalidIR, Operation, Space, Task
 
 MEETINGS = (ops.Barrier, ops.Subgroup)
 """Operations to which work items come together."""
@@ -31,11 +31,16 @@ def first_cooperative(block: Block) -> Operation | None:
 
 def shared_arrays(task: Task) -> list[Array]:
     """The arrays of which each block of a task has its own."""
-    found: dict[Array, None] = {}
+    return list(dict.fromkeys(array for array, _ in shared_places(task)))
+
+
+def shared_places(task: Task) -> list[tuple[Array, Companion]]:
+    """Those arrays and their companions, as far as the task uses them."""
+    found: dict[tuple[Array, Companion], None] = {}
     for op in task.body.walk():
         array: Array | None = getattr(op, "array", None)
         if array is not None and array.space is Space.SHARED:
-            found[array] = None
+            found[array, getattr(op, "companion", Companion.PRIMAL)] = None
     return list(found)
 
 

@@ -42,6 +42,7 @@ class Nvptx(GpuMachine):
     """Subgroups are warps of 32 threads."""
 
     subgroup = 32
+    shared_bytes = 48 * 1024
 
     def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
         assert fn == "fmod"

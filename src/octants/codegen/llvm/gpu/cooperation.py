@@ -10,10 +10,11 @@ from octants.codegen.llvm import arithmetic
 from octants.codegen.llvm.function import HandlerTable
 from octants.codegen.llvm.gpu.text import Lanes, ThreadText
 from octants.codegen.llvm.text import identifier
+from octants.diagnostics.cooperation_errors import WrongSharedArray
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops
-from octants.ir.cooperation import nbytes, shared_arrays, sizes
-from octants.ir.core import Companion, Task
+from octants.ir.cooperation import nbytes, shared_places, sizes
+from octants.ir.core import Task
 from octants.ir.ops.cooperation import SCANS
 from octants.types.scalars import DType
 
@@ -21,11 +22,17 @@ _WHOLE = 16  # bytes: updates of narrow types work on words
 
 
 def begin_task(f: ThreadText, task: Task) -> None:
-    """Give the block the arrays that its work items share."""
-    for array in shared_arrays(task):
-        name = f"octants_shared_{f.task}_{identifier(array.name)}_{len(f.shared_arrays)}"
+    """Give the block the arrays that its work items share; each companion is one of its own."""
+    taken = 0
+    for array, companion in shared_places(task):
         size = -(-nbytes(array) // _WHOLE) * _WHOLE
-        f.shared_arrays[array, Companion.PRIMAL] = f.gpu.shared_memory(f, name, size)
+        name = f"octants_shared_{f.task}_{len(f.shared_arrays)}_{identifier(array.name)}"
+        f.shared_arrays[array, companion] = f.gpu.shared_memory(f, name, size)
+        taken += size
+    if taken > f.gpu.shared_bytes:
+        problem = f"those of this loop take {taken} bytes, and there are {f.gpu.shared_bytes}"
+        way_out = "tangents take as much as what they are of; use fewer elements"
+        raise WrongSharedArray(problem, way_out).at(task.location)
 
 
 def begin_item(f: ThreadText, task: Task, item: str) -> None:

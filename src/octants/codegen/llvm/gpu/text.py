@@ -134,6 +134,9 @@ class GpuMachine(Machine):
     def is_first_lane(self, f: ThreadText) -> str:
         """Whether this is the first thread of its subgroup, i1."""
 
+    shared_bytes = 0
+    """The most that the arrays of a block may take."""
+
     # What only threads need that work together; a machine without them has none of it.
 
     def thread_in_block(self, f: ThreadText) -> str:
