@@ -293,6 +293,11 @@ def verifies_passes() -> bool:
     return os.environ.get("OCTANTS_VERIFY", "") not in ("", "0")
 
 
+def keeps_memory_apart() -> bool:
+    """Whether the CPU stands for a device whose memory the host cannot touch: tests ask for it."""
+    return os.environ.get("OCTANTS_APART", "") not in ("", "0")
+
+
 def current() -> Options:
     """The options in force; an error before `init` and after `reset`."""
     if _InForce.options is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from octants import options
 from octants.artifact import Artifact
 from octants.backends.base import Backend
 from octants.cache import current
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from octants.analysis.sums import Sums
     from octants.codegen.llvm import cpu, reductions
     from octants.codegen.llvm.lanes import choice
+    from octants.runtime.cpu import apart
 else:
     cpu = Deferred("octants.codegen.llvm.cpu")
     reductions = Deferred("octants.codegen.llvm.reductions")
     choice = Deferred("octants.codegen.llvm.lanes.choice")
+    apart = Deferred("octants.runtime.cpu.apart")
 
 
 class CpuBackend(Backend):
@@ -34,7 +37,8 @@ class CpuBackend(Backend):
     name = HOST.name
 
     def make_device(self, chosen: Options) -> Device:
-        return CpuDevice(chosen.cpu_max_num_threads, tape_budget=chosen.stack_budget)
+        kind = apart.ApartDevice if options.keeps_memory_apart() else CpuDevice
+        return kind(chosen.cpu_max_num_threads, tape_budget=chosen.stack_budget)
 
     def target(self, chosen: Options) -> Target:
         return host_target()

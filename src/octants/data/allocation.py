@@ -10,7 +10,7 @@ from octants.data.errors import (
     MissingComponents,
     WrongCompanionShape,
 )
-from octants.data.memory import Storage, Window
+from octants.data.memory import Storage, make_window
 from octants.data.placement import Placement
 from octants.data.tree import COMPANION_WORDS, Tree
 from octants.types.companions import Companion
@@ -27,7 +27,7 @@ def allocate(tree: Tree, user: str) -> None:
     total = f"the tree of {len(fields)} fields, with {user},"
     storage = Storage(tree.runtime.device, placement.nbytes, total)
     for field, layout, offset in located:
-        field.settle(Window(storage, offset, layout, field.dtype, field.element_shape), layout)
+        field.settle(make_window(storage, offset, layout, field.dtype, field.element_shape), layout)
     tree.is_allocated = True
     tree.fields.clear()
 

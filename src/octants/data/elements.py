@@ -73,11 +73,37 @@ class ElementVector(ElementMatrix, Vector):
     __slots__ = ()
 
 
+class FarElementMatrix(ElementMatrix):
+    """One in memory that the host does not share: it is read each time that it is looked at."""
+
+    __slots__ = ()
+
+    def _read(self) -> np.ndarray[Any, Any]:
+        found: np.ndarray[Any, Any] = self._owner.window().read(self._index)
+        return found
+
+    _array = property(_read)
+
+
+class FarElementVector(FarElementMatrix, ElementVector):
+    """A vector of that kind."""
+
+    __slots__ = ()
+
+
+_KINDS = {True: (ElementVector, ElementMatrix), False: (FarElementVector, FarElementMatrix)}
+
+
 def make_element(owner: Any, index: tuple[int, ...]) -> Matrix:
     """The element of an array at an index."""
-    cls = ElementVector if len(owner.element_shape) == 1 else ElementMatrix
+    view = owner.window().view(index)
+    vector, matrix = _KINDS[view is not None]
+    cls = vector if len(owner.element_shape) == 1 else matrix
     element = cls.__new__(cls)
-    element._set(owner.window().view(index), owner.dtype)
+    if view is not None:
+        element._set(view, owner.dtype)
+    else:
+        object.__setattr__(element, "_declared", owner.dtype)
     object.__setattr__(element, "_owner", owner)
     object.__setattr__(element, "_index", index)
     return element

@@ -33,6 +33,7 @@ from octants.types.scalars import DType
 
 Array = np.ndarray[Any, Any]
 
+_ELSEWHERE = "it is in the memory of the device, which the host cannot touch"
 _identities = itertools.count(1)
 
 
@@ -196,7 +197,9 @@ class Tensor(StoredArray, AnyTensor):
         view = window.view()
         what = f"sharing {self.describe()}"
         if view is None:
-            raise CannotShare(what, "an axis of it is split over several blocks").at(None)
+            is_split = window.part() is None
+            problem = "an axis of it is split over several blocks" if is_split else _ELSEWHERE
+            raise CannotShare(what, problem).at(None)
         if dtype is not None and resolve(dtype) is not self.dtype:
             raise CannotShare(what, f"its elements are {self.dtype}, not {dtype}").at(None)
         return view
@@ -227,11 +230,13 @@ class Tensor(StoredArray, AnyTensor):
         if not isinstance(other, Tensor):
             advice = "use `from_numpy` or `from_torch`"
             raise WrongArray(what, describe(other), "a field or an ndarray", advice).at(None)
-        window = other.window()
+        window, own = other.window(), self.window()
         events.before_read(other)
-        values = window.read()
-        check_shape(what, values.shape, self.window().shape)
-        self._copy_in(what, values, other)
+        if other.dtype is self.dtype and window.stands_like(own):
+            self.write(window.save(), source=other)
+            return
+        check_shape(what, window.shape, own.shape)
+        self._copy_in(what, window.read(), other)
 
     def to_torch(self, device: Any = None, *, copy: bool = True) -> Any:
         """The elements as a torch tensor on ``device``; see `to_numpy`.
@@ -244,9 +249,10 @@ class Tensor(StoredArray, AnyTensor):
     def _share_torch(self, device: Any) -> Any:
         """The memory as a tensor; all of them have one counter of writes."""
         if self._tensor is None:
+            elements = self._shared()
             events.before_share(self)
             self.own_identity = None
-            self._tensor = exchange.to_torch(self._shared(), None)
+            self._tensor = exchange.to_torch(elements, None)
         tensor = self._tensor.detach()
         return tensor if device is None else tensor.to(device)
 
@@ -315,9 +321,9 @@ class Tensor(StoredArray, AnyTensor):
         """The bytes of the elements."""
         return self.window().nbytes
 
-    def snapshot(self) -> Array:
-        """A copy of the elements."""
-        return self.window().read()
+    def snapshot(self) -> Any:
+        """A copy of the elements, for `restore`."""
+        return self.window().save()
 
     def read(self, region: Region = ()) -> Array:
         """A copy of the elements at ``region``; no observer hears of it."""
@@ -328,9 +334,9 @@ class Tensor(StoredArray, AnyTensor):
         window = self.window()
         window.write(window.read(region) + values, region)
 
-    def restore(self, snapshot: Array) -> None:
+    def restore(self, snapshot: Any) -> None:
         """Write back what `snapshot` gave; no observer hears of it."""
-        self.window().write(snapshot)
+        self.window().restore(snapshot)
 
     def clear(self, region: Region = ()) -> None:
         """Set elements to zero; no observer hears of it."""

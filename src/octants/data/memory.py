@@ -1,12 +1,10 @@
 """Blocks of a device's memory, and the host's window on the elements of an array in one.
 
-The host reaches memory only through `Window`, so that a device whose memory is not the host's needs
-another one and nothing else.
+The host reaches memory only through a `Window`; it is a `FarWindow` where it shares none.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import math
 from collections.abc import Sequence
@@ -17,6 +15,7 @@ import numpy as np
 from octants.data.errors import OutOfMemory
 from octants.diagnostics.quantities import format_bytes
 from octants.runtime.device import Allocation, Device
+from octants.runtime.parts import HOST, Parts, Saved, describe_bytes, parts_of
 from octants.types.layouts import Layout
 from octants.types.scalars import DType
 
@@ -25,17 +24,19 @@ Region = tuple[int, ...]
 
 
 class Storage:
-    """A block of zeroed memory. What numpy sees of it keeps it alive."""
+    """A block of zeroed memory. What numpy sees of it keeps it alive.
 
-    __slots__ = ("address", "bytes", "nbytes")
+    `bytes` only describes it where the host shares no memory; see `runtime.parts`.
+    """
+
+    __slots__ = ("address", "bytes", "nbytes", "parts")
 
     def __init__(self, device: Device, nbytes: int, what: str) -> None:
         allocation = _allocate(device, max(1, nbytes), what)
         self.address = allocation.address
         self.nbytes = nbytes
-        owner: Any = (ctypes.c_ubyte * max(1, nbytes)).from_address(allocation.address)
-        owner.allocation = allocation
-        self.bytes: Array = np.frombuffer(owner, np.uint8)
+        self.bytes: Array = describe_bytes(allocation.address, nbytes, allocation)
+        self.parts = parts_of(device)
 
 
 def _allocate(device: Device, nbytes: int, what: str) -> Allocation:
@@ -106,13 +107,34 @@ class Window:
         """One element as a Python number."""
         return self._parts.item(self._locate(index))
 
+    def stands_like(self, other: Window) -> bool:
+        """Whether what `save` gives can be written to another window without the host."""
+        same = self._parts.shape == other._parts.shape and self._splits == other._splits
+        return same and self.parts is not HOST
+
+    def save(self) -> Any:
+        """A copy of all elements, for `restore`, with ``nbytes``; where the elements are."""
+        return self.read()
+
+    def restore(self, saved: Any) -> None:
+        """Write back what `save` gave."""
+        self.write(saved)
+
     def view(self, region: Region = ()) -> Array | None:
-        """The memory itself at ``region`` as a numpy array; None where an axis of it is split."""
+        """The memory itself at ``region`` as a numpy array; None where it cannot be."""
+        return self.part(region)
+
+    def part(self, region: Region = ()) -> Array | None:
+        """The part of memory at ``region``, for `parts`; None where an axis of it is split."""
         if self._splits is not None and any(len(s) != 1 for s in self._splits[len(region) :]):
             return None
+        return self._at(region)
+
+    def _at(self, region: Region) -> Array:
+        """The elements at a region, as an array also if it is one."""
         index: Any = (*self._locate(region), Ellipsis)
-        view: Array = self._parts[index]
-        return view
+        part: Array = self._parts[index]
+        return part
 
     def _locate(self, region: Region) -> Region:
         if self._splits is None:
@@ -124,6 +146,11 @@ class Window:
         )
 
     # -- bytes ----------------------------------------------------------------------------------
+
+    @property
+    def parts(self) -> Parts:
+        """How the elements are reached."""
+        return self.storage.parts
 
     @property
     def address(self) -> int:
@@ -148,6 +175,48 @@ class Window:
     def nbytes(self) -> int:
         """The bytes of the elements."""
         return self._parts.nbytes
+
+
+class FarWindow(Window):
+    """The elements of an array in memory that the host does not share."""
+
+    __slots__ = ()
+
+    def read(self, region: Region = ()) -> Array:
+        shape = self.shape[len(region) :]
+        return self.parts.read(self._at(region)).reshape(shape)
+
+    def write(self, values: Any, region: Region = ()) -> None:
+        part = self._at(region)
+        if isinstance(values, Saved):
+            self.parts.restore(part, values)
+            return
+        values = np.broadcast_to(values, self.shape[len(region) :])
+        self.parts.write(part, values.reshape(part.shape))
+
+    def clear(self) -> None:
+        self.parts.clear(self._parts)
+
+    def item(self, index: Region) -> Any:
+        return self.read(index).item()
+
+    def save(self) -> Any:
+        return self.parts.save(self._parts)
+
+    def view(self, region: Region = ()) -> Array | None:  # noqa: ARG002
+        return None
+
+
+def make_window(
+    storage: Storage,
+    offset: int,
+    layout: Layout,
+    dtype: DType,
+    element_shape: tuple[int, ...] = (),
+) -> Window:
+    """The window on an array in a storage, which begins at ``offset``."""
+    kind = Window if storage.parts is HOST else FarWindow
+    return kind(storage, offset, layout, dtype, element_shape)
 
 
 def _split_axes(layout: Layout, dtype: DType) -> tuple[list[list[tuple[int, int]]], list[int]]:

@@ -16,7 +16,7 @@ from octants.data.dtypes import (
 )
 from octants.data.errors import MissingCompanion
 from octants.data.host_array import Tensor
-from octants.data.memory import Storage, Window, row_major
+from octants.data.memory import Storage, Window, make_window, row_major
 from octants.data.tree import COMPANION_WORDS
 from octants.types.companions import Companion
 from octants.types.layouts import Layout, Term
@@ -69,7 +69,7 @@ class Ndarray(Tensor, NdarrayHandle):
         layout = Layout(self.shape, terms, strides[rank:])
         nbytes = strides[0] * (*self.shape, *self.element_shape)[0] if strides else self.dtype.size
         storage = Storage(runtime.device, nbytes, f"{self.describe()} of shape {self.shape}")
-        return Window(storage, 0, layout, self.dtype, self.element_shape)
+        return make_window(storage, 0, layout, self.dtype, self.element_shape)
 
     def _open(self) -> Window:
         raise AssertionError("an ndarray that is alive is open")

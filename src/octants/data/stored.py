@@ -6,12 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Any
 
-import numpy as np
-
 from octants.types.companions import Companion
 from octants.types.scalars import DType
-
-Array = np.ndarray[Any, Any]
 
 
 class StoredArray(ABC):
@@ -61,11 +57,11 @@ class StoredArray(ABC):
         """The bytes of the elements: what a snapshot takes."""
 
     @abstractmethod
-    def snapshot(self) -> Array:
-        """A copy of the elements."""
+    def snapshot(self) -> Any:
+        """A copy of the elements, for `restore`, with ``nbytes``; where they are, if it can be."""
 
     @abstractmethod
-    def restore(self, snapshot: Array) -> None:
+    def restore(self, snapshot: Any) -> None:
         """Write back what `snapshot` gave, and nothing between the elements."""
 
     @abstractmethod

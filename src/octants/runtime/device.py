@@ -14,7 +14,10 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class Allocation(Protocol):
-    """A piece of a device's memory, freed when the last reference to it is gone."""
+    """A piece of a device's memory, freed when the last reference to it is gone.
+
+    What was launched before, and copies that were asked for before, may still use it then.
+    """
 
     @property
     def address(self) -> int: ...

@@ -1,0 +1,116 @@
+"""The CPU in the part of a device whose memory the host cannot touch, to test what is above it.
+
+Addresses of this device are those of the host and `_DISTANCE` more, which no processor takes: the
+process ends where the host uses one. Kernels are given what their pointers stand for, and none that
+stand for nothing that was allocated here.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+
+from octants.artifact import Artifact
+from octants.diagnostics.exceptions import InternalError
+from octants.runtime.cpu.device import CpuDevice, CpuKernel
+from octants.runtime.device import Bytes
+from octants.runtime.memory import HostAllocation, address_of, allocate
+
+_DISTANCE = 1 << 60
+
+
+class ApartAllocation:
+    """A piece of memory at an address that is of no use to the host."""
+
+    __slots__ = ("__weakref__", "_memory", "address", "nbytes")
+
+    def __init__(self, memory: HostAllocation) -> None:
+        self._memory = memory
+        self.address = memory.address + _DISTANCE
+        self.nbytes = memory.nbytes
+
+
+class ApartKernel:
+    """A kernel that is given addresses of an `ApartDevice`."""
+
+    def __init__(self, device: ApartDevice, kernel: CpuKernel) -> None:
+        self._device = device
+        self._kernel = kernel
+        slots = kernel.artifact.parameters.slots
+        self._size = 8 * len(slots)
+        self._pointers = [k for k, slot in enumerate(slots) if slot.kind == "pointer"]
+
+    def launch(self, block: int) -> None:
+        """Run on a copy of the slots, with pointers that the CPU knows."""
+        slots = np.frombuffer(bytearray(ctypes.string_at(block, self._size)), np.uint64)
+        for position in self._pointers:
+            address = int(slots[position])
+            slots[position] = self._device.host_address(address) if address else 0
+        self._kernel.launch(address_of(slots))
+
+
+class ApartDevice(CpuDevice):
+    """The CPU, with memory of its own; made as a `CpuDevice`."""
+
+    shares_memory = False
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        self._lock = threading.RLock()  # a collection of garbage may free memory at any time
+        self._starts: list[int] = []
+        self._sizes: dict[int, int] = {}
+        super().__init__(*given, **options)
+
+    def load(self, artifact: Artifact) -> ApartKernel:  # type: ignore[override]
+        return ApartKernel(self, super().load(artifact))
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def allocate(self, nbytes: int) -> ApartAllocation:  # type: ignore[override]
+        made = ApartAllocation(allocate(nbytes))
+        with self._lock:
+            bisect.insort(self._starts, made.address)
+            self._sizes[made.address] = nbytes
+        weakref.finalize(made, self._forget, made.address).atexit = False
+        return made
+
+    def _forget(self, address: int) -> None:
+        with self._lock:
+            del self._starts[bisect.bisect_left(self._starts, address)]
+            del self._sizes[address]
+
+    def host_address(self, address: int, nbytes: int = 0) -> int:
+        """Where memory of this device is; an error for what is none, or not all of it."""
+        with self._lock:
+            position = bisect.bisect(self._starts, address) - 1
+            start = self._starts[position] if position >= 0 else 0
+            end = start + self._sizes.get(start, 0)
+        if not start <= address <= address + nbytes <= end:
+            raise InternalError(f"{nbytes} bytes at {address:#x} are not memory of the device")
+        return address - _DISTANCE
+
+    def read(self, address: int, into: Bytes) -> None:
+        super().read(self.host_address(address, into.nbytes), into)
+
+    def write(self, address: int, values: Bytes) -> None:
+        super().write(self.host_address(address, values.nbytes), values)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        to, of = self.host_address(target, nbytes), self.host_address(source, nbytes)
+        super().copy(to, of, nbytes)
+
+    def copy_rows(
+        self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
+    ) -> None:
+        if min(target_step, source_step) < nbytes:
+            raise InternalError("rows that are copied overlap")
+        to = self.host_address(target, (rows - 1) * target_step + nbytes)
+        of = self.host_address(source, (rows - 1) * source_step + nbytes)
+        super().copy_rows(to, target_step, of, source_step, nbytes, rows)
+
+    def clear(self, address: int, nbytes: int) -> None:
+        super().clear(self.host_address(address, nbytes), nbytes)
