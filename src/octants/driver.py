@@ -154,6 +154,12 @@ def make_device(chosen: Options) -> Device:
     return backend_of(chosen.arch).make_device(chosen)
 
 
+def device() -> Device:
+    """The device in use."""
+    assert state.device is not None
+    return state.device
+
+
 def build(
     function: FunctionType,
     arguments: list[ArgumentType],

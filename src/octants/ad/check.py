@@ -14,7 +14,7 @@ import numpy as np
 from octants.ad.entries import Entry
 from octants.diagnostics.tape_errors import CannotCheck, WrongGradientCheck
 from octants.ir.core import Companion
-from octants.launch.memory import Memory
+from octants.launch.memory import Memory, memory_of
 
 _STEP = {"f64": 1e-5, "f32": 1e-2, "f16": 5e-2}
 _TOLERANCE = {"f64": 1e-4, "f32": 5e-2, "f16": 2e-1}
@@ -38,10 +38,12 @@ class GradientCheck:
 
     def run(self, entries: Sequence[Entry]) -> None:
         """Compare each element; raises `OctantsAssertionError` for the first that disagrees."""
+        for array in self._arrays:
+            self.touch(memory_of(array, array.describe()))
         after = [(memory, memory.snapshot()) for memory, _ in self._before.values()]
         try:
             for array in self._arrays:
-                gradient = array.companion_array(Companion.ADJOINT).snapshot()
+                gradient = array.companion_array(Companion.ADJOINT).read()
                 for index in np.ndindex(gradient.shape):
                     self._check(array, index, float(gradient[index]), entries)
         finally:
@@ -51,8 +53,8 @@ class GradientCheck:
     def _check(
         self, array: Any, index: tuple[int, ...], gradient: float, entries: Sequence[Entry]
     ) -> None:
-        start = self._before.get(array.identity)
-        value = float(start[1][index]) if start is not None else 0.0
+        self._restore()
+        value = float(array.read(index))
         step = _STEP[array.dtype.name] * max(1.0, abs(value))
         high, low = (self._loss(array, index, value + s, entries) for s in (step, -step))
         difference = (high - low) / (2 * step)
@@ -65,11 +67,8 @@ class GradientCheck:
         self, array: Any, index: tuple[int, ...], value: float, entries: Sequence[Entry]
     ) -> float:
         """The sum of the losses with one element changed."""
-        for memory, saved in self._before.values():
-            memory.restore(saved)
-        moved = array.snapshot()
-        moved[index] = value
-        array.restore(moved)
+        self._restore()
+        array.window().write(value, index)
         for entry in entries:
             run_again = getattr(entry, "run_again", None)
             if run_again is None:
@@ -77,3 +76,8 @@ class GradientCheck:
                 raise CannotCheck(problem).at(None)
             run_again()
         return float(sum(loss.value() for loss in self._losses))
+
+    def _restore(self) -> None:
+        """Return to the state before the body."""
+        for memory, saved in self._before.values():
+            memory.restore(saved)

@@ -87,7 +87,7 @@ class FwdMode:
         dual = array.companion_array(TANGENT)
         source = write.source
         if source is not None and source.has_dual():
-            dual.write(source.companion_array(TANGENT).snapshot().reshape(dual.window().shape))
+            dual.write(source.companion_array(TANGENT).read().reshape(dual.window().shape))
         else:
             dual.clear(write.region)
 

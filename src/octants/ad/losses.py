@@ -53,7 +53,7 @@ class ArrayLoss:
         self._array.companion_array(Companion.ADJOINT).write(self._seed)
 
     def value(self) -> float:
-        return float((self._array.snapshot() * self._seed).sum())
+        return float((self._array.read() * self._seed).sum())
 
 
 class KernelLoss:

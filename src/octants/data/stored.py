@@ -6,8 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Any
 
+import numpy as np
+
 from octants.types.companions import Companion
 from octants.types.scalars import DType
+
+Array = np.ndarray[Any, Any]
 
 
 class StoredArray(ABC):
@@ -59,6 +63,10 @@ class StoredArray(ABC):
     @abstractmethod
     def snapshot(self) -> Any:
         """A copy of the elements, for `restore`, with ``nbytes``; where they are, if it can be."""
+
+    @abstractmethod
+    def read(self) -> Array:
+        """The elements, row-major on the host."""
 
     @abstractmethod
     def restore(self, snapshot: Any) -> None:

@@ -34,7 +34,7 @@ from octants.launch.logs import Logs
 from octants.launch.memory import Memory, memories_of
 from octants.launch.program import Program
 from octants.launch.specialisation import Specialisation
-from octants.runtime.memory import HostAllocation
+from octants.runtime.parts import describe_bytes, parts_of
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 
@@ -79,7 +79,10 @@ class _Run:
         sizes = [8 * c.counts.element_shape[0] for c in self.countings if c is not None]
         self.log_bytes = 0
         self._log: Logs = ()
-        self.storage = HostAllocation(plan.outside.size + max(sizes, default=0))
+        size, device = plan.outside.size + max(sizes, default=0), driver.device()
+        self._memory = device.allocate(size)
+        self._parts = parts_of(device)
+        self._storage = describe_bytes(self._memory.address, size, self._memory)
 
     def _counting(self, module: Module) -> Counting:
         """The counting variant of a reverse kernel, whose work items run as those of the kernel."""
@@ -138,27 +141,28 @@ class _Run:
 
     def _launch(self, program: Program, number: int) -> None:
         arguments = (*self.arguments, *self._log)
-        program.launch(driver.state.seed, number, self.storage.address, *arguments)
+        program.launch(driver.state.seed, number, self._memory.address, *arguments)
 
     def _count(self, counting: Counting, number: int) -> np.ndarray[Any, Any]:
         """Run a counting module; a row for each of its records."""
         specialisation = self.specialisation.with_log if self._log else self.specialisation
         start = self.plan.outside.size
         places = {**self.plan.outside.places(counting.module), (counting.counts, PRIMAL): start}
-        counts: np.ndarray[Any, Any] = self.storage.bytes[start:].view(np.int64)
-        counts[:] = 0
+        counts = self._storage[start : start + 8 * counting.counts.element_shape[0]].view(np.int64)
+        self._parts.clear(counts)
         apart = self.specialisation.apart
         self._launch(Program(specialisation, counting.module, (), places, apart=apart), number)
-        rows: np.ndarray[Any, Any] = counts[: PER_RECORD * len(counting.records)].copy()
+        rows = self._parts.read(counts[: PER_RECORD * len(counting.records)])
         return rows.reshape(-1, PER_RECORD)
 
     def _save(self) -> list[Any]:
-        return [*(memory.snapshot() for memory in self.memories), self.storage.bytes.copy()]
+        storage = self._parts.save(self._storage)
+        return [*(memory.snapshot() for memory in self.memories), storage]
 
     def _restore(self, saved: list[Any]) -> None:
         for memory, content in zip(self.memories, saved, strict=False):
             memory.restore(content)
-        self.storage.bytes[:] = saved[-1]
+        self._parts.restore(self._storage, saved[-1])
 
 
 # -- loops -----------------------------------------------------------------------------------------

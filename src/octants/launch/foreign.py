@@ -7,21 +7,28 @@ from typing import Any
 
 import numpy as np
 
+from octants import driver
 from octants.data import exchange
 from octants.data.stored import StoredArray
-from octants.runtime.arguments import is_torch
+from octants.runtime.arguments import has_interface, is_torch
+from octants.runtime.conversions import interface, interface_strides, torch_strides
 from octants.runtime.memory import address_of
+from octants.runtime.parts import HOST, DeviceParts, Parts, describe
 from octants.types.companions import Companion
 
 Array = np.ndarray[Any, Any]
 
 
 class ForeignArray(StoredArray):
-    """Memory that belongs to somebody else, who keeps it alive, as a numpy array of any strides."""
+    """Memory that belongs to somebody else, who keeps it alive: a part with any strides.
 
-    def __init__(self, owner: Any, elements: Array) -> None:
+    `parts` is how it is reached; see `runtime.parts`.
+    """
+
+    def __init__(self, owner: Any, elements: Array, parts: Parts = HOST) -> None:
         self.owner = owner
         self.elements = elements
+        self.parts = parts
 
     def companion_array(self, companion: Companion) -> Any:
         if companion is Companion.PRIMAL:
@@ -54,21 +61,46 @@ class ForeignArray(StoredArray):
     def nbytes(self) -> int:
         return int(self.elements.nbytes)
 
-    def snapshot(self) -> Array:
-        copy: Array = self.elements.copy()
-        return copy
+    def snapshot(self) -> Any:
+        return self.parts.save(self.elements)
 
-    def restore(self, snapshot: Array) -> None:
-        self.elements[...] = snapshot
+    def read(self) -> Array:
+        return self.parts.read(self.elements)
+
+    def restore(self, snapshot: Any) -> None:
+        self.parts.restore(self.elements, snapshot)
 
     def clear(self, region: tuple[int, ...] = ()) -> None:
-        self.elements[region] = 0
+        index: Any = (*region, Ellipsis)
+        self.parts.clear(self.elements[index])
 
 
 def foreign_array(array: Any) -> ForeignArray | None:
-    """A numpy array or a torch tensor; None for anything else."""
+    """An array of numpy, torch, or another library; None for anything else."""
     if isinstance(array, np.ndarray):
         return ForeignArray(array, array)
     if is_torch(type(array)):
-        return ForeignArray(array, array.detach().numpy())
+        if array.device.type == "cpu":
+            return ForeignArray(array, array.detach().numpy())
+        dtype = np.dtype(str(array.dtype).removeprefix("torch."))
+        return _on_device(array, dtype, tuple(array.shape), torch_strides(array))
+    if has_interface(type(array)):
+        given = interface(array)
+        dtype = np.dtype(given["typestr"])
+        return _on_device(array, dtype, tuple(given["shape"]), interface_strides(array))
     return None
+
+
+def _on_device(
+    owner: Any, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...]
+) -> ForeignArray | None:
+    """An array in the memory of the device in use; None for one elsewhere."""
+    device = driver.device()
+    address = device.address_of(owner)
+    if address is None:
+        return None
+    reach = [(extent - 1) * step for extent, step in zip(shape, strides, strict=True) if extent]
+    before = -sum(min(step, 0) for step in reach)
+    nbytes = before + sum(max(step, 0) for step in reach) + dtype.itemsize
+    part = describe(address - before, nbytes, dtype, shape, strides, before)
+    return ForeignArray(owner, part, DeviceParts(device))

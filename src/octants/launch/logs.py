@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from octants import driver
 from octants.ir.core import Module
 from octants.launch.outside import OutsideLayout
 from octants.launch.program import Program
 from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass
+from octants.runtime.sent import DeviceArray
 
 if TYPE_CHECKING:
     from octants.autodiff.logs import Logged
 
-Logs = tuple["np.ndarray[Any, Any]", ...]
-Launch = Callable[[Program, Logs], object]
+Logs = tuple[Any, ...]
+"""Arrays for a launch: of numpy, or `DeviceArray`s where memory of the host is out of reach."""
 
-_NOTHING = (np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(1, np.uint64))
+Launch = Callable[[Program, Logs], object]
 
 
 @dataclass(frozen=True)
@@ -35,18 +37,30 @@ class LogPlan:
 
         ``hold`` is told how many bytes the log will take, before it is made.
         """
-        bounds = np.zeros(2, np.int64)
-        _, no_starts, no_words = _NOTHING
+        bounds, no_starts, no_words = _zeros(2, np.int64), _zeros(1, np.int64), _zeros(1, np.uint64)
         launch(self.measure, (bounds, no_starts, no_words))
-        items = int(bounds[1])
+        items = int(_read(bounds)[1])
         if self.count is None:
             hold(8 * items * self.sites)
-            return bounds, no_starts, np.zeros(max(1, items * self.sites), np.uint64)
-        starts = np.zeros(items + 1, np.int64)
+            return bounds, no_starts, _zeros(max(1, items * self.sites), np.uint64)
+        starts = _zeros(items + 1, np.int64)
         launch(self.count, (bounds, starts, no_words))
-        words = int(starts[-1])
+        words = int(_read(starts)[-1])
         hold(8 * words)
-        return bounds, starts, np.zeros(max(1, words), np.uint64)
+        return bounds, starts, _zeros(max(1, words), np.uint64)
+
+
+def _zeros(count: int, dtype: Any) -> Any:
+    """An array that kernels can work on."""
+    device = driver.device()
+    if device.shares_memory:
+        return np.zeros(count, dtype)
+    return DeviceArray(device, (count,), dtype)
+
+
+def _read(array: Any) -> np.ndarray[Any, Any]:
+    found: np.ndarray[Any, Any] = array.read() if isinstance(array, DeviceArray) else array
+    return found
 
 
 def make_plan(specialisation: Specialisation, logged: Logged, layout: OutsideLayout) -> LogPlan:

@@ -6,8 +6,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from octants.analysis.boxes import FARTHEST, Box, Region
 from octants.data.events import HostWrite
 from octants.data.host_array import Tensor
@@ -19,6 +17,7 @@ from octants.launch.foreign import ForeignArray, foreign_array
 from octants.launch.outside import Outside
 from octants.launch.specialisation import Specialisation
 from octants.runtime.memory import shares_memory
+from octants.runtime.parts import Part, Parts
 from octants.types.signature import FieldHandle, FieldSource
 
 
@@ -45,21 +44,27 @@ class Memory:
     @property
     def has_regions(self) -> bool:
         """Whether parts of it can be saved and put back."""
-        return self._view() is not None
+        return self._whole() is not None
 
-    def _view(self) -> np.ndarray[Any, Any] | None:
-        """The elements by their indices; None where an axis is split."""
+    def _whole(self) -> Part | None:
+        """The elements by their indices, for `_reach`; None where an axis is split."""
         if isinstance(self.array, Tensor):
-            return self.array.window().view()
+            return self.array.window().part()
         return self.array.elements if isinstance(self.array, ForeignArray) else None
 
-    def _parts(self, region: Region) -> list[np.ndarray[Any, Any]]:
-        """The elements of a region, box by box, in the memory itself where they can be."""
-        if region is None:
-            return [self.array.snapshot()]
-        view = self._view()
-        assert view is not None
-        return [view[_slices(box)] for box in region]
+    @property
+    def _reach(self) -> Parts:
+        """How the parts of it are reached."""
+        if isinstance(self.array, Tensor):
+            return self.array.window().parts
+        assert isinstance(self.array, ForeignArray)
+        return self.array.parts
+
+    def _parts(self, region: Region) -> list[Part]:
+        """The parts of a region, box by box."""
+        whole = self._whole()
+        assert whole is not None
+        return [whole] if region is None else [whole[_slices(box)] for box in region]
 
     def nbytes(self, region: Region = None) -> int:
         """The bytes of a snapshot."""
@@ -70,15 +75,18 @@ class Memory:
     def digest(self, region: Region = None) -> bytes:
         """What differs, for all that chance may do, if the region holds something else."""
         state = blake2b(digest_size=16)
-        for part in self._parts(region):
-            state.update(part.tobytes())
+        if region is None:
+            state.update(self.array.read().tobytes())
+        else:
+            for part in self._parts(region):
+                state.update(self._reach.read(part).tobytes())
         return state.digest()
 
     def snapshot(self, region: Region = None) -> Any:
         """A copy of a region, for `restore`."""
         if region is None:
             return self.array.snapshot()
-        return [part.copy() for part in self._parts(region)]
+        return [self._reach.save(part) for part in self._parts(region)]
 
     def restore(self, saved: Any, region: Region = None) -> None:
         """Write back what `snapshot` gave for a region."""
@@ -86,7 +94,7 @@ class Memory:
             self.array.restore(saved)
             return
         for part, values in zip(self._parts(region), saved, strict=True):
-            part[...] = values
+            self._reach.restore(part, values)
 
     def restore_part(self, saved: Any, region: Region) -> None:
         """Write back a region of what `snapshot` gave for all."""
@@ -94,9 +102,9 @@ class Memory:
         self.restore(saved if parts is None else parts, region)
 
     def holds(self, saved: Any, region: Region = None) -> bool:
-        """Whether a region is what `snapshot` gave, bit by bit."""
+        """Whether a region is what `snapshot` gave, bit by bit; of an array of others."""
         given = [saved] if region is None else saved
-        return all(map(_equal_bits, self._parts(region), given))
+        return all(map(self._reach.holds, self._parts(region), given))
 
     def overlaps(self, other: Memory) -> bool:
         """Whether a write to one can change the other."""
@@ -110,11 +118,6 @@ class Memory:
         if isinstance(self.array, ForeignArray) and isinstance(other.array, ForeignArray):
             return shares_memory(self.array.elements, other.array.elements)
         return True
-
-
-def _equal_bits(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
-    one, other = np.ascontiguousarray(one), np.ascontiguousarray(other)
-    return np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8))
 
 
 def _slices(box: Box) -> tuple[Any, ...]:
@@ -267,5 +270,5 @@ def adjoint_of(array: Any) -> Any:
 
 def outside_memory(outside: Outside, position: int) -> Memory:
     """A launch-temporary array that crosses the tasks of a recorded launch."""
-    elements = outside.numbers(position)
-    return Memory(ForeignArray(outside, elements), outside.layout.arrays[position].name)
+    elements = ForeignArray(outside, outside.part(position), outside.parts)
+    return Memory(elements, outside.layout.arrays[position].name)

@@ -14,8 +14,8 @@ from octants.diagnostics.tape_errors import WrongAdjoint
 from octants.ir.core import Array, Companion, Module, Space
 from octants.launch.specialisation import Specialisation, make_value
 from octants.lazy_dataclass import dataclass
-from octants.runtime.memory import HostAllocation
 from octants.runtime.packing import Place
+from octants.runtime.parts import Part, describe_bytes, parts_of
 from octants.types.signature import ArgumentSource, ScalarType
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
@@ -50,22 +50,29 @@ class OutsideLayout:
 
 
 class Outside:
-    """Zeroed storage of an `OutsideLayout` for one launch."""
+    """Zeroed storage of an `OutsideLayout` for one launch, in the memory of the device."""
 
     def __init__(self, layout: OutsideLayout) -> None:
         self.layout = layout
-        self._memory = HostAllocation(layout.size)
+        self._device = device = driver.device()
+        self._memory = device.allocate(layout.size)
         self.address = self._memory.address
+        self.parts = parts_of(device)
 
-    def numbers(self, position: int, companion: Companion = PRIMAL) -> np.ndarray[Any, Any]:
-        """The numbers of the array at a position, in the storage itself."""
+    def part(self, position: int, companion: Companion = PRIMAL) -> Part:
+        """The part of memory with the numbers of the array at a position; see `runtime.parts`."""
         start = self.layout.offsets[position, companion]
         array = self.layout.arrays[position]
-        return self._memory.bytes[start : start + _bytes(array)].view(array.dtype.numpy)
+        memory = describe_bytes(self.address, self.layout.size, self._memory)
+        return memory[start : start + _bytes(array)].view(array.dtype.numpy)
+
+    def numbers(self, position: int, companion: Companion = PRIMAL) -> np.ndarray[Any, Any]:
+        """The numbers of the array at a position."""
+        return self.parts.read(self.part(position, companion))
 
     def clear(self) -> None:
         """Make all of it zero."""
-        self._memory.bytes[:] = 0
+        self._device.clear(self.address, self.layout.size)
 
     def seed(self, specialisation: Specialisation, seed: Any = None) -> None:
         """Set the adjoints of what the kernel returns: to one, or to a seed for each value."""
@@ -80,10 +87,9 @@ class Outside:
             raise WrongAdjoint(f"kernel `{kernel}`", problem).at(None)
         for position, given in zip(positions, seeds, strict=True):
             if (position, ADJOINT) in self.layout.offsets:
-                numbers = self.numbers(position, ADJOINT)
-                numbers[:] = adjoint_seed(
-                    f"what kernel `{kernel}` returns", given, arrays[position].element_shape
-                ).reshape(-1)
+                shape = arrays[position].element_shape
+                values = adjoint_seed(f"what kernel `{kernel}` returns", given, shape)
+                self.parts.write(self.part(position, ADJOINT), values.reshape(-1))
 
     def results(self, specialisation: Specialisation) -> tuple[Any, ...]:
         """The flat results of a kernel, which its steps have left here."""

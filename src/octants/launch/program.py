@@ -130,7 +130,9 @@ class Program:
         )
         artifact = compiled.artifact
         with timed("launcher", "" if artifact is None else artifact.name):
-            self.launch: Callable[..., tuple[Any, ...]] = make_launch(binding, self.code.run)
+            self.launch: Callable[..., tuple[Any, ...]] = make_launch(
+                binding, self.code.run, driver.device()
+            )
 
 
 def bind(owner: Owner, compiled: Compiled) -> Program:

@@ -24,6 +24,7 @@ from octants.lazy_dataclass import dataclass
 from octants.options import Options
 from octants.runtime.argument_types import argument_type, build_argument
 from octants.runtime.arguments import Leaf
+from octants.runtime.conversions import is_read_only
 from octants.runtime.packing import Form, form_of
 from octants.runtime.recognition import condition
 from octants.runtime.signatures import Signature
@@ -91,8 +92,9 @@ class Specialisation:
         self.count = len(arguments)
         leaves = signature.leaves()
         self.leaves = {(leaf.position, leaf.path): leaf for leaf in leaves}
+        device = driver.device()
         self.forms: dict[tuple[int, tuple[str, ...]], Form] = {
-            place: form_of(leaf.value(arguments)) for place, leaf in self.leaves.items()
+            place: form_of(leaf.value(arguments), device) for place, leaf in self.leaves.items()
         }
         self.kept = [_keep(leaf.value(arguments)) for leaf in leaves]
         self.recognition = _recognition(leaves, arguments)
@@ -277,7 +279,7 @@ class Specialisation:
         for position, name in zip(positions, LOG_ARGUMENTS, strict=True):
             kernel = self.signature.kernel
             twin.leaves[position, ()] = Leaf(kernel, f"log {name}", position, (), AnyTensor())
-            twin.forms[position, ()] = "numpy"
+            twin.forms[position, ()] = "numpy" if driver.device().shares_memory else "own"
         return twin
 
     def run(self, arguments: Sequence[Any]) -> Any:
@@ -309,7 +311,9 @@ def _keep(value: Any) -> Any:
     """What the key of an argument names by identity; arrays that it does not name stay free."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_keep, value))
-    is_named = form_of(value) == "" and not isinstance(value, (int, float, np.generic))
+    is_named = form_of(value, driver.device()) == "" and not isinstance(
+        value, (int, float, np.generic)
+    )
     return value if is_named else None
 
 
@@ -338,18 +342,20 @@ def _argument_types(
     for position, annotation in enumerate(signature.annotations):
         own = [leaf for leaf in leaves if leaf.position == position]
         types.append(
-            build_argument(annotation, [argument_type(leaf, leaf.value(arguments)) for leaf in own])
+            build_argument(
+                annotation,
+                [argument_type(leaf, leaf.value(arguments), driver.device()) for leaf in own],
+            )
         )
     return types
 
 
 def _check_writable(specialisation: Specialisation, arguments: Sequence[Any]) -> None:
-    """An array that numpy holds for read-only cannot be written; its flags are in the key."""
+    """An array that is read-only cannot be written; that it is one is in the key."""
     for position in specialisation.written:
         if specialisation.arrays[position].space is Space.NDARRAY:
             leaf = specialisation.leaf(position)
-            flags = getattr(leaf.value(arguments), "flags", None)
-            if flags is not None and not flags.writeable:
+            if is_read_only(leaf.value(arguments)):
                 raise leaf.error("the kernel writes this array, which is read-only", "pass a copy")
 
 

@@ -8,8 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from octants.runtime.arguments import Annotation, Leaf, StructAnnotation, is_torch
-from octants.runtime.conversions import describe, needs_copy
+from octants.runtime.arguments import (
+    Annotation,
+    Leaf,
+    StructAnnotation,
+    has_interface,
+    is_torch,
+)
+from octants.runtime.conversions import describe, interface, needs_copy, not_on_device
+from octants.runtime.device import Device
 from octants.types import scalars
 from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.companions import Companion
@@ -28,21 +35,24 @@ from octants.types.signature import (
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 
 
-def argument_type(leaf: Leaf, value: Any) -> ArgumentType:
-    """The type that a kernel is built for where ``value`` is given; a clear error if it cannot."""
+def argument_type(leaf: Leaf, value: Any, device: Device) -> ArgumentType:
+    """The type that a kernel is built for where ``value`` is given; a clear error if it cannot.
+
+    It runs on ``device``.
+    """
     annotation = leaf.annotation
     if isinstance(annotation, ScalarType):
         return annotation
     if isinstance(annotation, Template):
-        return array_type(leaf, value) if isinstance(value, NdarrayHandle) else TemplateValue(value)
+        return value.argument_type if isinstance(value, NdarrayHandle) else TemplateValue(value)
     if isinstance(annotation, AnyTensor):
         if isinstance(value, (FieldHandle, StructHandle)):
             return TemplateValue(value)
-        return array_type(leaf, value)
+        return array_type(leaf, value, device)
     if isinstance(value, FieldHandle):
         _check_annotation(leaf, annotation, _type_of_field(value))
         return TemplateValue(value)
-    found = array_type(leaf, value, annotation.element_dim)
+    found = array_type(leaf, value, device, annotation.element_dim)
     _check_annotation(leaf, annotation, found)
     if annotation.needs_grad is False:
         return replace(found, companions=(PRIMAL,))
@@ -68,38 +78,61 @@ def _assemble(
     return StructArgument(tuple(members), annotation.python_type), types
 
 
-def array_type(leaf: Leaf, value: Any, element_dim: int | None = None) -> NdarrayType:
+def array_type(
+    leaf: Leaf, value: Any, device: Device, element_dim: int | None = None
+) -> NdarrayType:
     """The type of an array argument of any library."""
     if isinstance(value, NdarrayHandle):
         return value.argument_type
     if isinstance(value, np.ndarray):
-        return _numpy_type(leaf, value, element_dim or 0)
+        return _numpy_type(leaf, value, device, element_dim or 0)
     if is_torch(type(value)):
-        return _torch_type(leaf, value, element_dim or 0)
+        return _torch_type(leaf, value, device, element_dim or 0)
+    if has_interface(type(value)) and not device.shares_memory:
+        return _interface_type(leaf, value, device, element_dim or 0)
     raise leaf.error(
         f"{describe(value)} is not an array",
         "pass an ndarray of Octants, a numpy array or a CPU torch tensor",
     )
 
 
-def _numpy_type(leaf: Leaf, value: np.ndarray[Any, Any], element_dim: int) -> NdarrayType:
-    try:
-        dtype = scalars.from_numpy(value.dtype.newbyteorder("="))
-    except KeyError:
-        raise leaf.error(
-            f"an array of dtype {value.dtype} has no counterpart in the language",
-            "convert it with `astype`",
-        ) from None
-    strided = not value.flags.c_contiguous and not needs_copy(value)
+def _numpy_type(
+    leaf: Leaf, value: np.ndarray[Any, Any], device: Device, element_dim: int
+) -> NdarrayType:
+    dtype = _dtype(leaf, value.dtype)
+    is_copied = needs_copy(value) or not device.shares_memory
+    strided = not value.flags.c_contiguous and not is_copied
     return _split_shape(leaf, dtype, value.shape, element_dim, (PRIMAL,), strided)
 
 
-def _torch_type(leaf: Leaf, value: Any, element_dim: int) -> NdarrayType:
-    if value.device.type != "cpu":
+def _interface_type(leaf: Leaf, value: Any, device: Device, element_dim: int) -> NdarrayType:
+    if device.address_of(value) is None:
+        raise not_on_device(leaf, value)
+    given = interface(value)
+    strided = given.get("strides") is not None
+    dtype = _dtype(leaf, np.dtype(given["typestr"]))
+    return _split_shape(leaf, dtype, tuple(given["shape"]), element_dim, (PRIMAL,), strided)
+
+
+def _dtype(leaf: Leaf, given: np.dtype[Any]) -> DType:
+    try:
+        return scalars.from_numpy(given.newbyteorder("="))
+    except KeyError:
+        raise leaf.error(
+            f"an array of dtype {given} has no counterpart in the language",
+            "convert it with `astype`",
+        ) from None
+
+
+def _torch_type(leaf: Leaf, value: Any, device: Device, element_dim: int) -> NdarrayType:
+    is_sent = value.device.type == "cpu" and not device.shares_memory
+    if value.device.type != "cpu" and device.shares_memory:
         raise leaf.error(
             f"the torch tensor is on {value.device}; this arch reads CPU memory",
             "pass `x.cpu()`",
         )
+    if value.device.type != "cpu" and device.address_of(value) is None:
+        raise not_on_device(leaf, value)
     if value.is_neg():
         raise leaf.error(
             "the torch tensor is a view of negated numbers, as `x.conj().imag` is",
@@ -115,7 +148,7 @@ def _torch_type(leaf: Leaf, value: Any, element_dim: int) -> NdarrayType:
         ) from None
     differentiable = dtype.is_float and (value.requires_grad or value.grad is not None)
     companions = (PRIMAL, ADJOINT) if differentiable else (PRIMAL,)
-    strided = not value.is_contiguous()
+    strided = not value.is_contiguous() and not is_sent
     return _split_shape(leaf, dtype, tuple(value.shape), element_dim, companions, strided)
 
 

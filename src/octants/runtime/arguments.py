@@ -144,6 +144,12 @@ def _torch_key(value: Any) -> Any:
     return value.dtype, value.dim(), layout, with_grad, value.device.type
 
 
+def _interface_key(value: Any) -> Any:
+    given = value.__cuda_array_interface__
+    strides, is_read_only = given.get("strides"), given["data"][1]
+    return given["typestr"], len(given["shape"]), strides is None, is_read_only
+
+
 def _other_key(value: Any) -> Any:
     return template_key(value)
 
@@ -159,6 +165,8 @@ def _learn(kind: type) -> Callable[[Any], Any]:
         handler = _numpy_key
     elif is_torch(kind):
         handler = _torch_key
+    elif has_interface(kind):
+        handler = _interface_key
     _ARRAY_KEYS[kind] = handler
     return handler
 
@@ -167,6 +175,11 @@ def is_torch(kind: type) -> bool:
     """Whether a type is that of torch tensors; torch is not imported for it."""
     torch = sys.modules.get("torch")
     return torch is not None and issubclass(kind, torch.Tensor)
+
+
+def has_interface(kind: type) -> bool:
+    """Whether the values of a type are arrays that say so of themselves, in a GPU's memory."""
+    return hasattr(kind, "__cuda_array_interface__")
 
 
 def template_key(value: Any) -> Any:

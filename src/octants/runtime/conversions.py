@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from octants.runtime.arguments import Leaf
+from octants.diagnostics.exceptions import OctantsError
+from octants.runtime.arguments import Leaf, has_interface, is_torch
+from octants.runtime.device import Device
 from octants.runtime.memory import overlaps_itself
 from octants.types import scalars
 from octants.types.companions import Companion
@@ -116,31 +119,81 @@ def needs_copy(array: np.ndarray[Any, Any]) -> bool:
 
 def torch_address(tensor: Any, companion: Companion) -> int:
     """The address of a row-major tensor, or of its gradient, which is made so if it is not."""
-    if companion is Companion.ADJOINT:
-        gradient = _torch_gradient(tensor)
-        if not gradient.is_contiguous():
-            tensor.grad = gradient.contiguous()
-        tensor = tensor.grad
-    address: int = tensor.data_ptr()
+    address: int = torch_companion(tensor, companion, strided=False).data_ptr()
     return address
 
 
 def torch_strided_address(tensor: Any, companion: Companion) -> int:
     """The address of a tensor of any strides, or of its gradient."""
-    if companion is Companion.ADJOINT:
-        gradient = _torch_gradient(tensor)
-        if overlaps_itself(gradient.shape, gradient.stride(), 1):
-            tensor.grad = gradient.contiguous()
-        tensor = tensor.grad
-    address: int = tensor.data_ptr()
+    address: int = torch_companion(tensor, companion, strided=True).data_ptr()
     return address
 
 
-def torch_strides(tensor: Any, companion: Companion) -> tuple[int, ...]:
-    """The strides in bytes of a tensor, or of its gradient, which exists."""
-    array = tensor if companion is Companion.PRIMAL else tensor.grad
-    size = array.element_size()
-    return tuple(stride * size for stride in array.stride())
+def torch_companion(tensor: Any, companion: Companion, *, strided: bool) -> Any:
+    """A tensor, or its gradient, which is made if there is none that a kernel can write.
+
+    One that is not ``strided`` is row-major.
+    """
+    if companion is Companion.PRIMAL:
+        return tensor
+    gradient = _torch_gradient(tensor)
+    fits = not overlaps_itself(gradient.shape, gradient.stride(), 1)
+    if not (fits if strided else gradient.is_contiguous()):
+        tensor.grad = gradient.contiguous()
+    return tensor.grad
+
+
+def strides_of(form: str, value: Any, companion: Companion) -> tuple[int, ...]:
+    """The strides in bytes of an array, or of the gradient of a tensor, which exists."""
+    if form == "torch":
+        return torch_strides(value if companion is Companion.PRIMAL else value.grad)
+    return interface_strides(value) if form == "interface" else tuple(value.strides)
+
+
+def torch_strides(tensor: Any) -> tuple[int, ...]:
+    """The strides of a tensor in bytes."""
+    size = tensor.element_size()
+    return tuple(stride * size for stride in tensor.stride())
+
+
+def device_address(
+    device: Device, leaf: Leaf, strided: bool, value: Any, companion: Companion
+) -> int:
+    """The address of an array of another library in a device's memory, or of its gradient."""
+    given = torch_companion(value, companion, strided=strided)
+    address = device.address_of(given)
+    if address is None:
+        raise not_on_device(leaf, value)
+    return address
+
+
+def not_on_device(leaf: Leaf, value: Any) -> OctantsError:
+    """The error for an array of another library in memory that kernels do not reach."""
+    place = getattr(value, "device", "another device")
+    problem = f"the {describe(value).split()[-1]} is on {place}, where kernels do not run"
+    return leaf.error(problem, "copy it to the device of `init`, or to the host")
+
+
+def interface(value: Any) -> Mapping[str, Any]:
+    """What an array of another library says of itself."""
+    given: Mapping[str, Any] = value.__cuda_array_interface__
+    return given
+
+
+def is_read_only(value: Any) -> bool:
+    """Whether another library holds an array for read-only."""
+    if isinstance(value, np.ndarray):
+        return not value.flags.writeable
+    return has_interface(type(value)) and not is_torch(type(value)) and interface(value)["data"][1]
+
+
+def interface_strides(value: Any) -> tuple[int, ...]:
+    """The strides in bytes of an array that says of itself what it is."""
+    given = interface(value)
+    if given.get("strides") is not None:
+        return tuple(given["strides"])
+    shape, size = given["shape"], np.dtype(given["typestr"]).itemsize
+    return tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def _torch_gradient(tensor: Any) -> Any:

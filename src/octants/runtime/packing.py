@@ -5,14 +5,14 @@ The block's memory is one piece::
 
     | slots, 8 bytes each | storage, zeroed: temporaries, returned values, adjoints of scalars |
 
-so that a warm launch allocates nothing. Blocks are pooled: a launch takes one for itself, and
-several threads may launch one kernel at once. Storage that outlives the launch is *outside* the
-block, at an address that the caller gives.
+so that a warm launch allocates nothing; on a device with memory of its own the storage is there,
+see `blocks`. Blocks are pooled: a launch takes one for itself, and several threads may launch one
+kernel at once. Storage that outlives the launch is *outside* the block, at an address that the
+caller gives.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 import struct
@@ -27,18 +27,29 @@ from octants.diagnostics.exceptions import InternalError
 from octants.diagnostics.generated import define
 from octants.ir.core import Array, Companion, Space
 from octants.lazy_dataclass import dataclass
-from octants.runtime.arguments import Leaf, is_torch
+from octants.runtime.arguments import Leaf, has_interface, is_torch
+from octants.runtime.blocks import (
+    APART_SOURCE,
+    SHARED_SOURCE,
+    Block,
+    apart_blocks,
+    shared_blocks,
+)
 from octants.runtime.conversions import (
     check_scalar,
     components,
+    device_address,
     flatten,
+    interface,
     needs_copy,
     numpy_address,
+    strides_of,
     torch_address,
     torch_strided_address,
-    torch_strides,
 )
+from octants.runtime.device import Device
 from octants.runtime.memory import overlaps_itself
+from octants.runtime.sent import SentLeaf, launch_on_sent
 from octants.runtime.stand_ins import launch_with_stand_ins
 from octants.types.layouts import Strided
 from octants.types.scalars import DType, Kind
@@ -52,7 +63,6 @@ from octants.types.signature import (
 
 Place = tuple[Array, Companion]
 
-_ALIGNMENT = 64
 _LETTER = {
     "u1": "?", "i8": "b", "i16": "h", "i32": "i", "i64": "q",
     "u8": "B", "u16": "H", "u32": "I", "u64": "Q", "f16": "e", "f32": "f", "f64": "d",
@@ -109,44 +119,66 @@ class Binding:
 
 
 Form = str
-"""What an array argument is: "own" (an ndarray of ours), "numpy", "torch", or "copied" (an array of
-numpy that needs a stand-in)."""
+"""What an array argument is: "own" (an ndarray of ours), "numpy", "torch", "copied" (an array of
+numpy that needs a stand-in), "sent" (an array of the host, to be copied to the device's memory), or
+"interface" (an array of another library that is there)."""
 
 
-def form_of(value: Any) -> Form:
+def form_of(value: Any, device: Device) -> Form:
     """The form of an argument; "" for what is no array."""
     if isinstance(value, NdarrayHandle):
         return "own"
     if isinstance(value, np.ndarray):
+        if not device.shares_memory:
+            return "sent"
         return "copied" if needs_copy(value) else "numpy"
-    return "torch" if is_torch(type(value)) else ""
+    if is_torch(type(value)):
+        return "torch" if device.shares_memory or value.device.type != "cpu" else "sent"
+    return "interface" if has_interface(type(value)) and not device.shares_memory else ""
 
 
-def make_launch(binding: Binding, run: Callable[[int], None]) -> Callable[..., Any]:
+def make_launch(binding: Binding, run: Callable[[int], None], device: Device) -> Callable[..., Any]:
     """The function ``launch(seed, number, outside, *arguments)``, which gives the flat results.
 
     ``number`` is that of the forward launch, ``outside`` the address of outside storage (0 without
     any); ``run`` takes the address of the block.
     """
-    layout = _Layout(binding)
+    layout = _Layout(binding, device)
     parameters = "".join(f", a{k}" for k in range(binding.count))
-    source = _SOURCE.format(
+    source = (SHARED_SOURCE if device.shares_memory else APART_SOURCE).format(
         parameters=parameters,
         arguments=parameters[2:] + ("," if parameters else ""),
         values="".join(f", {value}" for value in layout.values),
         results=layout.result_expression(),
+        prepare=layout.prepare,
+        fetch=layout.fetch,
     )
     scope = {
         **layout.scope,
         "pool": [],
-        "new_block": _block_maker(layout.size),
+        "new_block": layout.blocks(),
         "pack": struct.Struct(layout.format).pack_into,
         "repack": layout.repack,
         "error": struct.error,
         "run": run,
     }
     launch = define("launch", source, scope)
+    if "sent" in binding.forms.values():
+        return launch_on_sent(launch, device, _sent_leaves(binding), _replace)
     return _with_stand_ins(binding, launch) if "copied" in binding.forms.values() else launch
+
+
+def _sent_leaves(binding: Binding) -> list[SentLeaf]:
+    return [
+        SentLeaf(
+            binding.leaf(array),
+            array.rank,
+            array in binding.written,
+            (array, Companion.ADJOINT) in binding.accessed,
+        )
+        for array in binding.arrays
+        if array.space is Space.NDARRAY and binding.form(array) == "sent"
+    ]
 
 
 def _with_stand_ins(binding: Binding, launch: Callable[..., Any]) -> Callable[..., Any]:
@@ -159,46 +191,18 @@ def _with_stand_ins(binding: Binding, launch: Callable[..., Any]) -> Callable[..
     return launch_with_stand_ins(launch, leaves[True], leaves[False], _replace)
 
 
-_SOURCE = """
-def launch(seed, number, outside{parameters}):
-    try:
-        block = pool.pop()
-    except IndexError:
-        block = new_block()
-    view, base = block[0], block[1]
-    try:
-        pack(view, 0{values})
-    except (error, OverflowError, TypeError, ValueError, AttributeError):
-        repack(view, base, seed, number, outside, ({arguments}))
-    run(base)
-    results = {results}
-    pool.append(block)
-    return results
-"""
-
-
-def _block_maker(size: int) -> Callable[[], tuple[memoryview, int, Any]]:
-    """A function that makes blocks: the bytes, their address, and what keeps them alive."""
-
-    def make() -> tuple[memoryview, int, Any]:
-        memory = bytearray(size + _ALIGNMENT)
-        owner = (ctypes.c_char * len(memory)).from_buffer(memory)
-        start = -ctypes.addressof(owner) % _ALIGNMENT
-        view = memoryview(memory)[start : start + size]
-        return view, ctypes.addressof(owner) + start, owner
-
-    return make
-
-
 class _Layout:
     """Formats and expressions of all slots and of the storage behind them."""
 
-    def __init__(self, binding: Binding) -> None:
+    def __init__(self, binding: Binding, device: Device) -> None:
         self.binding = binding
+        self.device = device
+        self.prepare = self.fetch = ""
         self.scope: dict[str, Any] = {
             "numpy_address": numpy_address,
             "torch_address": torch_address,
             "torch_strided_address": torch_strided_address,
+            "interface": interface,
         }
         self._strict: dict[str, Any] = {}  # what takes the place of names in the slow way
         self.values: list[str] = []
@@ -208,14 +212,23 @@ class _Layout:
         for slot in binding.parameters.slots:
             if not self._is_in_head(slot):
                 self._slot(slot)
-        self._formats.append(f"{self.size - 8 * len(binding.parameters.slots)}x")
+        if device.shares_memory:
+            self._formats.append(f"{self.size - self._slots}x")
+        elif self.storage:
+            self.scope |= {"clear": device.clear, "read": device.read}
+            self.prepare = f"clear(storage, {self.size - self._slots})"
         self.format = "<" + "".join(self._formats)
+
+    @property
+    def _slots(self) -> int:
+        """The bytes of the slots."""
+        return 8 * len(self.binding.parameters.slots)
 
     # -- storage --------------------------------------------------------------------------------
 
     def _place_storage(self) -> None:
         """Give a piece of storage to each pointer that is not an argument's or a field's."""
-        position = 8 * len(self.binding.parameters.slots)
+        position = self._slots
         for slot in self.binding.parameters.slots:
             if slot.kind != "pointer":
                 continue
@@ -232,14 +245,31 @@ class _Layout:
         self.size = max(8, -(-position // 8) * 8)
 
     def result_expression(self) -> str:
-        """The flat results as an expression over ``view``: a tuple."""
+        """The flat results as an expression over ``view``, or over ``memory``: a tuple."""
         terms = []
+        view, first = "view", 0
+        if not self.device.shares_memory and self.binding.results:
+            view, first = "memory", self._fetched()[0]
+            self.fetch = f"read(storage + {first - self._slots}, memory)"
         for number, place in enumerate(self.binding.results):
             stored = self.storage[place]
             letters = f"<{stored.count}{_LETTER[stored.dtype.name]}"
             self.scope[f"unpack{number}"] = struct.Struct(letters).unpack_from
-            terms.append(f"unpack{number}(view, {stored.offset})")
+            terms.append(f"unpack{number}({view}, {stored.offset - first})")
         return " + ".join(terms) or "()"
+
+    def _fetched(self) -> tuple[int, int]:
+        """From where to where the results reach."""
+        found = [self.storage[place] for place in self.binding.results]
+        start = min((stored.offset for stored in found), default=0)
+        return start, max((stored.end for stored in found), default=0)
+
+    def blocks(self) -> Callable[[], Block]:
+        """What makes parameter blocks."""
+        if self.device.shares_memory:
+            return shared_blocks(self.size)
+        start, end = self._fetched()
+        return apart_blocks(self.device, self._slots, self.size - self._slots, end - start)
 
     # -- slots ----------------------------------------------------------------------------------
 
@@ -251,7 +281,7 @@ class _Layout:
         if slot.kind not in ("shape", "pointer") or slot.companion is not Companion.PRIMAL:
             return False
         array = self.binding.arrays[slot.array]
-        if array.space is not Space.NDARRAY or self.binding.form(array) != "own":
+        if array.space is not Space.NDARRAY or self.binding.form(array) not in ("own", "sent"):
             return False
         assert next(iter(array.layouts)) is Companion.PRIMAL
         if slot.kind == "pointer":
@@ -265,7 +295,9 @@ class _Layout:
             return
         array = self.binding.arrays[slot.array]
         if slot.kind == "shape":
-            self._add("q", f"{self.binding.leaf(array).expression}.shape[{slot.index}]")
+            value, form = self.binding.leaf(array).expression, self.binding.form(array)
+            shape = f"interface({value})['shape']" if form == "interface" else f"{value}.shape"
+            self._add("q", f"{shape}[{slot.index}]")
         elif slot.kind == "scalar":
             self._scalar(array, slot.index)
         elif slot.kind == "stride":
@@ -287,10 +319,10 @@ class _Layout:
             return
         leaf, name = self.binding.leaf(array), f"strides{len(self.values)}"
         is_written = companion is Companion.PRIMAL and array in self.binding.written
-        is_torch = self.binding.form(array) == "torch"
+        form = self.binding.form(array)
 
         def strides(value: Any) -> tuple[int, ...]:
-            found = torch_strides(value, companion) if is_torch else value.strides
+            found = strides_of(form, value, companion)
             if is_written and overlaps_itself(value.shape, found, array.dtype.size):
                 raise leaf.error(
                     "the kernel writes this array, whose elements share memory with each other",
@@ -328,7 +360,9 @@ class _Layout:
             return f"outside + {self.binding.outside[array, companion]}"
         stored = self.storage.get((array, companion))
         if stored is not None:
-            return f"base + {stored.offset}"
+            if self.device.shares_memory:
+                return f"base + {stored.offset}"
+            return f"storage + {stored.offset - self._slots}"
         source = self.binding.source(array)
         if isinstance(source, FieldSource):
             return str(source.field.address(companion))
@@ -336,8 +370,13 @@ class _Layout:
         if companion is not Companion.PRIMAL and (array, companion) not in self.binding.accessed:
             return "0"
         self.scope[companion.name] = companion
-        if form == "own":
+        if form in ("own", "sent"):
             return f"{value}.address({companion.name})"
+        if not self.device.shares_memory:
+            name, leaf = f"address{len(self.values)}", self.binding.leaf(array)
+            strided = isinstance(array.layouts[companion], Strided)
+            self.scope[name] = functools.partial(device_address, self.device, leaf, strided)
+            return f"{name}({value}, {companion.name})"
         if form == "torch":
             strided = isinstance(array.layouts[companion], Strided)
             return f"torch_{'strided_' * strided}address({value}, {companion.name})"
@@ -348,7 +387,7 @@ class _Layout:
     def repack(
         self,
         view: memoryview,
-        base: int,
+        storage: int,
         seed: int,
         number: int,
         outside: int,
@@ -364,7 +403,8 @@ class _Layout:
                 number_given = check_scalar(leaf, leaf.value(arguments), array.dtype)
                 converted = _replace(converted, leaf, number_given)
         names = {f"a{k}": value for k, value in enumerate(converted)}
-        names |= {"view": view, "base": base, "seed": seed, "number": number, "outside": outside}
+        names |= {"base": storage, "storage": storage}
+        names |= {"seed": seed, "number": number, "outside": outside}
         values = eval(f"[{', '.join(self.values)}]", self.scope | self._strict, names)
         struct.Struct(self.format).pack_into(view, 0, *values)
 

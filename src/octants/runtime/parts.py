@@ -184,12 +184,15 @@ def describe(
     shape: Sequence[int],
     strides: Sequence[int],
     offset: int = 0,
+    owner: Any = None,
 ) -> Part:
     """An array at ``offset`` of ``nbytes`` of memory that the host may or may not share.
 
-    Nothing is read, and nobody keeps the memory alive.
+    Nothing is read. It keeps ``owner`` alive.
     """
-    return np.ndarray(shape, dtype, describe_bytes(address, nbytes), offset, strides)
+    memory = describe_bytes(address, nbytes, owner)
+    part: Part = np.ndarray(shape, dtype, memory, offset, strides)
+    return part
 
 
 def describe_bytes(address: int, nbytes: int, owner: Any = None) -> Bytes:

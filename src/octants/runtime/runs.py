@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from octants.lazy_dataclass import dataclass
 from octants.runtime.memory import address_of
 
 Array = np.ndarray[Any, Any]

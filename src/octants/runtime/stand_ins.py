@@ -39,12 +39,12 @@ def launch_with_stand_ins(
         replaced: Sequence[Any] = arguments
         for leaf, _ in copied:
             array = leaf.value(arguments)
-            _, copy = pairs.setdefault(_identity(array), (array, _native_copy(array)))
+            _, copy = pairs.setdefault(identity(array), (array, _native_copy(array)))
             replaced = replace(replaced, leaf, copy)
         try:
             return launch(seed, number, outside, *replaced)
         finally:
-            for key in {_identity(leaf.value(arguments)) for leaf, written in copied if written}:
+            for key in {identity(leaf.value(arguments)) for leaf, written in copied if written}:
                 array, copy = pairs[key]
                 array[...] = copy
 
@@ -56,7 +56,7 @@ def _native_copy(array: NumpyArray) -> NumpyArray:
     return copy
 
 
-def _identity(array: NumpyArray) -> Any:
+def identity(array: NumpyArray) -> Any:
     """Equal for arrays that are the same elements in the same order."""
     start = array.__array_interface__["data"][0]
     return start, array.shape, array.strides, array.dtype.str
@@ -74,7 +74,7 @@ def _check_overlaps(
             if not (written or other_written):
                 continue
             value = _elements(other.value(arguments))
-            if _identity(value) != _identity(array) and shares_memory(array, value):
+            if identity(value) != identity(array) and shares_memory(array, value):
                 raise leaf.error(
                     f"it shares memory with `{other.name}`, but has swapped bytes or odd addresses,"
                     " and one of them is written",

@@ -1,0 +1,88 @@
+"""The parameter blocks of launches, and the storage that goes with them.
+
+Where the host shares the memory of the device, both are one piece; else the slots are in memory of
+the host, from which a launch copies them, and the storage is in memory of the device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from octants.runtime.device import Device
+
+_ALIGNMENT = 64
+Block = tuple[Any, ...]
+
+SHARED_SOURCE = """
+def launch(seed, number, outside{parameters}):
+    try:
+        block = pool.pop()
+    except IndexError:
+        block = new_block()
+    view, base = block[0], block[1]
+    try:
+        pack(view, 0{values})
+    except (error, OverflowError, TypeError, ValueError, AttributeError):
+        repack(view, base, seed, number, outside, ({arguments}))
+    run(base)
+    results = {results}
+    pool.append(block)
+    return results
+"""
+
+APART_SOURCE = """
+def launch(seed, number, outside{parameters}):
+    try:
+        block = pool.pop()
+    except IndexError:
+        block = new_block()
+    slots, storage, memory = block[0], block[1], block[2]
+    try:
+        pack(slots, 0{values})
+    except (error, OverflowError, TypeError, ValueError, AttributeError):
+        repack(slots, storage, seed, number, outside, ({arguments}))
+    {prepare}
+    run(block[3])
+    {fetch}
+    results = {results}
+    pool.append(block)
+    return results
+"""
+
+
+def shared_blocks(size: int) -> Callable[[], Block]:
+    """A function that makes blocks: the bytes, their address, and what keeps them alive."""
+
+    def make() -> Block:
+        view, address, owner = _aligned(size)
+        return view, address, owner
+
+    return make
+
+
+def apart_blocks(device: Device, slots: int, storage: int, fetched: int) -> Callable[[], Block]:
+    """The same where the storage is apart.
+
+    A block is: the bytes of the slots; the address of the storage; memory for what is fetched from
+    there; the address of the slots; what keeps all alive.
+    """
+
+    def make() -> Block:
+        view, address, owner = _aligned(slots)
+        allocation = device.allocate(storage) if storage else None
+        place = 0 if allocation is None else allocation.address
+        return view, place, np.empty(fetched, np.uint8), address, (owner, allocation)
+
+    return make
+
+
+def _aligned(size: int) -> tuple[memoryview, int, Any]:
+    memory = bytearray(size + _ALIGNMENT)
+    owner = (ctypes.c_char * len(memory)).from_buffer(memory)
+    start = -ctypes.addressof(owner) % _ALIGNMENT
+    view = memoryview(memory)[start : start + size]
+    return view, ctypes.addressof(owner) + start, owner

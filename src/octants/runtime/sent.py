@@ -1,0 +1,150 @@
+"""Arrays of the host as arguments on a device with memory of its own: sent there, and fetched back.
+
+They are copied before each launch. What the kernel may write is copied back after it, also when it
+fails: the array is then as the kernel left it. An array that is given twice is sent once.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from octants.lazy_dataclass import dataclass
+from octants.runtime.arguments import Leaf
+from octants.runtime.conversions import torch_companion
+from octants.runtime.device import Device
+from octants.runtime.memory import shares_memory
+from octants.runtime.stand_ins import identity
+from octants.types.companions import Companion
+
+NumpyArray = np.ndarray[Any, Any]
+Launch = Callable[..., tuple[Any, ...]]
+
+
+class DeviceArray:
+    """A row-major array in the memory of a device; kernels take it for an ndarray of ours.
+
+    ``rank`` of its axes are indexed, the others are those of the elements; None: all are indexed.
+    """
+
+    __slots__ = ("_addresses", "_allocation", "_device", "dtype", "head", "nbytes", "shape")
+
+    def __init__(
+        self, device: Device, shape: tuple[int, ...], dtype: Any, rank: int | None = None
+    ) -> None:
+        self.dtype = np.dtype(dtype)
+        self.shape = shape
+        self.nbytes = self.dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        self._device = device
+        self._allocation = device.allocate(max(1, self.nbytes))
+        extents = shape if rank is None else shape[:rank]
+        self.head = struct.pack(f"<{len(extents)}qQ", *extents, self._allocation.address)
+        self._addresses = {Companion.PRIMAL: self._allocation.address}
+
+    def address(self, companion: Companion) -> int:
+        return self._addresses[companion]
+
+    def join(self, companion: Companion, array: DeviceArray) -> None:
+        """Let another array be the companion of this one."""
+        self._addresses[companion] = array.address(Companion.PRIMAL)
+
+    def read(self) -> NumpyArray:
+        """The elements."""
+        values: NumpyArray = np.empty(self.shape, self.dtype)
+        if values.size:
+            self._device.read(self._allocation.address, values.reshape(-1).view(np.uint8))
+        return values
+
+    def write(self, values: NumpyArray) -> None:
+        """Set all elements."""
+        packed = np.ascontiguousarray(values, self.dtype)
+        if packed.size:
+            self._device.write(self._allocation.address, packed.reshape(-1).view(np.uint8))
+
+
+@dataclass(frozen=True, slots=True)
+class SentLeaf:
+    """An argument to be sent: of so many axes, whether it is written, and whether its gradient is.
+
+    What touches a gradient may write it.
+    """
+
+    leaf: Leaf
+    rank: int
+    is_written: bool
+    has_gradient: bool
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Memory of the host, and its copy."""
+
+    leaf: Leaf
+    elements: NumpyArray
+    copy: DeviceArray
+    is_written: bool
+
+
+def launch_on_sent(
+    launch: Launch,
+    device: Device,
+    leaves: Sequence[SentLeaf],
+    replace: Callable[[Sequence[Any], Leaf, Any], Sequence[Any]],
+) -> Launch:
+    """A launch function that sends some arguments to a device, and calls another one.
+
+    ``replace`` gives the arguments with another value for one leaf.
+    """
+
+    def launch_on_copies(seed: int, number: int, outside: int, *arguments: Any) -> tuple[Any, ...]:
+        pieces: dict[Any, _Piece] = {}
+        replaced: Sequence[Any] = arguments
+        for sent in leaves:
+            value = sent.leaf.value(arguments)
+            copy = _piece(pieces, sent, value, device, sent.is_written).copy
+            if sent.has_gradient:
+                gradient = torch_companion(value, Companion.ADJOINT, strided=True)
+                copy.join(Companion.ADJOINT, _piece(pieces, sent, gradient, device, True).copy)
+            replaced = replace(replaced, sent.leaf, copy)
+        _check_overlaps(list(pieces.values()))
+        for piece in pieces.values():
+            piece.copy.write(piece.elements)
+        try:
+            return launch(seed, number, outside, *replaced)
+        finally:
+            for piece in pieces.values():
+                if piece.is_written:
+                    piece.elements[...] = piece.copy.read()
+
+    return launch_on_copies
+
+
+def _piece(
+    pieces: dict[Any, _Piece], sent: SentLeaf, value: Any, device: Device, is_written: bool
+) -> _Piece:
+    """The piece of an array, which may have been given already."""
+    elements: NumpyArray = value if isinstance(value, np.ndarray) else value.detach().numpy()
+    key = identity(elements), sent.rank
+    piece = pieces.get(key)
+    if piece is None:
+        dtype = elements.dtype.newbyteorder("=")
+        copy = DeviceArray(device, elements.shape, dtype, sent.rank)
+        piece = pieces[key] = _Piece(sent.leaf, elements, copy, is_written)
+    piece.is_written |= is_written
+    return piece
+
+
+def _check_overlaps(pieces: Sequence[_Piece]) -> None:
+    """Refuse arguments that would be one memory, some of it written, if they were not copied."""
+    for position, piece in enumerate(pieces):
+        for other in pieces[position + 1 :]:
+            is_written = piece.is_written or other.is_written
+            if is_written and shares_memory(piece.elements, other.elements):
+                raise piece.leaf.error(
+                    f"it shares memory with `{other.leaf.name}`, both are copied to the device, and"
+                    " one of them is written",
+                    "pass arrays that do not overlap, or one array and where its parts begin",
+                )
