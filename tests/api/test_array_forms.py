@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from tests.apart import shares_memory
 
 Array = Any
 
@@ -246,6 +247,7 @@ def test_views_of_an_array_share_its_specialisation() -> None:
     assert len(change._specialisations) == known
 
 
+@shares_memory
 @pytest.mark.parametrize("other", ["i4", "u4", "f4", "i2"])
 def test_one_memory_seen_as_two_types(other: str) -> None:
     """A load is not taken from before a store through the other view."""

@@ -12,6 +12,7 @@ import pytest
 
 import octants as qd
 from octants.runtime import arguments
+from tests.apart import shares_memory
 from tests.api import fake_torch
 
 
@@ -189,6 +190,7 @@ def test_one_memory_in_two_shapes_is_not_one_array() -> None:
         wave(square_matrix, square_matrix.detach().T)
 
 
+@shares_memory
 def test_one_memory_seen_as_two_types_has_no_derivative() -> None:
     torch = pytest.importorskip("torch")
     x = torch.tensor([1.0, 2.0])

@@ -10,10 +10,11 @@ from octants.data import current
 from octants.runtime.null import NullDevice
 from octants.types import defaults
 from octants.types.scalars import f32, i32
+from tests.apart import APART, ApartNullDevice
 
 
 @pytest.fixture(autouse=True)
 def runtime() -> Iterator[current.Runtime]:
     defaults.set_defaults(i32, f32)
-    yield current.start(NullDevice())
+    yield current.start(ApartNullDevice() if APART else NullDevice())
     current.stop()

@@ -19,6 +19,7 @@ from octants.types.companions import Companion
 from octants.types.matrix_types import vector
 from octants.types.scalars import f32, f64, i32
 from octants.types.structs import Struct
+from tests.apart import APART
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_a_write_is_announced_before_it_happens() -> None:
     before: list[float] = []
 
     def observer(write: HostWrite) -> None:
-        before.append(write.array.snapshot()[0])
+        before.append(write.array.read()[0])
 
     events.observe_writes(observer)
     x[0] = 7
@@ -134,11 +135,11 @@ def test_every_read_is_announced() -> None:
     reads = [
         lambda: x[0],
         lambda: x.to_numpy(),
-        lambda: x.to_dlpack(),
-        lambda: x.to_numpy(copy=False),
         lambda: np.asarray(x),
         lambda: field(f32, 3).copy_from(x),
     ]
+    if not APART:
+        reads += [lambda: x.to_dlpack(), lambda: x.to_numpy(copy=False)]
     seen.clear()
     for count, read in enumerate(reads, 1):
         read()
@@ -200,7 +201,7 @@ def test_save_and_restore_of_interleaved_arrays() -> None:
         assert not chosen.read().any()
         assert all((each.read() == 7).all() for each in arrays if each is not chosen)
     assert v.nbytes == 6 * 2 * 2 * 4
-    assert saved[x].flags.owndata or saved[x].base is not x.window().storage.bytes
+    assert APART or saved[x].flags.owndata or saved[x].base is not x.window().storage.bytes
 
 
 @both

@@ -22,6 +22,7 @@ from octants.diagnostics.exceptions import (
 from octants.types.enums import Layout
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import ALL, f16, f32, f64, i8, i32, i64, integer_range, u1, u8, u64
+from tests.apart import shares_memory
 
 MAKERS = [
     pytest.param(make_field, id="field"),
@@ -375,6 +376,7 @@ def test_copy_from(make: Any, source: Any) -> None:
 # -- sharing ---------------------------------------------------------------------------------------
 
 
+@shares_memory
 def test_shared_memory_has_the_strides_of_the_layout() -> None:
     x = field(f32, (4, 5), order="ji", needs_grad=True)
     shared = x.to_numpy(copy=False)
@@ -390,6 +392,7 @@ def test_shared_memory_has_the_strides_of_the_layout() -> None:
     assert np.array(x, copy=False if np.__version__ >= "2" else True).shape == (4, 5)
 
 
+@shares_memory
 def test_shared_memory_outlives_its_array() -> None:
     x = field(f32, 1000)
     x.fill(3)
@@ -398,6 +401,7 @@ def test_shared_memory_outlives_its_array() -> None:
     assert (shared == 3).all()
 
 
+@shares_memory
 def test_what_cannot_be_shared() -> None:
     x = _interleaved(f32, (4, 6))
     with pytest.raises(OctantsValueError, match="is split over several blocks"):
@@ -406,6 +410,7 @@ def test_what_cannot_be_shared() -> None:
         field(f32, 3).to_numpy(np.float64, copy=False)
 
 
+@shares_memory
 def test_dlpack() -> None:
     x = make_field(f32, (4, 3), element_shape=(2,))
     shared = np.from_dlpack(x)
@@ -421,6 +426,7 @@ def test_dlpack() -> None:
         y.from_dlpack([1])
 
 
+@shares_memory
 @pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.1.0", reason="numpy is too old")
 def test_versioned_dlpack() -> None:
     assert "versioned" in repr(field(f32, 3).to_dlpack(versioned=True))

@@ -33,6 +33,7 @@ from octants.types.matrix_types import matrix, vector
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import f16, f32, f64, i32, i64, u1
 from octants.types.signature import FieldHandle, NdarrayHandle, NdarrayType
+from tests.apart import shares_memory
 
 both = pytest.mark.parametrize("make", [field, ndarray])
 
@@ -167,6 +168,7 @@ def test_argument_types() -> None:
     assert x.argument_key != x.grad.argument_key
 
 
+@shares_memory
 def test_ndarrays_are_row_major() -> None:
     x = Vector.ndarray(3, f32, (4, 5))
     assert x.to_numpy(copy=False).strides == (60, 12, 4)
@@ -293,6 +295,7 @@ def test_backends() -> None:
     assert list(Backend) == [0, 1]
 
 
+@shares_memory
 @pytest.mark.parametrize("backend", Backend)
 def test_layout_of_a_tensor(backend: Backend) -> None:
     x = tensor(f32, (4, 5), layout=(1, 0), backend=backend, needs_grad=True)
@@ -387,6 +390,7 @@ def test_nothing_works_after_reset(again: bool) -> None:
     assert "no longer usable" in repr(x)
 
 
+@shares_memory
 def test_retired_arrays_keep_shared_memory_alive() -> None:
     x = ndarray(f32, 3)
     shared = x.to_numpy(copy=False)

@@ -264,7 +264,7 @@ def check_values(arrays: list[Any]) -> None:
         array.clear()
         expected[array][...] = 0
     for array in arrays:
-        assert np.array_equal(array.snapshot(), expected[array])
+        assert np.array_equal(array.read(), expected[array])
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.booleans())

@@ -23,6 +23,7 @@ from octants.types.matrix_values import Vector
 from octants.types.scalars import f32, f64, i8, i32
 from octants.types.signature import FieldHandle, StructHandle
 from octants.types.structs import Struct, struct
+from tests.apart import shares_memory
 
 MEMBERS = {
     "mass": f64,
@@ -92,6 +93,7 @@ def test_a_wrong_element_changes_nothing() -> None:
     assert all(not leaf.to_numpy().any() and leaf.version == 0 for leaf in s.leaves())
 
 
+@shares_memory
 def test_members_of_an_element_lie_together_or_apart() -> None:
     together, apart = make(), make(layout=Layout.SOA)
     strides = [leaf.to_numpy(copy=False).strides[:2] for leaf in together.leaves()]

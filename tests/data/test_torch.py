@@ -16,6 +16,7 @@ from octants.types.enums import Layout  # noqa: E402
 from octants.types.matrix_types import vector  # noqa: E402
 from octants.types.scalars import ALL, f32, f64, i32  # noqa: E402
 from octants.types.structs import Struct  # noqa: E402
+from tests.apart import shares_memory  # noqa: E402
 
 MAKERS = [
     pytest.param(make_field, id="field"),
@@ -57,6 +58,7 @@ def test_keep_dims() -> None:
     assert make_field(f32, 4, element_shape=(3,)).to_torch(keep_dims=True).shape == (4, 3, 1)
 
 
+@shares_memory
 @every_kind
 def test_shared(make: Any) -> None:
     x = make(f32, (2, 3))

@@ -171,7 +171,7 @@ def not_on_device(leaf: Leaf, value: Any) -> OctantsError:
     """The error for an array of another library in memory that kernels do not reach."""
     place = getattr(value, "device", "another device")
     problem = f"the {describe(value).split()[-1]} is on {place}, where kernels do not run"
-    return leaf.error(problem, "copy it to the device of `init`, or to the host")
+    return leaf.error(problem, "pass `x.cpu()`, or an array on the device of `init`")
 
 
 def interface(value: Any) -> Mapping[str, Any]:

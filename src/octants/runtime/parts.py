@@ -82,8 +82,9 @@ class Saved:
         self.allocation = allocation
         self.nbytes = part.nbytes
 
-    def __getitem__(self, index: Any) -> Saved:
-        return Saved(self.part[index], self.allocation)
+    def __getitem__(self, index: tuple[Any, ...]) -> Saved:
+        every = index if index[-1:] == (Ellipsis,) else (*index, Ellipsis)
+        return Saved(self.part[every], self.allocation)
 
 
 class DeviceParts:

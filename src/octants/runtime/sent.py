@@ -16,7 +16,7 @@ from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments import Leaf
 from octants.runtime.conversions import torch_companion
 from octants.runtime.device import Device
-from octants.runtime.memory import shares_memory
+from octants.runtime.memory import overlaps_itself, shares_memory
 from octants.runtime.stand_ins import identity
 from octants.types.companions import Companion
 
@@ -140,6 +140,14 @@ def _piece(
 def _check_overlaps(pieces: Sequence[_Piece]) -> None:
     """Refuse arguments that would be one memory, some of it written, if they were not copied."""
     for position, piece in enumerate(pieces):
+        elements = piece.elements
+        if piece.is_written and overlaps_itself(
+            elements.shape, elements.strides, elements.itemsize
+        ):
+            raise piece.leaf.error(
+                "the kernel writes this array, whose elements share memory with each other",
+                "pass a copy",
+            )
         for other in pieces[position + 1 :]:
             is_written = piece.is_written or other.is_written
             if is_written and shares_memory(piece.elements, other.elements):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import bisect
 import ctypes
 import threading
-import weakref
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from octants.artifact import Artifact
 from octants.diagnostics.exceptions import InternalError
 from octants.runtime.cpu.device import CpuDevice, CpuKernel
 from octants.runtime.device import Bytes
-from octants.runtime.memory import HostAllocation, address_of, allocate
+from octants.runtime.memory import HostAllocation, HostMemory, address_of, allocate
 
 _DISTANCE = 1 << 60
 
@@ -27,18 +26,23 @@ _DISTANCE = 1 << 60
 class ApartAllocation:
     """A piece of memory at an address that is of no use to the host."""
 
-    __slots__ = ("__weakref__", "_memory", "address", "nbytes")
+    __slots__ = ("_memory", "_owner", "address", "nbytes")
 
-    def __init__(self, memory: HostAllocation) -> None:
+    def __init__(self, owner: ApartMemory, memory: HostAllocation) -> None:
         self._memory = memory
+        self._owner = owner
         self.address = memory.address + _DISTANCE
         self.nbytes = memory.nbytes
+        owner.remember(self.address, memory.nbytes)
+
+    def __del__(self) -> None:
+        self._owner.forget(self.address)
 
 
 class ApartKernel:
     """A kernel that is given addresses of an `ApartDevice`."""
 
-    def __init__(self, device: ApartDevice, kernel: CpuKernel) -> None:
+    def __init__(self, device: ApartMemory, kernel: CpuKernel) -> None:
         self._device = device
         self._kernel = kernel
         slots = kernel.artifact.parameters.slots
@@ -54,8 +58,8 @@ class ApartKernel:
         self._kernel.launch(address_of(slots))
 
 
-class ApartDevice(CpuDevice):
-    """The CPU, with memory of its own; made as a `CpuDevice`."""
+class ApartMemory(HostMemory):
+    """Memory that the host cannot touch, although it is the host's; see `allocate`."""
 
     shares_memory = False
 
@@ -65,20 +69,17 @@ class ApartDevice(CpuDevice):
         self._sizes: dict[int, int] = {}
         super().__init__(*given, **options)
 
-    def load(self, artifact: Artifact) -> ApartKernel:  # type: ignore[override]
-        return ApartKernel(self, super().load(artifact))
-
-    # -- memory ---------------------------------------------------------------------------------
-
     def allocate(self, nbytes: int) -> ApartAllocation:  # type: ignore[override]
-        made = ApartAllocation(allocate(nbytes))
-        with self._lock:
-            bisect.insort(self._starts, made.address)
-            self._sizes[made.address] = nbytes
-        weakref.finalize(made, self._forget, made.address).atexit = False
-        return made
+        return ApartAllocation(self, allocate(nbytes))
 
-    def _forget(self, address: int) -> None:
+    def remember(self, address: int, nbytes: int) -> None:
+        """Note what was allocated."""
+        with self._lock:
+            bisect.insort(self._starts, address)
+            self._sizes[address] = nbytes
+
+    def forget(self, address: int) -> None:
+        """Note that it is freed."""
         with self._lock:
             del self._starts[bisect.bisect_left(self._starts, address)]
             del self._sizes[address]
@@ -114,3 +115,10 @@ class ApartDevice(CpuDevice):
 
     def clear(self, address: int, nbytes: int) -> None:
         super().clear(self.host_address(address, nbytes), nbytes)
+
+
+class ApartDevice(ApartMemory, CpuDevice):
+    """The CPU, with memory of its own; made as a `CpuDevice`."""
+
+    def load(self, artifact: Artifact) -> ApartKernel:  # type: ignore[override]
+        return ApartKernel(self, super().load(artifact))

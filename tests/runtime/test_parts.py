@@ -1,0 +1,219 @@
+"""Parts of a device's memory: what arrives, what stays as it is, and how few copies it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from octants.diagnostics.exceptions import InternalError
+from octants.runtime.cpu.apart import ApartMemory
+from octants.runtime.null import NullDevice
+from octants.runtime.parts import HOST, DeviceParts, Part, describe, parts_of
+from octants.runtime.rows import copy_rows
+
+
+class Counting(ApartMemory):
+    """Memory that counts what is copied: the kinds of copies, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    def read(self, address: int, into: Any) -> None:
+        self.calls.append("read")
+        super().read(address, into)
+
+    def write(self, address: int, values: Any) -> None:
+        self.calls.append("write")
+        super().write(address, values)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        self.calls.append("copy")
+        super().copy(target, source, nbytes)
+
+    def copy_rows(self, *numbers: int) -> None:
+        self.calls.append("rows")
+        super().copy_rows(*numbers)
+
+    def clear(self, address: int, nbytes: int) -> None:
+        self.calls.append("clear")
+        super().clear(address, nbytes)
+
+
+class Twins:
+    """The same numbers in memory of a device and of the host."""
+
+    def __init__(self, count: int = 4096) -> None:
+        self.device: Any = Counting()
+        self.parts = DeviceParts(self.device)
+        self.host = np.arange(1, count + 1, dtype=np.int16)
+        self.allocation = self.device.allocate(2 * count)
+        self.whole = describe(self.allocation.address, 2 * count, np.dtype("i2"), (count,), (2,))
+        self.device.write(self.allocation.address, self.host.view(np.uint8))
+        self.device.calls.clear()
+
+    def both(self, shape: tuple[int, ...], index: Any = ()) -> tuple[Part, Part]:
+        """A part, and the same of the host: of an array of this shape, what an index gives."""
+        size = int(np.prod(shape))
+        index = (*index, Ellipsis)
+        far, near = (memory[:size].reshape(shape)[index] for memory in (self.whole, self.host))
+        return far, near
+
+    def check(self) -> None:
+        """All of both memories is the same, what lies between the elements too."""
+        assert (self.parts.read(self.whole) == self.host).all()
+
+
+@st.composite
+def places(draw: Any) -> tuple[tuple[int, ...], tuple[Any, ...], tuple[int, ...]]:
+    """A shape, an index of slices and numbers, and an order of the axes that are left."""
+    shape = tuple(draw(st.lists(st.integers(1, 7), min_size=0, max_size=4)))
+    index: list[Any] = []
+    for extent in shape:
+        if draw(st.booleans()):
+            index.append(slice(None))
+        elif draw(st.booleans()):
+            index.append(draw(st.integers(0, extent - 1)))
+        else:
+            ends = st.none() | st.integers(-extent, extent)
+            steps = st.sampled_from([None, 1, 2, 3, -1, -2])
+            index.append(slice(draw(ends), draw(ends), draw(steps)))
+    left = sum(isinstance(item, slice) for item in index)
+    return shape, tuple(index), tuple(draw(st.permutations(range(left))))
+
+
+@given(places(), st.integers(0, 4))
+def test_what_arrives_is_what_numpy_would_do(place: Any, action: int) -> None:
+    shape, index, order = place
+    twins = Twins()
+    far, near = (part.transpose(order) for part in twins.both(shape, index))
+    assert far.shape == near.shape
+    if action == 0:
+        assert (twins.parts.read(far) == near).all()
+        assert twins.parts.read(far).flags.c_contiguous
+    elif action == 1:
+        values = -np.arange(near.size, dtype=np.float64).reshape(near.shape)
+        twins.parts.write(far, values)
+        near[...] = values
+    elif action == 2:
+        twins.parts.clear(far)
+        near[...] = 0
+    else:
+        saved, copy = twins.parts.save(far), near.copy()
+        assert saved.nbytes == copy.nbytes
+        assert twins.parts.holds(far, saved)
+        twins.parts.write(twins.whole, 77)
+        twins.host[...] = 77
+        assert (twins.parts.read(far) == 77).all()
+        assert twins.parts.holds(far, saved) == (copy == 77).all()
+        inner: Any = tuple(slice(k % 2, None) for k in range(near.ndim)) if action == 4 else ()
+        twins.parts.restore(far[(*inner, ...)], saved[(*inner, ...)])
+        near[(*inner, ...)] = copy[(*inner, ...)]
+    twins.check()
+
+
+DENSE = ((8, 8), ())
+ROWS = ((64, 4), (slice(None), 1))
+BOX = ((16, 16, 4), (slice(2, 9), slice(3, 7)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "index", "action", "calls"),
+    [
+        (*DENSE, "read", ["read"]),
+        (*DENSE, "write", ["write"]),
+        (*DENSE, "clear", ["clear"]),
+        (*DENSE, "save", ["copy"]),
+        (*ROWS, "read", ["read"]),  # what lies between comes along
+        (*ROWS, "write", ["write", "rows"]),
+        (*ROWS, "clear", ["rows"]),
+        (*ROWS, "save", ["rows"]),
+        (*BOX, "save", ["rows"]),
+        ((4, 200, 5), (slice(None, None, 2), slice(None, None, 2), 0), "save", ["rows"] * 2),
+        ((2000,), (slice(None, None, 999),), "read", ["rows", "read"]),
+        ((8, 8), (3, 5), "read", ["read"]),
+    ],
+)
+def test_how_much_is_asked_of_the_device(
+    shape: Any, index: Any, action: str, calls: list[str]
+) -> None:
+    twins = Twins()
+    part, _ = twins.both(shape, index)
+    getattr(twins.parts, action)(part, *([1] if action == "write" else []))
+    assert twins.device.calls == calls
+
+
+@pytest.mark.parametrize("action", ["read", "write", "clear", "save"])
+def test_a_transposed_array_is_one_piece(action: str) -> None:
+    twins = Twins()
+    part, near = (each.T for each in twins.both((8, 9)))
+    values = np.arange(72).reshape(9, 8)
+    found = getattr(twins.parts, action)(part, *([values] if action == "write" else []))
+    assert len(twins.device.calls) == 1
+    if action == "read":
+        assert (found == near).all()
+    if action == "write":
+        near[...] = values
+    if action == "clear":
+        near[...] = 0
+    twins.check()
+
+
+def test_nothing_is_asked_for_an_array_without_elements() -> None:
+    twins = Twins()
+    part, _ = twins.both((4, 4), (slice(2, 2),))
+    twins.parts.write(part, 1)
+    twins.parts.clear(part)
+    twins.parts.restore(part, twins.parts.save(part))
+    assert twins.parts.read(part).shape == (0, 4)
+    assert twins.device.calls == []
+
+
+def test_elements_that_share_memory_are_read() -> None:
+    twins = Twins()
+    windows, near = (
+        np.lib.stride_tricks.as_strided(memory, (5, 3), (2, 2))
+        for memory in (twins.whole, twins.host)
+    )
+    assert (twins.parts.read(windows) == near).all()
+    saved = twins.parts.save(windows)
+    assert (twins.parts.read(saved.part) == near).all()
+
+
+def test_rows_by_way_of_the_host() -> None:
+    twins = Twins()
+    address = twins.allocation.address
+    arguments = address, 40, address + 2000, 24, 10, 20
+    twins.device.copy_rows(*arguments)
+    first = twins.parts.read(twins.whole)
+    twins.device.write(twins.allocation.address, twins.host.view(np.uint8))
+    copy_rows(twins.device, *arguments)
+    assert (twins.parts.read(twins.whole) == first).all()
+    assert (first != twins.host).sum() == 100
+
+
+# -- the device itself ----------------------------------------------------------------------------
+
+
+def test_the_device_refuses_what_it_has_not_allocated() -> None:
+    device: Any = ApartMemory()
+    memory = device.allocate(100)
+    address = memory.address
+    into = np.empty(8, np.uint8)
+    device.read(address + 92, into)
+    for wrong in (address - 1, address + 93, into.ctypes.data):
+        with pytest.raises(InternalError, match="not memory of the device"):
+            device.read(wrong, into)
+    del memory
+    with pytest.raises(InternalError, match="not memory of the device"):
+        device.clear(address, 1)
+
+
+def test_which_memory_is_reached_how() -> None:
+    assert parts_of(NullDevice()) is HOST
+    far: Any = ApartMemory()
+    assert isinstance(parts_of(far), DeviceParts)
