@@ -14,6 +14,7 @@ import octants as qd
 from octants import driver
 from octants.ad import tape as tapes
 from octants.ad.contents import Content
+from tests.apart import shares_memory
 
 
 @qd.kernel
@@ -251,6 +252,7 @@ def test_an_overwrite_under_no_grad(xy: Any, loss: Any) -> None:
     assert x.to_numpy().tolist() == [2.0, 4.0, 6.0]
 
 
+@shares_memory
 def test_an_overwrite_through_a_view_of_numpy(xy: Any, loss: Any) -> None:
     x, _ = xy
     record(xy, loss)
@@ -259,6 +261,7 @@ def test_an_overwrite_through_a_view_of_numpy(xy: Any, loss: Any) -> None:
     assert x.to_numpy().tolist() == [2.0, 4.0, 6.0]
 
 
+@shares_memory
 def test_a_write_that_is_told_of_afterwards(xy: Any, loss: Any) -> None:
     x, _ = xy
     record(xy, loss)
@@ -271,6 +274,7 @@ def test_a_write_that_is_told_of_afterwards(xy: Any, loss: Any) -> None:
         record(xy, loss, write)
 
 
+@shares_memory
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_write_by_torch_to_memory_that_it_has_just_seen(xy: Any, loss: Any, which: int) -> None:
     pytest.importorskip("torch")
@@ -279,6 +283,7 @@ def test_a_write_by_torch_to_memory_that_it_has_just_seen(xy: Any, loss: Any, wh
         record(xy, loss, lambda: xy[which].to_torch(copy=False).add_(1.0))
 
 
+@shares_memory
 def test_memory_that_torch_sees_is_looked_at(xy: Any, loss: Any, ways: list[str]) -> None:
     pytest.importorskip("torch")
     x, _ = xy

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from tests.apart import shares_memory
 from tests.golden_files import check_golden
 
 START = np.array([0.5, 1.0, 1.5])
@@ -270,6 +271,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@shares_memory
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("kind", ["field", "ndarray"])
 @pytest.mark.parametrize("when", ["before the next launch", "after all launches"])
@@ -298,6 +300,7 @@ def test_numpy_and_torch_arrays_that_change_are_valid_since_they_are_copied(loss
     assert x.grad.to_numpy().tolist() == [3, 3, 3]
 
 
+@shares_memory
 def test_only_what_is_needed_is_looked_at(loss: Any) -> None:
     w, x, y = make("field"), make("field"), make("field")
     with qd.ad.Tape(loss=loss, validation=True):
@@ -309,6 +312,7 @@ def test_only_what_is_needed_is_looked_at(loss: Any) -> None:
     assert x.grad.to_numpy() == pytest.approx(2 * START)
 
 
+@shares_memory
 def test_rows_that_are_not_read_may_change(loss: Any) -> None:
     table, x = qd.field(qd.f64, (4, 3), needs_grad=True), make("field")
     table.fill(2)

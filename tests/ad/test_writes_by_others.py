@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from tests.apart import shares_memory
 
 
 @pytest.fixture(params=["field", "ndarray", "strided"])
@@ -65,6 +66,7 @@ TORCH: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@shares_memory
 @pytest.mark.parametrize("how", TORCH)
 def test_a_write_by_torch_to_what_is_needed_is_an_error(
     xy: Any, loss: Any, torch: Any, how: str
@@ -81,6 +83,7 @@ def test_a_write_by_torch_to_what_is_needed_is_an_error(
     assert x.grad.to_numpy() == pytest.approx(2 * x.to_numpy())
 
 
+@shares_memory
 def test_one_tensor_made_before_and_others_that_share_its_count(
     xy: Any, loss: Any, torch: Any
 ) -> None:
@@ -95,6 +98,7 @@ def test_one_tensor_made_before_and_others_that_share_its_count(
     assert first.tolist() == [2, 3, 4]
 
 
+@shares_memory
 def test_reading_by_torch_is_no_write(xy: Any, loss: Any, torch: Any) -> None:
     x, y = xy
     with qd.ad.Tape(loss=loss):
@@ -108,6 +112,7 @@ def test_reading_by_torch_is_no_write(xy: Any, loss: Any, torch: Any) -> None:
     assert y.to_numpy().tolist() == [4, 16, 36]
 
 
+@shares_memory
 def test_a_write_by_torch_to_what_is_not_needed(xy: Any, loss: Any, torch: Any) -> None:
     """What a launch wrote is lost, and with it where the adjoint would go: an error, too."""
     x, y = xy
@@ -126,6 +131,7 @@ def test_a_write_by_torch_to_what_is_not_needed(xy: Any, loss: Any, torch: Any) 
         y[0] = 3
 
 
+@shares_memory
 def test_vectors_with_a_column(torch: Any, loss: Any) -> None:
     v = qd.Vector.field(3, qd.f64, 2, needs_grad=True)
     m = qd.Matrix.field(2, 1, qd.f64, 2)
@@ -143,6 +149,7 @@ def test_vectors_with_a_column(torch: Any, loss: Any) -> None:
         v.to_torch(keep_dims=True, copy=False)[0, 1, 0] = 5
 
 
+@shares_memory
 def test_tensors_outlive_their_array(torch: Any) -> None:
     x = qd.field(qd.f64, 3)
     tensor = x.to_torch(copy=False)
@@ -195,6 +202,7 @@ def by_numpy(x: Any) -> None:
 OTHERS = {"numpy": by_numpy, "pointer": by_pointer}
 
 
+@shares_memory
 @pytest.mark.parametrize("how", OTHERS)
 def test_what_is_needed_and_lost_is_an_error(xy: Any, loss: Any, how: str) -> None:
     x, y = xy
@@ -205,6 +213,7 @@ def test_what_is_needed_and_lost_is_an_error(xy: Any, loss: Any, how: str) -> No
         total(y, loss)
 
 
+@shares_memory
 @pytest.mark.parametrize("how", OTHERS)
 def test_a_marked_write_ends_adjoints_like_any_write_of_the_host(
     xy: Any, loss: Any, how: str
@@ -220,6 +229,7 @@ def test_a_marked_write_ends_adjoints_like_any_write_of_the_host(
         assert x.grad.to_numpy().tolist() == wanted
 
 
+@shares_memory
 def test_a_marked_write_clears_the_dual() -> None:
     x, y = (qd.field(qd.f64, 3, needs_dual=True) for _ in range(2))
     with qd.ad.FwdMode(loss=y, param=x, seed=[1.0, 1.0, 1.0]):
@@ -229,6 +239,7 @@ def test_a_marked_write_clears_the_dual() -> None:
     assert y.dual.to_numpy().tolist() == [3, 0, 3]
 
 
+@shares_memory
 def test_a_write_by_torch_may_be_marked(xy: Any, loss: Any, torch: Any) -> None:
     x, y = xy
     with qd.ad.Tape(loss=loss):
