@@ -163,6 +163,15 @@ def test_a_transposed_array_is_one_piece(action: str) -> None:
     twins.check()
 
 
+def test_what_was_saved_goes_to_a_part_in_another_order() -> None:
+    twins = Twins()
+    far, near = twins.both((6, 5))
+    allocation = twins.device.allocate(60)
+    other = describe(allocation.address, 60, np.dtype("i2"), (6, 5), (2, 12))
+    twins.parts.restore(other, twins.parts.save(far))
+    assert (twins.parts.read(other) == near).all()
+
+
 def test_nothing_is_asked_for_an_array_without_elements() -> None:
     twins = Twins()
     part, _ = twins.both((4, 4), (slice(2, 2),))

@@ -15,7 +15,7 @@ import numpy as np
 
 from octants.runtime.device import Allocation, Bytes, Device
 from octants.runtime.memory import address_of
-from octants.runtime.runs import Runs, packed_strides
+from octants.runtime.runs import Runs, order_of, packed_strides
 
 Part = np.ndarray[Any, Any]
 _MUCH = 4  # times the bytes of the elements: so many are read with them rather than left out
@@ -146,7 +146,10 @@ class DeviceParts:
         if part.size == 0:
             return
         source = saved.part[turned]
-        if Runs(source).axes:  # an index of what was saved: in the order of the part, with gaps
+        if order_of(source) != order_of(part):
+            self.write(part, self.read(source))
+            return
+        if Runs(source).axes:  # an index of what was saved, with gaps
             saved = self.save(source)
             source = saved.part
         self._scatter(Runs(part), address_of(source))

@@ -76,13 +76,13 @@ class Runs:
 def packed_strides(array: Array) -> list[int]:
     """The strides of one piece of memory with the elements in the order of an array's addresses."""
     strides, size = [array.itemsize] * array.ndim, array.itemsize
-    for axis in reversed(_order(array)):
+    for axis in reversed(order_of(array)):
         strides[axis] = size
         size *= array.shape[axis]
     return strides
 
 
-def _order(array: Array) -> list[int]:
+def order_of(array: Array) -> list[int]:
     """The axes of more than one element, the one of the largest stride first."""
     axes = [axis for axis in range(array.ndim) if array.shape[axis] != 1]
     return sorted(axes, key=lambda axis: -array.strides[axis])
@@ -91,7 +91,7 @@ def _order(array: Array) -> list[int]:
 def _merged(array: Array) -> list[tuple[int, int]]:
     """The extents and strides of the axes; those that are one are put together."""
     merged: list[tuple[int, int]] = []
-    for axis in _order(array):
+    for axis in order_of(array):
         extent, stride = array.shape[axis], array.strides[axis]
         if merged and merged[-1][1] == extent * stride:
             extent *= merged.pop()[0]
