@@ -43,10 +43,7 @@ class CudaBackend(Backend):
         return ""
 
     def make_device(self, chosen: Options) -> Device:
-        made: Device = device.CudaDevice(  # type: ignore[assignment]
-            chosen.device, chosen.ad_stack_budget_bytes
-        )
-        return made
+        return device.CudaDevice(chosen.device, chosen.ad_stack_budget_bytes)
 
     def target(self, chosen: Options) -> Target:
         found = context.context_of(machine.driver_library(), chosen.device)

@@ -343,6 +343,23 @@ class FakeCuda:
         self._put(stream, lambda: self._store(target, bytes(self.bytes_at(source, size))))
         return 0
 
+    def cuMemcpy2DAsync(self, copy: Any, stream: int | None) -> int:
+        address = ctypes.cast(copy, ctypes.c_void_p).value
+        assert address is not None
+        rows = cuda.RowCopy.from_buffer_copy(cuda.RowCopy.from_address(address))
+        assert rows.source_kind == rows.target_kind == cuda.ON_DEVICE
+        if max(rows.source_pitch, rows.target_pitch) > cuda.MOST_PITCH:
+            return INVALID_VALUE
+
+        def run() -> None:
+            for row in range(rows.height):
+                source = rows.source + row * rows.source_pitch
+                values = bytes(self.bytes_at(source, rows.width))
+                self._store(rows.target + row * rows.target_pitch, values)
+
+        self._put(stream, run)
+        return 0
+
     def cuMemsetD8Async(self, target: int, value: int, size: int, stream: int | None) -> int:
         self._put(stream, lambda: self._store(target, bytes([value]) * size))
         return 0

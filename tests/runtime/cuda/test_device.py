@@ -417,3 +417,24 @@ def test_no_current_context_is_left(fake: FakeCuda, device: CudaDevice) -> None:
 
 def test_minimum_versions() -> None:
     assert cuda.MINIMUM_DRIVER >= 11080
+
+
+def test_rows_are_copied_and_what_lies_between_stays(device: CudaDevice) -> None:
+    source, target = device.allocate(8 * 12), device.allocate(8 * 12)
+    write(device, source.address, range(12))
+    write(device, target.address, range(100, 112))
+    device.copy_rows(target.address + 8, 32, source.address, 16, 8, 3)
+    expected = list(range(100, 112))
+    expected[1::4] = [0, 2, 4]
+    assert read(device, target.address, 12) == expected
+
+
+def test_rows_too_far_apart_for_the_driver_go_by_the_host(
+    fake: FakeCuda, device: CudaDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("octants.runtime.cuda.device.MOST_PITCH", 8)
+    source, target = device.allocate(64), device.allocate(64)
+    write(device, source.address, range(8))
+    device.copy_rows(target.address, 32, source.address, 16, 8, 2)
+    assert read(device, target.address, 8) == [0, 0, 0, 0, 2, 0, 0, 0]
+    assert not fake.problems

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -13,10 +14,12 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.cuda.errors import OtherDevice
 from octants.runtime.cuda.foreign import ForeignArray, foreign_array, torch_stream
 from octants.runtime.cuda.kernel import CudaKernel
+from octants.runtime.cuda.library import MOST_PITCH, ON_DEVICE, RowCopy
 from octants.runtime.cuda.machine import Machine
 from octants.runtime.cuda.memory import DEFAULT_STREAM, DeviceAllocation
 from octants.runtime.cuda.streams import Event, Stream
 from octants.runtime.device import Bytes
+from octants.runtime.rows import copy_rows
 
 
 class CudaDevice(Machine):
@@ -57,6 +60,26 @@ class CudaDevice(Machine):
         """Copy within the device, after what was launched; the pieces do not overlap."""
         with self.in_order(), self.context.active():
             self.context.call("cuMemcpyDtoDAsync", target, source, nbytes, DEFAULT_STREAM)
+
+    def copy_rows(
+        self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
+    ) -> None:
+        """Copy pieces at equal distances within the device, after what was launched."""
+        if max(target_step, source_step) > MOST_PITCH:
+            copy_rows(self, target, target_step, source, source_step, nbytes, rows)
+            return
+        copy = RowCopy(
+            source_kind=ON_DEVICE,
+            source=source,
+            source_pitch=source_step,
+            target_kind=ON_DEVICE,
+            target=target,
+            target_pitch=target_step,
+            width=nbytes,
+            height=rows,
+        )
+        with self.in_order(), self.context.active():
+            self.context.call("cuMemcpy2DAsync", ctypes.byref(copy), DEFAULT_STREAM)
 
     def clear(self, address: int, nbytes: int) -> None:
         """Set memory to zero, after what was launched."""
@@ -110,6 +133,21 @@ class CudaDevice(Machine):
         if found.stream is not None:
             self.wait_for_foreign(found.stream)
         return found
+
+    def address_of(self, value: Any) -> int | None:
+        """The address of an array of another library that is here; None if it is on no GPU.
+
+        What is launched next comes after the work that its owner has queued on it, and before what
+        the owner queues then.
+        """
+        found = self.foreign(value, "the array")
+        if found is None:
+            return None
+        if found.stream is not None:
+            stream = self.streams.foreign(found.stream)
+            if stream is not self.streams.current.stream:
+                self.streams.expecting.append(stream)
+        return found.address
 
     @contextlib.contextmanager
     def beside_torch(self) -> Iterator[None]:

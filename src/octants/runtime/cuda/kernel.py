@@ -64,7 +64,8 @@ class CudaKernel:
 
     def _plain(self) -> Callable[[int], None]:
         frames, make_frame, slots_of = self._frames, self._make_frame, self._slots
-        current = self._machine.streams.current
+        streams = self._machine.streams
+        current, expecting = streams.current, streams.expecting
         note = self._machine.context.launched.append
         run: Callable[..., int] = self._machine.library.cuLaunchKernelEx
         reads_slots = any(action.bounds is not None for action in self._actions)
@@ -92,6 +93,8 @@ class CudaKernel:
                 status = run(step.configured, step.handle, step.arguments, None)
                 if status:
                     step.launch_again(status)
+            if expecting:
+                streams.release()
             frames.append(frame)
 
         return launch
@@ -134,6 +137,7 @@ class CudaKernel:
             slots = self._slots(block)
             for step in frame.steps:
                 self._run(step, slots)
+            self._machine.streams.release()
         self._frames.append(frame)
 
     def _run(self, step: Step, slots: tuple[int, ...]) -> None:

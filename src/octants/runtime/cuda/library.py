@@ -75,6 +75,33 @@ class PoolProperties(Structure):
     ]
 
 
+class RowCopy(Structure):
+    """CUDA_MEMCPY2D: pieces at equal distances, and where they go."""
+
+    _fields_ = [
+        ("source_x", c_size_t),
+        ("source_y", c_size_t),
+        ("source_kind", c_uint),
+        ("source_host", c_void_p),
+        ("source", c_uint64),
+        ("source_array", c_void_p),
+        ("source_pitch", c_size_t),
+        ("target_x", c_size_t),
+        ("target_y", c_size_t),
+        ("target_kind", c_uint),
+        ("target_host", c_void_p),
+        ("target", c_uint64),
+        ("target_array", c_void_p),
+        ("target_pitch", c_size_t),
+        ("width", c_size_t),
+        ("height", c_size_t),
+    ]
+
+
+ON_DEVICE = 2  # CU_MEMORYTYPE_DEVICE
+MOST_PITCH = 2**31 - 1
+
+
 class LaunchConfiguration(Structure):
     """CUlaunchConfig: how many threads run a function, and where."""
 
@@ -122,6 +149,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuMemcpyHtoDAsync_v2": (c_uint64, c_void_p, c_size_t, c_void_p),
     "cuMemcpyDtoHAsync_v2": (c_void_p, c_uint64, c_size_t, c_void_p),
     "cuMemcpyDtoDAsync_v2": (c_uint64, c_uint64, c_size_t, c_void_p),
+    "cuMemcpy2DAsync_v2": (c_void_p, c_void_p),
     "cuMemsetD8Async": (c_uint64, c_ubyte, c_size_t, c_void_p),
     "cuStreamCreate": (_HANDLE, c_uint),
     "cuStreamDestroy_v2": (c_void_p,),

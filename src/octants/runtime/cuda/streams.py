@@ -170,6 +170,7 @@ class Streams:
         self.current = Current(self.default)
         self._own: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._foreign: dict[int, Stream] = {}
+        self.expecting: list[Stream] = []  # streams of others that wait for what is launched next
 
     def create(self) -> Stream:
         """A new stream."""
@@ -182,6 +183,11 @@ class Streams:
         if handle in (DEFAULT_STREAM, LEGACY_STREAM):
             return self.default
         return self._foreign.setdefault(handle, Stream(self, handle))
+
+    def release(self) -> None:
+        """Let streams that expect what was launched wait for it."""
+        while self.expecting:
+            self.order(self.current.stream, self.expecting.pop())
 
     def all(self) -> list[Stream]:
         """The default stream, and all others that kernels may run in."""
