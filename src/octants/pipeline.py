@@ -21,8 +21,10 @@ from octants.passes.check_bounds import check_bounds
 from octants.passes.collect_sums import collect_sums
 from octants.passes.contract import contract
 from octants.passes.demote_atomics import demote_atomics
+from octants.passes.expand_powers import expand_powers
 from octants.passes.fix_order import fix_order
 from octants.passes.outline_tasks import outline_tasks
+from octants.passes.relax_divisions import relax_divisions
 from octants.passes.share_reciprocals import share_reciprocals
 from octants.simplify import simplify
 from octants.stage import Observer as Observer
@@ -55,6 +57,12 @@ PASSES = (
         "before simplifying, which works within tasks: what crosses them is in memory by then",
     ),
     Pass("simplify", simplify, "when all is in place: what follows costs what is left"),
+    Pass(
+        "relax_divisions",
+        relax_divisions,
+        "before derivatives are taken, whose replays must divide as what they replay",
+        asked_by="contracts",
+    ),
     Pass(
         "contract",
         contract,
@@ -121,7 +129,7 @@ def _stores_nests(module: Module) -> bool:
 def _for_lanes(stage: Stage, stored: Reversed, make: Callable[[str], Reversed]) -> Reversed:
     if stage.count_lanes is None:
         return stored
-    plain = Stage(deterministic=stage.deterministic)
+    plain = Stage(contracts=stage.contracts, deterministic=stage.deterministic)
     in_lanes = stage.count_lanes(finish(stored.module, plain, apart=True))
     if in_lanes == sum(task.is_parallel for task in stored.module.tasks):
         return stored
@@ -154,6 +162,7 @@ def finish(module: Module, stage: Stage, *, apart: bool = False) -> Module:
             collect_sums(result, apart)
             demote_atomics(result, apart)
         if stage.contracts:
+            expand_powers(result)
             share_reciprocals(result)
         note.gives(result.size)
     stage.see("finish", result)

@@ -28,7 +28,7 @@ class Stage:
     `tape_local` how many bytes of a block are local, if any, and `count_lanes` how many tasks of a
     finished module would run in lanes. A `deterministic` kernel updates arrays in an order that is
     always the same. Where it `contracts`, a product and a sum may be rounded as one, and
-    derivatives are divided by way of reciprocals.
+    what is divided be multiplied by a reciprocal.
     """
 
     checks_bounds: bool = False

@@ -33,7 +33,12 @@ BOUNDS: dict[str, tuple[float, float]] = {
 FAST: dict[str, float] = {"sin": 2.3, "cos": 2.3, "exp": 1.1, "log": 0.95}
 """Those of f32 with ``fast_math``, on machines that have a fused operation."""
 
+ROOT = 1.5
+"""Of rsqrt, divided or estimated."""
+
 
 def bound(fn: str, dtype: DType, fast_math: bool = False) -> float:
     """The error that is promised."""
+    if fn == "rsqrt":
+        return ROOT
     return FAST[fn] if fast_math else BOUNDS[fn][dtype is f64]

@@ -96,8 +96,10 @@ def sweep(fn: str, fast_math: bool = False) -> dict[str, Any]:
 @pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    ("fn", "fast_math"), [*((fn, False) for fn in UNARY), *((fn, True) for fn, _ in FAST)]
-)
+    ("fn", "fast_math"),
+    [*((fn, False) for fn in (*UNARY, "rsqrt")),
+     *((fn, True) for fn in (*(fn for fn, _ in FAST), "rsqrt"))],
+)  # fmt: skip
 def test_all_f32(fn: str, fast_math: bool) -> None:
     found = sweep(fn, fast_math)
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}

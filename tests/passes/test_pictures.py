@@ -17,8 +17,10 @@ from octants.passes import (
     collect_sums,
     contract,
     demote_atomics,
+    expand_powers,
     fix_order,
     outline_tasks,
+    relax_divisions,
     share_reciprocals,
 )
 from octants.simplify import fold, prune
@@ -29,7 +31,9 @@ PASSES = [
     (collect_sums, "collect_sums"),
     (contract, "contract"),
     (demote_atomics, "demote_atomics"),
+    (expand_powers, "expand_powers"),
     (fix_order, "fix_order"),
+    (relax_divisions, "relax_divisions"),
     (share_reciprocals, "share_reciprocals"),
     (fold, "fold"),
     (prune, "prune"),

@@ -20,6 +20,7 @@ from octants.codegen.llvm.backend import has_fused, is_x64
 from octants.codegen.llvm.backend import host_target as host_target
 from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.cost import UNINTERRUPTED
+from octants.codegen.llvm.estimates import estimate_of
 from octants.codegen.llvm.function import FunctionText, Machine
 from octants.codegen.llvm.lanes import items as lane_items
 from octants.codegen.llvm.lanes.choice import Choice, choose
@@ -48,6 +49,7 @@ class Cpu(Machine):
     def __init__(self, target: Target) -> None:
         self.has_half = not is_x64(target) or "+f16c" in target.features.split(",")
         self.has_fused = has_fused(target)
+        self.reciprocal_root = estimate_of(target)
 
     def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
         symbol = abi.LIBRARY_PREFIX + fn + ("f" if type == "float" else "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants.codegen.llvm import halves, library
+from octants.codegen.llvm.estimates import ReciprocalRoot
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.text import float_literal
 from octants.mathlib import table
@@ -72,7 +73,12 @@ def _sqrt(f: FunctionText, dtype: DType, x: str) -> str:
 
 
 def _rsqrt(f: FunctionText, dtype: DType, x: str) -> str:
-    return DIVIDE(f, dtype, ONE, _sqrt(f, dtype, x))
+    """The quotient, unless `fast_math` allows an estimate, and the machine has one."""
+    estimate = f.machine.reciprocal_root if f.text.fast_math and dtype is not f64 else None
+    if estimate is None:
+        return DIVIDE(f, dtype, ONE, _sqrt(f, dtype, x))
+    root: str = f.table[ReciprocalRoot](f, ReciprocalRoot(x, estimate))
+    return rounded(f, dtype, root)
 
 
 def _sign(f: FunctionText, dtype: DType, x: str) -> str:

@@ -33,6 +33,9 @@ class Machine(ABC):
     has_fused = True
     """Whether there is an instruction that multiplies and adds, and rounds once."""
 
+    reciprocal_root: Estimate | None = None
+    """What there is to estimate 1 / sqrt(x) of f32."""
+
     @abstractmethod
     def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
         """A mathematical function that is no instruction, of operands of an LLVM type."""
@@ -79,6 +82,20 @@ class Tape(ABC):
 
         What follows in the current block is for when there will be no more.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A rough value that a machine has: `write` gives it for a vector of so many lanes.
+
+    That is 4 lanes at least, `longest` at most. ``bits`` of it are right. A `total` one is good for
+    subnormal numbers, and exact where the result is zero, infinite, or NaN.
+    """
+
+    write: Callable[[FunctionText, int, str], str]
+    longest: int
+    bits: int
+    total: bool
 
 
 @dataclass(slots=True)

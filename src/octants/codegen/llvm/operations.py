@@ -6,6 +6,7 @@ from octants.codegen.llvm import (
     arithmetic,
     atomics,
     control,
+    estimates,
     library,
     memory,
     messages,
@@ -21,6 +22,7 @@ from octants.ir import ops
 TABLE: HandlerTable = {
     Table: tables.fill,
     library.Call: library.call_scalar,
+    estimates.ReciprocalRoot: estimates.root_of_one,
     Collect: atomics.collect,
     Deliver: atomics.deliver,
     ops.Constant: arithmetic.constant,

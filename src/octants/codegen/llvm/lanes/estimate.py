@@ -284,8 +284,8 @@ class Estimate:
         for op in body.walk():
             if isinstance(op, _NEVER_VECTORISED):
                 return False
-            if isinstance(op, ops.Unary) and op.fn not in (*CHEAP, "sqrt", "rsqrt"):
-                return False
+            if isinstance(op, ops.Unary) and op.fn not in (*CHEAP, "sqrt"):
+                return False  # nor does it know vectors of what a machine estimates
             if isinstance(op, ops.Binary) and _is_called(op):
                 return False
             if isinstance(op, (ops.Load, ops.Store)):

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from octants.codegen.llvm import operations
 from octants.codegen.llvm.chains import Table
+from octants.codegen.llvm.estimates import ReciprocalRoot
 from octants.codegen.llvm.function import HandlerTable
-from octants.codegen.llvm.lanes import atomics, control, library, memory, records, sums, tables
+from octants.codegen.llvm.lanes import (
+    atomics,
+    control,
+    estimates,
+    library,
+    memory,
+    records,
+    sums,
+    tables,
+)
 from octants.codegen.llvm.library import Call
 from octants.codegen.llvm.reductions import Collect, Deliver
 from octants.ir import ops
@@ -24,6 +34,7 @@ _SAME = (
 
 TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
     Call: library.call,
+    ReciprocalRoot: estimates.reciprocal_root,
     ops.Binary: control.binary,
     Table: tables.fill,
     Collect: atomics.collect,

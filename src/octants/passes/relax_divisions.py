@@ -1,0 +1,191 @@
+"""Multiplies where the program divides by roots, or more than once by the same: `fast_math`.
+
+Before::
+
+    kernel @k
+    array @x: f32, 1, ndarray, () [primal]
+    serial @k_0 {
+      %0: i32 = constant<0>()
+      %1: f32 = load<@x, primal>(%0)
+      %2: f32 = unary<sqrt>(%1)
+      %3: f32 = binary<mul>(%1, %2)
+      %4: i32 = constant<1>()
+      %5: f32 = load<@x, primal>(%4)
+      %6: f32 = binary<div>(%5, %3)
+      %7: f32 = binary<add>(%6, %2)
+      %8: f32 = binary<div>(%6, %7)
+      %9: f32 = binary<div>(%5, %7)
+      %10: f32 = binary<mul>(%8, %9)
+      store<@x, primal>(%10, %0)
+      yield()
+    }
+
+After::
+
+    kernel @k
+    array @x: f32, 1, ndarray, () [primal]
+    serial @k_0 {
+      %0: i32 = constant<0>()
+      %1: f32 = load<@x, primal>(%0)
+      %2: f32 = unary<sqrt>(%1)
+      %3: i32 = constant<1>()
+      %4: f32 = load<@x, primal>(%3)
+      %5: f32 = constant<-1.5>()
+      %6: f32 = binary<pow>(%1, %5)
+      %7: f32 = binary<mul>(%4, %6)
+      %8: f32 = binary<add>(%7, %2)
+      %9: f32 = constant<1.0>()
+      %10: f32 = binary<div>(%9, %8)
+      %11: f32 = binary<mul>(%7, %10)
+      %12: f32 = binary<mul>(%4, %10)
+      %13: f32 = binary<mul>(%11, %12)
+      store<@x, primal>(%13, %0)
+      yield()
+    }
+
+Powers become roots and products again in `expand_powers`; until then they have one derivative, and
+a simple one. That is done for f32, and before derivatives are taken: so a replay has the operations
+of what it replays. A quotient that is rounded to an integer, or compared with something, is left
+alone: it may be the number of a cell, and must not fall short of an integer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TypeGuard
+
+from octants.analysis.edges import reachable
+from octants.compile_profile import staged
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.core import Block, Module, Operation, Value
+from octants.ir.ops.arithmetic import ROUNDINGS
+from octants.simplify import simplify
+from octants.types.scalars import f32
+
+_MOST = 5
+"""Roots in a divisor: each adds its error."""
+_DEPTH = 3
+"""Products of products that are looked into for roots."""
+
+_ADDED = ("add", "sub", "min", "max")
+_ROUNDED = ("floordiv", "mod", "truncdiv", "truncmod")
+
+Power = tuple[Value, int]
+"""A base, and how many times its root is a factor."""
+
+
+@staged("relax_divisions")
+def relax_divisions(module: Module) -> None:
+    """Relax them in every task, in place."""
+    changed = [_Relaxing(task.body).run() for task in module.tasks]
+    if any(changed):
+        simplify(module)
+
+
+class _Relaxing:
+    """What is known of the body of a task while it is rewritten."""
+
+    def __init__(self, body: Block) -> None:
+        self._body = body
+        self._definitions = {op.results[0]: op for op in body.walk() if len(op.results) == 1}
+        self._deciding = _deciding(body)
+        self._changed = False
+
+    def run(self) -> bool:
+        """Whether there was anything to change."""
+        self._rewrite(self._body)
+        return self._changed
+
+    def _rewrite(self, block: Block) -> None:
+        divisors = self._divisors(block)
+        builder, factors = Builder(Block()), dict[Power, Value]()
+        for op in block.ops:
+            for region in op.regions:
+                self._rewrite(region)
+            if not self._may_change(op) or op.rhs not in divisors:
+                builder.block.ops.append(op)
+                continue
+            power = divisors[op.rhs]
+            builder.location = op.location
+            if power not in factors:
+                factors[power] = _reciprocal(builder, *power)
+            builder.append(ops.Binary("mul", op.lhs, factors[power], results=op.results))
+            self._changed = True
+        block.ops[:] = builder.block.ops
+
+    def _may_change(self, op: Operation) -> TypeGuard[ops.Binary]:
+        if not isinstance(op, ops.Binary) or op.fn != "div":
+            return False
+        return op.result.type is f32 and op.result not in self._deciding
+
+    def _divisors(self, block: Block) -> dict[Value, Power]:
+        """What to multiply by the reciprocals of in place of dividing by it."""
+        counts = Counter(op.rhs for op in block.ops if self._may_change(op))
+        found: dict[Value, Power] = {}
+        for divisor, count in counts.items():
+            root = self._root_in(divisor)
+            halves = self._roots(divisor, root) if root is not None else None
+            if root is not None and halves is not None and halves % 2 and halves <= _MOST:
+                found[divisor] = root, halves
+            elif count > 1:
+                found[divisor] = divisor, 2
+        return found
+
+    def _root_in(self, value: Value, depth: int = _DEPTH) -> Value | None:
+        """What a root is taken of that is a factor of a value."""
+        op = self._definitions.get(value)
+        if isinstance(op, ops.Unary) and op.fn == "sqrt":
+            return op.x
+        if isinstance(op, ops.Binary) and op.fn == "mul" and depth:
+            found = self._root_in(op.lhs, depth - 1)
+            return self._root_in(op.rhs, depth - 1) if found is None else found
+        return None
+
+    def _roots(self, value: Value, base: Value, depth: int = _DEPTH) -> int | None:
+        """How many times the root of a base is a factor; None if others are factors, too."""
+        if value is base:
+            return 2
+        op = self._definitions.get(value)
+        if isinstance(op, ops.Unary) and op.fn == "sqrt":
+            return 1 if op.x is base else None
+        if not isinstance(op, ops.Binary) or op.fn != "mul" or not depth:
+            return None
+        counts = [self._roots(factor, base, depth - 1) for factor in op.operands]
+        return None if None in counts else sum(filter(None, counts))
+
+
+def _reciprocal(builder: Builder, base: Value, halves: int) -> Value:
+    if halves == 1:
+        return builder.unary("rsqrt", base)
+    if halves == 2:
+        return builder.binary("div", builder.constant(1.0, base.type), base)
+    return builder.binary("pow", base, builder.constant(-halves / 2, base.type))
+
+
+def _deciding(body: Block) -> set[Value]:
+    """The values that are rounded to integers, or compared, at once or after additions."""
+    sources: dict[Value, list[Value]] = {}
+    decided: list[Value] = []
+    for op in body.walk():
+        if _decides(op):
+            decided += op.operands
+        elif _adds(op):
+            sources[op.results[0]] = op.operands
+    return reachable(decided, sources)
+
+
+def _decides(op: Operation) -> bool:
+    if isinstance(op, ops.Unary):
+        return op.fn in ROUNDINGS
+    if isinstance(op, ops.Binary):
+        return op.fn in _ROUNDED
+    return isinstance(op, ops.Compare) or (isinstance(op, ops.Cast) and not op.result.type.is_float)
+
+
+def _adds(op: Operation) -> bool:
+    if isinstance(op, ops.Unary):
+        return op.fn in ("neg", "abs")
+    if isinstance(op, ops.Binary):
+        return op.fn in _ADDED
+    return isinstance(op, (ops.Select, ops.Cast))
