@@ -113,10 +113,30 @@ def test_what_is_refused_is_run_again(fake: FakeCuda, reverse: Any) -> None:
     launch(kernel, 5, 205)
     check_done(made, 5, 205)
     assert [call.launch[abi.LAUNCH_CAPACITY // 8] for call in made.rounds] == [512, 3004]
+    assert made.rounds[0].launch[abi.LAUNCH_LOWER // 8] == 5
     made.rounds.clear()
     launch(kernel, 5, 205)  # it knows by now
     check_done(made, 5, 205)
     assert len(made.rounds) == 1
+
+
+def test_a_need_that_grows_bit_by_bit_is_met_by_doubling(fake: FakeCuda, reverse: Any) -> None:
+    device = make_device(fake, 1 << 24)
+    made = reverse(lambda item, share: 0)
+    kernel = device.load(make_artifact())
+
+    def need(item: int, share: int) -> int:  # as a `while` loop asks: for one iteration more
+        held = made.rounds[-1].launch[abi.LAUNCH_CAPACITY // 8]
+        return held + 24 if held < 50_000 else 50_000
+
+    made.need = need
+    launch(kernel, 0, 200)
+    check_done(made, 0, 200)
+    assert len(made.rounds) <= 10
+    held = [call.launch[abi.LAUNCH_CAPACITY // 8] for call in made.rounds]
+    assert 50_000 <= held[-1] <= 100_000
+    launch(kernel, 0, 200)
+    assert len(made.rounds) == len(held) + 1
 
 
 def test_bounds_of_the_device(fake: FakeCuda, reverse: Any) -> None:

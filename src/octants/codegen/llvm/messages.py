@@ -127,14 +127,24 @@ _ARGUMENTS = (
     "ptr %buffer, i32 %message, i32 %task, i64 %item, ptr nocapture readonly %values, i64 %count"
 )
 
-_LOCK = f"""\
-  %lock = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_LOCK}
-  br label %spin
-spin:
+# Who has nothing to say that matters leaves without the lock. Threads of a GPU that run in step
+# need that way out: they meet again where all ways meet, and the one that holds the lock would wait
+# for the others before it gives it back if that were the end of the loop.
+_LOCK = """\
+  br i1 %late, label %leave, label %try
+try:
   %pair = cmpxchg ptr %lock, i32 0, i32 1 acquire monotonic
-  %held = extractvalue {{ i32, i1 }} %pair, 1
+  %held = extractvalue { i32, i1 } %pair, 1
   br i1 %held, label %check, label %spin
 check:
+"""
+
+_UNLOCK = """\
+unlock:
+  store atomic i32 0, ptr %lock release, align 4
+  br label %leave
+leave:
+  ret void
 """
 
 _COPY = """\
@@ -191,9 +201,17 @@ def _fail_helper(_: ModuleText, name: str) -> str:
     return f"""\
 define internal void {name}({_ARGUMENTS}) cold noinline nounwind {{
 entry:
-{_LOCK}  %failed = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_FAILED}
-  %known = load atomic i32, ptr %failed monotonic, align 4
+  %lock = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_LOCK}
+  %failed = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_FAILED}
   %itemplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_FAILURE_ITEM}
+  br label %spin
+spin:
+  %seen = load atomic i32, ptr %failed acquire, align 4
+  %seenitem = load atomic i64, ptr %itemplace monotonic, align 8
+  %others = icmp ne i32 %seen, 0
+  %notlower = icmp sle i64 %seenitem, %item
+  %late = and i1 %others, %notlower
+{_LOCK}  %known = load atomic i32, ptr %failed monotonic, align 4
   %other = load i64, ptr %itemplace, align 8
   %isfirst = icmp eq i32 %known, 0
   %islower = icmp slt i64 %item, %other
@@ -204,14 +222,11 @@ write:
   store i32 %message, ptr %messageplace, align 4
   %taskplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_FAILURE_TASK}
   store i32 %task, ptr %taskplace, align 4
-  store i64 %item, ptr %itemplace, align 8
+  store atomic i64 %item, ptr %itemplace monotonic, align 8
   %target = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_FAILURE_VALUES}
 {_COPY.replace("{before}", "write")}  store atomic i32 1, ptr %failed release, align 4
   br label %unlock
-unlock:
-  store atomic i32 0, ptr %lock release, align 4
-  ret void
-}}
+{_UNLOCK}}}
 """
 
 
@@ -221,10 +236,15 @@ def _overflow_helper(_: ModuleText, name: str) -> str:
 define internal void {name}(ptr %buffer, i32 %message, i32 %task, i64 %item, i64 %need) \
 cold noinline nounwind {{
 entry:
-{_LOCK}  %needplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_OVERFLOW_NEED}
+  %lock = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_LOCK}
+  %needplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_OVERFLOW_NEED}
   %taskplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_OVERFLOW_TASK}
   %itemplace = getelementptr i8, ptr %buffer, i64 {abi.MESSAGES_OVERFLOW_ITEM}
-  %knownneed = load i64, ptr %needplace, align 8
+  br label %spin
+spin:
+  %seen = load atomic i64, ptr %needplace monotonic, align 8
+  %late = icmp slt i64 %need, %seen
+{_LOCK}  %knownneed = load i64, ptr %needplace, align 8
   %knowntask = load i32, ptr %taskplace, align 4
   %knownitem = load i64, ptr %itemplace, align 8
   %larger = icmp sgt i64 %need, %knownneed
@@ -242,10 +262,7 @@ write:
   store i32 %message, ptr %messageplace, align 4
   store i32 %task, ptr %taskplace, align 4
   store i64 %item, ptr %itemplace, align 8
-  store i64 %need, ptr %needplace, align 8
+  store atomic i64 %need, ptr %needplace monotonic, align 8
   br label %unlock
-unlock:
-  store atomic i32 0, ptr %lock release, align 4
-  ret void
-}}
+{_UNLOCK}}}
 """

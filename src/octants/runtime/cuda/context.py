@@ -152,7 +152,8 @@ class Context:
     def free_memory(self) -> int:
         """The bytes of memory that no program uses."""
         free, total = c_size_t(), c_size_t()
-        self.call("cuMemGetInfo", byref(free), byref(total))
+        with self.active():
+            self.call("cuMemGetInfo", byref(free), byref(total))
         return free.value
 
 

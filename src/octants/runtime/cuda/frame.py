@@ -38,8 +38,13 @@ class Action:
         self.block, self.fill = 1, 1
         if not self.is_single:
             self.block, self.fill = _limited(dispatch, *self.function.shape(dispatch.block))
+        self.fixed: Bounds | None = None  # the bounds, where they are the same for all launches
         if not self.is_single and not self.is_computed:
-            self.bounds = bounds_function(dispatch.bounds)
+            bounds = bounds_function(dispatch.bounds)
+            if "slots" in dispatch.bounds:
+                self.bounds = bounds
+            else:
+                self.fixed = bounds(())
 
 
 def _limited(dispatch: Dispatch, block: int, fill: int) -> tuple[int, int]:
@@ -76,7 +81,7 @@ class Step:
         self._context = context
         self.action = action
         self.block, self.fill = action.block, action.fill
-        self.handle = action.function.handle
+        self.handle = c_void_p(action.function.handle)
         self.words = cuda.words(abi.LAUNCH_SIZE // 8)
         self.words[abi.LAUNCH_UPPER // 8] = 1
         self.arguments = (c_void_p * 2)(0, ctypes.addressof(self.words))
@@ -85,6 +90,8 @@ class Step:
         self.configured: Any = byref(self.configuration)
         self.known: Bounds | None = None  # the bounds that the configuration is for
         self.is_empty = False
+        if action.fixed is not None:
+            self.resize(action.fixed)
 
     def resize(self, bounds: Bounds) -> None:
         """Be ready for other bounds than the last launch had."""

@@ -87,8 +87,8 @@ class CudaKernel:
                     bounds = bounds_of(slots)
                     if bounds != step.known:
                         step.resize(bounds)
-                    if step.is_empty:
-                        continue
+                if step.is_empty:
+                    continue
                 step.arguments[0] = block
                 status = run(step.configured, step.handle, step.arguments, None)
                 if status:
@@ -144,8 +144,8 @@ class CudaKernel:
         action, recording = step.action, self._recordings.get(step.action)
         if action.bounds is not None:
             step.resize(action.bounds(slots))
-            if step.is_empty:
-                return
+        if step.is_empty:
+            return
         if recording is None:
             step.launch()
             return

@@ -169,6 +169,9 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 }
 """The symbols that are used, with the types of their arguments. All return a CUresult."""
 
+_UNCHECKED = {"cuLaunchKernelEx"}
+"""Called with objects of just the right types: converting them takes as long as the call."""
+
 
 class Library:
     """The functions of libcuda. ``find`` gives the one of a name in `SIGNATURES`.
@@ -222,7 +225,8 @@ def open_library() -> Library:
         except AttributeError:
             raise MissingDriver(f"{name} has no function `{symbol}`").at(None) from None
         function.restype = c_int
-        function.argtypes = SIGNATURES[symbol]
+        if symbol not in _UNCHECKED:
+            function.argtypes = SIGNATURES[symbol]
         return function
 
     return Library(find)

@@ -66,9 +66,9 @@ class Recording:
         full = Room(min(step.fill, -(-items // step.block)), step.block, 0)
         share = first_share = _whole(self._budget // (full.blocks * full.block))
         need, is_found = self._need or min(share, _GUESS), bool(self._need)
-        again = False
+        generous, again = need, False
         while True:
-            room = self._fit(full, need, tape)
+            room = self._fit(full, need, generous, tape)
             if room is not None:
                 self._launch(step, lower, upper, tape, room, share, again)
                 found, count = tape.refused()
@@ -77,13 +77,14 @@ class Recording:
                 if found <= room.capacity:
                     raise InternalError(f"a tape of {room.capacity} bytes was refused {found}")
                 need, is_found, again = _words(found), True, True
+                generous = max(need, 2 * room.capacity)  # a `while` asks for one iteration more
             elif share <= _LEAST_SHARE:
                 raise self._refused(need, lower, tape)
             else:
                 share = _whole(min(share, need) // 4)
-                need = max(share, min(_GUESS, need // 4))
+                need = generous = max(share, min(_GUESS, need // 4))
         if is_found and share == first_share:
-            self._need = max(self._need, need)
+            self._need = max(self._need, room.capacity)
 
     def _launch(
         self,
@@ -107,11 +108,16 @@ class Recording:
         step.configuration.grid, step.configuration.block = room.blocks, room.block
         step.launch()
 
-    def _fit(self, full: Room, need: int, tape: Tape) -> Room | None:
-        """Room for threads with tapes of so many bytes, as many as there is memory for."""
-        room = Room(full.blocks, full.block, need)
-        most = max(self._budget // (_lanes(full.block) * need), self._multiprocessors)
-        room.blocks = min(room.blocks, most)
+    def _fit(self, full: Room, need: int, generous: int, tape: Tape) -> Room | None:
+        """Room for threads with ``generous`` bytes each, or with ``need``.
+
+        With these there are as many threads as there is memory for.
+        """
+        for capacity in dict.fromkeys((generous, need)):
+            most = max(self._budget // (_lanes(full.block) * capacity), self._multiprocessors)
+            room = Room(min(full.blocks, most), full.block, capacity)
+            if tape.reserve(room.nbytes):
+                return room
         while not tape.reserve(room.nbytes):
             if room.blocks > 1:
                 room.blocks //= 2

@@ -94,14 +94,18 @@ class _Writer:
         f = ThreadText(self._kernel, self._machine, _TABLE, position)
         f.start("start")
         self._stop_if_failed(f)
+        if self._stops:  # no items, if an assertion fails before there are bounds
+            _store_bounds(f, ["0", "0"])
         f.block(task.domain)
-        place = f.in_global(f.told(abi.LAUNCH_BOUNDS, "ptr"))
-        for number, value in enumerate(task.domain.yielded):
+        bounds = []
+        for value in task.domain.yielded:
             operand = f.use(value)
             if value.type.bits != 64:
                 operand = f.convert("sext", f.type(value.type), operand, "i64")
-            target = f.assign(f"getelementptr i8, ptr {place}, i64 {8 * number}")
-            f.emit(f"store i64 {operand}, ptr {target}, align 8")
+            bounds.append(operand)
+        _store_bounds(f, bounds)
+        f.branch("return")
+        f.start("return")
         self._finish(f, name, Dispatch(name, position))
         return _DEVICE
 
@@ -142,16 +146,26 @@ class _Writer:
         return min(-(-asked // subgroup) * subgroup, _LARGEST)
 
     def _stop_if_failed(self, f: ThreadText) -> None:
-        """A task after one that failed does nothing."""
+        """A task after one that failed does nothing.
+
+        A failure of the task itself ends no other work item: threads that start late would miss
+        lower ones that fail, and those of a block would not agree.
+        """
         if not self._stops:
             return
-        failed = f.assign(
-            f"getelementptr i8, ptr {f.system('messages', 'ptr')}, i64 {abi.MESSAGES_FAILED}"
-        )
-        flag = f.assign(f"load atomic i32, ptr {failed} {f.order}, align 4")
-        further = f.fresh_label("further")
-        f.branch_if(f.assign(f"icmp eq i32 {flag}, 0"), further, "end", likely=True)
+        further, stopped = f.fresh_label("further"), f.fresh_label("stopped")
+        flag = self._load_message(f, abi.MESSAGES_FAILED)
+        f.branch_if(f.apply("icmp eq", "i32", flag, 0), further, stopped, likely=True)
+        f.start(stopped)
+        f.emit("fence acquire")
+        task = self._load_message(f, abi.MESSAGES_FAILURE_TASK)
+        f.branch_if(f.apply("icmp eq", "i32", task, f.task), further, "end")
         f.start(further)
+
+    def _load_message(self, f: ThreadText, offset: int) -> str:
+        buffer = f.system("messages", "ptr")
+        place = f.assign(f"getelementptr i8, ptr {buffer}, i64 {offset}")
+        return f.assign(f"load atomic i32, ptr {place} {f.order}, align 4")
 
     def _finish(self, f: ThreadText, name: str, dispatch: Dispatch) -> None:
         f.branch("end")
@@ -160,6 +174,13 @@ class _Writer:
         head = f"define {self._machine.head(f, name)}"
         f.text.add_function("\n".join([head + " {", *body, "}\n"]))
         self.dispatches.append(dispatch)
+
+
+def _store_bounds(f: ThreadText, bounds: list[str]) -> None:
+    place = f.in_global(f.told(abi.LAUNCH_BOUNDS, "ptr"))
+    for number, operand in enumerate(bounds):
+        target = f.assign(f"getelementptr i8, ptr {place}, i64 {8 * number}")
+        f.emit(f"store i64 {operand}, ptr {target}, align 8")
 
 
 def _can_fail(module: Module) -> bool:

@@ -1,0 +1,143 @@
+"""Code for GPUs and their runtime together, on a fake GPU whose threads the CPU runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants import abi
+from octants.autodiff.reverse import differentiate
+from octants.diagnostics.exceptions import OctantsAssertionError, OctantsMemoryError
+from octants.ir.core import Companion, Module
+from octants.types.scalars import i32
+from tests.autodiff.random_ir import inputs
+from tests.autodiff.test_checkpoints import LongLoops
+from tests.codegen import (
+    test_control_and_memory,
+    test_messages,
+    test_records,
+    test_reductions,
+    test_threads,
+)
+from tests.codegen.compiled import Compiled, ndarray, parallel
+from tests.codegen.on_emulated_gpu import OnEmulatedGpu
+
+ADJOINT = Companion.ADJOINT
+
+
+def _emulated(module: Module, *_: Any, **__: Any) -> OnEmulatedGpu:
+    return OnEmulatedGpu(module)
+
+
+def _run(module: Module, arrays: Any, **options: Any) -> Any:
+    return OnEmulatedGpu(module).run(arrays, **options)
+
+
+@pytest.fixture(autouse=True)
+def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tests of other modules run there, when they are called from here."""
+    monkeypatch.setattr(test_threads, "Threads", _emulated)
+    for module in (test_control_and_memory, test_messages, test_reductions):
+        monkeypatch.setattr(module, "Compiled", _emulated)
+        monkeypatch.setattr(module, "run", _run)
+
+
+def test_what_the_interpreter_gives() -> None:
+    test_control_and_memory.test_nested_loops_with_carried_values()
+    test_control_and_memory.test_tasks_hand_values_to_each_other()  # one has computed bounds
+    test_control_and_memory.test_draws_are_those_of_the_definition()
+
+
+def test_reductions_as_on_the_cpu() -> None:
+    test_reductions.test_one_place_for_all_by_an_argument()
+
+
+def test_what_kernels_say(capsys: Any, tmp_path: Any) -> None:
+    test_messages.test_lines_come_in_the_order_of_tasks_and_items(capsys)
+    test_messages.test_the_lowest_failing_item_is_reported(4321)
+    test_messages.test_a_failure_inside_loops_ends_the_work_item_and_shows_its_line(tmp_path)
+    test_messages.test_what_was_printed_before_a_failure_is_there(capsys)
+
+
+@pytest.mark.parametrize("by_while", [False, True])
+@pytest.mark.parametrize("items", [1, 60, 4000])
+def test_what_is_pushed_comes_back(by_while: bool, items: int) -> None:
+    kernel = OnEmulatedGpu(test_records.reversal(by_while))
+    for most in (40, 3000 if items < 1000 else 40, 7):
+        n = np.random.default_rng(3).integers(0, most, items).astype(np.int32)
+        data = {"n": n, "out": np.zeros(items)}
+        kernel.run(data)
+        assert data["out"].tolist() == test_records.wanted(n)
+    assert not kernel.fake.problems
+    assert len(kernel.fake.launches) <= 20
+
+
+def test_memory_that_is_refused_ends_the_launch() -> None:
+    kernel = OnEmulatedGpu(test_records.reversal(True), tape_limit=1 << 20)
+    n = np.full(40, 100, np.int32)
+    n[[17, 30]] = 2_000_000
+    for _ in range(2):
+        with pytest.raises(OctantsMemoryError) as caught:
+            kernel.run({"n": n, "out": np.zeros(40)})
+        text = str(caught.value)
+        assert "kernel `reversal`" in text and "work item 17;" in text
+        assert "program.py:7" in text
+        data = {"n": n[-5:], "out": np.zeros(5)}
+        kernel.run(data)
+        assert data["out"].tolist() == test_records.wanted(n[-5:])
+
+
+def test_gradients_of_random_modules_with_little_memory() -> None:
+    found: Counter[str] = Counter()
+    for seed in range(40):
+        module = LongLoops(seed).simplified()
+        result = differentiate(module, tape_whole=(0, 40)[seed % 2])
+        if result.hazards:
+            continue
+        state = {**inputs(seed), "t": np.zeros(())}
+        if result.state == "after":
+            Compiled(module).run(state)
+        both: dict[Any, Any] = {**state, ("t", ADJOINT): np.zeros(())}
+        both |= {(name, ADJOINT): value for name, value in inputs(seed + 1).items()}
+        wanted = {key: value.copy() for key, value in both.items()}
+        Compiled(result.module).run(wanted)
+        kernel = OnEmulatedGpu(result.module, tape_budget=1 << (6 + seed % 8))
+        try:
+            kernel.run(both)
+        except OctantsMemoryError:  # a task that stores in its first sweep cannot run again
+            found["stores"] += 1
+            continue
+        found["again"] += any(call.launch[abi.LAUNCH_AGAIN // 8] for call in kernel.fake.launches)
+        found["gradients"] += 1
+        for key, expected in wanted.items():
+            np.testing.assert_allclose(both[key], expected, rtol=1e-9, atol=1e-12)
+        assert not kernel.fake.problems
+    assert found["gradients"] >= 10
+    assert found["again"] >= 5
+
+
+def test_a_failure_while_bounds_are_computed() -> None:
+    x, out = ndarray("x", i32), ndarray("out", i32)
+
+    def upper(build: Any) -> Any:
+        count = build.load(x, [build.index(0)])
+        build.assert_("assertion", "{} items", build.compare("lt", count, build.index(5)), [count])
+        return count
+
+    def body(build: Any, i: Any) -> None:
+        build.store(out, [i], build.index(1))
+
+    task = parallel("t", lambda build: (build.index(0), upper(build)), body)
+    kernel = OnEmulatedGpu(Module("bounds", [x, out], tasks=[task]))
+    for count in (3, 5, 2):
+        data = {"x": np.full(1, count, np.int32), "out": np.zeros(8, np.int32)}
+        if count < 5:
+            kernel.run(data)
+            assert data["out"].sum() == count
+            continue
+        with pytest.raises(OctantsAssertionError, match="5 items"):
+            kernel.run(data)
+        assert not data["out"].any()
