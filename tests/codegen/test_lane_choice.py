@@ -97,3 +97,21 @@ def test_a_processor_without_vectors_to_rely_on() -> None:
     choice = chosen(RECURRENCE, target=PLAIN, simd=ALWAYS)
     assert choice.lanes == 0
     assert "none to rely on" in str(choice)
+
+
+THREE_CARRIED = """\
+  %3: i32 = constant<0>()
+  %4: f32 = load<@x, primal>(%2)
+  %6: f32, %7: f32, %8: f32 = for(%3, %1, %4, %4, %4) {{ (%9: i32, %10: f32, %11: f32, %12: f32):
+    %13: f32 = unary<sin>(%10)
+    %14: f32 = atomic<add, @y, primal>(%13, {place})
+    yield(%13, %10, %11)
+  }}
+  store<@x, primal>(%6, %2)"""
+
+
+@pytest.mark.parametrize(("place", "lanes"), [("%9", 64), ("%2", 32)], ids=["one", "own"])
+def test_tiles_are_wide_where_lanes_are_summed_up_in_each_turn(place: str, lanes: int) -> None:
+    body = THREE_CARRIED.format(place=place).replace("%1,", "%30,")
+    body = "  %30: i32 = constant<50>()\n" + body
+    assert chosen(body, simd=ALWAYS).lanes == lanes

@@ -194,6 +194,8 @@ _BINARY: dict[str, tuple[Rule | None, Rule | None]] = {
     "max": (_first("ge"), _second("ge")),
 }
 
+_SQUARE: tuple[Rule | None, ...] = (lambda p, g: p.mul(p.add(g, g), p.a), None)
+
 _FMA: tuple[Rule | None, ...] = (*_BINARY["mul"], _through)
 
 _SELECT: tuple[Rule | None, ...] = (
@@ -210,9 +212,11 @@ def rules_of(op: Operation) -> tuple[Rule | None, ...]:
     if isinstance(op, ops.Unary):
         return (_UNARY.get(op.fn),)
     if isinstance(op, ops.Binary):
+        if op.fn == "mul" and op.lhs is op.rhs:
+            return _SQUARE
         return _BINARY.get(op.fn, (None, None))
     if isinstance(op, ops.Fma):
-        return _FMA
+        return (*_SQUARE, _through) if op.x is op.y else _FMA
     if isinstance(op, ops.Select):
         return _SELECT
     if isinstance(op, ops.Cast) and op.x.type.is_float:

@@ -79,16 +79,22 @@ def _combined(f: LaneText, fn: str, dtype: DType, value: str) -> str:
 
 def fold(f: LaneText, fn: str, dtype: DType, vector: str) -> str:
     """The numbers of all lanes as one: halves are combined, and halves of that."""
-    register = f.type(dtype)
-    shape, distance = f.vector(register), f.lanes // 2
-    while distance:
-        order = ", ".join(f"i32 {(lane + distance) % f.lanes}" for lane in range(f.lanes))
-        other = f.assign_vector(
-            f"shufflevector {shape} {vector}, {shape} poison, <{f.lanes} x i32> <{order}>"
-        )
-        vector = arithmetic.combine(f, fn, dtype, vector, other)
-        distance //= 2
-    return f.element(register, vector, "0")
+    register, lanes = f.type(dtype), f.lanes
+    while lanes > 1:
+        halves = [_half(f, register, vector, lanes, first) for first in (0, lanes // 2)]
+        lanes //= 2
+        with f.of_lanes(lanes):
+            vector = arithmetic.combine(f, fn, dtype, *halves)
+    return f.assign(f"extractelement <1 x {register}> {vector}, i32 0")
+
+
+def _half(f: LaneText, register: str, vector: str, lanes: int, first: int) -> str:
+    """Half of the lanes, from the first one on, as a vector of so many."""
+    shape, half = f"<{lanes} x {register}>", lanes // 2
+    order = ", ".join(f"i32 {lane}" for lane in range(first, first + half))
+    return f.assign_vector(
+        f"shufflevector {shape} {vector}, {shape} poison, <{half} x i32> <{order}>"
+    )
 
 
 # -- reductions ---------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from octants.codegen.llvm.lanes.rows import Rows, find_rows
 from octants.codegen.llvm.lanes.widths import ALWAYS, MOST_VECTORS, NEVER, lanes_of_target
 from octants.codegen.llvm.reductions import find_reductions
 from octants.ir import ops
-from octants.ir.core import Array, Companion, Task
+from octants.ir.core import Array, Companion, Operation, Task
 from octants.lazy_dataclass import dataclass
 from octants.target import Target
 
@@ -148,18 +148,26 @@ def _count(task: Task) -> int | None:
 def _vectors(task: Task, facts: Uniformity) -> int:
     """How many vectors make a tile: several where a loop would wait for one result after another.
 
-    That is so where it carries few values; many would not fit the registers.
+    That is so where it carries few values; many would not fit the registers. A loop that sums up
+    lanes in each turn does so once for a tile, so that some more pay there.
     """
-    most, widest = 0, 32
+    most, widest, folds = 0, 32, False
     for op in task.body.walk():
         if isinstance(op, (ops.For, ops.While)):
             carried = [arg for arg in op.body.args if facts.varies(arg)]
             most = max(most, len(carried))
             widest = max([widest, *(arg.type.bits for arg in carried if arg.type.is_float)])
+            folds = folds or any(_is_folded(each, facts) for each in op.body.ops)
     if most == 0:
         return 1
-    wanted = MOST_VECTORS if most <= _FEW else 2 if most <= 2 * _FEW else 1
+    wanted = MOST_VECTORS if most <= (2 * _FEW if folds else _FEW) else 2
+    wanted = wanted if most <= 2 * _FEW else 1
     return max(1, wanted * 32 // widest)
+
+
+def _is_folded(op: Operation, facts: Uniformity) -> bool:
+    """Whether all lanes update one place."""
+    return isinstance(op, ops.Atomic) and not any(map(facts.varies, op.indices))
 
 
 def _has_order(task: Task) -> bool:

@@ -12,7 +12,8 @@ arithmetic wraps this may be wrong, and so it holds for indices only.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import text as names
@@ -69,6 +70,13 @@ class LaneText(FunctionText):
     def vector(self, type: str) -> str:
         """The type of a vector."""
         return f"<{self.lanes} x {type}>"
+
+    @contextmanager
+    def of_lanes(self, lanes: int) -> Iterator[None]:
+        """Write instructions of vectors of other lengths for a while."""
+        whole, self.lanes = self.lanes, lanes
+        yield
+        self.lanes = whole
 
     def is_vector(self, *operands: str | int) -> bool:
         """Whether any of some operands is one."""
