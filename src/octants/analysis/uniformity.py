@@ -65,7 +65,8 @@ class Uniformity:
         self._spread(roots)
         chosen = (self._choices[value] for value in self.bases if value in self._choices)
         bases = (op.base for op in block.walk() if isinstance(op, _RECORD))
-        self.has_odd_base |= any(map(self.varies, (*chosen, *bases, *self._backwards)))
+        parts = (part for base in self.bases for part in self._sources[base])  # sums have counts
+        self.has_odd_base |= any(map(self.varies, (*chosen, *bases, *parts, *self._backwards)))
         sizes = {slot.size for record in _records(block) for slot in record.slots}
         if len(sizes) > 1:
             sides = filter(_has_sides_with_records, block.walk())
