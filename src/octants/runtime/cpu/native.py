@@ -235,8 +235,9 @@ def _compile_support() -> bytes:
     llvm.initialize_native_asmprinter()
     triple = llvm.get_process_triple()
     text = support.support_text(triple.split("-")[0])
+    # At level 0 that takes a fifth of the time, and launches take what they take at level 2.
     machine = llvm.Target.from_triple(triple).create_target_machine(
-        reloc="pic", codemodel="default"
+        opt=0, reloc="pic", codemodel="default"
     )
     head = f'target triple = "{triple}"\ntarget datalayout = "{machine.target_data}"\n'
     module = llvm.parse_assembly(head + text, context=llvm.create_context())
