@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import library
+from octants.codegen.llvm.function import Phi
 from octants.codegen.llvm.lanes import control
 from octants.codegen.llvm.lanes.text import LaneText
 from octants.codegen.llvm.library import ATTRIBUTES, LONG, Call, captured, finished
 from octants.ir import ops
 from octants.ir.core import Block, Value
+from octants.types.scalars import u1
+
+_RARE_LANES = 8
+"""Lanes of a rare way at a time: what is rare is mostly done in integers of 64 bits."""
 
 
 def call(f: LaneText, op: Call) -> str:
@@ -76,23 +83,116 @@ def if_(f: LaneText, op: ops.If) -> None:
 def _call_rare(f: LaneText, block: Block) -> list[str]:
     """The values that a block yields, from a function of its own."""
     needed = captured(block)
+    types, name = _function(f, block, needed)
+    if _few(f, block) < f.lanes:
+        types, name = _in_turns(f, block, needed, types, name)
+    arguments = ", ".join(f"{f.shape(value)} {f.use(value)}" for value in needed)
+    result = f.assign(f"call {_struct(types)} {name}({arguments})")
+    found = []
+    for position, value in enumerate(block.yielded):
+        take = f"extractvalue {_struct(types)} {result}, {position}"
+        found.append(f.assign_vector(take) if f.varies(value) else f.assign(take))
+    return found
+
+
+def _few(f: LaneText, block: Block) -> int:
+    """The lanes of a rare way's function: code for all at once would be most of a module."""
+    vectors = [value for value in captured(block) if f.varies(value)] + block.yielded
+    can_be_cut = all(f.varies(value) and value.type is not u1 for value in vectors)
+    return _RARE_LANES if can_be_cut and f.lanes % _RARE_LANES == 0 else f.lanes
+
+
+def _function(f: LaneText, block: Block, needed: list[Value]) -> tuple[list[str], str]:
+    """The function of a rare way for a few lanes: the types of its results, and its name."""
     inner = _inner(f, f.uniformity)
+    inner.lanes = _few(f, block)
     parameters = _bind_parameters(inner, needed)
     inner.start("start")
     given = inner.block(block)
     values = [inner.fit(value, x) for value, x in zip(block.yielded, given, strict=True)]
-    types = [f.shape(value) for value in block.yielded]
-    struct, results = f"{{ {', '.join(types)} }}", "poison"
-    for position, (shape, given_value) in enumerate(zip(types, values, strict=True)):
-        results = inner.assign(f"insertvalue {struct} {results}, {shape} {given_value}, {position}")
+    types = [inner.shape(value) for value in block.yielded]
+    result = _collected(inner, types, values)
     name = library.rare_name(parameters, inner)
-    head = f"define internal {struct} {name}({parameters})"
-    text = finished(inner, f"{head} cold noinline {ATTRIBUTES}", f"ret {struct} {results}")
+    _define(f, inner, name, parameters, result)
+    return types, name
+
+
+def _in_turns(
+    f: LaneText, block: Block, needed: list[Value], parts: list[str], name_of_part: str
+) -> tuple[list[str], str]:
+    """The function of a rare way for all lanes, which calls the one for a few in a loop."""
+    inner, name = _inner(f, f.uniformity), f"{name_of_part}.x{f.lanes}"
+    parameters = _bind_parameters(inner, needed)
+    types = [inner.shape(value) for value in block.yielded]
+    rooms = [inner.once(k, f"alloca {each}, align 64") for k, each in enumerate(types)]
+    inner.start("start")
+    arguments = [_argument(inner, value) for value in needed]
+    turn, again = _begin_turns(inner)
+    given = ", ".join(argument(turn.name) for argument in arguments)
+    found = inner.assign(f"call {_struct(parts)} {name_of_part}({given})")
+    for position, (part, room) in enumerate(zip(parts, rooms, strict=True)):
+        taken = inner.assign(f"extractvalue {_struct(parts)} {found}, {position}")
+        place = inner.assign(f"getelementptr {part}, ptr {room}, i64 {turn.name}")
+        inner.emit(f"store {part} {taken}, ptr {place}")
+    _end_turns(inner, turn, again)
+    values = [inner.assign(f"load {t}, ptr {room}") for t, room in zip(types, rooms, strict=True)]
+    _define(f, inner, name, parameters, _collected(inner, types, values), " optsize")
+    return types, name
+
+
+def _argument(inner: LaneText, value: Value) -> Callable[[str], str]:
+    """What gives the part of an argument for a turn."""
+    register = inner.type(value.type)
+    if not inner.varies(value):
+        return lambda _: f"{register} {inner.use(value)}"
+    shape, part = inner.shape(value), f"<{_RARE_LANES} x {register}>"
+    room = inner.once(value, f"alloca {shape}, align 64")
+    inner.emit(f"store {shape} {inner.use(value)}, ptr {room}")
+
+    def take(turn: str) -> str:
+        place = inner.assign(f"getelementptr {part}, ptr {room}, i64 {turn}")
+        return f"{part} {inner.assign(f'load {part}, ptr {place}')}"
+
+    return take
+
+
+def _begin_turns(inner: LaneText) -> tuple[Phi, str]:
+    """Begin a loop over parts of the lanes: the number of the turn, and the label of the loop."""
+    before, again = inner.label, inner.fresh_label("turn")
+    inner.branch(again)
+    inner.start(again)
+    turn = inner.open_phi("i64")
+    turn.incoming.append(("0", before))
+    return turn, again
+
+
+def _end_turns(inner: LaneText, turn: Phi, again: str) -> None:
+    following = inner.apply("add", "i64", turn.name, 1)
+    turn.incoming.append((following, inner.label))
+    inner.close_phi(turn)
+    more = inner.apply("icmp ult", "i64", following, inner.lanes // _RARE_LANES)
+    done = inner.fresh_label("done")
+    inner.branch_if(more, again, done)
+    inner.start(done)
+
+
+def _struct(types: list[str]) -> str:
+    return f"{{ {', '.join(types)} }}"
+
+
+def _collected(inner: LaneText, types: list[str], values: list[str]) -> str:
+    """Values as one of a structure."""
+    results = "poison"
+    for position, (shape, value) in enumerate(zip(types, values, strict=True)):
+        put = f"insertvalue {_struct(types)} {results}, {shape} {value}, {position}"
+        results = inner.assign(put)
+    return f"{_struct(types)} {results}"
+
+
+def _define(
+    f: LaneText, inner: LaneText, name: str, parameters: str, result: str, how: str = ""
+) -> None:
+    """Add a function of a rare way to the module, once."""
+    head = f"define internal {result.rpartition(' ')[0]} {name}({parameters})"
+    text = finished(inner, f"{head} cold noinline{how} {ATTRIBUTES}", f"ret {result}")
     f.text.helper(name, lambda *_: text)
-    arguments = ", ".join(f"{f.shape(value)} {f.use(value)}" for value in needed)
-    result = f.assign(f"call {struct} {name}({arguments})")
-    found = []
-    for position, value in enumerate(block.yielded):
-        take = f"extractvalue {struct} {result}, {position}"
-        found.append(f.assign_vector(take) if f.varies(value) else f.assign(take))
-    return found
