@@ -9,10 +9,13 @@ from octants.codegen.llvm import library
 from octants.codegen.llvm.function import Phi
 from octants.codegen.llvm.lanes import control
 from octants.codegen.llvm.lanes.text import LaneText
-from octants.codegen.llvm.library import ATTRIBUTES, LONG, Call, captured, finished
+from octants.codegen.llvm.library import ATTRIBUTES, Call, captured, finished
 from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.types.scalars import u1
+
+_LONG = 16
+"""Operations of a rare way that stay in line."""
 
 _RARE_LANES = 8
 """Lanes of a rare way at a time: what is rare is mostly done in integers of 64 bits."""
@@ -67,7 +70,7 @@ def if_(f: LaneText, op: ops.If) -> None:
     none = f.assign(f"icmp eq i{f.lanes} {f.bits(condition)}, 0")
     f.branch_if(none, merge, rare, likely=True)
     f.start(rare)
-    is_long = sum(1 for _ in op.then.walk()) > LONG
+    is_long = sum(1 for _ in op.then.walk()) > _LONG
     found = _call_rare(f, op.then) if is_long else f.block(op.then)
     merged = [
         f.choose(condition, f.type(result.type), value, other)
