@@ -42,7 +42,7 @@ class Threads(Compiled):
         self, arrays: Mapping[Any, np.ndarray[Any, Any]], seed: int = 0, launch: int = 0
     ) -> dict[str, np.ndarray[Any, Any]]:
         block, made = self.block(arrays, seed, launch)
-        block[0] = self.messages.address
+        block[0] = self.messages.address if self.artifact.messages else 0
         head = self.messages.bytes.view(np.int64)
         head[:] = 0
         head[abi.MESSAGES_CAPACITY // 8] = 1 << 13

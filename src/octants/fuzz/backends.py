@@ -238,5 +238,6 @@ def _flat(value: Any) -> FloatArray:
 
 BACKENDS: dict[str, Callable[[], Backend]] = {
     "cpu": lambda: PackageBackend("cpu", "cpu"),
+    "cuda": lambda: PackageBackend("cuda", "cuda"),
     "interpreter": lambda: PackageBackend("interpreter", "python"),
 }

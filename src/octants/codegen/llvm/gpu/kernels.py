@@ -18,7 +18,7 @@ from octants.codegen.llvm.reductions import Collect, Deliver, find_reductions
 from octants.codegen.llvm.text import identifier
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
-from octants.ir.core import Module, Task
+from octants.ir.core import Module, Operation, Task
 from octants.target import Target
 
 _DEVICE = "device"
@@ -122,7 +122,7 @@ class _Writer:
         f.chains, f.restartable = find_chains(task.body), records.restartable(task.body)
         f.start("start")
         self._stop_if_failed(f)
-        asks = any(isinstance(op, _TAPE) for op in task.body.walk())
+        asks = any(map(_asks, task.body.walk()))
         if cooperates(task):
             _write_blocks(f, task)
         elif task.is_parallel:
@@ -184,8 +184,15 @@ def _store_bounds(f: ThreadText, bounds: list[str]) -> None:
 
 
 def _can_fail(module: Module) -> bool:
-    """Whether a task may say that the launch is to end."""
-    return any(isinstance(op, (ops.Assert, *_TAPE)) for op in module.walk())
+    """Whether a task may say that the launch is to end; it has a message for that."""
+    return any(isinstance(op, ops.Assert) or _asks(op) for op in module.walk())
+
+
+def _asks(op: Operation) -> bool:
+    """Whether an operation asks for room on the tape."""
+    if not isinstance(op, _TAPE) or not op.record.slots:
+        return False
+    return isinstance(op, ops.RecordReserve) or not op.record.local
 
 
 def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
