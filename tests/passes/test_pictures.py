@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from octants.autodiff import forward, reverse
+from octants.autodiff import forward, results, reverse
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
@@ -39,6 +39,7 @@ PASSES = [
     (prune, "prune"),
     (reverse, "reverse"),
     (forward, "forward"),
+    (results, "record_results"),
 ]
 
 

@@ -1,0 +1,91 @@
+"""Records that hold results: functions are computed once, and gradients stay as they are."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from tests.ad.tapes import check_gradient, iteration_bytes
+
+
+@qd.kernel
+def decay(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
+    for i in range(x.shape[0]):
+        v = x[i]
+        for _ in range(n[i]):
+            v = 0.3 + qd.exp(-0.8 * v)
+        y[i] = v
+
+
+@qd.kernel
+def nested(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
+    for i in range(x.shape[0]):
+        v, total = x[i], 0.0
+        for j in range(n[i]):
+            for _ in range(j):
+                total += 0.1 * v
+                v = qd.tanh(v) + 0.2
+            if v > 0.5:
+                v = 0.9 * qd.tanh(v)
+        y[i] = total
+
+
+@qd.kernel
+def two_functions(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
+    for i in range(x.shape[0]):
+        v = x[i]
+        for _ in range(n[i]):
+            v = qd.exp(-v) + 0.1 * qd.tanh(v) + 0.1 * v * v
+        y[i] = v
+
+
+@qd.kernel
+def only_sometimes(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
+    for i in range(x.shape[0]):
+        v = x[i]
+        for _ in range(n[i]):
+            if v > 0.6:
+                v = qd.exp(-v)
+            v += 0.1
+        y[i] = v
+
+
+def arrays() -> tuple[Any, Any, Any]:
+    x, y = (qd.ndarray(qd.f64, shape=11, needs_grad=True) for _ in range(2))
+    n = qd.ndarray(qd.i32, shape=11)
+    x.from_numpy(np.linspace(0.2, 1.5, 11))
+    n.from_numpy((np.arange(11) * 5 % 12).astype(np.int32))
+    return x, y, n
+
+
+@pytest.mark.parametrize("budget", [0, 300])
+@pytest.mark.parametrize("simd", ["always", "never"])
+@pytest.mark.parametrize("kernel", [decay, nested, two_functions, only_sometimes])
+def test_gradients(kernel: Any, simd: str, budget: int) -> None:
+    qd.init(arch=qd.cpu, default_fp=qd.f64, simd=simd, ad_stack_budget_bytes=budget)
+    x, y, n = arrays()
+    check_gradient(lambda: kernel(x, y, n), lambda: kernel.grad(x, y, n), x, y)
+
+
+def test_a_result_is_recorded_instead_of_what_it_is_made_from() -> None:
+    qd.init(arch=qd.cpu, default_fp=qd.f64)
+    x, y, n = arrays()
+    text = decay.inspect(x, y, n, mode="reverse").stages["reverse"]
+    popped = re.findall(r"(%\d+): f64 = record_pop<#r", text)
+    assert len(popped) == 1
+    assert not re.search(rf"unary<\w+>\({popped[0]}\)", text)
+    assert iteration_bytes(decay, x, y, n) == [8]
+    (loop,) = decay.grad.explain(x, y, n).loops
+    assert [slot.name for slot in loop.slots] == ["exp(mul(v))"]
+
+
+@pytest.mark.parametrize("kernel", [two_functions, only_sometimes])
+def test_what_is_made_into_several_things_is_recorded_itself(kernel: Any) -> None:
+    qd.init(arch=qd.cpu, default_fp=qd.f64)
+    x, y, n = arrays()
+    (loop,) = kernel.grad.explain(x, y, n).loops
+    assert [slot.name for slot in loop.slots] == ["v"]
