@@ -21,6 +21,7 @@ from octants.passes.check_bounds import check_bounds
 from octants.passes.collect_sums import collect_sums
 from octants.passes.contract import contract
 from octants.passes.demote_atomics import demote_atomics
+from octants.passes.drop_zeros import drop_zeros
 from octants.passes.expand_powers import expand_powers
 from octants.passes.fix_order import fix_order
 from octants.passes.outline_tasks import outline_tasks
@@ -57,6 +58,12 @@ PASSES = (
         "before simplifying, which works within tasks: what crosses them is in memory by then",
     ),
     Pass("simplify", simplify, "when all is in place: what follows costs what is left"),
+    Pass(
+        "drop_zeros",
+        drop_zeros,
+        "before products are taken into sums",
+        asked_by="contracts",
+    ),
     Pass(
         "relax_divisions",
         relax_divisions,

@@ -171,7 +171,7 @@ class _Records:
     def _place(
         self, value: Value, around: list[Place], popped: Value, chain: Chain
     ) -> Place | None:
-        """Where a push is in a block that computes of its value what a chain does of a popped one."""
+        """Where a push is in the block that computes of its value what a chain does of a popped."""
         for block, op in reversed(around):
             if self._computes(block, value, popped, chain):
                 return block, op
