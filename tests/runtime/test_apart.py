@@ -1,0 +1,38 @@
+"""Some of the tests of what is above a device, on one whose memory the host cannot touch.
+
+``OCTANTS_APART=1 python -m pytest`` runs all of them so.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.apart import APART
+
+ROOT = Path(__file__).parents[2]
+PARTS = {
+    "data": ("test_host_access", "test_events"),
+    "api": ("test_launch_path", "test_torch"),
+    "ad": ("test_snapshots", "test_regions", "test_argument_gradients", "test_log_budget"),
+}
+
+
+@pytest.mark.skipif(APART, reason="the tests themselves run so")
+@pytest.mark.parametrize("part", PARTS)
+def test_memory_that_the_host_cannot_touch(part: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    found = subprocess.run(
+        [*command, *(f"tests/{part}/{name}.py" for name in PARTS[part])],
+        cwd=ROOT,
+        env={**os.environ, "OCTANTS_APART": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert found.returncode == 0, found.stdout[-4000:] + found.stderr[-2000:]
+    assert " passed" in found.stdout
