@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants import api
 from tests.apart import APART
 from tests.golden_files import check_golden
 
@@ -235,7 +236,7 @@ def test_wrong_keywords_of_decorators() -> None:
 
 
 def test_an_arch_that_is_not_there() -> None:
-    for arch in (qd.cuda, "fortran"):
+    for arch in (qd.metal, "fortran"):
         with pytest.raises(qd.OctantsRuntimeError) as caught:
             qd.init(arch=arch)
         name = getattr(arch, "name", arch)
@@ -243,10 +244,13 @@ def test_an_arch_that_is_not_there() -> None:
     scale(ones(2), 1.0)  # the runtime from before is still there
 
 
-def test_gpu_falls_back_with_a_message(capsys: Any) -> None:
+def test_gpu_falls_back_with_a_message(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = {name: f"no driver for {name}" for name in ("cuda", "vulkan", "metal", "amdgpu")}
+    monkeypatch.setattr(api, "obstacle_to", lambda name: missing.get(name, ""))
     qd.init(arch=qd.gpu)
     assert qd.cfg.arch is qd.cpu
-    assert "not available" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "not available" in message and "cuda: no driver for cuda; metal: no" in message
     qd.init(arch=qd.vulkan, enable_fallback=True, log_level="error")
     assert qd.cfg.arch is qd.cpu
     with pytest.raises(qd.OctantsRuntimeError, match="OCT404"):
