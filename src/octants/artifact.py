@@ -53,7 +53,7 @@ def layout_parameters(arrays: list[Array]) -> ParameterLayout:
     """The parameter block of a kernel over ``arrays``."""
     slots = [Slot("system", name) for name in SYSTEM]
     for number, array in enumerate(arrays):
-        if array.space is Space.SHARED:
+        if array.space in (Space.SHARED, Space.LOCAL):
             continue
         if array.space is Space.NDARRAY:
             slots += [Slot("shape", array=number, index=axis) for axis in range(array.rank)]

@@ -205,6 +205,7 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
         tape_local=backend_of(chosen.arch).local_bytes,
         count_lanes=functools.partial(_count_lanes, chosen),
         deterministic=chosen.deterministic,
+        serialises_blocks=backend_of(chosen.arch).serialises_blocks,
     )
 
 

@@ -88,7 +88,7 @@ class _Runner:
         """One block of work items."""
         for array in self.shared:
             for companion in array.layouts:
-                self.machine.storage[array, companion] = _undefined(array)
+                self.machine.storage[array, companion] = undefined(array)
         self.items = [_Item(each, self._steps(self.body, each)) for each in environments]
         for item in self.items:
             self._advance(item)
@@ -209,7 +209,7 @@ def _all_at(op: Operation, items: list[_Item]) -> bool:
     return all(item.meets is op or item.is_gone for item in items)
 
 
-def _undefined(array: Array) -> np.ndarray[Any, Any]:
+def undefined(array: Array) -> np.ndarray[Any, Any]:
     """An array whose elements are no numbers that anybody would want."""
     shape = (*(array.fixed_shape or ()), *array.element_shape)
     if array.dtype.is_float:

@@ -26,6 +26,7 @@ from octants.passes.expand_powers import expand_powers
 from octants.passes.fix_order import fix_order
 from octants.passes.outline_tasks import outline_tasks
 from octants.passes.relax_divisions import relax_divisions
+from octants.passes.serialise_blocks import serialise_blocks
 from octants.passes.share_reciprocals import share_reciprocals
 from octants.simplify import simplify
 from octants.stage import Observer as Observer
@@ -136,7 +137,11 @@ def _stores_nests(module: Module) -> bool:
 def _for_lanes(stage: Stage, stored: Reversed, make: Callable[[str], Reversed]) -> Reversed:
     if stage.count_lanes is None:
         return stored
-    plain = Stage(contracts=stage.contracts, deterministic=stage.deterministic)
+    plain = Stage(
+        contracts=stage.contracts,
+        deterministic=stage.deterministic,
+        serialises_blocks=stage.serialises_blocks,
+    )
     in_lanes = stage.count_lanes(finish(stored.module, plain, apart=True))
     if in_lanes == sum(task.is_parallel for task in stored.module.tasks):
         return stored
@@ -162,6 +167,8 @@ def finish(module: Module, stage: Stage, *, apart: bool = False) -> Module:
     with timed("finish", module.name, module.size) as note:
         result = copy_module(module)
         result.apart = apart
+        if stage.serialises_blocks:  # before all that looks at updates: some are plain afterwards
+            serialise_blocks(result)
         collect_sums(result, apart)
         demote_atomics(result, apart)
         if stage.deterministic:  # what only one work item touches is known better before than after

@@ -28,7 +28,8 @@ class Stage:
     `tape_local` how many bytes of a block are local, if any, and `count_lanes` how many tasks of a
     finished module would run in lanes. A `deterministic` kernel updates arrays in an order that is
     always the same. Where it `contracts`, a product and a sum may be rounded as one, and
-    what is divided be multiplied by a reciprocal.
+    what is divided be multiplied by a reciprocal. One that `serialises_blocks` runs work items that
+    work together one after the other.
     """
 
     checks_bounds: bool = False
@@ -42,6 +43,7 @@ class Stage:
     tape_local: int = 0
     count_lanes: Callable[[Module], int] | None = None
     deterministic: bool = False
+    serialises_blocks: bool = False
 
     def see(self, name: str, module: Module) -> None:
         """Verify and show a module."""

@@ -22,6 +22,7 @@ from octants.passes import (
     fix_order,
     outline_tasks,
     relax_divisions,
+    serialise_blocks,
     share_reciprocals,
 )
 from octants.simplify import fold, prune
@@ -36,6 +37,7 @@ PASSES = [
     (expand_powers, "expand_powers"),
     (fix_order, "fix_order"),
     (relax_divisions, "relax_divisions"),
+    (serialise_blocks, "serialise_blocks"),
     (share_reciprocals, "share_reciprocals"),
     (fold, "fold"),
     (prune, "prune"),

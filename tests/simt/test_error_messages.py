@@ -224,7 +224,6 @@ def no_blocks_here(x: qd.types.ndarray):
 RUNNING: dict[str, tuple[Any, dict[str, Any]]] = {
     "waits_in_vain": (waits_in_vain, {"arch": qd.python}),
     "shared_maximum": (shared_maximum, {"arch": qd.python, "deterministic": True}),
-    "no_blocks_here": (no_blocks_here, {"arch": qd.cpu}),
 }
 
 
@@ -238,13 +237,19 @@ def test_text_when_running(name: str, runtime: None) -> None:
     _check(name, raised.value)
 
 
+def test_text_without_blocks() -> None:
+    with pytest.raises(qd.OctantsError) as raised:
+        build(no_blocks_here, [type_of(np.zeros(3))])
+    _check("no_blocks_here", raised.value)
+
+
 def test_every_error_has_a_text() -> None:
     declared = {
         x.code
         for x in vars(cooperation_errors).values()
         if isinstance(x, type) and x is not UserError and issubclass(x, UserError)
     }
-    assert declared <= codes_of("simt", [*CASES, *RUNNING])
+    assert declared <= codes_of("simt", [*CASES, *RUNNING, "no_blocks_here"])
 
 
 @pytest.mark.parametrize("size", [0, -3, 1.5, True, "many"])

@@ -26,12 +26,14 @@ Run = Callable[[int], None]
 class Backend(ABC):
     """The code generation and the devices of an arch; a process has one object of each.
 
-    `compiles` is False for the interpreter, which runs modules as they are. `local_bytes` is what a
-    block of a loop may take of the memory near a work item; 0: there is none.
+    `compiles` is False for the interpreter, which runs modules as they are. One that
+    `serialises_blocks` has no threads that could wait for each other in a block. `local_bytes` is
+    what a block of a loop may take of the memory near a work item; 0: there is none.
     """
 
     name: str
     compiles = True
+    serialises_blocks = False
     local_bytes = 0
 
     # -- what there is --------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from octants.options import Options
 from octants.runtime.cpu import CpuDevice
 from octants.runtime.cpu.identity import processor
 from octants.runtime.device import Device
-from octants.target import HOST, Target
+from octants.target import HOST, Blocks, Target
 
 if TYPE_CHECKING:
     from octants.analysis.sums import Sums
@@ -35,6 +35,7 @@ class CpuBackend(Backend):
     """The host as an arch."""
 
     name = HOST.name
+    serialises_blocks = True
 
     def make_device(self, chosen: Options) -> Device:
         kind = apart.ApartDevice if options.keeps_memory_apart() else CpuDevice
@@ -65,6 +66,9 @@ class CpuBackend(Backend):
         return cpu.assembly_text(module, host_target(), **_choices(chosen))
 
     # -- what passes want to know ---------------------------------------------------------------
+
+    def blocks(self, chosen: Options) -> Blocks | None:
+        return Blocks()
 
     def contracts(self, chosen: Options) -> bool:
         return backend.has_fused(host_target())

@@ -31,7 +31,7 @@ class NoBlocks(UserError):
     exception = OctantsRuntimeError
     title = "`simt.{name}` needs work items that run in blocks, which this arch does not have"
     label = "used here"
-    remedy = "run it on a GPU, or slowly by the interpreter: `qd.init(arch=qd.python)`"
+    remedy = "run it where there are blocks, such as `qd.init(arch=qd.cpu)`"
 
 
 class Divergent(UserError):

@@ -44,8 +44,14 @@ def shared_places(task: Task) -> list[tuple[Array, Companion]]:
     return list(found)
 
 
+def local_arrays(task: Task) -> list[Array]:
+    """The arrays of which each work item of a task has its own."""
+    arrays = (getattr(op, "array", None) for op in task.body.walk())
+    return list(dict.fromkeys(a for a in arrays if a is not None and a.space is Space.LOCAL))
+
+
 def nbytes(array: Array) -> int:
-    """What a shared array takes."""
+    """What a shared or a local array takes."""
     shape = (*(array.fixed_shape or ()), *array.element_shape)
     return array.dtype.size * math.prod(shape)
 

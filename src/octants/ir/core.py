@@ -39,6 +39,7 @@ class Space(enum.Enum):
     TEMPORARY = "temporary"  # launch-temporary: values that cross tasks
     RETURN = "return"  # what the kernel returns
     SHARED = "shared"  # one for each block of work items, undefined at its start
+    LOCAL = "local"  # one for each work item, undefined at its start
 
 
 @dataclass(eq=False, slots=True)

@@ -102,6 +102,7 @@ from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
 from octants.ir.rewriter import copy_block, copy_operation, refuse_cooperation, serialise
 from octants.passes.demote_atomics import owned_targets
+from octants.passes.task_bounds import load_bounds, make_bounds, store_bounds
 from octants.types.scalars import f16, f32, i32, i64, u1
 
 CHUNKS = 128
@@ -190,7 +191,8 @@ class _Chunks:
         self.module = module
         self.task = task
         self.forms = Forms(task)
-        self.bounds = self._array("bounds", i64, 2)
+        self.bounds = make_bounds(task)
+        module.arrays.append(self.bounds)
         self.sums: dict[object, tuple[Array, Array, ops.Atomic]] = {}
         for op in updates:
             assert isinstance(op, ops.Atomic)
@@ -218,27 +220,15 @@ class _Chunks:
         return op.array, op.companion, tuple(indices)
 
     def tasks(self) -> list[Task]:
-        assert self.task.domain is not None
         kind, options = self.task.body.args[0].type, self.task.options
         domain = Builder()
         domain.yield_([domain.constant(0, kind), domain.constant(CHUNKS, kind)])
         name, location = self.task.name, self.task.location
         return [
-            Task(f"{name}_bounds", self._find_bounds(self.task.domain), None, location),
+            store_bounds(self.task, self.bounds),
             Task(name, self._chunk(), domain.block, location, options),
             Task(f"{name}_combine", self._combine(), None, location),
         ]
-
-    def _find_bounds(self, domain: Block) -> Block:
-        """Keep the bounds, which the work items may change."""
-        block = copy_block(domain, {})
-        lower, upper = block.ops.pop().operands
-        builder = Builder(block)
-        for number, value in enumerate((lower, upper)):
-            wide = builder.cast(value, i64)
-            builder.store(self.bounds, [builder.index(number)], wide)
-        builder.yield_()
-        return block
 
     def _chunk(self) -> Block:
         """The work items of one chunk, in order."""
@@ -246,7 +236,7 @@ class _Chunks:
         chunk = Value(item.type, "chunk")
         builder = Builder(Block([chunk]))
         builder.location = self.task.location
-        lower, upper = (builder.load(self.bounds, [builder.index(k)]) for k in range(2))
+        lower, upper = load_bounds(builder, self.bounds)
         count = builder.binary("max", builder.binary("sub", upper, lower), builder.offset(0))
         first, total = builder.cast(chunk, i64), builder.offset(CHUNKS)
         ends = []

@@ -54,6 +54,7 @@ EFFECTS = (
     ops.CompareExchange,
     ops.Barrier,
     ops.Fence,
+    ops.ActAs,
     ops.Print,
     ops.Assert,
 )

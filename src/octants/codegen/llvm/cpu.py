@@ -15,7 +15,7 @@ from octants import abi
 from octants.analysis.sums import Sums, find_sums
 from octants.analysis.uniformity import Uniformity
 from octants.artifact import Artifact
-from octants.codegen.llvm import backend, items, records, sums
+from octants.codegen.llvm import backend, items, local, records, sums
 from octants.codegen.llvm.backend import has_fused, is_x64
 from octants.codegen.llvm.backend import host_target as host_target
 from octants.codegen.llvm.chains import find_chains
@@ -219,6 +219,7 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
     f.chains, f.restartable = find_chains(task.body), records.restartable(task.body)
     f.start("start")
     sums.begin(f, kernel.sums[position])
+    local.begin(f, task)
     if task.is_parallel:
         items.write_items(f, task)
     else:

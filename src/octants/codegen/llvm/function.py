@@ -126,6 +126,7 @@ class FunctionText:
         self.table = table
         self.task = task
         self.item, self.item_type = "0", "i64"
+        self.speaks_of: tuple[str, str] | None = None  # another work item, for messages; its type
         self.exit = "return"
         self.lines: list[str] = []
         self.entry: list[str] = []  # done once, before everything else
@@ -136,7 +137,7 @@ class FunctionText:
         self.scalar_table = table  # what writes functions of one work item
         self.collected: dict[Operation, tuple[str, str]] = {}  # see `atomics.collect`
         self.sums = Sums()  # the targets to which it adds plainly; see `sums`
-        self.parts: dict[tuple[Array, Companion], str] = {}  # where it does so instead
+        self.parts: dict[tuple[Array, Companion], str] = {}  # where it does so; see `local`, too
         self.shared = "true"  # whether it has to add atomically after all
         self._names: dict[Value, str] = {}
         self._once: dict[Any, str] = {}

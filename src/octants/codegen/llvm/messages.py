@@ -118,9 +118,13 @@ def _call(f: FunctionText, name: str, make: HelperMaker, message: int, words: li
 
 def _item(f: FunctionText) -> str:
     """The number of the work item, i64."""
-    if f.item_type == "i64":
-        return f.item
-    return f.convert("sext", f.item_type, f.item, "i64")
+    item, register = f.speaks_of or (f.item, f.item_type)
+    return item if register == "i64" else f.convert("sext", register, item, "i64")
+
+
+def act_as(f: FunctionText, op: ops.ActAs) -> None:
+    """Let failures from here on be those of a work item."""
+    f.speaks_of = f.use(op.item), f.type(op.item.type)
 
 
 _ARGUMENTS = (

@@ -14,7 +14,7 @@ from octants.ir.ops.arithmetic import (
     Unary,
 )
 from octants.ir.ops.control import For, If, ParallelFor, While, Yield
-from octants.ir.ops.cooperation import Barrier, Fence, Subgroup
+from octants.ir.ops.cooperation import ActAs, Barrier, Fence, Subgroup
 from octants.ir.ops.memory import (
     Assert,
     Atomic,
@@ -35,6 +35,7 @@ from octants.ir.ops.tape import (
 )
 
 __all__ = [
+    "ActAs",
     "Assert",
     "Atomic",
     "Barrier",

@@ -82,6 +82,16 @@ class Subgroup(Operation):
             raise InvalidIR(f"subgroup {self.fn} of {dtype} as {result}")
 
 
+@operation("act_as")
+class ActAs(Operation):
+    """``act_as(%i)``: what follows in the text speaks of work item i where it fails.
+
+    It stands where work items of one task do the work of those of another.
+    """
+
+    item: Value = operand()
+
+
 def _is_defined(fn: str, value: Value) -> bool:
     if fn in SHUFFLES:
         return True

@@ -1,0 +1,37 @@
+"""Arrays of which each work item has its own: on the stack, or on the worker's tape if large."""
+
+from __future__ import annotations
+
+from octants.codegen.llvm import messages
+from octants.codegen.llvm.function import FunctionText
+from octants.ir.cooperation import local_arrays, nbytes
+from octants.ir.core import Companion, Task
+
+_MOST = 1 << 16  # bytes on the stack, which may be that of a thread of the user's
+_ALIGNMENT = 16
+
+
+def begin(f: FunctionText, task: Task) -> None:
+    """Give all work items of a function the same memory, as they run one after the other."""
+    places: dict[tuple[object, Companion], int] = {}
+    total = 0
+    for array in local_arrays(task):
+        places[array, Companion.PRIMAL] = total
+        total += -(-nbytes(array) // _ALIGNMENT) * _ALIGNMENT
+    if not places:
+        return
+    if total <= _MOST:
+        base = f.once("local", f"alloca [{total} x i8], align {_ALIGNMENT}")
+    else:
+        base = _on_tape(f, task, total)
+    for place, offset in places.items():
+        f.parts[place] = f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")  # type: ignore[index]
+
+
+def _on_tape(f: FunctionText, task: Task, total: int) -> str:
+    """The start of the tape, which a task of blocks has for nothing else."""
+    f.tape.require(
+        str(total),
+        lambda: messages.fail(f, messages.memory_message(task.location), [str(total)]),
+    )
+    return f.tape.address("0")
