@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import operator
 import re
 import sys
 from collections.abc import Iterator
@@ -37,7 +38,15 @@ TITLES = {
 }
 
 
-MODULES = ("ad", "types", "math")  # the others are parts of the compiler
+MODULES = (  # the others are parts of the compiler
+    "ad",
+    "types",
+    "math",
+    "simt.block",
+    "simt.subgroup",
+    "simt.warp",
+    "simt.grid",
+)
 
 Names = dict[str, Any]
 
@@ -52,9 +61,12 @@ def page() -> str:
         chosen = {name: value for name, value in names.items() if titles[name] == title}
         parts += [f"## {title}\n", *_describe(chosen, described)] if chosen else []
     for name in MODULES:
-        module = getattr(octants, name)
+        module = operator.attrgetter(name)(octants)
         parts += [f"## qd.{name}\n", _prose(module)]
-        parts += _describe(_public(module, f"qd.{name}."), described)
+        names = _public(module, f"qd.{name}.")
+        if name.startswith("simt."):  # whose functions are written in terms of others
+            names = {n: v for n, v in names.items() if _is_defined_in(module, v)}
+        parts += _describe(names, described)
     return "\n".join(part for part in parts if part).rstrip() + "\n"
 
 
@@ -63,6 +75,10 @@ def _public(module: ModuleType, prefix: str) -> Names:
     names = getattr(module, "__all__", None) or [name for name in vars(module) if name[0] != "_"]
     found = {f"{prefix}{name}": getattr(module, name) for name in names}
     return {name: value for name, value in found.items() if _is_ours(value)}
+
+
+def _is_defined_in(module: ModuleType, value: Any) -> bool:
+    return getattr(value, "__module__", None) == module.__name__
 
 
 def _is_ours(value: Any) -> bool:
