@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,14 @@ from typing import Any
 import pytest
 
 PROGRAM = """
-import json, sys
+import json, os, sys
+if "PLAIN" in os.environ:  # a processor with no more than all of its kind have
+    from octants.backends import cpu
+    from octants.target import Target
+    cpu.processor = lambda: "a plain one"
+    cpu.backend.host_target = lambda ask=cpu.backend.host_target: Target(
+        ask().arch, ask().triple, os.environ["PLAIN"], ""
+    )
 import numpy as np
 import octants as qd
 qd.init(arch=qd.cpu, log_level="error")
@@ -80,3 +88,15 @@ def test_a_second_process_needs_no_compiler(tmp_path: Path, options: dict[str, s
     assert "octants.frontend" in compiler
     for seed in ("2", "3"):
         assert run(tmp_path, seed, **options) == [loss, gradient, []]
+
+
+def test_different_processors_share_a_folder(tmp_path: Path) -> None:
+    """Each of them compiles its own code, once, whoever came first."""
+    plain = {"x86_64": "x86-64", "amd64": "x86-64"}.get(platform.machine().lower(), "generic")
+    for needed in (True, False):
+        for more in ({}, {"PLAIN": plain}):
+            loss, gradient, compiler = run(tmp_path, "1", **more)
+            assert (loss, gradient) == (48.0, [18.0] * 4)
+            assert ("octants.pipeline" in compiler) is needed
+    for more in ({"PLAIN": plain}, {}):
+        assert "octants.pipeline" in run(tmp_path, "1", OCTANTS_OPT_LEVEL="1", **more)[-1]
