@@ -98,7 +98,9 @@ def quotient(f: FunctionText, x: str) -> str:
 
 
 def root_of_one(f: FunctionText, op: ReciprocalRoot) -> str:
-    """The root of one number: that of the first lane of a vector."""
+    """The root of one number: that of the first lane of a vector, where there are vectors."""
+    if op.estimate.longest == 1:
+        return op.estimate.write(f, 1, op.operand)
     vector, x = f"<{SHORTEST} x float>", op.operand
     wide = f.assign(f"insertelement {vector} zeroinitializer, float {x}, i32 0")
     rough = f.assign(f"extractelement {vector} {op.estimate.write(f, SHORTEST, wide)}, i32 0")

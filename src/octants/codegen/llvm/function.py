@@ -40,6 +40,10 @@ class Machine(ABC):
     def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
         """A mathematical function that is no instruction, of operands of an LLVM type."""
 
+    def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:  # noqa: ARG002
+        """A function of f32 by what the machine has for it, where `fast_math` allows that."""
+        return None
+
     @abstractmethod
     def poll(self, f: FunctionText) -> None:
         """Leave the work item if the launch shall end; called in each turn of long loops."""
@@ -88,8 +92,9 @@ class Tape(ABC):
 class Estimate:
     """A rough value that a machine has: `write` gives it for a vector of so many lanes.
 
-    That is 4 lanes at least, `longest` at most. ``bits`` of it are right. A `total` one is good for
-    subnormal numbers, and exact where the result is zero, infinite, or NaN.
+    That is 4 lanes at least, `longest` at most; where the latter is 1, it takes a number, and gives
+    what is taken as it is. ``bits`` of it are right. A `total` one is good for subnormal numbers,
+    and exact where the result is zero, infinite, or NaN.
     """
 
     write: Callable[[FunctionText, int, str], str]

@@ -41,6 +41,10 @@ class Call:
 
 def call(f: FunctionText, fn: str, dtype: DType, operands: list[str]) -> str:
     """The value of a function of operands of f32 or f64; f16 is in registers of f32."""
+    if f.text.fast_math and dtype is f32:
+        found = f.machine.quick(f, fn, operands)
+        if found is not None:
+            return found
     f.text.mathematics += 1
     attribute = "" if f.text.mathematics <= _INLINED else " noinline"
     kind = f32 if dtype is f16 else dtype

@@ -10,6 +10,7 @@ from octants import abi
 from octants.artifact import Artifact
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.gpu import approximations
 from octants.codegen.llvm.gpu.kernels import write
 from octants.codegen.llvm.gpu.remainder import remainder
 from octants.codegen.llvm.gpu.tape import ThreadTape
@@ -43,6 +44,11 @@ class Nvptx(GpuMachine):
 
     subgroup = 32
     shared_bytes = 48 * 1024
+    reciprocal_root = approximations.ROOT
+
+    def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:
+        write = approximations.QUICK.get(fn)
+        return None if write is None else write(f, *operands)
 
     def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
         assert fn == "fmod"

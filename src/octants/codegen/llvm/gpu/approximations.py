@@ -1,0 +1,78 @@
+"""Functions of f32 that GPUs of NVIDIA have instructions for, which `fast_math` allows.
+
+The instructions for sine and cosine are off by 2**-20.9 or less near zero, and by more the larger
+the angle: beyond `_FAR` the functions of our own library take their place. That for powers of two
+is within two units of the last digit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from octants.codegen.llvm.estimates import unless_rare
+from octants.codegen.llvm.function import Estimate, FunctionText
+from octants.codegen.llvm.library import Call
+from octants.codegen.llvm.text import float_literal
+from octants.mathlib.table import function
+from octants.types.scalars import convert, f32
+
+_FAR = float_literal(64.0)
+
+
+def _instruction(f: FunctionText, name: str, x: str) -> str:
+    name = f"@llvm.nvvm.{name}.approx.f"
+    f.text.declare(name, "float", "float")
+    return f.call(name, "float", [("float", x)])
+
+
+def _wave(name: str) -> Callable[[FunctionText, str], str]:
+    def write(f: FunctionText, x: str) -> str:
+        near = _instruction(f, name, x)
+        size = f.intrinsic("fabs", "float", [("float", x)])
+        is_near = f.apply("fcmp olt", "float", size, _FAR)
+
+        def far() -> str:
+            found: str = f.table[Call](f, Call(function(name, f32, True), [x], " noinline"))
+            return found
+
+        return unless_rare(f, near, is_near, far)
+
+    return write
+
+
+_TO_BINARY = math.log2(math.e)
+_HIGH = convert(_TO_BINARY, f32)
+
+
+def _exp(f: FunctionText, x: str) -> str:
+    """2**(x log2(e)), and what the rounding of that product has lost, to first order."""
+    high, low = float_literal(_HIGH), float_literal(convert(_TO_BINARY - _HIGH, f32))
+    power = f.apply("fmul", "float", x, high)
+    found = _instruction(f, "ex2", power)
+    lost = _fma(f, x, high, f.apply("fneg", "float", power))
+    lost = _fma(f, x, low, lost)
+    share = f.apply("fmul", "float", lost, float_literal(convert(math.log(2), f32)))
+    better = _fma(f, found, share, found)
+    is_usual = f.apply("fcmp ord", "float", better, better)  # not where it is zero times infinity
+    return f.choose(is_usual, "float", better, found)
+
+
+def _fma(f: FunctionText, *operands: str) -> str:
+    return f.intrinsic("fma", "float", [("float", x) for x in operands])
+
+
+QUICK: dict[str, Callable[[FunctionText, str], str]] = {
+    "sin": _wave("sin"),
+    "cos": _wave("cos"),
+    "exp": _exp,
+    "exp2": lambda f, x: _instruction(f, "ex2", x),
+}
+
+
+def _root(f: FunctionText, _: int, x: str) -> str:
+    return _instruction(f, "rsqrt", x)
+
+
+ROOT = Estimate(_root, 1, 22, total=True)
+"""1 / sqrt(x), to two units of the last digit."""
