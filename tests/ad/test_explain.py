@@ -12,6 +12,9 @@ import pytest
 
 import octants as qd
 from octants.launch.explanation import Explanation, LoopTape, Storing, Way
+from tests.apart import on_cpu
+
+pytestmark = on_cpu
 
 
 @pytest.fixture(autouse=True)
