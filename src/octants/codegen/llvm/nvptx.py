@@ -12,6 +12,7 @@ from octants.codegen.llvm import backend
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.gpu import approximations
 from octants.codegen.llvm.gpu.kernels import write
+from octants.codegen.llvm.gpu.narrow_stores import narrow_stores
 from octants.codegen.llvm.gpu.remainder import remainder
 from octants.codegen.llvm.gpu.tape import ThreadTape
 from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
@@ -166,7 +167,7 @@ def compile_module(
         text = written.text.finish()
     optimised, machine = backend.optimised(text, target, opt_level)
     with stage("LLVM emit") as note:
-        code = machine.emit_assembly(optimised).encode()
+        code = narrow_stores(machine.emit_assembly(optimised)).encode()
         note.gives(code.__len__, "bytes")
     by_value = written.kernel.size <= BY_VALUE
     return written.artifact(target, code, parameters="value" if by_value else "pointer")

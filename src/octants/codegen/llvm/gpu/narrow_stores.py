@@ -1,0 +1,52 @@
+"""Stores of a part of a register, in PTX: the part is taken by an instruction of its own.
+
+Before::
+
+    cvt.rn.f64.s32  %rd40, %r30;
+    st.global.b32   [%rd75], %rd40;
+
+After::
+
+    cvt.rn.f64.s32  %rd40, %r30;
+    { .reg .b32 %part0; cvt.u32.u64 %part0, %rd40; st.global.b32 [%rd75], %part0; }
+
+By its manual PTX stores the low bits, which is what LLVM means. But where the register was written
+as a float, NVIDIA's assembler converts that to an integer.
+"""
+
+from __future__ import annotations
+
+import re
+
+_STORE = re.compile(
+    r"^[ \t]*(?P<guard>@!?%p\d+\s+)?(?P<name>st[.\w:]*\.b(?P<bits>8|16|32))\s+"
+    r"(?P<place>\[[^\]]*\]),\s*(?P<values>\{[^}]*\}|%\w+);",
+    re.MULTILINE,
+)
+_REGISTER = re.compile(r"%(rd|rs|r)\d+")
+_WIDTHS = {"rd": 64, "r": 32, "rs": 16}
+
+
+def narrow_stores(text: str) -> str:
+    """The same PTX, with no store of a register that is wider than what is stored."""
+    return _STORE.sub(_narrowed, text)
+
+
+def _narrowed(store: re.Match[str]) -> str:
+    bits, parts = int(store["bits"]), list[str]()
+
+    def part(register: re.Match[str]) -> str:
+        width = _WIDTHS[register[1]]
+        if width <= bits:
+            return register[0]
+        # There are no registers of 8 bits: their values are the low ones of others.
+        kept = 32 if width == 16 else max(bits, 16)
+        name = f"%part{len(parts)}"
+        parts.append(f".reg .b{kept} {name}; cvt.u{kept}.u{width} {name}, {register[0]}; ")
+        return name
+
+    values = _REGISTER.sub(part, store["values"])
+    if not parts:
+        return store[0]
+    guard = store["guard"] or ""
+    return f"\t{{ {''.join(parts)}{guard}{store['name']} {store['place']}, {values}; }}"
