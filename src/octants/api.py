@@ -142,7 +142,7 @@ def _available(chosen: Options) -> Arch:
     wanted = [arch for name in chosen.arch.split(",") for arch in _arches(name.strip())]
     obstacles: dict[str, list[str]] = {}
     for arch in wanted:
-        obstacle = obstacle_to(arch.name)
+        obstacle = obstacle_to(arch.name, by_itself=len(wanted) == 1)
         if not obstacle:
             return arch
         obstacles.setdefault(obstacle, []).append(arch.name)

@@ -246,7 +246,7 @@ def test_an_arch_that_is_not_there() -> None:
 
 def test_gpu_falls_back_with_a_message(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = {name: f"no driver for {name}" for name in ("cuda", "vulkan", "metal", "amdgpu")}
-    monkeypatch.setattr(api, "obstacle_to", lambda name: missing.get(name, ""))
+    monkeypatch.setattr(api, "obstacle_to", lambda name, **_: missing.get(name, ""))
     qd.init(arch=qd.gpu)
     assert qd.cfg.arch is qd.cpu
     message = capsys.readouterr().err

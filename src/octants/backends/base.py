@@ -42,6 +42,10 @@ class Backend(ABC):
         """What keeps kernels from running here, and what to install for it; "" for nothing."""
         return ""
 
+    def drawback(self) -> str:
+        """What makes the CPU a better choice for who has not asked for this arch by name."""
+        return ""
+
     @abstractmethod
     def make_device(self, chosen: Options) -> Device:
         """The device that these options ask for; `OctantsRuntimeError` if it cannot be used."""

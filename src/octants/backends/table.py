@@ -9,15 +9,16 @@ from octants.deferred import Deferred
 from octants.target import HOST, Arch
 
 if TYPE_CHECKING:
-    from octants.backends import cpu, cuda, python
+    from octants.backends import cpu, cuda, python, vulkan
 else:
     cpu, python = Deferred("octants.backends.cpu"), Deferred("octants.backends.python")
-    cuda = Deferred("octants.backends.cuda")
+    cuda, vulkan = Deferred("octants.backends.cuda"), Deferred("octants.backends.vulkan")
 
 _ROWS: dict[str, Any] = {
     HOST.name: cpu,
     Arch.python.name: python,
     Arch.cuda.name: cuda,
+    Arch.vulkan.name: vulkan,
 }
 
 
@@ -27,8 +28,12 @@ def backend_of(arch: str) -> Backend:
     return backend
 
 
-def obstacle_to(arch: str) -> str:
-    """What keeps an arch from being used, and what to do about it; "" for nothing."""
+def obstacle_to(arch: str, *, by_itself: bool = True) -> str:
+    """What keeps an arch from being used, and what to do about it; "" for nothing.
+
+    One that is not wanted ``by_itself`` is only used if it is worth it.
+    """
     if arch not in _ROWS:
         return "this version has no code generation for it"
-    return backend_of(arch).obstacle()
+    backend = backend_of(arch)
+    return backend.obstacle() or ("" if by_itself else backend.drawback())

@@ -240,4 +240,5 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
     "cpu": lambda: PackageBackend("cpu", "cpu"),
     "cuda": lambda: PackageBackend("cuda", "cuda"),
     "interpreter": lambda: PackageBackend("interpreter", "python"),
+    "vulkan": lambda: PackageBackend("vulkan", "vulkan"),
 }

@@ -14,7 +14,7 @@ from octants import abi
 from octants.artifact import Artifact, Dispatch
 from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
 from octants.diagnostics.span import Span
-from octants.runtime.cuda import recording
+from octants.runtime import recording
 from octants.runtime.cuda.device import CudaDevice
 from tests.runtime.cuda.fake_cuda import Call, FakeCuda
 from tests.runtime.cuda.kernels import artifact, launch

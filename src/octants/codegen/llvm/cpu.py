@@ -15,7 +15,7 @@ from octants import abi
 from octants.analysis.sums import Sums, find_sums
 from octants.analysis.uniformity import Uniformity
 from octants.artifact import Artifact
-from octants.codegen.llvm import backend, items, local, records, sums
+from octants.codegen.llvm import backend, items, local, sums
 from octants.codegen.llvm.backend import has_fused, is_x64
 from octants.codegen.llvm.backend import host_target as host_target
 from octants.codegen.llvm.chains import find_chains
@@ -33,6 +33,7 @@ from octants.codegen.llvm.reductions import find_reductions
 from octants.codegen.llvm.sums import Loop
 from octants.codegen.llvm.text import identifier
 from octants.codegen.llvm.worker_tape import WorkerTape
+from octants.codegen.recording import recorded_loops, restartable
 from octants.compile_profile import stage
 from octants.ir import ops
 from octants.ir.core import Module, Task, Value
@@ -114,7 +115,7 @@ def compile_modules(
             messages=tuple(kernel.messages),
             metadata=facts,
             kernel=kernel.module.kernel,
-            records=tuple(records.recorded_loops(kernel.module)),
+            records=tuple(recorded_loops(kernel.module)),
         )
         for number, kernel in enumerate(kernels)
     ]
@@ -216,7 +217,7 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
     if choice.lanes and not choice.fewest:
         return
     f = FunctionText(kernel, machine, TABLE, position)
-    f.chains, f.restartable = find_chains(task.body), records.restartable(task.body)
+    f.chains, f.restartable = find_chains(task.body), restartable(task.body)
     f.start("start")
     sums.begin(f, kernel.sums[position])
     local.begin(f, task)
@@ -238,7 +239,7 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
     def write(function: str, rest: str, *, overhangs: bool) -> None:
         f = LaneText(kernel, machine, LANE_TABLE, position, choice.lanes, facts, TABLE)
         f.chains, f.overhangs, f.rows = chains, overhangs, choice.rows
-        f.restartable = records.restartable(task.body)
+        f.restartable = restartable(task.body)
         f.used = {value for op in task.body.walk() for value in op.operands}
         f.start("start")
         sums.begin(f, kernel.sums[position])

@@ -137,7 +137,7 @@ class FunctionText:
         self.entry: list[str] = []  # done once, before everything else
         self.label = "entry"
         self.reserved: set[Operation] = set()  # pushes for which there is room already
-        self.restartable: set[Operation] = set()  # see `records.restartable`
+        self.restartable: set[Operation] = set()  # see `recording.restartable`
         self.chains = Chains()
         self.scalar_table = table  # what writes functions of one work item
         self.collected: dict[Operation, tuple[str, str]] = {}  # see `atomics.collect`

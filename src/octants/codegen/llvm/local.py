@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from octants.codegen.llvm import messages
 from octants.codegen.llvm.function import FunctionText
+from octants.codegen.message_formats import memory_message
 from octants.ir.cooperation import local_arrays, nbytes
 from octants.ir.core import Companion, Task
 
@@ -32,6 +33,6 @@ def _on_tape(f: FunctionText, task: Task, total: int) -> str:
     """The start of the tape, which a task of blocks has for nothing else."""
     f.tape.require(
         str(total),
-        lambda: messages.fail(f, messages.memory_message(task.location), [str(total)]),
+        lambda: messages.fail(f, memory_message(task.location), [str(total)]),
     )
     return f.tape.address("0")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Callable
-from dataclasses import replace
 
 from octants import abi
 from octants.artifact import MessageFormat, overflow_message
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.module import ModuleText
-from octants.diagnostics.span import Span
+from octants.codegen.message_formats import parts_of, shortened
 from octants.ir import ops
 from octants.ir.core import Record, Value
-from octants.types.scalars import i64
 
 HelperMaker = Callable[[ModuleText, str], str]
 
@@ -34,7 +31,7 @@ def assert_(f: FunctionText, op: ops.Assert) -> None:
         f,
         MessageFormat(
             op.kind,
-            _parts(op.message),
+            parts_of(op.message),
             tuple(value.type.name for value in op.values),
             op.location,
         ),
@@ -45,7 +42,7 @@ def assert_(f: FunctionText, op: ops.Assert) -> None:
 
 def fail(f: FunctionText, message: MessageFormat, words: list[str]) -> None:
     """Record a failure and end the work item; the current block ends."""
-    message, words = _shortened(message), words[: abi.MAXIMUM_FAILURE_VALUES]
+    message, words = shortened(message), words[: abi.MAXIMUM_FAILURE_VALUES]
     _call(f, "@octants.fail", _fail_helper, f.kernel.add_message(message), words)
     f.branch(f.exit)
 
@@ -58,36 +55,6 @@ def overflow(f: FunctionText, record: Record, need: str) -> None:
     f.emit(
         f"call void {helper}(ptr {buffer}, i32 {number}, i32 {f.task}, i64 {_item(f)}, i64 {need})"
     )
-
-
-def _shortened(message: MessageFormat) -> MessageFormat:
-    """A message of no more values than a failure has room for."""
-    room = abi.MAXIMUM_FAILURE_VALUES
-    if len(message.dtypes) <= room:
-        return message
-    parts: list[str | tuple[str]] = []
-    values = 0
-    for part in message.parts:
-        values += isinstance(part, tuple)
-        parts.append(part if values <= room or isinstance(part, str) else "...")
-    return replace(message, parts=tuple(parts), dtypes=message.dtypes[:room])
-
-
-def memory_message(location: Span | None) -> MessageFormat:
-    """What a launch says that got no memory for the record of a loop."""
-    parts = ("one work item has come to need ", ("",), " bytes")
-    return MessageFormat("memory", parts, (i64.name,), location)
-
-
-def _parts(message: str) -> tuple[str | tuple[str], ...]:
-    """The literal texts and format specifications of a format string."""
-    parts: list[str | tuple[str]] = []
-    for text, name, specification, _ in string.Formatter().parse(message):
-        if text:
-            parts.append(text)
-        if name is not None:
-            parts.append((specification or "",))
-    return tuple(parts)
 
 
 def _word(f: FunctionText, value: Value) -> str:

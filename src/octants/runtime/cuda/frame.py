@@ -63,6 +63,8 @@ def bounds_function(expression: str) -> Callable[[Sequence[int]], Bounds]:
 class Step:
     """A dispatch in a frame: its configuration, its launch words, its arguments."""
 
+    least_block = WARP
+
     __slots__ = (
         "_context",
         "action",
@@ -120,6 +122,11 @@ class Step:
         status = launch(self.configured, self.handle, self.arguments, None)
         if status:
             self.launch_again(status)
+
+    def launch_as(self, blocks: int, block: int) -> None:
+        """Launch so many blocks of so many threads."""
+        self.configuration.grid, self.configuration.block = blocks, block
+        self.launch()
 
     def launch_again(self, status: int) -> None:
         """Launch what has failed because the context is not the thread's own; or raise."""

@@ -16,7 +16,7 @@ from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
 from octants.runtime.cuda.frame import Action, Frame, Step, parameter_bytes
 from octants.runtime.cuda.machine import Machine
 from octants.runtime.cuda.messages import DeviceBuffer
-from octants.runtime.cuda.recording import Recording
+from octants.runtime.recording import Recording
 
 _MOST_VIEWS = 256
 

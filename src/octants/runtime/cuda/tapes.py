@@ -17,9 +17,6 @@ from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory, PinnedMe
 from octants.runtime.cuda.staging import Staging
 from octants.runtime.memory import view_memory
 
-MOST_ITEMS = 1 << 27
-"""Work items of one launch: what is told of refused ones takes a bit for each."""
-
 _HEAD = 16
 _BOUNDS = 16  # where bounds stand in the pinned memory
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from octants import abi
 from octants.artifact import Artifact, Dispatch
-from octants.codegen.llvm import atomics, records
+from octants.codegen.llvm import atomics
 from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.function import HandlerTable
 from octants.codegen.llvm.gpu import cooperation, reductions
@@ -16,6 +16,7 @@ from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.reductions import Collect, Deliver, find_reductions
 from octants.codegen.llvm.text import identifier
+from octants.codegen.recording import recorded_loops, restartable
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
 from octants.ir.core import Module, Operation, Task
@@ -54,7 +55,7 @@ class Written:
             messages=tuple(self.kernel.messages),
             metadata=tuple(metadata.items()),
             kernel=module.kernel,
-            records=tuple(records.recorded_loops(module)),
+            records=tuple(recorded_loops(module)),
             dispatches=self.dispatches,
         )
 
@@ -119,7 +120,7 @@ class _Writer:
             device_bounds=bounds == _DEVICE,
             block_size=block,
         )
-        f.chains, f.restartable = find_chains(task.body), records.restartable(task.body)
+        f.chains, f.restartable = find_chains(task.body), restartable(task.body)
         f.start("start")
         self._stop_if_failed(f)
         asks = any(map(_asks, task.body.walk()))

@@ -13,6 +13,7 @@ from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.memory import Place
 from octants.codegen.llvm.lanes.text import LaneText
 from octants.codegen.llvm.worker_tape import WorkerTape
+from octants.codegen.recording import counted_pushes
 from octants.ir import ops
 from octants.ir.core import Record
 
@@ -105,7 +106,7 @@ def make_room_now(f: LaneText, op: ops.RecordReserve) -> None:
 
 def reserve(f: LaneText, loop: ops.For) -> None:
     """Make room for what a loop pushes in all its turns, as `codegen.llvm.records.reserve`."""
-    for op, from_zero, condition in records.counted_pushes(f, loop):
+    for op, from_zero, condition in counted_pushes(f, loop):
         stride = _stride(f, op.record)
         if stride == 0 or (condition is not None and f.is_vector(f.use(condition))):
             continue

@@ -8,19 +8,78 @@ blocks; then the launch fails.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from octants import abi
 from octants.artifact import Artifact
 from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.diagnostics.kernel_errors import TapeMemoryRefused
-from octants.runtime.cuda.frame import Step
-from octants.runtime.cuda.modules import WARP
-from octants.runtime.cuda.tapes import MOST_ITEMS, Tape
 from octants.runtime.messages import recorded_loops
+
+MOST_ITEMS = 1 << 27
+"""Work items of one launch: what is told of refused ones takes a bit for each."""
 
 _GUESS = 512  # bytes that a thread of a kernel that has not run yet begins with
 _LEAST_SHARE = abi.TAPE_WORD
+
+
+class Step(Protocol):
+    """A dispatch that is loaded: what it is told, and how it is launched.
+
+    It has `fill` blocks of `block` threads where it fills the GPU; blocks of `least_block` can be
+    had as well. `words` are those of `abi`.
+    """
+
+    @property
+    def fill(self) -> int: ...
+
+    @property
+    def block(self) -> int: ...
+
+    @property
+    def least_block(self) -> int: ...
+
+    @property
+    def words(self) -> Any: ...
+
+    def launch_as(self, blocks: int, block: int) -> None:
+        """Launch so many blocks of so many threads."""
+
+
+class Tape(Protocol):
+    """Memory that holds the tapes of all threads, and what is told of refused work items.
+
+    `lock` is held by a launch from its first thread to its last look.
+    """
+
+    @property
+    def lock(self) -> AbstractContextManager[bool]: ...
+
+    @property
+    def address(self) -> int: ...
+
+    def reserve(self, nbytes: int) -> bool:
+        """Have so many bytes for tapes; False if they are refused."""
+
+    def expect(self, items: int) -> int:
+        """The address of room for what is told of so many work items, all of it zero."""
+
+    def refused(self) -> tuple[int, int]:
+        """(the most bytes that one needs, how many were refused), when what was launched is done.
+
+        Both are zero again afterwards.
+        """
+
+    def first_refused(self) -> int:
+        """The place of the first work item that is refused, counted from the lower bound."""
+
+    def read_bounds(self, address: int) -> tuple[int, int]:
+        """The bounds that what was launched has left at an address."""
+
+    def write_bounds(self, address: int, lower: int, upper: int) -> None:
+        """Tell bounds to what is launched next; the one before it must be done."""
 
 
 @dataclass
@@ -68,7 +127,7 @@ class Recording:
         need, is_found = self._need or min(share, _GUESS), bool(self._need)
         generous, again = need, False
         while True:
-            room = self._fit(full, need, generous, tape)
+            room = self._fit(full, need, generous, step.least_block, tape)
             if room is not None:
                 self._launch(step, lower, upper, tape, room, share, again)
                 found, count = tape.refused()
@@ -105,10 +164,9 @@ class Recording:
         words[abi.LAUNCH_CAPACITY // 8] = room.capacity
         words[abi.LAUNCH_SHARE // 8] = share
         words[abi.LAUNCH_AGAIN // 8] = again
-        step.configuration.grid, step.configuration.block = room.blocks, room.block
-        step.launch()
+        step.launch_as(room.blocks, room.block)
 
-    def _fit(self, full: Room, need: int, generous: int, tape: Tape) -> Room | None:
+    def _fit(self, full: Room, need: int, generous: int, least: int, tape: Tape) -> Room | None:
         """Room for threads with ``generous`` bytes each, or with ``need``.
 
         With these there are as many threads as there is memory for.
@@ -121,8 +179,8 @@ class Recording:
         while not tape.reserve(room.nbytes):
             if room.blocks > 1:
                 room.blocks //= 2
-            elif room.block > WARP:
-                room.block = WARP
+            elif room.block > least:
+                room.block = least
             else:
                 return None
         return room

@@ -1,0 +1,72 @@
+"""Kernels on any device with a driver for Vulkan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from octants.artifact import Artifact
+from octants.backends.base import Backend
+from octants.deferred import Deferred
+from octants.diagnostics.exceptions import OctantsError
+from octants.ir.core import Module
+from octants.options import Options
+from octants.runtime.device import Device
+from octants.target import Arch, Target
+
+if TYPE_CHECKING:
+    from octants.codegen.spirv import compile as spirv
+    from octants.runtime.vulkan import device, hardware
+else:
+    spirv = Deferred("octants.codegen.spirv.compile")
+    device = Deferred("octants.runtime.vulkan.device")
+    hardware = Deferred("octants.runtime.vulkan.hardware")
+
+_THREADS = 1 << 16  # that record at the same time, on a GPU
+_FEW_THREADS = 1 << 10  # on a CPU that stands for one
+
+
+class VulkanBackend(Backend):
+    """The device of the number that the options name, the best one being 0."""
+
+    name = Arch.vulkan.name
+
+    def obstacle(self) -> str:
+        """The absence of the loader, of a driver, or of what kernels need."""
+        try:
+            hardware.choose(0)
+        except OctantsError as error:
+            found = error.diagnostic
+            return f"{found.title}; {found.remedy}" if found else str(error)
+        return ""
+
+    def drawback(self) -> str:
+        """A driver that runs on the CPU, which the CPU's own code generation beats."""
+        found = hardware.choose(0)
+        return f"its only device is `{found.name}`, which is the CPU" if found.is_cpu else ""
+
+    def make_device(self, chosen: Options) -> Device:
+        return device.VulkanDevice(chosen.device, chosen.ad_stack_budget_bytes)
+
+    def target(self, chosen: Options) -> Target:
+        return hardware.choose(chosen.device).target
+
+    def version(self) -> str:
+        return "SPIR-V 1.5"
+
+    # -- code -----------------------------------------------------------------------------------
+
+    def compile(self, module: Module, chosen: Options) -> Artifact:
+        return spirv.compile_module(module, self.target(chosen))
+
+    # -- what passes want to know ---------------------------------------------------------------
+
+    def contracts(self, chosen: Options) -> bool:
+        """Never: drivers may round a fused operation twice."""
+        return False
+
+    def workers(self, device: Device | None) -> int:
+        found = hardware.choose(0) if device is None else getattr(device, "hardware", None)
+        return _FEW_THREADS if found is not None and found.is_cpu else _THREADS
+
+
+BACKEND = VulkanBackend()

@@ -1,0 +1,41 @@
+"""What the host is told of the messages of a kernel, whatever machine they come from."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import replace
+
+from octants import abi
+from octants.artifact import MessageFormat
+from octants.diagnostics.span import Span
+from octants.types.scalars import i64
+
+
+def shortened(message: MessageFormat) -> MessageFormat:
+    """A message of no more values than a failure has room for."""
+    room = abi.MAXIMUM_FAILURE_VALUES
+    if len(message.dtypes) <= room:
+        return message
+    parts: list[str | tuple[str]] = []
+    values = 0
+    for part in message.parts:
+        values += isinstance(part, tuple)
+        parts.append(part if values <= room or isinstance(part, str) else "...")
+    return replace(message, parts=tuple(parts), dtypes=message.dtypes[:room])
+
+
+def memory_message(location: Span | None) -> MessageFormat:
+    """What a launch says that got no memory for the record of a loop."""
+    parts = ("one work item has come to need ", ("",), " bytes")
+    return MessageFormat("memory", parts, (i64.name,), location)
+
+
+def parts_of(message: str) -> tuple[str | tuple[str], ...]:
+    """The literal texts and format specifications of a format string."""
+    parts: list[str | tuple[str]] = []
+    for text, name, specification, _ in string.Formatter().parse(message):
+        if text:
+            parts.append(text)
+        if name is not None:
+            parts.append((specification or "",))
+    return tuple(parts)

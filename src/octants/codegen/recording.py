@@ -1,0 +1,87 @@
+"""Facts about what tasks record, whatever machine runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from octants.diagnostics.span import Span
+from octants.ir import ops
+from octants.ir.core import CHECKPOINT, LOG, Block, Module, Operation, Value
+from octants.types.scalars import i64
+
+_EFFECTS = (ops.Store, ops.Atomic, ops.CompareExchange, ops.Print)
+_ASKING = (ops.RecordPush, ops.RecordReserve)
+_TAKES = {
+    CHECKPOINT: "a checkpoint {} bytes",
+    LOG: "each value that is read, and later overwritten, takes {} bytes",
+}
+
+
+def recorded_loops(module: Module) -> list[tuple[Span, str]]:
+    """Where the loops with records stand, and what each of them takes."""
+    records = dict.fromkeys(op.record for op in module.walk() if isinstance(op, ops.RecordPush))
+    found: dict[Span, dict[str, None]] = {}
+    for record in sorted(records, key=lambda each: each.name == CHECKPOINT):
+        if record.slots and record.location is not None:
+            takes = _TAKES.get(record.name, "its record takes {} bytes an iteration")
+            found.setdefault(record.location, {})[takes.format(record.offsets()[1])] = None
+    return [(location, ", ".join(takes)) for location, takes in found.items()]
+
+
+def restartable(body: Block) -> set[Operation]:
+    """What of a task's body asks for memory before anything has been changed."""
+    found: set[Operation] = set()
+    for op in body.ops:
+        inside = [op, *(each for region in op.regions for each in region.walk())]
+        if any(isinstance(each, _EFFECTS) for each in inside):
+            break
+        found.update(each for each in inside if isinstance(each, _ASKING))
+    return found
+
+
+class Written(Protocol):
+    """A function while it is written: what is defined by now, and what stands for it.
+
+    Its `kernel` knows in `widened` what each i64 that is a cast was before it.
+    """
+
+    kernel: Any
+
+    def has(self, value: Value) -> bool: ...
+
+    def use(self, value: Value) -> Any: ...
+
+
+def counted_pushes(
+    f: Written, loop: ops.For
+) -> Iterator[tuple[ops.RecordPush, bool, Value | None]]:
+    """The pushes of a loop at the number of its turn, and whether that counts from zero.
+
+    Else it is the counter itself. A push may be under a condition that holds for all turns or none.
+    """
+    counting = {loop.body.args[0]: False}
+    for op in loop.body.ops:
+        if _is_cast(op) and op.operands[0] in counting:
+            counting[op.results[0]] = counting[op.operands[0]]
+        elif _is_difference(f, op, loop) and op.operands[0] in counting:
+            counting[op.results[0]] = True
+        elif isinstance(op, ops.RecordPush) and op.index in counting and f.has(op.base):
+            yield op, counting[op.index], None
+        elif isinstance(op, ops.If) and f.has(op.condition):
+            for push in op.then.ops:
+                if isinstance(push, ops.RecordPush) and push.index in counting and f.has(push.base):
+                    yield push, counting[push.index], op.condition
+
+
+def _is_cast(op: Operation) -> bool:
+    return isinstance(op, ops.Cast) and op.result.type is i64
+
+
+def _is_difference(f: Written, op: Operation, loop: ops.For) -> bool:
+    """Whether an operation takes the lower bound of a loop, in any type, from something in i64."""
+    if not isinstance(op, ops.Binary) or op.fn != "sub" or op.result.type is not i64:
+        return False
+    if f.kernel.widened.get(op.rhs, op.rhs) is loop.lower:
+        return True
+    return f.has(op.rhs) and bool(f.use(op.rhs) == f.use(loop.lower))

@@ -1,0 +1,1 @@
+"""SPIR-V from the structured intermediate representation, word by word."""

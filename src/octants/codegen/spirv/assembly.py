@@ -1,0 +1,220 @@
+"""A SPIR-V module while it is written: its sections, and what is there once of each kind."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+from octants.codegen.spirv.features import Features
+from octants.codegen.spirv.words import (
+    COMPUTE,
+    GLSL_MEMORY,
+    MAGIC,
+    PHYSICAL_ADDRESSING,
+    VERSION,
+    BuiltIn,
+    Capability,
+    Decoration,
+    Mode,
+    Op,
+    Storage,
+    instruction,
+    text_words,
+)
+from octants.types.scalars import DType, f32, f64, i64, u1, u32
+
+CUT_WORD, PUSHED_WORDS = 9, 10
+"""Words of 8 bytes: the address of the parameter block, the words of a launch, and the address of a
+u32 in which a bit is set where the driver has cut a loop short."""
+
+
+class Assembly:
+    """The sections of a module. Results are numbered from 1 on.
+
+    Integers of either sign have one kind, which has no sign: instructions know it.
+    """
+
+    def __init__(self, features: Features) -> None:
+        self.features = features
+        self.functions: list[int] = []
+        self._bound = 0
+        self._capabilities = dict.fromkeys((Capability.SHADER, Capability.PHYSICAL_ADDRESSES))
+        self._extensions: dict[str, None] = {}
+        self._modes: list[int] = []
+        self._entries: list[tuple[str, int]] = []
+        self._decorations: list[int] = []
+        self._declarations: list[int] = []
+        self._known: dict[Any, int] = {}
+        self._globals: list[int] = []
+        self._constants: dict[int, Any] = {}
+        self._helpers: dict[str, int] = {}
+        self.library = self.fresh()
+        features.require("int64")
+        self._capabilities[Capability.INT_64] = None
+
+    # -- results --------------------------------------------------------------------------------
+
+    def fresh(self) -> int:
+        """A new result."""
+        self._bound += 1
+        return self._bound
+
+    def declare(self, op: Op, *operands: int) -> int:
+        """A kind, there once for equal operands."""
+        return self.once((op, *operands), lambda result: instruction(op, result, *operands))
+
+    def once(self, key: Any, make: Callable[[int], list[int]]) -> int:
+        """A declaration, there once for each key; ``make`` gets its result."""
+        known = self._known.get(key)
+        if known is None:
+            known = self.fresh()
+            self._declarations += make(known)
+            self._known[key] = known
+        return known
+
+    def decorate(self, *operands: int) -> None:
+        self._decorations += instruction(Op.DECORATE, *operands)
+
+    def require(self, capability: Capability, extension: str = "") -> None:
+        """Ask a device for something."""
+        self._capabilities[capability] = None
+        if extension:
+            self._extensions[extension] = None
+
+    def helper(self, name: str, make: Callable[[int], None]) -> int:
+        """A function of our own, written by ``make`` when it is first wanted."""
+        known = self._helpers.get(name)
+        if known is None:
+            known = self._helpers[name] = self.fresh()
+            make(known)
+        return known
+
+    # -- types and constants --------------------------------------------------------------------
+
+    def type(self, dtype: DType) -> int:
+        """The type of a value in a register."""
+        if dtype is u1:
+            return self.declare(Op.TYPE_BOOL)
+        if dtype.is_float:
+            if dtype is f64:
+                self.features.require("float64")
+                self.require(Capability.FLOAT_64)
+            return self.declare(Op.TYPE_FLOAT, dtype.bits)
+        if dtype.bits < 32:
+            self.features.require(f"int{dtype.bits}")
+            self.require(Capability.INT_8 if dtype.bits == 8 else Capability.INT_16)
+        return self.declare(Op.TYPE_INT, dtype.bits, 0)
+
+    def void(self) -> int:
+        return self.declare(Op.TYPE_VOID)
+
+    def pointer(self, storage: Storage, target: int) -> int:
+        """The type of pointers to a type."""
+        return self.declare(Op.TYPE_POINTER, storage, target)
+
+    def function_type(self, result: int, parameters: list[int]) -> int:
+        return self.declare(Op.TYPE_FUNCTION, result, *parameters)
+
+    def constant(self, value: Any, dtype: DType) -> int:
+        """A number that ``dtype`` can hold."""
+        kind = self.type(dtype)
+        op, words = Op.CONSTANT, [] if dtype is u1 else _literal(value, dtype)
+        if dtype is u1:
+            op = Op.CONSTANT_TRUE if value else Op.CONSTANT_FALSE
+        result = self.once((op, kind, *words), lambda result: instruction(op, kind, result, *words))
+        self._constants.setdefault(result, value)
+        return result
+
+    def known(self, result: int) -> Any:
+        """The number that a result is, None unless it is a constant."""
+        return self._constants.get(result)
+
+    # -- what is outside of functions -----------------------------------------------------------
+
+    def pushed(self) -> int:
+        """The variable of what a launch pushes: words of 8 bytes."""
+        return self.once("pushed", self._declare_pushed)
+
+    def _declare_pushed(self, result: int) -> list[int]:
+        struct_type = self.fresh()
+        words = instruction(Op.TYPE_STRUCT, struct_type, *[self.type(i64)] * PUSHED_WORDS)
+        self._declarations += words
+        self.decorate(struct_type, Decoration.BLOCK)
+        for member in range(PUSHED_WORDS):
+            offset = (struct_type, member, Decoration.OFFSET, 8 * member)
+            self._decorations += instruction(Op.MEMBER_DECORATE, *offset)
+        pointer = self.pointer(Storage.PUSH_CONSTANT, struct_type)
+        self._globals.append(result)
+        return instruction(Op.VARIABLE, pointer, result, Storage.PUSH_CONSTANT)
+
+    def built_in(self, which: BuiltIn) -> int:
+        """A variable of three u32 that the device fills."""
+        return self.once(("built in", which), lambda result: self._declare_built_in(result, which))
+
+    def _declare_built_in(self, result: int, which: BuiltIn) -> list[int]:
+        self.decorate(result, Decoration.BUILT_IN, which)
+        pointer = self.pointer(Storage.INPUT, self.vector())
+        self._globals.append(result)
+        return instruction(Op.VARIABLE, pointer, result, Storage.INPUT)
+
+    def vector(self) -> int:
+        """The type of three u32."""
+        return self.declare(Op.TYPE_VECTOR, self.type(u32), 3)
+
+    def add_entry(self, name: str, function: int, block: int) -> None:
+        """Make a function an entry point, run by so many threads in a block."""
+        self._entries.append((name, function))
+        self._modes += instruction(Op.EXECUTION_MODE, function, Mode.LOCAL_SIZE, block, 1, 1)
+
+    # -- the whole ------------------------------------------------------------------------------
+
+    def finish(self) -> bytes:
+        """The bytes of the module."""
+        self._add_float_modes()
+        words: list[int] = []
+        for capability in self._capabilities:
+            words += instruction(Op.CAPABILITY, capability)
+        for extension in self._extensions:
+            words += instruction(Op.EXTENSION, *text_words(extension))
+        words += instruction(Op.EXT_INST_IMPORT, self.library, *text_words("GLSL.std.450"))
+        words += instruction(Op.MEMORY_MODEL, PHYSICAL_ADDRESSING, GLSL_MEMORY)
+        for name, function in self._entries:
+            operands = (COMPUTE, function, *text_words(name), *self._globals)
+            words += instruction(Op.ENTRY_POINT, *operands)
+        words += self._modes + self._decorations + self._declarations + self.functions
+        head = (MAGIC, VERSION, 0, self._bound + 1, 0)
+        return _little_endian(array("I", [*head, *words]))
+
+    def _add_float_modes(self) -> None:
+        """Have floats rounded to the nearest, with zeros' signs and NaN, as far as can be had."""
+        modes = (
+            ("nan", Mode.SIGNED_ZERO_INF_NAN_PRESERVE, Capability.SIGNED_ZERO_INF_NAN_PRESERVE),
+            ("rte", Mode.ROUNDING_MODE_RTE, Capability.ROUNDING_MODE_RTE),
+            ("denormals", Mode.DENORM_PRESERVE, Capability.DENORM_PRESERVE),
+        )
+        widths = [d.bits for d in (f32, f64) if (Op.TYPE_FLOAT, d.bits) in self._known]
+        for name, mode, capability in modes:
+            for bits in widths:
+                if self.features.has(f"{name}{bits}"):
+                    self.require(capability)
+                    for _, function in self._entries:
+                        self._modes += instruction(Op.EXECUTION_MODE, function, mode, bits)
+
+
+def _little_endian(words: array[int]) -> bytes:
+    if struct.pack("=I", 1) != struct.pack("<I", 1):
+        words.byteswap()
+    return words.tobytes()
+
+
+def _literal(value: Any, dtype: DType) -> list[int]:
+    """The words of a constant; integers of less than 32 bits fill up theirs."""
+    if dtype.is_float:
+        data = struct.pack("<d" if dtype.bits == 64 else "<f", value)
+    else:
+        data = (value & ((1 << max(32, dtype.bits)) - 1)).to_bytes(max(4, dtype.size), "little")
+        if dtype.bits < 32:
+            data = (value & ((1 << dtype.bits) - 1)).to_bytes(4, "little")
+    return [int.from_bytes(data[k : k + 4], "little") for k in range(0, len(data), 4)]

@@ -1,0 +1,42 @@
+"""Kernels for Vulkan: one SPIR-V module, with an entry point for each dispatch."""
+
+from __future__ import annotations
+
+from octants.artifact import Artifact
+from octants.codegen.recording import recorded_loops
+from octants.codegen.spirv.assembly import Assembly
+from octants.codegen.spirv.code import SpirvCode
+from octants.codegen.spirv.features import Features
+from octants.codegen.structured.body import Kernel
+from octants.codegen.structured.tasks import Function, functions
+from octants.ir.core import Module
+from octants.target import Target
+
+BLOCK = 64
+"""Threads that run together: a multiple of what devices run in step."""
+
+
+def compile_module(module: Module, target: Target) -> Artifact:
+    """The code of a module with tasks; `OctantsRuntimeError` where the device lacks a feature."""
+    kernel, assembly = Kernel(module), Assembly(Features(target))
+    written = functions(kernel, BLOCK)
+    for function in written:
+        _write(assembly, function)
+    return Artifact(
+        name=module.name,
+        target=target.triple,
+        code=assembly.finish(),
+        entry="",
+        parameters=kernel.parameters,
+        messages=tuple(kernel.messages),
+        kernel=module.kernel,
+        records=tuple(recorded_loops(module)),
+        dispatches=tuple(function.dispatch for function in written),
+    )
+
+
+def _write(assembly: Assembly, function: Function) -> None:
+    dispatch, number = function.dispatch, assembly.fresh()
+    code = SpirvCode(assembly, dispatch.block)
+    code.write_function(number, [], None, lambda inner, _: function.write(inner))
+    assembly.add_entry(dispatch.entry, number, dispatch.block)

@@ -1,0 +1,36 @@
+"""What a device can do, as code generation asks it; and the error where it cannot."""
+
+from __future__ import annotations
+
+from octants.diagnostics.vulkan_errors import MissingFeature
+from octants.target import Target
+
+MEANINGS = {
+    "int64": "64-bit integers (shaderInt64)",
+    "int16": "16-bit integers (shaderInt16)",
+    "int8": "8-bit integers (shaderInt8)",
+    "float64": "f64 (shaderFloat64)",
+    "storage16": "16-bit numbers in memory (storageBuffer16BitAccess)",
+    "storage8": "8-bit numbers in memory (storageBuffer8BitAccess)",
+    "atomic64": "atomic operations on 64 bits (shaderBufferInt64Atomics)",
+}
+"""Features that programs may need. A target also names some that make code better: those for f32
+and f64 `nan`, `rte`, `denormals` (with the width behind), `add32` and `add64`, atomic sums, and
+`fences`: drivers that run on the CPU get them wrong in loops, and need none. One that `cuts` ends
+all loops of a thread after some 65,000 turns, which must be told."""
+
+
+class Features:
+    """The features of a target."""
+
+    def __init__(self, target: Target) -> None:
+        self.device = target.cpu
+        self._names = frozenset(target.features.split(","))
+
+    def has(self, name: str) -> bool:
+        return name in self._names
+
+    def require(self, name: str) -> None:
+        """Raise `MissingFeature` unless the device has a feature."""
+        if name not in self._names:
+            raise MissingFeature(self.device, MEANINGS[name]).at(None)

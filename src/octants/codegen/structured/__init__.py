@@ -1,0 +1,1 @@
+"""Code for machines whose control flow is structured: SPIR-V, and texts of shaders."""

@@ -1,0 +1,163 @@
+"""What stands for each value of a task while its code is written.
+
+Constants stand for themselves. An operand has the type of its value, but for f16, which is an f32
+that holds one of its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
+from octants.codegen.structured.code import Code, Operand, Variable
+from octants.ir import ops
+from octants.ir.core import Array, Block, Companion, Module, Operation, Value
+from octants.lazy_dataclass import dataclass
+from octants.types.scalars import DType, f16, f32, i64, u64
+
+Handler = Callable[[Any, Any], None]
+HandlerTable = dict[type[Operation], Handler]
+
+
+def register(dtype: DType) -> DType:
+    """The type of what stands for a value of a type."""
+    return f32 if dtype is f16 else dtype
+
+
+class Kernel:
+    """What the functions of one kernel share: its arrays, its parameter block, its messages."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.parameters: ParameterLayout = parameters_of(module)
+        self.messages: list[MessageFormat] = []
+        self.numbers = {array: number for number, array in enumerate(module.arrays)}
+        self._positions = {slot: number for number, slot in enumerate(self.parameters.slots)}
+        casts = (op for op in module.walk() if isinstance(op, ops.Cast))
+        self.widened = {op.result: op.x for op in casts if op.result.type is i64}
+
+    def offset(self, slot: Slot) -> int:
+        """The byte in the parameter block where a slot stands."""
+        return 8 * self._positions[slot]
+
+    def add_message(self, message: MessageFormat) -> int:
+        """Gives the id of the message."""
+        self.messages.append(message)
+        return len(self.messages) - 1
+
+
+@dataclass(slots=True)
+class Tape:
+    """The tape of a thread: where its words begin, and the bytes that it holds; u64 and i64."""
+
+    start: Operand
+    capacity: Operand
+
+
+class Body:
+    """One function of a kernel: its code, and the operands of values.
+
+    ``item`` is the number of the work item, ``lower`` that of the first one of the launch, both
+    i64; `Code.leave` ends the work item.
+    """
+
+    def __init__(self, kernel: Kernel, code: Code, table: HandlerTable, task: int = 0) -> None:
+        self.kernel = kernel
+        self.code = code
+        self.table = table
+        self.task = task
+        self.item: Operand = code.constant(0, i64)
+        self.lower: Operand = code.constant(0, i64)
+        self.restartable: set[Operation] = set()
+        self.reserved: set[Operation] = set()  # pushes for which there is room already
+        self._operands: dict[Value, Operand] = {}
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def bind(self, value: Value, operand: Operand) -> None:
+        """Say what stands for a value."""
+        self._operands[value] = operand
+
+    def use(self, value: Value) -> Operand:
+        """What stands for a value."""
+        return self._operands[value]
+
+    def has(self, value: Value) -> bool:
+        """Whether the value is defined by now."""
+        return value in self._operands
+
+    def number(self, value: float, dtype: DType) -> Operand:
+        return self.code.constant(value, dtype)
+
+    def variable(self, value: Value, start: Value | None = None) -> Variable:
+        """A variable for a value, with the value of another one at first."""
+        variable = self.code.variable(register(value.type))
+        if start is not None:
+            self.code.write(variable, self.use(start))
+        return variable
+
+    # -- code -----------------------------------------------------------------------------------
+
+    def block(self, block: Block) -> list[Operand]:
+        """The operations of a block; gives what stands for the values that it yields."""
+        for op in block.ops:
+            self.table[type(op)](self, op)
+        return [self._operands[value] for value in block.yielded]
+
+    # -- short names for much used instructions -------------------------------------------------
+
+    def add(self, a: Operand, b: Operand, dtype: DType = i64) -> Operand:
+        """a + b; zeros vanish."""
+        if self.code.known(a) == 0:
+            return b
+        return a if self.code.known(b) == 0 else self.code.apply("add", dtype, a, b)
+
+    def times(self, a: Operand, factor: int, dtype: DType = i64) -> Operand:
+        """An integer times a number."""
+        known = self.code.known(a)
+        if known is not None:
+            return self.number(known * factor, dtype)
+        return a if factor == 1 else self.code.apply("mul", dtype, a, self.number(factor, dtype))
+
+    def wide(self, value: Value) -> Operand:
+        """An integer as i64."""
+        operand, known = self.use(value), self.code.known(self.use(value))
+        if known is not None:
+            return self.number(known, i64)
+        return self.code.convert(operand, value.type, i64)
+
+    # -- what a launch gives --------------------------------------------------------------------
+
+    def parameter(self, offset: int, dtype: DType) -> Operand:
+        """What the parameter block holds at an offset: it never changes during a launch."""
+        code = self.code
+
+        def make() -> Operand:
+            place = self.add(code.parameters(), self.number(offset, u64), u64)
+            return code.load(place, dtype)
+
+        return code.hoisted(("parameter", offset, dtype), make)
+
+    def system(self, name: str) -> Operand:
+        """A slot of the system: messages, seed, launch; u64."""
+        return self.parameter(self.kernel.offset(Slot("system", name)), u64)
+
+    def pointer(self, array: Array, companion: Companion) -> Operand:
+        """The address of an array's first element."""
+        slot = Slot("pointer", array=self.kernel.numbers[array], companion=companion)
+        return self.parameter(self.kernel.offset(slot), u64)
+
+    def extent(self, array: Array, axis: int) -> Operand:
+        """The extent of an axis of an ndarray, i64."""
+        slot = Slot("shape", array=self.kernel.numbers[array], index=axis)
+        return self.parameter(self.kernel.offset(slot), i64)
+
+    def stride(self, array: Array, companion: Companion, index: int) -> Operand:
+        """The bytes between neighbours along an index of a strided array, i64."""
+        slot = Slot("stride", "", self.kernel.numbers[array], companion, index)
+        return self.parameter(self.kernel.offset(slot), i64)
+
+    def scalar_offset(self, array: Array) -> int:
+        """The byte of an argument's first component; the others follow, 8 bytes each."""
+        return self.kernel.offset(Slot("scalar", array=self.kernel.numbers[array], index=0))

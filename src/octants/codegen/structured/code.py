@@ -1,0 +1,167 @@
+"""What a machine with structured control flow is told: one function, instruction by instruction.
+
+`Code` is all that the meaning of operations is written in, and what a target implements. An
+operand stands for a value in a register, whatever the target makes of it. Its type is told with
+each instruction, as a scalar type of the language: u1 is a truth value, f16 never is in a register
+(see `halves`), and addresses are u64. Instructions do what machines do: who calls them sees to it
+that nothing undefined is asked for.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from octants.types.scalars import DType
+
+Operand: TypeAlias = Any
+Variable: TypeAlias = Any
+
+ARITHMETIC = frozenset(("add", "sub", "mul", "neg"))  # integers wrap, floats round
+INTEGER = frozenset(("quotient", "remainder", "and", "or", "xor", "not", "shl", "shr", "ushr"))
+FLOAT = frozenset(("div", "abs", "floor", "ceil", "round", "trunc", "sqrt"))
+ATOMIC = frozenset(("add", "sub", "min", "max", "and", "or", "xor", "exchange"))
+
+
+class Code(ABC):
+    """One function of a target while it is written."""
+
+    has_f64: bool
+    """Whether the machine has f64."""
+
+    # -- values ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def constant(self, value: Any, dtype: DType) -> Operand:
+        """A Python number that ``dtype`` can hold."""
+
+    @abstractmethod
+    def known(self, operand: Operand) -> Any:
+        """The number that an operand is, None unless it is a constant."""
+
+    @abstractmethod
+    def apply(self, fn: str, dtype: DType, *operands: Operand) -> Operand:
+        """One of `ARITHMETIC`, of `INTEGER` (on u1: and, or, xor, not), or of `FLOAT`.
+
+        Of integers, `quotient` and `remainder` go towards zero; the counts of shifts are below the
+        width, and `shr` keeps the sign of signed types.
+        """
+
+    @abstractmethod
+    def compare(self, fn: str, dtype: DType, a: Operand, b: Operand) -> Operand:
+        """One of `ir.ops.arithmetic.COMPARE`: a NaN is unequal to everything."""
+
+    @abstractmethod
+    def choose(self, condition: Operand, dtype: DType, on_true: Operand, on_false: Operand) -> Any:
+        """The first operand where the condition holds, else the second."""
+
+    @abstractmethod
+    def convert(self, x: Operand, source: DType, target: DType) -> Operand:
+        """A number as another type that can hold it; integers are cut off, u1 becomes 0 or 1."""
+
+    @abstractmethod
+    def bitcast(self, x: Operand, source: DType, target: DType) -> Operand:
+        """The bits of a number of the same width."""
+
+    @abstractmethod
+    def bit_count(self, x: Operand) -> Operand:
+        """How many bits of a u32 are set, u32."""
+
+    # -- variables, and control flow ------------------------------------------------------------
+
+    @abstractmethod
+    def variable(self, dtype: DType) -> Variable:
+        """A variable of the function."""
+
+    @abstractmethod
+    def read(self, variable: Variable) -> Operand: ...
+
+    @abstractmethod
+    def write(self, variable: Variable, operand: Operand) -> None: ...
+
+    @abstractmethod
+    def branch(
+        self,
+        condition: Operand,
+        then: Callable[[], object],
+        orelse: Callable[[], object] | None = None,
+    ) -> None:
+        """Write both ways; nothing that is defined in them may be used after them."""
+
+    @abstractmethod
+    def loop(self, test: Callable[[], Operand], body: Callable[[], object]) -> None:
+        """Write a loop that goes on while what ``test`` computes in each turn is true."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Return from the function; nothing follows on this way."""
+
+    @abstractmethod
+    def hoisted(self, key: Any, make: Callable[[], Operand]) -> Operand:
+        """What ``make`` computes at the start of the function, once for each key."""
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def load(self, address: Operand, dtype: DType) -> Operand:
+        """A number of any type but u1 and f16 at a multiple of its size."""
+
+    @abstractmethod
+    def store(self, address: Operand, dtype: DType, value: Operand) -> None: ...
+
+    @abstractmethod
+    def atomic_load(self, address: Operand, dtype: DType) -> Operand:
+        """A u32 or u64 that others change meanwhile."""
+
+    @abstractmethod
+    def has_atomic(self, fn: str, dtype: DType) -> bool:
+        """Whether one of `ATOMIC` is an instruction of the machine."""
+
+    @abstractmethod
+    def atomic(self, fn: str, dtype: DType, address: Operand, value: Operand) -> Operand:
+        """Update a place; gives what was there before."""
+
+    @abstractmethod
+    def exchange_if(
+        self, dtype: DType, address: Operand, expected: Operand, value: Operand
+    ) -> Operand:
+        """Store a u32 or u64 where another one is expected; gives what was there before."""
+
+    @abstractmethod
+    def fence(self) -> None:
+        """Let other work items see what is stored before what is stored after."""
+
+    # -- functions ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def call(
+        self,
+        name: str,
+        parameters: Sequence[DType],
+        result: DType | None,
+        make: Callable[[Code, list[Operand]], Operand],
+        operands: Sequence[Operand],
+    ) -> Operand:
+        """Call a function that ``make`` writes when it is first called, by its name.
+
+        ``make`` gets the code of the function and its parameters, and gives what it returns.
+        """
+
+    # -- a launch -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def parameters(self) -> Operand:
+        """The address of the parameter block."""
+
+    @abstractmethod
+    def launch_word(self, offset: int) -> Operand:
+        """One of the words of a launch (see `abi`), i64."""
+
+    @abstractmethod
+    def thread(self) -> Operand:
+        """The number of this thread, i64."""
+
+    @abstractmethod
+    def threads(self) -> Operand:
+        """How many threads there are, i64."""

@@ -1,0 +1,209 @@
+"""Prints, failed assertions, overflows: words in the launch's message buffer, laid out by `abi`.
+
+Counters of the buffer are i64; machines without atomic operations on those count in the low halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from octants import abi
+from octants.artifact import MessageFormat, overflow_message
+from octants.codegen.message_formats import parts_of, shortened
+from octants.codegen.structured.body import Body, register
+from octants.codegen.structured.code import Code, Operand
+from octants.ir import ops
+from octants.ir.core import Record, Value
+from octants.types.scalars import f32, f64, i32, i64, u1, u32, u64
+
+
+def print_(body: Body, op: ops.Print) -> None:
+    """Hand the values to the host, which formats the line."""
+    dtypes = tuple(value.type.name for value in op.values)
+    message = body.kernel.add_message(MessageFormat("print", op.parts, dtypes, op.location))
+    words = [_word(body, value) for value in op.values]
+    _call(body, f"print.{len(words)}", _print, [body.number(message, i32), *_place(body), *words])
+
+
+def assert_(body: Body, op: ops.Assert) -> None:
+    """Go on if the condition holds, else fail."""
+    dtypes = tuple(value.type.name for value in op.values)
+    message = MessageFormat(op.kind, parts_of(op.message), dtypes, op.location)
+
+    def failed() -> None:
+        fail(body, message, [_word(body, value) for value in op.values])
+
+    body.code.branch(body.code.apply("not", u1, body.use(op.condition)), failed)
+
+
+def fail(body: Body, message: MessageFormat, words: list[Operand]) -> None:
+    """Record a failure and end the work item."""
+    number = body.kernel.add_message(shortened(message))
+    words = words[: abi.MAXIMUM_FAILURE_VALUES]
+    _call(body, f"fail.{len(words)}", _fail, [body.number(number, i32), *_place(body), *words])
+    body.code.leave()
+
+
+def overflow(body: Body, record: Record, need: Operand) -> None:
+    """Say that a record would have to hold ``need`` iterations."""
+    number = body.kernel.add_message(overflow_message(record))
+    _call(body, "overflow", _overflow, [body.number(number, i32), *_place(body), need])
+
+
+def _place(body: Body) -> list[Operand]:
+    return [body.number(body.task, i32), body.item]
+
+
+def _word(body: Body, value: Value) -> Operand:
+    """A value in 64 bits."""
+    code, operand, dtype = body.code, body.use(value), value.type
+    if not dtype.is_float:
+        return code.convert(operand, dtype, i64)
+    if code.has_f64:
+        return code.bitcast(code.convert(operand, register(dtype), f64), f64, i64)
+    return code.call("double.bits", [register(dtype)], i64, _double_bits, [operand])
+
+
+def _double_bits(code: Code, operands: list[Operand]) -> Operand:
+    """The bits of the f64 of an f32, where there is no f64; subnormals are taken for zero."""
+    bits = code.bitcast(operands[0], f32, u32)
+
+    def field(shift: int, mask: int) -> Operand:
+        low = code.apply("ushr", u32, bits, code.constant(shift, u32))
+        return code.convert(code.apply("and", u32, low, code.constant(mask, u32)), u32, i64)
+
+    def moved(number: Operand, distance: int) -> Operand:
+        return code.apply("shl", i64, number, code.constant(distance, i64))
+
+    exponent, zero, special = field(23, 0xFF), code.constant(0, i64), code.constant(2047, i64)
+    usual = code.apply("add", i64, exponent, code.constant(1023 - 127, i64))
+    is_special = code.compare("eq", i64, exponent, code.constant(0xFF, i64))
+    top = moved(code.choose(is_special, i64, special, usual), 52)
+    size = code.apply("or", i64, top, moved(field(0, 0x7FFFFF), 29))
+    size = code.choose(code.compare("eq", i64, exponent, zero), i64, zero, size)
+    return code.apply("or", i64, moved(field(31, 1), 63), size)
+
+
+Make = Callable[[Code, list[Operand]], Operand]
+
+
+def _call(body: Body, name: str, make: Make, operands: Sequence[Operand]) -> None:
+    """Call a function of (buffer, message, task, item, words)."""
+    types = [u64, i32, i32, i64] + [i64] * (len(operands) - 3)
+    body.code.call(name, types, None, make, [body.system("messages"), *operands])
+
+
+# -- the functions ------------------------------------------------------------------------------
+
+
+def at(code: Code, start: Operand, offset: int) -> Operand:
+    """An address so many bytes further."""
+    return code.apply("add", u64, start, code.constant(offset, u64)) if offset else start
+
+
+def add_atomically(code: Code, place: Operand, number: Operand) -> Operand:
+    """Add an i64 that is not negative; gives what was there before."""
+    if code.has_atomic("add", u64):
+        return code.atomic("add", u64, place, number)
+    return code.convert(code.atomic("add", u32, place, code.convert(number, i64, u32)), u32, i64)
+
+
+def _print(code: Code, operands: list[Operand]) -> None:
+    buffer, message, task, item, *words = operands
+    add_atomically(code, at(code, buffer, abi.MESSAGES_COUNT), code.constant(1, i64))
+    size = code.constant(len(words) + 2, i64)
+    start = add_atomically(code, at(code, buffer, abi.MESSAGES_CURSOR), size)
+    capacity = code.load(at(code, buffer, abi.MESSAGES_CAPACITY), i64)
+    fits = code.compare("le", u64, code.apply("add", i64, start, size), capacity)
+
+    def write() -> None:
+        head = code.apply("mul", i64, start, code.constant(8, i64))
+        head = code.apply("add", u64, buffer, head)
+        kind = code.apply("shl", u64, code.convert(task, u32, u64), code.constant(32, u64))
+        kind = code.apply("or", u64, kind, code.convert(message, u32, u64))
+        for number, word in enumerate([kind, item, *words]):
+            code.store(at(code, head, abi.MESSAGES_HEADER + 8 * number), i64, word)
+
+    def full() -> None:
+        lower_atomically(code, at(code, buffer, abi.MESSAGES_END), start)
+
+    code.branch(fits, write, full)
+
+
+def lower_atomically(code: Code, place: Operand, number: Operand) -> None:
+    """Have a u64 be no more than a number."""
+    if code.has_atomic("min", u64):
+        code.atomic("min", u64, place, number)
+    else:
+        code.atomic("min", u32, place, code.convert(number, i64, u32))
+
+
+def locked(code: Code, buffer: Operand, write: Callable[[], None]) -> None:
+    """Do something while nobody else does.
+
+    Threads that run in step take the lock one after the other, each within its turn of the loop.
+    """
+    lock, done = at(code, buffer, abi.MESSAGES_LOCK), code.variable(u1)
+    free, held = code.constant(0, u32), code.constant(1, u32)
+    code.write(done, code.constant(False, u1))
+
+    def alone() -> None:
+        code.fence()
+        write()
+        code.fence()
+        code.atomic("exchange", u32, lock, free)
+        code.write(done, code.constant(True, u1))
+
+    def turn() -> None:
+        before = code.exchange_if(u32, lock, free, held)
+        code.branch(code.compare("eq", u32, before, free), alone)
+
+    code.loop(lambda: code.apply("not", u1, code.read(done)), turn)
+
+
+def _fail(code: Code, operands: list[Operand]) -> None:
+    """Keeps the failure of the lowest work item; others need not wait for each other."""
+    buffer, message, task, item, *words = operands
+
+    def write() -> None:
+        code.store(at(code, buffer, abi.MESSAGES_FAILURE_ID), i32, message)
+        code.store(at(code, buffer, abi.MESSAGES_FAILURE_TASK), i32, task)
+        code.store(at(code, buffer, abi.MESSAGES_FAILURE_ITEM), i64, item)
+        for number, word in enumerate(words):
+            code.store(at(code, buffer, abi.MESSAGES_FAILURE_VALUES + 8 * number), i64, word)
+        code.fence()
+        code.atomic("exchange", u32, at(code, buffer, abi.MESSAGES_FAILED), code.constant(1, u32))
+
+    def unless_later(then: Callable[[], None]) -> None:
+        failed = code.atomic_load(at(code, buffer, abi.MESSAGES_FAILED), u32)
+        code.fence()
+        other = code.load(at(code, buffer, abi.MESSAGES_FAILURE_ITEM), i64)
+        first = code.compare("eq", u32, failed, code.constant(0, u32))
+        lower = code.compare("lt", i64, item, other)
+        code.branch(code.apply("or", u1, first, lower), then)
+
+    unless_later(lambda: locked(code, buffer, lambda: unless_later(write)))
+
+
+def _overflow(code: Code, operands: list[Operand]) -> None:
+    """Keeps the largest need; of equal ones that of the first task, and there the lowest item."""
+    buffer, message, task, item, need = operands
+
+    def write() -> None:
+        code.store(at(code, buffer, abi.MESSAGES_OVERFLOW_ID), i32, message)
+        code.store(at(code, buffer, abi.MESSAGES_OVERFLOW_TASK), i32, task)
+        code.store(at(code, buffer, abi.MESSAGES_OVERFLOW_ITEM), i64, item)
+        code.store(at(code, buffer, abi.MESSAGES_OVERFLOW_NEED), i64, need)
+
+    def decide() -> None:
+        known = code.load(at(code, buffer, abi.MESSAGES_OVERFLOW_NEED), i64)
+        other_task = code.load(at(code, buffer, abi.MESSAGES_OVERFLOW_TASK), i32)
+        other_item = code.load(at(code, buffer, abi.MESSAGES_OVERFLOW_ITEM), i64)
+        before = code.compare("lt", i64, item, other_item)
+        before = code.apply("and", u1, code.compare("eq", i32, task, other_task), before)
+        before = code.apply("or", u1, code.compare("lt", i32, task, other_task), before)
+        first = code.apply("and", u1, code.compare("eq", i64, need, known), before)
+        larger = code.compare("gt", i64, need, known)
+        code.branch(code.apply("or", u1, larger, first), write)
+
+    locked(code, buffer, decide)

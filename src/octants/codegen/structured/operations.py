@@ -1,0 +1,45 @@
+"""Which function writes which operation."""
+
+from __future__ import annotations
+
+from octants.codegen.structured import (
+    arithmetic,
+    atomics,
+    control,
+    memory,
+    messages,
+    random,
+    records,
+)
+from octants.codegen.structured.body import HandlerTable
+from octants.ir import ops
+
+TABLE: HandlerTable = {
+    ops.Constant: arithmetic.constant,
+    ops.Unary: arithmetic.unary,
+    ops.Binary: arithmetic.binary,
+    ops.Fma: arithmetic.fma,
+    ops.Compare: arithmetic.compare,
+    ops.Select: arithmetic.select,
+    ops.Cast: arithmetic.cast,
+    ops.Bitcast: arithmetic.bitcast,
+    ops.Random: random.random,
+    ops.For: control.for_,
+    ops.While: control.while_,
+    ops.If: control.if_,
+    ops.Yield: control.yield_,
+    ops.Load: memory.load,
+    ops.Store: memory.store,
+    ops.Shape: memory.shape,
+    ops.Atomic: atomics.atomic,
+    ops.CompareExchange: atomics.compare_exchange,
+    ops.Print: messages.print_,
+    ops.Assert: messages.assert_,
+    ops.RecordPush: records.push,
+    ops.RecordPop: records.pop,
+    ops.RecordEnd: records.end,
+    ops.RecordRoom: records.room,
+    ops.Longest: records.longest,
+    ops.RecordReserve: records.reserve_now,
+    ops.RecordCheck: records.check,
+}

@@ -1,0 +1,96 @@
+"""What goes wrong with Vulkan: OCT45x."""
+
+from __future__ import annotations
+
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.exceptions import OctantsRuntimeError, OctantsValueError
+
+
+class MissingFeature(UserError):
+    """A kernel that needs what the device does not have."""
+
+    device: str
+    feature: str
+    code = "OCT450"
+    exception = OctantsRuntimeError
+    title = "a kernel needs {feature}, which the device `{device}` does not have"
+    remedy = "use other types, another device (`init(device=...)`), or `qd.init(arch=qd.cpu)`"
+
+
+class MissingVulkan(UserError):
+    """libvulkan cannot be loaded."""
+
+    problem: str
+    code = "OCT451"
+    exception = OctantsRuntimeError
+    title = "Vulkan's loader cannot be loaded: {problem}"
+    remedy = (
+        "install it (Debian and Ubuntu: `apt install libvulkan1`) with the driver of the GPU;"
+        " `mesa-vulkan-drivers` has one that runs on the CPU"
+    )
+
+
+class NoVulkanDevice(UserError):
+    """There is a loader, but no driver that it knows, or none with a device."""
+
+    problem: str
+    code = "OCT452"
+    exception = OctantsRuntimeError
+    title = "Vulkan has no device: {problem}"
+    remedy = (
+        "install the driver of the GPU, or `mesa-vulkan-drivers`, which runs on the CPU;"
+        " VK_DRIVER_FILES names the drivers that are looked at"
+    )
+
+
+class NoSuchVulkanDevice(UserError):
+    """A number of a device that does not exist."""
+
+    number: int
+    names: str
+    code = "OCT453"
+    exception = OctantsValueError
+    title = "Vulkan has no device {number}: there are {names}"
+    remedy = "`init(device=...)` takes one of these numbers"
+
+
+class UnfitVulkanDevice(UserError):
+    """A device that lacks what all kernels need."""
+
+    device: str
+    missing: str
+    code = "OCT454"
+    exception = OctantsRuntimeError
+    title = "the Vulkan device `{device}` cannot run kernels: it lacks {missing}"
+    remedy = "install a newer driver, or choose another device by `init(device=...)`"
+
+
+class VulkanFailed(UserError):
+    """A call of the driver that failed."""
+
+    function: str
+    problem: str
+    code = "OCT455"
+    exception = OctantsRuntimeError
+    title = "Vulkan's `{function}` has failed: {problem}"
+
+
+class DeviceLost(UserError):
+    """The driver has given up: a kernel ran too long, or touched memory that is none."""
+
+    code = "OCT456"
+    exception = OctantsRuntimeError
+    title = "the Vulkan device was lost, and what was in its memory with it"
+    notes = ("a kernel may have run for longer than the driver allows, or beyond an array",)
+    remedy = "call `qd.init` again; with `debug=True` indices are checked"
+
+
+class LoopCut(UserError):
+    """A driver that ends loops early has ended one."""
+
+    device: str
+    code = "OCT457"
+    exception = OctantsRuntimeError
+    title = "the driver of `{device}` has ended a loop early: results of the launch are wrong"
+    notes = ("it allows one work item some 65,000 turns of its loops",)
+    remedy = "split the loop over several launches, or use another device or `qd.init(arch=qd.cpu)`"

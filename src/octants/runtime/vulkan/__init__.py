@@ -1,0 +1,7 @@
+"""Kernels on any GPU with a driver for Vulkan, through libvulkan alone."""
+
+from __future__ import annotations
+
+from octants.runtime.vulkan.device import VulkanDevice
+
+__all__ = ["VulkanDevice"]

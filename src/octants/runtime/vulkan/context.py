@@ -1,0 +1,120 @@
+"""A device that is in use: its functions, its queue, and what has been submitted to that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ctypes import addressof, byref, c_char_p, c_float, c_uint64, c_void_p, pointer
+from typing import Any
+
+from octants.diagnostics.vulkan_errors import DeviceLost, VulkanFailed
+from octants.runtime.vulkan import structures as vk
+from octants.runtime.vulkan.hardware import ATOMIC_FLOAT, Hardware, ask_features
+from octants.runtime.vulkan.library import SUCCESS, TIMEOUT, device_functions
+
+_TURN = 50_000_000  # nanoseconds after which a wait lets Python look for Ctrl-C
+_TIMELINE = 1
+_DEVICE_LOCAL_HEAP = 1
+
+
+class Context:
+    """A logical device with one queue, whose submissions end in their order.
+
+    The n-th submission has the number n; `done` is that of the last one known to have ended.
+    """
+
+    def __init__(self, hardware: Hardware) -> None:
+        self.hardware = hardware
+        self.family = hardware.family()
+        self.handle = c_void_p(self._make_device())
+        self.functions = device_functions(hardware.functions, self.handle.value or 0)
+        queue = c_void_p()
+        self.functions.vkGetDeviceQueue(self.handle, self.family, 0, byref(queue))
+        self._queue = queue
+        self._timeline = self._make_timeline()
+        self.submitted = 0
+        self.done = 0
+        self.is_lost = False
+
+    def _make_device(self) -> int:
+        hardware, priority = self.hardware, c_float(1.0)
+        queue = vk.QueueCreateInfo(family=self.family, count=1, priorities=pointer(priority))
+        features, *others = ask_features(hardware)  # all that there are
+        has_atomics = ATOMIC_FLOAT in hardware.extensions
+        names = (c_char_p * 1)(ATOMIC_FLOAT)
+        info = vk.DeviceCreateInfo(
+            next=addressof(features),
+            queue_count=1,
+            queues=addressof(queue),
+            extension_count=int(has_atomics),
+            extensions=names,
+        )
+        handle = c_void_p()
+        create = hardware.functions.vkCreateDevice
+        status = create(hardware.handle, byref(info), None, byref(handle))
+        if status != SUCCESS or handle.value is None:
+            raise VulkanFailed("vkCreateDevice", f"status {status}").at(None)
+        del others  # alive until here
+        return handle.value
+
+    @property
+    def memory_bytes(self) -> int:
+        """The bytes of the largest heap that is the device's own."""
+        properties = vk.MemoryProperties()
+        hardware = self.hardware
+        hardware.functions.vkGetPhysicalDeviceMemoryProperties(hardware.handle, byref(properties))
+        heaps = [properties.heaps[k] for k in range(properties.heap_count)]
+        return max(int(heap.size) for heap in heaps if heap.flags & _DEVICE_LOCAL_HEAP)
+
+    def _make_timeline(self) -> int:
+        kind = vk.SemaphoreTypeCreateInfo(type=_TIMELINE, start=0)
+        return self.create("vkCreateSemaphore", vk.SemaphoreCreateInfo(next=addressof(kind)))
+
+    def create(self, function: str, info: Any) -> int:
+        """The handle of something that is made as ``info`` says; 0 if memory is refused."""
+        handle = c_uint64()
+        call: Callable[..., int] = getattr(self.functions, function)
+        status = call(self.handle, byref(info), None, byref(handle))
+        return handle.value if status == SUCCESS else 0
+
+    # -- the queue ------------------------------------------------------------------------------
+
+    def submit(self, commands: c_void_p) -> int:
+        """Queue a command buffer; gives the number of the submission."""
+        number = c_uint64(self.submitted + 1)
+        order = vk.TimelineSubmitInfo(signal_count=1, signals=pointer(number))
+        info = vk.SubmitInfo(
+            next=addressof(order),
+            command_count=1,
+            commands=pointer(commands),
+            signal_count=1,
+            signals=pointer(c_uint64(self._timeline)),
+        )
+        try:
+            status = self.functions.vkQueueSubmit(self._queue, 1, byref(info), 0)
+        except DeviceLost.exception:
+            self.is_lost = True
+            raise
+        if status != SUCCESS:
+            raise VulkanFailed("vkQueueSubmit", f"status {status}").at(None)
+        self.submitted += 1
+        return self.submitted
+
+    def wait(self, number: int) -> None:
+        """Wait until a submission has ended; Ctrl-C ends the wait."""
+        if number <= self.done:
+            return
+        semaphore, value = c_uint64(self._timeline), c_uint64(number)
+        info = vk.SemaphoreWaitInfo(count=1, semaphores=pointer(semaphore), values=pointer(value))
+        while True:
+            status = self.functions.vkWaitSemaphores(self.handle, byref(info), _TURN)
+            if status == SUCCESS:
+                break
+            if status != TIMEOUT:
+                raise VulkanFailed("vkWaitSemaphores", f"status {status}").at(None)
+        self.done = max(self.done, number)
+
+    def close(self) -> None:
+        """Give the device back. What was made of it must be gone."""
+        functions = self.functions
+        functions.vkDestroySemaphore(self.handle, self._timeline, None)
+        functions.vkDestroyDevice(self.handle, None)

@@ -1,0 +1,69 @@
+"""A device of Vulkan."""
+
+from __future__ import annotations
+
+import contextlib
+
+from octants.artifact import Artifact
+from octants.runtime.device import Bytes
+from octants.runtime.vulkan.kernel import VulkanKernel
+from octants.runtime.vulkan.machine import Machine
+from octants.runtime.vulkan.memory import Piece
+
+
+class VulkanDevice(Machine):
+    """The device of a number, made as a `Machine`. Launches are queued."""
+
+    shares_memory = False
+
+    def load(self, artifact: Artifact) -> VulkanKernel:
+        """Make a kernel ready to be launched; `OctantsRuntimeError` if that cannot be."""
+        return VulkanKernel(self, artifact)
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def allocate(self, nbytes: int) -> Piece:
+        """``nbytes`` of zeros; `OctantsMemoryError` if there are none."""
+        piece = self.heap.allocate(nbytes)
+        self.transfers.clear(piece.address, -(-nbytes // 4) * 4)
+        return piece
+
+    def read(self, address: int, into: Bytes) -> None:
+        """Copy memory to the host, after all that was launched; raises what failed in that."""
+        self.transfers.read(address, into)
+        self.deliver()
+
+    def write(self, address: int, values: Bytes) -> None:
+        """Copy from the host, after what was launched."""
+        self.transfers.write(address, values)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy within the device, after what was launched."""
+        self.transfers.copy(target, source, nbytes)
+
+    def copy_rows(
+        self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
+    ) -> None:
+        """Copy pieces within the device, after what was launched."""
+        self.transfers.copy_rows(target, target_step, source, source_step, nbytes, rows)
+
+    def clear(self, address: int, nbytes: int) -> None:
+        """Set memory to zero, after what was launched."""
+        self.transfers.clear(address, nbytes)
+
+    def address_of(self, value: object) -> None:
+        """None: no other library's arrays are in this memory."""
+
+    # -- the end of waiting ---------------------------------------------------------------------
+
+    def synchronize(self) -> None:
+        """Wait until all that was launched is done; raises what went wrong in it."""
+        self.look()
+        self.pending.raise_first()
+
+    def close(self) -> None:
+        """Wait; what is alive of allocations stays valid."""
+        with contextlib.suppress(Exception):
+            self.queue.finish()
+        self.messages.forget()
+        self.tape.free()

@@ -1,0 +1,139 @@
+"""The functions of Vulkan, through libvulkan and nothing else."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from collections.abc import Callable
+from ctypes import c_char_p, c_int32, c_uint32, c_uint64, c_void_p
+from typing import Any
+
+from octants.diagnostics.vulkan_errors import DeviceLost, MissingVulkan, VulkanFailed
+
+_NAMES = {
+    "linux": ("libvulkan.so.1", "libvulkan.so"),
+    "win32": ("vulkan-1.dll",),
+    "darwin": ("libvulkan.dylib", "libvulkan.1.dylib", "libMoltenVK.dylib"),
+}
+
+SUCCESS, TIMEOUT, INCOMPLETE = 0, 2, 5
+OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_LOST = -1, -2, -4
+OUT_OF_MEMORY = (OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY)
+
+_P, _U32, _U64 = c_void_p, c_uint32, c_uint64
+
+# Handles of instances, devices, queues and command buffers are pointers; others are 64 bits.
+_INSTANCE = {
+    "vkDestroyInstance": (None, _P, _P),
+    "vkEnumeratePhysicalDevices": (c_int32, _P, _P, _P),
+    "vkGetPhysicalDeviceProperties2": (None, _P, _P),
+    "vkGetPhysicalDeviceFeatures2": (None, _P, _P),
+    "vkGetPhysicalDeviceMemoryProperties": (None, _P, _P),
+    "vkGetPhysicalDeviceQueueFamilyProperties": (None, _P, _P, _P),
+    "vkEnumerateDeviceExtensionProperties": (c_int32, _P, c_char_p, _P, _P),
+    "vkCreateDevice": (c_int32, _P, _P, _P, _P),
+    "vkGetDeviceProcAddr": (_P, _P, c_char_p),
+}
+_DEVICE = {
+    "vkDestroyDevice": (None, _P, _P),
+    "vkGetDeviceQueue": (None, _P, _U32, _U32, _P),
+    "vkDeviceWaitIdle": (c_int32, _P),
+    "vkQueueSubmit": (c_int32, _P, _U32, _P, _U64),
+    "vkAllocateMemory": (c_int32, _P, _P, _P, _P),
+    "vkFreeMemory": (None, _P, _U64, _P),
+    "vkMapMemory": (c_int32, _P, _U64, _U64, _U64, _U32, _P),
+    "vkCreateBuffer": (c_int32, _P, _P, _P, _P),
+    "vkDestroyBuffer": (None, _P, _U64, _P),
+    "vkGetBufferMemoryRequirements": (None, _P, _U64, _P),
+    "vkBindBufferMemory": (c_int32, _P, _U64, _U64, _U64),
+    "vkGetBufferDeviceAddress": (_U64, _P, _P),
+    "vkCreateShaderModule": (c_int32, _P, _P, _P, _P),
+    "vkDestroyShaderModule": (None, _P, _U64, _P),
+    "vkCreatePipelineCache": (c_int32, _P, _P, _P, _P),
+    "vkGetPipelineCacheData": (c_int32, _P, _U64, _P, _P),
+    "vkDestroyPipelineCache": (None, _P, _U64, _P),
+    "vkCreatePipelineLayout": (c_int32, _P, _P, _P, _P),
+    "vkDestroyPipelineLayout": (None, _P, _U64, _P),
+    "vkCreateComputePipelines": (c_int32, _P, _U64, _U32, _P, _P, _P),
+    "vkDestroyPipeline": (None, _P, _U64, _P),
+    "vkCreateCommandPool": (c_int32, _P, _P, _P, _P),
+    "vkDestroyCommandPool": (None, _P, _U64, _P),
+    "vkAllocateCommandBuffers": (c_int32, _P, _P, _P),
+    "vkBeginCommandBuffer": (c_int32, _P, _P),
+    "vkEndCommandBuffer": (c_int32, _P),
+    "vkCmdBindPipeline": (None, _P, c_int32, _U64),
+    "vkCmdPushConstants": (None, _P, _U64, _U32, _U32, _U32, _P),
+    "vkCmdDispatch": (None, _P, _U32, _U32, _U32),
+    "vkCmdPipelineBarrier": (None, _P, _U32, _U32, _U32, _U32, _P, _U32, _P, _U32, _P),
+    "vkCmdCopyBuffer": (None, _P, _U64, _U64, _U32, _P),
+    "vkCmdFillBuffer": (None, _P, _U64, _U64, _U64, _U32),
+    "vkCreateSemaphore": (c_int32, _P, _P, _P, _P),
+    "vkDestroySemaphore": (None, _P, _U64, _P),
+    "vkWaitSemaphores": (c_int32, _P, _P, _U64),
+}
+
+
+@functools.cache
+def loader() -> ctypes.CDLL:
+    """libvulkan; `OctantsRuntimeError` where there is none."""
+    problem = ""
+    for name in _NAMES.get(sys.platform, _NAMES["linux"]):
+        try:
+            return ctypes.CDLL(name)
+        except OSError as error:
+            problem = problem or str(error)
+    raise MissingVulkan(problem).at(None)
+
+
+class Functions:
+    """Functions as attributes; those that tell a status raise what it says."""
+
+    def __init__(self, find: Callable[[bytes], int | None], table: dict[str, Any]) -> None:
+        for name, (result, *arguments) in table.items():
+            address = find(name.encode())
+            if not address:
+                raise VulkanFailed(name, "the driver does not have it").at(None)
+            function = ctypes.CFUNCTYPE(result, *arguments)(address)
+            setattr(self, name, checked(name, function) if result is c_int32 else function)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        raise AttributeError(name)
+
+
+def checked(name: str, function: Callable[..., int]) -> Callable[..., int]:
+    """The same function, which raises where its status is an error other than a lack of memory."""
+
+    def call(*arguments: Any) -> int:
+        status = function(*arguments)
+        if status < 0 and status not in OUT_OF_MEMORY:
+            raise failure(name, status)
+        return status
+
+    return call
+
+
+def failure(name: str, status: int) -> Exception:
+    """What is raised for a status."""
+    if status == DEVICE_LOST:
+        return DeviceLost().at(None)
+    return VulkanFailed(name, f"status {status}").at(None)
+
+
+def global_function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    """A function that needs no instance."""
+    find = loader().vkGetInstanceProcAddr
+    find.restype, find.argtypes = c_void_p, (c_void_p, c_char_p)
+    function = ctypes.CFUNCTYPE(result, *arguments)(find(None, name.encode()))
+    return checked(name, function) if result is c_int32 else function
+
+
+def instance_functions(instance: int) -> Functions:
+    """The functions of an instance."""
+    find = loader().vkGetInstanceProcAddr
+    return Functions(lambda name: find(instance, name), _INSTANCE)
+
+
+def device_functions(instance: Functions, device: int) -> Functions:
+    """The functions of a device, without the loader in between."""
+    return Functions(lambda name: instance.vkGetDeviceProcAddr(device, name), _DEVICE)

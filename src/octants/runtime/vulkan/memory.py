@@ -1,0 +1,219 @@
+"""Memory of a device: buffers with addresses, cut into pieces.
+
+A piece that is freed is used again at once: the queue does what it is told in order. Only where the
+host itself touches memory does it wait (see `transfers`).
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+import weakref
+from collections import deque
+from ctypes import addressof, byref, c_void_p
+
+from octants.diagnostics.exceptions import OctantsMemoryError
+from octants.runtime.vulkan import structures as vk
+from octants.runtime.vulkan.context import Context
+from octants.runtime.vulkan.library import SUCCESS
+
+ALIGNMENT = 256
+_BLOCK = 1 << 24  # bytes of a buffer that small pieces share
+_LARGE = _BLOCK // 4  # pieces from here on have a buffer of their own
+_USAGE = 0x1 | 0x2 | 0x20 | 0x20000  # copied from and to, storage, with an address
+_ADDRESSED = 2
+DEVICE_LOCAL, HOST_VISIBLE, COHERENT, CACHED = 1, 2, 4, 8
+MAPPED = HOST_VISIBLE | COHERENT
+
+
+class Buffer:
+    """A buffer with its memory; `host` is where the host has it mapped, 0 if it has not."""
+
+    def __init__(self, context: Context, nbytes: int, wanted: int) -> None:
+        self.context = context
+        self.nbytes = nbytes
+        self.handle = context.create(
+            "vkCreateBuffer", vk.BufferCreateInfo(size=nbytes, usage=_USAGE)
+        )
+        self.memory = 0
+        self.host = 0
+        if not self.handle or not self._bind(wanted):
+            self.free()
+            raise OctantsMemoryError(f"the device has no {nbytes} bytes of memory left")
+        info = vk.BufferAddressInfo(buffer=self.handle)
+        get = context.functions.vkGetBufferDeviceAddress
+        self.address: int = get(context.handle, byref(info))
+
+    def _bind(self, wanted: int) -> bool:
+        context, functions = self.context, self.context.functions
+        needs = vk.MemoryRequirements()
+        functions.vkGetBufferMemoryRequirements(context.handle, self.handle, byref(needs))
+        flags = vk.MemoryAllocateFlagsInfo(flags=_ADDRESSED)
+        for kind, properties in _types(context, needs.types, wanted):
+            info = vk.MemoryAllocateInfo(next=addressof(flags), size=needs.size, type=kind)
+            self.memory = context.create("vkAllocateMemory", info)
+            if self.memory:
+                functions.vkBindBufferMemory(context.handle, self.handle, self.memory, 0)
+                return self._map() if properties & MAPPED == MAPPED else True
+        return False
+
+    def _map(self) -> bool:
+        place, context = c_void_p(), self.context
+        whole = (1 << 64) - 1
+        arguments = (context.handle, self.memory, 0, whole, 0, byref(place))
+        mapped = context.functions.vkMapMemory(*arguments) == SUCCESS
+        self.host = place.value or 0
+        return bool(mapped)
+
+    def free(self) -> None:
+        """Give the memory back; nothing may use it any more."""
+        functions, device = self.context.functions, self.context.handle
+        if self.handle:
+            functions.vkDestroyBuffer(device, self.handle, None)
+        if self.memory:
+            functions.vkFreeMemory(device, self.memory, None)
+        self.handle = self.memory = 0
+
+
+def _types(context: Context, allowed: int, wanted: int) -> list[tuple[int, int]]:
+    """The types of memory that will do, with their properties, the best ones first."""
+    properties = vk.MemoryProperties()
+    hardware = context.hardware
+    hardware.functions.vkGetPhysicalDeviceMemoryProperties(hardware.handle, byref(properties))
+    types = [(k, properties.types[k].properties) for k in range(properties.type_count)]
+    found = [(k, p) for k, p in types if allowed >> k & 1 and p & wanted == wanted]
+    if wanted == DEVICE_LOCAL:
+        return sorted(found, key=lambda each: _taste(each[1]))
+    return sorted(found, key=lambda each: not each[1] & CACHED)
+
+
+def _taste(properties: int) -> int:
+    """Memory that the host reads as fast as its own is best; then memory of the device alone."""
+    if properties & (MAPPED | CACHED) == MAPPED | CACHED:
+        return 0
+    return 2 if properties & HOST_VISIBLE else 1
+
+
+class Piece:
+    """A part of a buffer, freed when nobody refers to it."""
+
+    __slots__ = ("__weakref__", "address", "buffer", "nbytes")
+
+    def __init__(self, buffer: Buffer, offset: int, nbytes: int) -> None:
+        self.buffer = buffer
+        self.address = buffer.address + offset
+        self.nbytes = nbytes
+
+    @property
+    def host(self) -> int:
+        """Where the host has it mapped; 0 if it has not."""
+        return self.buffer.host and self.buffer.host + self.address - self.buffer.address
+
+
+class Heap:
+    """Pieces of buffers of one sort of memory.
+
+    What collected garbage frees is only noted there, since that may happen anywhere.
+    """
+
+    def __init__(self, context: Context, wanted: int = DEVICE_LOCAL) -> None:
+        self._context, self._wanted = context, wanted
+        self._lock = threading.RLock()
+        self._buffers: list[Buffer] = []  # by address
+        self._free: dict[Buffer, list[tuple[int, int]]] = {}  # offsets and sizes, in order
+        self._freed: deque[tuple[Buffer, int, int]] = deque()
+        self._leaving: deque[tuple[int, Buffer]] = deque()  # with the submission to wait for
+        self.nbytes = 0
+
+    def allocate(self, nbytes: int) -> Piece:
+        """Memory, of which nothing is known; `OctantsMemoryError` if there is none."""
+        size = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+        with self._lock:
+            self._take_back()
+            buffer, offset = self._find(size) or self._grow(size)
+            piece = Piece(buffer, offset, nbytes)
+            self.nbytes += size
+        weakref.finalize(piece, self._freed.append, (buffer, offset, size)).atexit = False
+        return piece
+
+    def _find(self, size: int) -> tuple[Buffer, int] | None:
+        """The first gap that is large enough."""
+        for buffer, gaps in self._free.items():
+            for number, (offset, room) in enumerate(gaps):
+                if room >= size:
+                    gaps[number : number + 1] = [(offset + size, room - size)][: room > size]
+                    return buffer, offset
+        return None
+
+    def _grow(self, size: int) -> tuple[Buffer, int]:
+        whole = size if size >= _LARGE else _BLOCK
+        try:
+            buffer = Buffer(self._context, whole, self._wanted)
+        except OctantsMemoryError:
+            self._release(everything=True)
+            buffer = Buffer(self._context, size, self._wanted)
+        bisect.insort(self._buffers, buffer, key=lambda each: each.address)
+        self._free[buffer] = [(size, buffer.nbytes - size)] if buffer.nbytes > size else []
+        return buffer, 0
+
+    def find(self, address: int) -> tuple[Buffer, int]:
+        """The buffer that an address is in, and the offset; `KeyError` if it is in none."""
+        with self._lock:
+            place = bisect.bisect_right(self._buffers, address, key=lambda each: each.address) - 1
+            if place >= 0:
+                buffer = self._buffers[place]
+                if address <= buffer.address + buffer.nbytes:
+                    return buffer, address - buffer.address
+        raise KeyError(address)
+
+    # -- what is freed --------------------------------------------------------------------------
+
+    def _take_back(self) -> None:
+        while self._freed:
+            buffer, offset, size = self._freed.popleft()
+            self.nbytes -= size
+            gaps = self._free[buffer]
+            place = bisect.bisect(gaps, (offset, size))
+            gaps.insert(place, (offset, size))
+            _merge(gaps, place)
+            if gaps == [(0, buffer.nbytes)] and buffer.nbytes != _BLOCK:
+                self._drop(buffer)
+        self._release()
+
+    def _drop(self, buffer: Buffer) -> None:
+        """Let a buffer go when all that is queued now has been done."""
+        del self._free[buffer]
+        self._buffers.remove(buffer)
+        self._leaving.append((self._context.submitted + 1, buffer))
+
+    def _release(self, *, everything: bool = False) -> None:
+        """Free the buffers that nothing uses any more."""
+        while self._leaving:
+            number, buffer = self._leaving[0]
+            if everything and number <= self._context.submitted:
+                self._context.wait(number)
+            if number > self._context.done:
+                return
+            self._leaving.popleft()
+            buffer.free()
+
+    def close(self) -> None:
+        """Free all that nobody refers to; the device is idle."""
+        with self._lock:
+            self._take_back()
+            while self._leaving:
+                self._leaving.popleft()[1].free()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody refers to any piece."""
+        return self.nbytes == 0
+
+
+def _merge(gaps: list[tuple[int, int]], place: int) -> None:
+    """Join a gap with the ones next to it."""
+    for first in (place, place - 1):
+        if 0 <= first < len(gaps) - 1:
+            (offset, size), (other, more) = gaps[first : first + 2]
+            if offset + size == other:
+                gaps[first : first + 2] = [(offset, size + more)]

@@ -1,0 +1,91 @@
+"""Compiles modules built by hand for Vulkan, and runs them on numpy arrays that are copied."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import shutil
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.artifact import Artifact
+from octants.codegen.spirv.compile import compile_module
+from octants.diagnostics.exceptions import OctantsError
+from octants.ir.core import Module
+from octants.ir.verifier import verify
+from octants.runtime.vulkan import VulkanDevice
+from octants.target import Target
+from tests.codegen.compiled import Compiled
+
+ENVIRONMENT = "vulkan1.2"
+
+
+@functools.cache
+def device() -> VulkanDevice:
+    """The device that the tests run on; they are skipped where there is none."""
+    try:
+        return VulkanDevice()
+    except OctantsError as error:
+        pytest.skip(f"no Vulkan here: {error}")
+
+
+@functools.cache
+def validator() -> str:
+    """The path of spirv-val, "" where there is none."""
+    return shutil.which("spirv-val") or ""
+
+
+def check(artifact: Artifact) -> None:
+    """Have the code of an artifact validated, where that can be done."""
+    if validator():
+        command = [validator(), "--target-env", ENVIRONMENT, "-"]
+        done = subprocess.run(command, input=artifact.code, capture_output=True)
+        assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+
+
+class OnVulkan(Compiled):
+    """A kernel on the device of the tests; what is said comes when a launch is over."""
+
+    def __init__(self, module: Module, target: Target | None = None, **options: Any) -> None:
+        verify(module)
+        self.module = module
+        self.artifact = compile_module(module, device().hardware.target)
+        check(self.artifact)
+        self.kernel = device().load(self.artifact)  # type: ignore[assignment]
+
+    @classmethod
+    def together(cls, modules: Any) -> Any:
+        return [cls(module) for module in modules]
+
+    def run(
+        self, arrays: Mapping[Any, np.ndarray[Any, Any]], seed: int = 0, launch: int = 0
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        block, made = self.block(arrays, seed, launch)
+        held = []
+        for position, slot in enumerate(self.artifact.parameters.slots):
+            if slot.kind == "pointer":
+                array = self.module.arrays[slot.array]
+                values = block.data[array.name, slot.companion]
+                piece = device().allocate(max(1, values.nbytes))
+                device().write(piece.address, np.ravel(values, "K").view(np.uint8))
+                block[position] = piece.address
+                held.append((piece, values))
+        try:
+            self.kernel.launch(ctypes.addressof(block))
+            device().synchronize()
+        finally:
+            for piece, values in held:
+                flat = np.empty(values.nbytes, np.uint8)
+                device().read(piece.address, flat)
+                shaped = flat.view(values.dtype)
+                values[...] = np.ndarray(values.shape, values.dtype, shaped, 0, values.strides)
+        return made
+
+
+def run(module: Module, arrays: Mapping[Any, Any], **options: Any) -> dict[str, Any]:
+    """Compile and launch once."""
+    return OnVulkan(module).run(arrays, **options)

@@ -1,0 +1,103 @@
+"""Operations by themselves: the tests of code for the CPU, on Vulkan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.ir import semantics
+from octants.ir.core import Module
+from octants.types import scalars
+from octants.types.scalars import DType, f32, f64
+from tests.codegen import test_control_and_memory as control
+from tests.codegen import test_scalar_operations as scalar
+from tests.codegen.compiled import ndarray, parallel
+from tests.vulkan import compiled
+
+WHOLE = (
+    control.test_nested_loops_with_carried_values,
+    control.test_while_and_branches_that_depend_on_data,
+    control.test_tasks_hand_values_to_each_other,
+    control.test_row_major_arrays_and_arguments_of_every_shape,
+    control.test_blocked_layout_of_a_field,
+    control.test_a_bool_in_memory_is_a_byte_and_any_nonzero_one_is_true,
+    control.test_draws_are_those_of_the_definition,
+    control.test_draws_are_uniform,
+    control.test_atomics_of_many_threads_lose_nothing,
+    scalar.test_index_of_i64,
+)
+all_types = pytest.mark.parametrize("dtype", scalars.ALL, ids=str)
+floats = pytest.mark.parametrize("dtype", scalar.FLOATS, ids=str)
+
+
+@pytest.fixture(autouse=True)
+def on_vulkan(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled.device()
+    for module in (control, scalar):
+        monkeypatch.setattr(module, "Compiled", compiled.OnVulkan)
+    monkeypatch.setattr(control, "run", compiled.run)
+
+
+@pytest.mark.parametrize("test", WHOLE, ids=lambda test: test.__name__)
+def test_what_holds_on_the_cpu(test: Callable[[], None]) -> None:
+    test()
+
+
+@all_types
+def test_exact_functions(dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The errors of products in f64 have a test of their own: not all of them are defined."""
+
+    def functions(dtype: DType) -> Any:
+        unary, binary, compare = given(dtype)
+        return unary, [fn for fn in binary if (fn, dtype) != ("mul_error", f64)], compare
+
+    given = scalar.functions
+    monkeypatch.setattr(scalar, "functions", functions)
+    scalar.test_exact_functions_give_the_defined_bits(dtype, scalar.TARGET, 2)
+
+
+@all_types
+def test_casts(dtype: DType) -> None:
+    scalar.test_casts(dtype, scalar.TARGET)
+
+
+@all_types
+def test_atomics(dtype: DType) -> None:
+    control.test_atomics_one_after_the_other(dtype)
+
+
+@pytest.mark.parametrize("dtype", scalar.INTEGERS, ids=str)
+def test_division_and_power_by_constants(dtype: DType) -> None:
+    scalar.test_division_and_power_by_constants(dtype)
+
+
+@floats
+def test_library_functions(dtype: DType) -> None:
+    scalar.test_library_functions_are_within_two_units(dtype)
+
+
+def test_halves() -> None:
+    scalar.test_every_half_is_read_and_rounded_alike(scalar.TARGET)
+
+
+def test_a_product_and_a_sum_rounded_once() -> None:
+    scalar.test_a_product_and_a_sum_rounded_once(f32, scalar.TARGET)
+
+
+def test_errors_of_products_of_f64() -> None:
+    """Where neither the product nor its error leave the range of normal numbers."""
+    a, b, c = (ndarray(name, f64) for name in "abc")
+
+    def body(build: Any, i: Any) -> None:
+        error = build.binary("mul_error", build.load(a, [i]), build.load(b, [i]))
+        build.store(c, [i], error)
+
+    task = parallel("all", lambda build: (build.index(0), build.shape(a, 0)), body)
+    rng = np.random.default_rng(3)
+    x, y = (rng.standard_normal(5000) * 2.0 ** rng.integers(-400, 400, 5000) for _ in "ab")
+    found = np.zeros(5000)
+    compiled.OnVulkan(Module("errors", [a, b, c], tasks=[task])).run({"a": x, "b": y, "c": found})
+    assert np.array_equal(found, semantics.product_error(x, y))
