@@ -62,6 +62,9 @@ PART_SHARED = -1
 PARTS_LIMIT = 1 << 28
 """The most bytes of all parts of a loop."""
 
+PART_ALIGNMENT = 64
+"""Where each of the arrays in a part begins, in bytes."""
+
 # The message buffer: a header, then what was printed. A printed message is a word with its id in
 # the low and its task in the high half, a word with the work item, and a word for each value:
 # integers extended to 64 bits, floats as f64. Messages are written to `cursor` and up, which counts

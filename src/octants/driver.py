@@ -234,6 +234,11 @@ def items_in_step(chosen: Options) -> int:
     return 1 if state.device is None else backend_of(chosen.arch).items_in_step(chosen)
 
 
+def most_parts(task: Task, chosen: Options) -> int:
+    """How many arrays of their own, at most, the workers of a task have that sums up."""
+    return backend_of(chosen.arch).most_parts(task, state.device)
+
+
 def plain_sums(task: Task, chosen: Options, apart: bool) -> Sums:
     """The sums of a task to which workers add plainly, kept apart from each other."""
     return backend_of(chosen.arch).plain_sums(task, apart)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants import driver
 from octants.launch.explanation import Explanation, LoopTape, Storing, Way
 from tests.apart import on_cpu
 
@@ -300,3 +301,51 @@ def test_what_has_no_gradient_is_an_error() -> None:
 
     with pytest.raises(qd.OctantsCompilationError, match="OCT302"):
         reads_gradients.grad.explain()
+
+
+def part_bytes_taken() -> int:
+    """What arrays of workers' own have come to take in a launch, without their flags."""
+    device: Any = driver.state.device
+    found = [
+        fields.part_capacity - (fields.part_count + 127) // 64 * 64
+        for fields in (context.fields for context in device._all_contexts)
+        if fields.part_capacity
+    ]
+    return max(found, default=0)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_the_total_counts_arrays_of_workers_own(threads: int, deterministic: bool) -> None:
+    qd.init(arch=qd.cpu, cpu_max_num_threads=threads, deterministic=deterministic)
+    table, weights, y = field(70), field((3, 5), qd.f64), field(60_000)
+
+    @qd.kernel
+    def look_up():
+        for i in y:
+            y[i] = table[i * i % 70] * weights[i % 3, i * i % 5]
+
+    explanation = look_up.grad.explain()
+    assert part_bytes_taken() == 0
+    look_up.grad()
+    assert explanation.part_bytes == part_bytes_taken()
+    part = -(-70 * 4 // 64) * 64 + -(-15 * 8 // 64) * 64
+    assert explanation.part_bytes == part * (15 if deterministic else threads - 1)
+    assert explanation.total_bytes == explanation.nbytes + explanation.part_bytes
+    shown = f"{explanation.part_bytes} bytes in arrays of workers' own"
+    assert (shown in explanation.text()) is (explanation.part_bytes > 0)
+
+
+def test_arrays_that_are_too_large_for_workers_are_not_counted() -> None:
+    qd.init(arch=qd.cpu, cpu_max_num_threads=5)
+    table, y = field(1 << 25), field(60_000)
+
+    @qd.kernel
+    def look_up():
+        for i in y:
+            y[i] = table[i * i % (1 << 25)]
+
+    explanation = look_up.grad.explain()
+    assert explanation.part_bytes == 0
+    look_up.grad()
+    assert part_bytes_taken() == 0

@@ -109,6 +109,10 @@ class Backend(ABC):
         """
         return set()
 
+    def most_parts(self, task: Task, device: Device | None) -> int:
+        """How many arrays of their own, at most, the workers of a task have that sums up."""
+        return 0
+
     def plain_sums(self, task: Task, apart: bool) -> sums.Sums:
         """The sums of a task to which workers add plainly, kept apart from each other."""
         return sums.Sums()

@@ -16,6 +16,7 @@ from octants.ir.core import Module, Operation, Task
 from octants.options import Options
 from octants.runtime.cpu import CpuDevice
 from octants.runtime.cpu.identity import processor
+from octants.runtime.cpu.sums import FIXED_PARTS
 from octants.runtime.device import Device
 from octants.target import HOST, Blocks, Target
 
@@ -85,6 +86,10 @@ class CpuBackend(Backend):
 
     def shared_updates(self, task: Task, apart: bool) -> set[Operation]:
         return {op for found in reductions.find_reductions(task, apart) for op in found.atomics}
+
+    def most_parts(self, task: Task, device: Device | None) -> int:
+        fixed = FIXED_PARTS if task.options.get("fixed_order") else 0
+        return (fixed or self.workers(device)) - 1
 
     def plain_sums(self, task: Task, apart: bool) -> Sums:
         return cpu.sums_of(task, apart)

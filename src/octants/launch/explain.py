@@ -7,13 +7,14 @@ instead of adding up adjoints. Afterwards all memory is as it was.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from octants import driver, options, pipeline
+from octants import abi, driver, options, pipeline
 from octants.analysis.sums import Sums
 from octants.autodiff.counting import PER_RECORD, Counting, count_records
 from octants.ir import ops
@@ -54,7 +55,14 @@ def explain(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Expla
     loops.sort(key=lambda loop: (loop.file, loop.line, loop.depth))
     arrays = _arrays(merged, plan, memories)
     at_once = driver.workers(specialisation.options) * run.lanes
-    return Explanation(merged.signature.kernel, tuple(loops), tuple(arrays), at_once, run.log_bytes)
+    return Explanation(
+        merged.signature.kernel,
+        tuple(loops),
+        tuple(arrays),
+        at_once,
+        run.log_bytes,
+        _part_bytes(merged, plan, memories),
+    )
 
 
 class _Run:
@@ -330,6 +338,26 @@ def _arrays(
         for position, array in enumerate(specialisation.arrays)
         if array.space in memory and array.dtype.is_float
     ]
+
+
+def _part_bytes(
+    specialisation: Specialisation, plan: TapePlan, memories: Mapping[int, Memory]
+) -> int:
+    """The most that the arrays of all workers take which each has for its own, in any task."""
+    sizes = {specialisation.arrays[k].name: found.array.nbytes for k, found in memories.items()}
+    modules = [step.backward.the_module for step in plan.steps if step.backward is not None]
+    most = 0
+    for task in (task for module in modules for task in module.tasks):
+        sums = driver.plain_sums(task, specialisation.options, specialisation.apart)
+        # Arguments, which are not in memory, have one element.
+        each = (
+            sizes.get(array.name, math.prod(array.element_shape) * array.dtype.size)
+            for array, _ in sums.parts
+        )
+        part = sum(-(-size // abi.PART_ALIGNMENT) * abi.PART_ALIGNMENT for size in each)
+        every = part * driver.most_parts(task, specialisation.options)
+        most = max(most, every if every <= abi.PARTS_LIMIT else 0)
+    return most
 
 
 def _way(op: ops.Store | ops.Atomic, sums: Sums, values: Mapping[Value, Operation]) -> Way:

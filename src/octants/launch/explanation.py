@@ -155,7 +155,8 @@ class Explanation:
 
     `loops` stand in the order of their lines, `arrays` are the float arrays. `workers` is how many
     work items are reversed at the same time, each with a tape of its own. `log_bytes` is what the
-    tape keeps, from the launch to its reverse run, of what atomics return.
+    tape keeps, from the launch to its reverse run, of what atomics return. `part_bytes` is the most
+    that workers take for arrays of their own, all of them together.
     """
 
     kernel: str
@@ -163,6 +164,7 @@ class Explanation:
     arrays: tuple[ArrayAdjoint, ...]
     workers: int
     log_bytes: int = 0
+    part_bytes: int = 0
 
     @property
     def bytes_per_work_item(self) -> int:
@@ -173,6 +175,11 @@ class Explanation:
     def nbytes(self) -> int:
         """The most bytes of the tape, of all work items that are reversed at the same time."""
         return self.workers * self.bytes_per_work_item
+
+    @property
+    def total_bytes(self) -> int:
+        """The most bytes of all that the gradient takes beside the arrays of the program."""
+        return self.nbytes + self.log_bytes + self.part_bytes
 
     def text(self) -> str:
         """A table for the terminal."""
@@ -187,7 +194,10 @@ class Explanation:
             f" {self.nbytes} bytes in {self.workers} at a time"
         )
         kept = f"; {self.log_bytes} bytes of what atomics return are kept from the launch on"
-        return total + kept * bool(self.log_bytes)
+        own = f"; {self.part_bytes} bytes in arrays of workers' own"
+        whole = f"; {self.total_bytes} bytes in all"
+        has_more = bool(self.log_bytes or self.part_bytes)
+        return total + kept * bool(self.log_bytes) + own * bool(self.part_bytes) + whole * has_more
 
     def html(self) -> str:
         """A page that needs no other file."""

@@ -58,8 +58,9 @@ def _bytes(f: FunctionText, target: Target) -> str:
     """What a target takes in a part."""
     nbytes = _times(f, _count(f, target), str(target[0].dtype.size))
     if integers.known(nbytes) is not None:
-        return str(-(-int(nbytes) // 64) * 64)
-    return f.assign(f"and i64 {f.assign(f'add i64 {nbytes}, 63')}, -64")
+        return str(-(-int(nbytes) // abi.PART_ALIGNMENT) * abi.PART_ALIGNMENT)
+    raised = f.assign(f"add i64 {nbytes}, {abi.PART_ALIGNMENT - 1}")
+    return f.assign(f"and i64 {raised}, {-abi.PART_ALIGNMENT}")
 
 
 def _offsets(f: FunctionText, sums: Sums) -> Iterator[str]:
