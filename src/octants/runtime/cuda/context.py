@@ -6,12 +6,10 @@ memory of arrays that outlive a device stays valid, and the driver ends it with 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Iterator
 from ctypes import byref, c_char, c_int, c_size_t, c_void_p
 from typing import Any
 
@@ -63,7 +61,6 @@ class Context:
         self.total_memory = total.value
         self.call("cuDevicePrimaryCtxRetain", byref(handle), self._device)
         self.handle = handle.value
-        self._popped = c_void_p()
         _contexts.add(self)
 
     def __repr__(self) -> str:
@@ -102,14 +99,9 @@ class Context:
         error = self.lost or CallFailed(function, name, text)
         return error.at(None)
 
-    @contextlib.contextmanager
-    def active(self) -> Iterator[None]:
+    def active(self) -> _Active:
         """Makes the context the thread's own for a while."""
-        self.call("cuCtxPushCurrent", self.handle)
-        try:
-            yield
-        finally:
-            self.library.cuCtxPopCurrent(byref(self._popped))
+        return _Active(self)
 
     def adopt(self) -> None:
         """Make the context the thread's own for good, if the thread has none yet."""
@@ -155,6 +147,28 @@ class Context:
         with self.active():
             self.call("cuMemGetInfo", byref(free), byref(total))
         return free.value
+
+
+class _Active:
+    """What `Context.active` gives. Mostly the context is the thread's own anyway."""
+
+    __slots__ = ("_context", "_is_pushed", "_place")
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._place = c_void_p()
+        self._is_pushed = False
+
+    def __enter__(self) -> None:
+        context = self._context
+        context.call("cuCtxGetCurrent", byref(self._place))
+        if self._place.value != context.handle:
+            context.call("cuCtxPushCurrent", context.handle)
+            self._is_pushed = True
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_pushed:
+            self._context.library.cuCtxPopCurrent(byref(self._place))
 
 
 def context_of(library: Library, ordinal: int) -> Context:

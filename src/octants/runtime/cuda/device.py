@@ -17,6 +17,7 @@ from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.library import MOST_PITCH, ON_DEVICE, RowCopy
 from octants.runtime.cuda.machine import Machine
 from octants.runtime.cuda.memory import DEFAULT_STREAM, DeviceAllocation
+from octants.runtime.cuda.staging import SMALL
 from octants.runtime.cuda.streams import Event, Stream
 from octants.runtime.device import Bytes
 from octants.runtime.rows import copy_rows
@@ -48,6 +49,9 @@ class CudaDevice(Machine):
 
     def read(self, address: int, into: Bytes) -> None:
         """Copy memory to the host, after all that was launched; raises what went wrong in it."""
+        if into.nbytes <= SMALL and not self.streams.has_foreign:
+            self.staging.read_small(address, into, self.synchronize)
+            return
         self.synchronize()
         self.staging.read(address, into)
 
@@ -146,7 +150,7 @@ class CudaDevice(Machine):
         if found.stream is not None:
             stream = self.streams.foreign(found.stream)
             if stream is not self.streams.current.stream:
-                self.streams.expecting.append(stream)
+                self.streams.current.expecting.append(stream)
         return found.address
 
     @contextlib.contextmanager

@@ -148,6 +148,7 @@ class Frame:
         self._context, self._memory, self._large = context, memory, large
         self.steps = [Step(context, action) for action in actions]
         self.stream: Stream | None = None
+        self.told: tuple[int, ...] | None = None  # the slots that told the bounds of the steps
         self._copy: DeviceAllocation | None = None
         self._place = c_void_p()
 
@@ -162,6 +163,12 @@ class Frame:
             # One of its own for each stream: a kernel of the last one may still read it.
             self._copy = self._memory.allocate(self._large, "parameters", zeroed=False)
             self._place.value = self._copy.address
+
+    def resize(self, slots: Sequence[int]) -> None:
+        """Be ready for the bounds that these slots tell."""
+        for step in self.steps:
+            if step.action.bounds is not None:
+                step.resize(step.action.bounds(slots))
 
     def take(self, block: int) -> None:
         """Take the parameters: they are copied as they are now."""

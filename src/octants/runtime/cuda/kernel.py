@@ -7,8 +7,9 @@ Most kernels say nothing, record nothing, and are told all bounds by the host: t
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.artifact import SYSTEM, Artifact, Slot
@@ -53,22 +54,26 @@ class CudaKernel:
         return Frame(machine.context, machine.memory, self._actions, large)
 
     def _slots(self, block: int) -> tuple[int, ...]:
-        """The slots of a parameter block; blocks are used again and again."""
+        """The slots of a parameter block."""
+        return self._unpack(self._view(block))
+
+    def _view(self, block: int) -> Any:
+        """The memory of a parameter block; blocks are used again and again."""
         view = self._views.get(block)
         if view is None:
             if len(self._views) >= _MOST_VIEWS:
                 self._views.clear()
             size = 8 * len(self.artifact.parameters.slots)
             view = self._views[block] = (ctypes.c_char * size).from_address(block)
-        return self._unpack(view)
+        return view
 
     def _plain(self) -> Callable[[int], None]:
         frames, make_frame, slots_of = self._frames, self._make_frame, self._slots
-        streams = self._machine.streams
-        current, expecting = streams.current, streams.expecting
+        streams, views, view_of = self._machine.streams, self._views, self._view
+        current = streams.current
         note = self._machine.context.launched.append
         run: Callable[..., int] = self._machine.library.cuLaunchKernelEx
-        reads_slots = any(action.bounds is not None for action in self._actions)
+        unpack_bounds = _bounds_unpacker(self._actions, len(self.artifact.parameters.slots))
         name = self._name
 
         def launch(block: int) -> None:
@@ -79,21 +84,20 @@ class CudaKernel:
             stream = current.stream
             if frame.stream is not stream:
                 frame.move(stream)
-            slots = slots_of(block) if reads_slots else ()
+            if unpack_bounds is not None:
+                told = unpack_bounds(views.get(block) or view_of(block))
+                if told != frame.told:
+                    frame.resize(slots_of(block))
+                    frame.told = told
             note(name)
             for step in frame.steps:
-                bounds_of = step.action.bounds
-                if bounds_of is not None:
-                    bounds = bounds_of(slots)
-                    if bounds != step.known:
-                        step.resize(bounds)
                 if step.is_empty:
                     continue
                 step.arguments[0] = block
                 status = run(step.configured, step.handle, step.arguments, None)
                 if status:
                     step.launch_again(status)
-            if expecting:
+            if current.expecting:
                 streams.release()
             frames.append(frame)
 
@@ -155,3 +159,15 @@ class CudaKernel:
             recording.run_computed(step, tape, stream.bounds())
         else:
             recording.run(step, *(step.known or (0, 1)), tape)
+
+
+def _bounds_unpacker(
+    actions: Sequence[Action], count: int
+) -> Callable[[Any], tuple[int, ...]] | None:
+    """What reads those of ``count`` slots on which bounds depend; None if there are none."""
+    told = [action.dispatch.bounds for action in actions if action.bounds is not None]
+    read = {int(number) for text in told for number in re.findall(r"slots\[(\d+)\]", text)}
+    if not told:
+        return None
+    formats = ("q" if number in read else "8x" for number in range(count))
+    return struct.Struct("<" + "".join(formats)).unpack_from

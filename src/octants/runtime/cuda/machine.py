@@ -40,6 +40,7 @@ class Machine:
         self.library = library or driver_library()
         self.context: Context = context_of(self.library, ordinal)
         context, kept = self.context, self.library.kept
+        context.adopt()
         self.memory: DeviceMemory = kept("memory", ordinal, lambda: DeviceMemory(context))
         self.staging: Staging = kept("staging", ordinal, lambda: Staging(context))
         self.pending = Pending()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Callable
 from ctypes import byref, c_void_p
 
 from octants.runtime.cuda import library as cuda
@@ -16,6 +17,7 @@ from octants.runtime.device import Bytes
 from octants.runtime.memory import address_of
 
 CHUNK = 4 << 20
+SMALL = 1 << 16
 
 
 class _Turn:
@@ -43,7 +45,8 @@ class Staging:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._lock = threading.Lock()
+        self._lock, self._small_lock = threading.Lock(), threading.Lock()
+        self._small: PinnedMemory | None = None
         with context.active():
             self._turns = [_Turn(context), _Turn(context)]
 
@@ -73,6 +76,16 @@ class Staging:
                     turn.wait(self._context)
                     size = min(CHUNK, count - start)
                     ctypes.memmove(target + start, turn.memory.address, size)
+
+    def read_small(self, address: int, into: Bytes, wait: Callable[[], None]) -> None:
+        """Copy at most `SMALL` bytes from the GPU; ``wait`` is what the caller waits with."""
+        with self._small_lock:
+            if self._small is None:
+                self._small = PinnedMemory(self._context, SMALL)
+            with self._context.active():
+                self._call("cuMemcpyDtoHAsync", self._small.address, address, into.nbytes)
+            wait()
+            ctypes.memmove(address_of(into), self._small.address, into.nbytes)
 
     def _begin_read(self, turn: _Turn, address: int, start: int, count: int) -> None:
         turn.wait(self._context)

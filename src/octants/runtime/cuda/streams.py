@@ -152,10 +152,14 @@ def _make_event(context: Context) -> int:
 
 
 class Current(threading.local):
-    """The stream in which a thread launches."""
+    """The stream in which a thread launches.
+
+    Streams of others are `expecting` what it launches next, to wait for it.
+    """
 
     def __init__(self, default: Stream) -> None:
         self.stream = default
+        self.expecting: list[Stream] = []
 
 
 class Streams:
@@ -170,7 +174,6 @@ class Streams:
         self.current = Current(self.default)
         self._own: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._foreign: dict[int, Stream] = {}
-        self.expecting: list[Stream] = []  # streams of others that wait for what is launched next
 
     def create(self) -> Stream:
         """A new stream."""
@@ -186,8 +189,14 @@ class Streams:
 
     def release(self) -> None:
         """Let streams that expect what was launched wait for it."""
-        while self.expecting:
-            self.order(self.current.stream, self.expecting.pop())
+        current = self.current
+        while current.expecting:
+            self.order(current.stream, current.expecting.pop())
+
+    @property
+    def has_foreign(self) -> bool:
+        """Whether there are streams that the default stream does not wait for by itself."""
+        return bool(self._foreign)
 
     def all(self) -> list[Stream]:
         """The default stream, and all others that kernels may run in."""
