@@ -94,6 +94,15 @@ def test_no_sine_is_beyond_one(fn: str, fast_math: bool) -> None:
     assert bits(-mirrored if fn == "sin" else mirrored).tolist() == bits(found).tolist()
 
 
+def test_no_quick_sine_is_beyond_one_near_a_quarter_turn() -> None:
+    """Every f32 there: no comparison cuts the polynomial off."""
+    words = np.arange(np.float32(1.55).view(np.uint32), np.float32(1.5825).view(np.uint32))
+    angles = words.astype(np.uint32).view(np.float32)
+    assert np.abs(compiled("sin", f32, True)(angles)).max() == 1.0
+    small = np.arange(0, np.float32(0.012).view(np.uint32), 4001, dtype=np.uint32)
+    assert compiled("cos", f32, True)(small.view(np.float32)).max() == 1.0
+
+
 @FLOATS
 def test_results_that_leave_the_range_do_so_gradually(dtype: DType) -> None:
     """exp, exp2 and pow go through subnormal numbers, and give infinity where rounding does."""

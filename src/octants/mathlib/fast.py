@@ -13,10 +13,13 @@ from octants.mathlib import trigonometric
 from octants.mathlib.exponential import exp_bounds, limited, scaled
 from octants.mathlib.formats import format_of
 from octants.mathlib.logarithm import decomposed, with_limits
-from octants.mathlib.number import Branch, Number, select
+from octants.mathlib.number import Branch, Number
 
 USUAL = 1.0e5
 """Up to here half turns are taken away by three products."""
+
+
+_NOTHING = 2.0**-100
 
 
 def _horner(x: Number, coefficients: tuple[float, ...]) -> Number:
@@ -31,16 +34,17 @@ def _horner(x: Number, coefficients: tuple[float, ...]) -> Number:
 def _sine(x: Number, half_turns: Number, shifted: Number) -> Number:
     """sin(x - half_turns * pi), negated if the last digit of ``shifted`` is set.
 
-    x is nearly half_turns * pi, but for pi / 2 and a little. The result is nowhere beyond 1.
+    x is nearly half_turns * pi, but for pi / 2 and a little. The coefficients are such that the
+    result is nowhere beyond 1. The square is less than it should be by next to nothing, so that of
+    a zero the correction has the sign of the zero, and so has the sum.
     """
     r = x
     for part in table.PI_PARTS[24]:
         r = half_turns.times_plus(-part, r)
-    size, z = abs(r), r * r
-    sine = (size * z).times_plus(_horner(z, table.SIN_HALF_TURN[24]), size)
+    z = r.times_plus(r, -_NOTHING)
     form = format_of(x)
-    sign = form.sign_of(r) ^ (shifted.read_as(form.word) << (form.dtype.bits - 1))
-    return form.with_sign(select(sine > 1.0, sine.lift(1.0), sine), sign)
+    signed = form.with_sign(r, shifted.read_as(form.word) << (form.dtype.bits - 1))
+    return (signed * z).times_plus(_horner(z, table.SIN_HALF_TURN[24]), signed)
 
 
 def sin(x: Number) -> Number:
