@@ -104,7 +104,7 @@ class Dispatch:
     has computed; anything else is a Python expression over ``slots``, the unpacked integers of the
     parameter block, that gives (lower, upper). `block` is the number of threads in a block, and
     `threads` the most that there may be; 0 stands for any number. A dispatch that `records` needs a
-    tape.
+    tape. If its work items cannot `run_again` when that has too little room, it is given plenty.
     """
 
     entry: str
@@ -113,6 +113,7 @@ class Dispatch:
     block: int = 0
     threads: int = 0
     records: bool = False
+    run_again: bool = True
 
 
 @dataclass(frozen=True)

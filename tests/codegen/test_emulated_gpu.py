@@ -105,18 +105,16 @@ def test_gradients_of_random_modules_with_little_memory() -> None:
         wanted = {key: value.copy() for key, value in both.items()}
         Compiled(result.module).run(wanted)
         kernel = OnEmulatedGpu(result.module, tape_budget=1 << (6 + seed % 8))
-        try:
-            kernel.run(both)
-        except OctantsMemoryError:  # a task that stores in its first sweep cannot run again
-            found["stores"] += 1
-            continue
+        kernel.run(both)
+        found["stores"] += any(not each.run_again for each in kernel.artifact.dispatches)
         found["again"] += any(call.launch[abi.LAUNCH_AGAIN // 8] for call in kernel.fake.launches)
         found["gradients"] += 1
         for key, expected in wanted.items():
             np.testing.assert_allclose(both[key], expected, rtol=1e-9, atol=1e-12)
         assert not kernel.fake.problems
     assert found["gradients"] >= 10
-    assert found["again"] >= 5
+    assert found["again"] >= 3
+    assert found["stores"] >= 2, "tasks that cannot run again, and were given plenty at once"
 
 
 def test_a_failure_while_bounds_are_computed() -> None:

@@ -40,6 +40,18 @@ def restartable(body: Block) -> set[Operation]:
     return found
 
 
+def asks_for_room(op: Operation) -> bool:
+    """Whether an operation may find that the tape has too little room."""
+    if not isinstance(op, _ASKING) or not op.record.slots:
+        return False
+    return isinstance(op, ops.RecordReserve) or not op.record.local
+
+
+def can_run_again(body: Block) -> bool:
+    """Whether work items that are refused memory have changed nothing, wherever that is."""
+    return {op for op in body.walk() if asks_for_room(op)} <= restartable(body)
+
+
 class Written(Protocol):
     """A function while it is written: what is defined by now, and what stands for it.
 

@@ -4,6 +4,9 @@ Each thread has a tape of as many bytes as a work item was found to need. A work
 more ends before it has changed anything, and is run again with more. Where memory is refused, fewer
 threads run at once; then the records shall take a smaller share, so that loops run in shorter
 blocks; then the launch fails.
+
+Where a first sweep stores, a work item cannot run again, and tapes that are too small are a failure
+at once. There few threads have plenty.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from octants import abi
-from octants.artifact import Artifact
+from octants.artifact import Artifact, Dispatch
 from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.diagnostics.kernel_errors import TapeMemoryRefused
 from octants.runtime.messages import recorded_loops
@@ -23,6 +26,7 @@ MOST_ITEMS = 1 << 27
 
 _GUESS = 512  # bytes that a thread of a kernel that has not run yet begins with
 _LEAST_SHARE = abi.TAPE_WORD
+_PLENTY = 1 << 30  # bytes of the tapes of a dispatch whose work items cannot run again
 
 
 class Step(Protocol):
@@ -98,8 +102,11 @@ class Room:
 class Recording:
     """A dispatch that records, at all its launches. ``budget`` is what its tapes should take."""
 
-    def __init__(self, artifact: Artifact, budget: int, multiprocessors: int) -> None:
+    def __init__(
+        self, artifact: Artifact, dispatch: Dispatch, budget: int, multiprocessors: int
+    ) -> None:
         self._artifact = artifact
+        self._runs_again = dispatch.run_again
         self._budget = budget
         self._multiprocessors = multiprocessors
         self._need = 0  # what its work items have needed so far, at the first share
@@ -125,6 +132,10 @@ class Recording:
         full = Room(min(step.fill, -(-items // step.block)), step.block, 0)
         share = first_share = _whole(self._budget // (full.blocks * full.block))
         need, is_found = self._need or min(share, _GUESS), bool(self._need)
+        if not self._runs_again:
+            full.blocks = min(full.blocks, self._multiprocessors)
+            lanes = _lanes(full.blocks * full.block)
+            need = max(need, _plenty(lanes, tape))
         generous, again = need, False
         while True:
             room = self._fit(full, need, generous, step.least_block, tape)
@@ -172,7 +183,8 @@ class Recording:
         With these there are as many threads as there is memory for.
         """
         for capacity in dict.fromkeys((generous, need)):
-            most = max(self._budget // (_lanes(full.block) * capacity), self._multiprocessors)
+            budget = self._budget if self._runs_again else max(self._budget, _PLENTY)
+            most = max(budget // (_lanes(full.block) * capacity), self._multiprocessors)
             room = Room(min(full.blocks, most), full.block, capacity)
             if tape.reserve(room.nbytes):
                 return room
@@ -191,6 +203,14 @@ class Recording:
         item = lower + tape.first_refused()
         error = TapeMemoryRefused(artifact.kernel or artifact.name, text, item)
         return error.at(None, *recorded_loops(artifact))
+
+
+def _plenty(lanes: int, tape: Tape) -> int:
+    """The bytes that each of so many tapes can have, at most; 0 where there is next to nothing."""
+    nbytes = _PLENTY // lanes
+    while nbytes > _GUESS and not tape.reserve(nbytes * lanes):
+        nbytes //= 2
+    return nbytes // abi.TAPE_WORD * abi.TAPE_WORD
 
 
 def _lanes(threads: int) -> int:

@@ -8,7 +8,7 @@ from functools import partial
 from octants import abi
 from octants.artifact import Dispatch
 from octants.codegen.llvm.gpu.bounds import host_bounds
-from octants.codegen.recording import restartable
+from octants.codegen.recording import can_run_again, restartable
 from octants.codegen.structured import messages, records
 from octants.codegen.structured.body import Body, Kernel
 from octants.codegen.structured.code import Code, Operand
@@ -37,7 +37,7 @@ def functions(kernel: Kernel, block: int) -> list[Function]:
     for position, task in enumerate(kernel.module.tasks):
         name, needs_tape = f"task_{position}", has_records(task)
         if task.domain is None:
-            dispatch = Dispatch(name, position, block=1, threads=1, records=needs_tape)
+            dispatch = Dispatch(name, position, "", 1, 1, needs_tape, can_run_again(task.body))
             found.append(Function(dispatch, partial(_write_serial, kernel, position)))
             continue
         bounds = host_bounds(task.domain, kernel.module.arrays, kernel.parameters)
@@ -45,7 +45,8 @@ def functions(kernel: Kernel, block: int) -> list[Function]:
             dispatch = Dispatch(f"domain_{position}", position, block=1, threads=1)
             found.append(Function(dispatch, partial(_write_domain, kernel, position)))
         write = partial(_write_items, kernel, position, is_known=bool(bounds))
-        dispatch = Dispatch(name, position, bounds or "device", *_threads(task, block), needs_tape)
+        tape = needs_tape, can_run_again(task.body)
+        dispatch = Dispatch(name, position, bounds or "device", *_threads(task, block), *tape)
         found.append(Function(dispatch, write))
     return found
 

@@ -37,7 +37,12 @@ class CudaKernel:
         module = machine.module(artifact.code)
         self._actions = [Action(dispatch, module) for dispatch in artifact.dispatches]
         self._recordings = {
-            action: Recording(artifact, machine.tape_budget, machine.context.multiprocessors)
+            action: Recording(
+                artifact,
+                action.dispatch,
+                machine.tape_budget,
+                machine.context.multiprocessors,
+            )
             for action in self._actions
             if action.dispatch.records
         }

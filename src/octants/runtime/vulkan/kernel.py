@@ -78,7 +78,7 @@ class VulkanKernel:
             Step(self, each, pipelines[each.entry], fill) for each in artifact.dispatches
         ]
         self._recordings = {
-            step: Recording(artifact, machine.tape_budget, max(1, fill // 16))
+            step: Recording(artifact, step.dispatch, machine.tape_budget, max(1, fill // 16))
             for step in self._steps
             if step.dispatch.records
         }

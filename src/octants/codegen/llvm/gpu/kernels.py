@@ -16,10 +16,15 @@ from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.reductions import Collect, Deliver, find_reductions
 from octants.codegen.llvm.text import identifier
-from octants.codegen.recording import recorded_loops, restartable
+from octants.codegen.recording import (
+    asks_for_room,
+    can_run_again,
+    recorded_loops,
+    restartable,
+)
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
-from octants.ir.core import Module, Operation, Task
+from octants.ir.core import Module, Task
 from octants.target import Target
 
 _DEVICE = "device"
@@ -32,7 +37,6 @@ _TABLE: HandlerTable = {
     Collect: atomics.collect,
     Deliver: reductions.deliver,
 }
-_TAPE = (ops.RecordPush, ops.RecordReserve)
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ class _Writer:
         f.chains, f.restartable = find_chains(task.body), restartable(task.body)
         f.start("start")
         self._stop_if_failed(f)
-        asks = any(map(_asks, task.body.walk()))
+        asks = any(map(asks_for_room, task.body.walk()))
         if cooperates(task):
             _write_blocks(f, task)
         elif task.is_parallel:
@@ -133,7 +137,11 @@ class _Writer:
             f.branch("return")
             f.start("return")
         threads = 1 if task.options.get("fixed_order") or not task.is_parallel else 0
-        self._finish(f, name, Dispatch(name, position, bounds, block, threads, asks))
+        self._finish(
+            f,
+            name,
+            Dispatch(name, position, bounds, block, threads, asks, can_run_again(task.body)),
+        )
 
     def _block_size(self, task: Task) -> int:
         """The threads of a block, if a number was asked for.
@@ -186,14 +194,7 @@ def _store_bounds(f: ThreadText, bounds: list[str]) -> None:
 
 def _can_fail(module: Module) -> bool:
     """Whether a task may say that the launch is to end; it has a message for that."""
-    return any(isinstance(op, ops.Assert) or _asks(op) for op in module.walk())
-
-
-def _asks(op: Operation) -> bool:
-    """Whether an operation asks for room on the tape."""
-    if not isinstance(op, _TAPE) or not op.record.slots:
-        return False
-    return isinstance(op, ops.RecordReserve) or not op.record.local
+    return any(isinstance(op, ops.Assert) or asks_for_room(op) for op in module.walk())
 
 
 def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
