@@ -15,12 +15,14 @@ from octants import interpreter
 from octants.autodiff.forward import forward
 from octants.autodiff.reverse import differentiate
 from octants.codegen.llvm import nvptx
+from octants.codegen.llvm.reductions import find_reductions
 from octants.diagnostics.exceptions import OctantsTypeError
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
 from octants.ir.core import Companion
 from octants.lang.simt import block, grid, subgroup
 from octants.lang.syntax import loop_config, static
+from octants.pipeline import Stage, finish, lower
 from octants.types.annotations import NdarrayAnnotation as Array
 from octants.types.scalars import f16, f64, i8, i32, u1
 from tests.codegen.blocks import BlockThreads
@@ -205,3 +207,21 @@ def test_shared_arrays_that_do_not_fit_with_their_tangents() -> None:
     nvptx.compile_module(module, nvptx.target(80))
     with pytest.raises(OctantsTypeError, match="take 65536 bytes, and there are 49152"):
         nvptx.compile_module(forward(module), nvptx.target(80))
+
+
+def test_a_thread_that_is_alone_reads_no_other_lanes() -> None:
+    """One thread runs all work items where sums of floats need an order."""
+
+    def totals(x: Array, y: Array, count: Array):
+        for i in x:
+            count[0] += 1
+            y[i // 2] += x[i]
+
+    arguments = np.zeros(8), np.zeros(8), np.zeros(1, np.int32)
+    module, stage = compile_kernel(totals, *arguments), Stage(deterministic=True)
+    lower(module, stage)
+    module = finish(module, stage, apart=True)
+    assert find_reductions(module.tasks[0], apart=True)
+    artifact = nvptx.compile_module(module, nvptx.target(80))
+    assert [dispatch.threads for dispatch in artifact.dispatches] == [1]
+    assert "shfl" not in artifact.code.decode()

@@ -57,6 +57,17 @@ def runtime() -> Iterator[None]:
     qd.reset()
 
 
+OTHER_WAYS = {"Tile16x16", "Tile32x32", "NoSuchThing", "radix_rank_match_atomic_or"}
+
+
+def test_work_items_work_together_by_the_same_names() -> None:
+    names = [name for name in read_table() if name.startswith("qd.simt.")]
+    absent = {name for name in names if name.rpartition(".")[2] in OTHER_WAYS}
+    assert len(absent) == len(OTHER_WAYS)
+    for name in set(names) - absent:
+        lookup(name.removeprefix("qd."))
+
+
 def test_every_used_name_has_a_check() -> None:
     assert {name for name in USED if name not in CHECKS} == set()
 

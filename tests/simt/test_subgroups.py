@@ -272,3 +272,22 @@ def test_the_names_of_warps():
         by_lanes(lambda part: [len(part)] * len(part), x),
     ]
     np.testing.assert_array_equal(y, np.stack(wanted, 1))
+
+
+def sort(keys: Array, values: Array, y: Array):
+    loop_config(block_dim=96)
+    for i in keys:
+        y[i, 0], y[i, 1] = subgroup.bitonic_sort_kv(keys[i], values[i])
+        y[i, 2], y[i, 3] = subgroup.bitonic_sort_kv_tiled(keys[i], values[i], 2)
+        y[i, 4], y[i, 5] = subgroup.bitonic_sort_kv_tiled(keys[i], values[i], 0)
+
+
+def test_sorting_pairs():
+    keys, values = rng.integers(0, 9, 96).astype(np.int32), rng.integers(0, 9, 96).astype(np.int32)
+    y = np.zeros((96, 6), np.int32)
+    run(sort, keys, values, y)
+    for column, lanes in ((0, 32), (2, 4), (4, 1)):
+        for k in range(0, 96, lanes):
+            part = slice(k, k + lanes)
+            pairs = sorted(zip(keys[part], values[part], strict=True))
+            assert [tuple(pair) for pair in y[part, column : column + 2]] == pairs

@@ -448,6 +448,34 @@ def _segmented(value: Any, head_flag: Any, op: CompileTime, log2_size: CompileTi
     return result
 
 
+# -- sorting ---------------------------------------------------------------------------------------
+
+
+@library_function
+def bitonic_sort_kv(key: Any, value: Any) -> Any:
+    """The pairs of all lanes in ascending order, by value where keys are equal: (key, value).
+
+    Each lane must have a work item, as in a whole subgroup, and no key or value be a NaN.
+    """
+    return bitonic_sort_kv_tiled(key, value, log2_group_size())
+
+
+@library_function
+def bitonic_sort_kv_tiled(key: Any, value: Any, log2_size: CompileTime) -> Any:
+    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    lane, k, v = invocation_id(), key, value
+    for stage in static(range(1, log2_size + 1)):
+        for step in static(range(stage - 1, -1, -1)):
+            other_k, other_v = shuffle_xor(k, 1 << step), shuffle_xor(v, 1 << step)
+            is_first = lane & (1 << step) == 0
+            ascends = stage == log2_size or (lane >> stage) & 1 == 0
+            precedes = other_k < k or (other_k == k and other_v < v)
+            follows = other_k > k or (other_k == k and other_v > v)
+            if (is_first == ascends and precedes) or (is_first != ascends and follows):
+                k, v = other_k, other_v
+    return k, v
+
+
 @library_function
 def _add(a: Any, b: Any) -> Any:
     return a + b

@@ -199,7 +199,8 @@ def _can_fail(module: Module) -> bool:
 
 def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
     """All items of the thread; where it runs ``again``, those that were refused alone."""
-    reductions = find_reductions(task, f.kernel.module.apart)
+    is_alone = bool(task.options.get("fixed_order"))  # a thread has no lanes to sum up with
+    reductions = [] if is_alone else find_reductions(task, f.kernel.module.apart)
     for reduction in reductions:
         f.table[Collect](f, Collect(reduction))
     (index,) = task.body.args
