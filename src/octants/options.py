@@ -299,6 +299,11 @@ def keeps_memory_apart() -> bool:
     return os.environ.get("OCTANTS_APART", "") not in ("", "0")
 
 
+def raises_late() -> bool:
+    """Whether that device raises errors of launches when the host looks: tests ask for it."""
+    return os.environ.get("OCTANTS_APART", "") == "late"
+
+
 def current() -> Options:
     """The options in force; an error before `init` and after `reset`."""
     if _InForce.options is None:

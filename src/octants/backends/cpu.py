@@ -39,8 +39,12 @@ class CpuBackend(Backend):
     serialises_blocks = True
 
     def make_device(self, chosen: Options) -> Device:
-        kind = apart.ApartDevice if options.keeps_memory_apart() else CpuDevice
-        return kind(chosen.cpu_max_num_threads, tape_budget=chosen.stack_budget)
+        threads, budget = chosen.cpu_max_num_threads, chosen.stack_budget
+        if options.keeps_memory_apart():
+            device = apart.ApartDevice(threads, tape_budget=budget)
+            device.is_late = options.raises_late()
+            return device
+        return CpuDevice(threads, tape_budget=budget)
 
     def target(self, chosen: Options) -> Target:
         return host_target()

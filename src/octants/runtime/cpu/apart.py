@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from octants.artifact import Artifact
-from octants.diagnostics.exceptions import InternalError
+from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.runtime.cpu.device import CpuDevice, CpuKernel
 from octants.runtime.device import Bytes
 from octants.runtime.memory import HostAllocation, HostMemory, address_of, allocate
@@ -42,7 +42,7 @@ class ApartAllocation:
 class ApartKernel:
     """A kernel that is given addresses of an `ApartDevice`."""
 
-    def __init__(self, device: ApartMemory, kernel: CpuKernel) -> None:
+    def __init__(self, device: ApartDevice, kernel: CpuKernel) -> None:
         self._device = device
         self._kernel = kernel
         slots = kernel.artifact.parameters.slots
@@ -55,7 +55,12 @@ class ApartKernel:
         for position in self._pointers:
             address = int(slots[position])
             slots[position] = self._device.host_address(address) if address else 0
-        self._kernel.launch(address_of(slots))
+        try:
+            self._kernel.launch(address_of(slots))
+        except OctantsError as error:
+            if not self._device.is_late:
+                raise
+            self._device.failures.append(error)
 
 
 class ApartMemory(HostMemory):
@@ -118,7 +123,26 @@ class ApartMemory(HostMemory):
 
 
 class ApartDevice(ApartMemory, CpuDevice):
-    """The CPU, with memory of its own; made as a `CpuDevice`."""
+    """The CPU, with memory of its own; made as a `CpuDevice`.
+
+    One that `is_late` raises what goes wrong in a launch when the host looks, as if it had a queue.
+    """
+
+    is_late = False
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        self.failures: list[OctantsError] = []
+        super().__init__(*given, **options)
 
     def load(self, artifact: Artifact) -> ApartKernel:  # type: ignore[override]
         return ApartKernel(self, super().load(artifact))
+
+    def read(self, address: int, into: Bytes) -> None:
+        self.synchronize()
+        super().read(address, into)
+
+    def synchronize(self) -> None:
+        failures, self.failures = self.failures, []
+        for failure in failures:
+            self.pending.add(failure)
+        super().synchronize()
