@@ -192,7 +192,8 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
     verifies = chosen.debug or options.verifies_passes()
     if observe is None and (chosen.print_ir or chosen.dump_ir):
         observe = functools.partial(_show, chosen)
-    share, in_step = max(1, chosen.stack_budget // workers(chosen)), items_in_step(chosen)
+    budget = chosen.stack_budget(backend_of(chosen.arch).memory_bytes(chosen))
+    share, in_step = max(1, budget // workers(chosen)), items_in_step(chosen)
     return Stage(
         checks_bounds=chosen.checks_bounds,
         contracts=contracts(chosen),
@@ -207,6 +208,12 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
         deterministic=chosen.deterministic,
         serialises_blocks=backend_of(chosen.arch).serialises_blocks,
     )
+
+
+def snapshot_budget() -> int:
+    """How many bytes the copies of a tape may take."""
+    chosen = options.current()
+    return chosen.snapshot_budget(backend_of(chosen.arch).memory_bytes(chosen))
 
 
 def contracts(chosen: Options) -> bool:

@@ -119,15 +119,13 @@ class Options:
             or self.dump_ir
         )
 
-    @property
-    def snapshot_budget(self) -> int:
-        """How many bytes the copies of a tape may take."""
-        return self.ad_snapshot_budget_bytes or _memory_of_the_machine() // 2
+    def snapshot_budget(self, memory: int) -> int:
+        """How many bytes the copies of a tape may take, of ``memory`` bytes that a device has."""
+        return self.ad_snapshot_budget_bytes or memory // 2
 
-    @property
-    def stack_budget(self) -> int:
+    def stack_budget(self, memory: int) -> int:
         """How many bytes the records of loops may take on all threads together."""
-        return self.ad_stack_budget_bytes or _memory_of_the_machine() // 64
+        return self.ad_stack_budget_bytes or memory // 64
 
     def compilation_key(self) -> tuple[Any, ...]:
         """What of the options decides the code of a kernel."""
@@ -275,7 +273,7 @@ def default_cache_directory() -> str:
 
 
 @functools.cache
-def _memory_of_the_machine() -> int:
+def memory_of_the_machine() -> int:
     """The bytes of memory; as much as is usual where the system does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

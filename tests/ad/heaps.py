@@ -12,6 +12,7 @@ import pytest
 
 import octants as qd
 from octants import driver
+from octants.options import memory_of_the_machine
 from octants.runtime.cpu import CpuDevice, native
 
 _C = ctypes.CDLL(None)
@@ -79,7 +80,7 @@ class Heap:
         """Call `qd.init` for a device that gets the memory of its tapes from here."""
 
         def make(chosen: Any) -> CpuDevice:
-            budget = chosen.stack_budget
+            budget = chosen.stack_budget(memory_of_the_machine())
             return CpuDevice(chosen.cpu_max_num_threads, tape_budget=budget, support=self.support)
 
         patch.setattr(driver, "make_device", make)

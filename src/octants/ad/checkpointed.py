@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from octants import driver, options
+from octants import driver
 from octants.ad.contents import Content
 from octants.ad.ledger import Ledger
 from octants.ad.schedule import Stop, endless_stops, next_snapshot, planned_stops, spare
@@ -197,7 +197,7 @@ class LoopEntry:
     """The steps of a loop on a tape, as snapshots."""
 
     def __init__(self, loop: CheckpointedLoop, tape: Tape) -> None:
-        budget = options.current().snapshot_budget - tape.snapshot_bytes
+        budget = driver.snapshot_budget() - tape.snapshot_bytes
         self._loop = loop
         self._tape = tape
         self._snapshots = loop.snapshots = Snapshots(loop.slots, budget)

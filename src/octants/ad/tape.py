@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from octants import driver, options
+from octants import driver
 from octants.ad.arguments import freeze
 from octants.ad.check import GradientCheck
 from octants.ad.clearing import clear_gradients as clear
@@ -95,7 +95,7 @@ class Tape:
         self._ledger = Ledger(
             saves=on_overwrite != "trust",
             validates=validation,
-            budget=options.current().snapshot_budget,
+            budget=driver.snapshot_budget(),
         )
         self._touched: set[Any] = set()
         self._cuts = Cuts()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from octants.artifact import Artifact
 from octants.deferred import Deferred
 from octants.ir.core import Module, Operation, Task
-from octants.options import Options
+from octants.options import Options, memory_of_the_machine
 from octants.runtime.device import Device
 from octants.target import Blocks, Target
 
@@ -85,6 +85,10 @@ class Backend(ABC):
     def blocks(self, chosen: Options) -> Blocks | None:
         """What there is for work items that work together; None where they cannot."""
         return None
+
+    def memory_bytes(self, chosen: Options) -> int:
+        """The bytes of memory that arrays, and tapes and their copies, share."""
+        return memory_of_the_machine()
 
     def contracts(self, chosen: Options) -> bool:
         """Whether a product and a sum can be one instruction, which rounds once."""

@@ -39,7 +39,8 @@ class CpuBackend(Backend):
     serialises_blocks = True
 
     def make_device(self, chosen: Options) -> Device:
-        threads, budget = chosen.cpu_max_num_threads, chosen.stack_budget
+        threads = chosen.cpu_max_num_threads
+        budget = chosen.stack_budget(self.memory_bytes(chosen))
         if options.keeps_memory_apart():
             device = apart.ApartDevice(threads, tape_budget=budget)
             device.is_late = options.raises_late()

@@ -76,6 +76,9 @@ class CudaBackend(Backend):
     def blocks(self, chosen: Options) -> Blocks | None:
         return Blocks()
 
+    def memory_bytes(self, chosen: Options) -> int:
+        return context.context_of(machine.driver_library(), chosen.device).total_memory
+
     def workers(self, device: Device | None) -> int:
         if device is None:
             return _THREADS

@@ -41,7 +41,8 @@ class PythonBackend(Backend):
         raise InternalError("the interpreter has no code")
 
     def interpret(self, module: Module, device: Device, chosen: Options) -> Run:
-        return reference.make_run(module, device.pending, chosen.stack_budget)
+        budget = chosen.stack_budget(self.memory_bytes(chosen))
+        return reference.make_run(module, device.pending, budget)
 
     def blocks(self, chosen: Options) -> Blocks | None:
         return Blocks()
