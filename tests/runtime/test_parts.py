@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from octants.diagnostics.exceptions import InternalError
 from octants.runtime.cpu.apart import ApartMemory
+from octants.runtime.memory import describe
 from octants.runtime.null import NullDevice
-from octants.runtime.parts import HOST, DeviceParts, Part, describe, parts_of
+from octants.runtime.parts import HOST, DeviceParts, Part, parts_of
 from octants.runtime.rows import copy_rows
 
 

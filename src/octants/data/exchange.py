@@ -29,6 +29,22 @@ def to_torch(values: Array, device: Any) -> Any:
     return tensor if device is None else tensor.to(device)
 
 
+class Shared:
+    """Memory of a device, for libraries that can share it."""
+
+    def __init__(self, interface: dict[str, Any], owner: Any) -> None:
+        self.__cuda_array_interface__ = interface
+        self.owner = owner
+
+
+def torch_of_memory(elements: Array | dict[str, Any], owner: Any) -> Any:
+    """A tensor that shares memory, and keeps ``owner`` alive; of a device what tells of it."""
+    if isinstance(elements, np.ndarray):
+        return to_torch(elements, None)
+    torch = import_optional("torch", "torch")
+    return torch.as_tensor(Shared(elements, owner), device="cuda")
+
+
 def writes_of(tensor: Any) -> int:
     """How often torch has written a tensor, or others that share its memory by torch's doing.
 

@@ -244,22 +244,36 @@ class Tensor(StoredArray, AnyTensor):
         With ``copy=False`` torch itself counts the writes through the tensor, and through others
         that it makes of it: `mark_written` is needed only after those by numpy and pointers.
         """
-        return exchange.to_torch(self.to_numpy(), device) if copy else self._share_torch(device)
+        if not copy:
+            return self._share_torch(device)
+        window = self.window()
+        interface = None if device is None else window.interface()
+        if interface is None or str(device) == "cpu":
+            return exchange.to_torch(self.to_numpy(), device)
+        events.before_read(self)
+        return exchange.torch_of_memory(interface, window.storage).clone().to(device)
 
     def _share_torch(self, device: Any) -> Any:
         """The memory as a tensor; all of them have one counter of writes."""
         if self._tensor is None:
-            elements = self._shared()
+            window = self.window()
+            interface = window.interface()
+            elements = self._shared() if interface is None else interface
             events.before_share(self)
             self.own_identity = None
-            self._tensor = exchange.to_torch(elements, None)
+            self._tensor = exchange.torch_of_memory(elements, window.storage)
         tensor = self._tensor.detach()
         return tensor if device is None else tensor.to(device)
 
     def from_torch(self, arr: Any) -> None:
         """Copy a torch tensor of `shape` + `element_shape`, from any device, into this."""
         what = f"from_torch() of {self.describe()}"
-        self._copy_in(what, exchange.torch_to_numpy(what, arr))
+        window = self.window()
+        there = exchange.is_torch_tensor(arr) and arr.device.type != "cpu" and window.find(arr)
+        if there:
+            self.write(there)
+        else:
+            self._copy_in(what, exchange.torch_to_numpy(what, arr))
 
     def _shared(self) -> Array:
         return Tensor.to_numpy(self, copy=False)
@@ -277,6 +291,15 @@ class Tensor(StoredArray, AnyTensor):
 
     def __dlpack__(self, **options: Any) -> Any:
         return self._shared().__dlpack__(**options)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The memory itself, where it is a GPU's; after writing through it call `mark_written`."""
+        interface = self.window().interface()
+        if interface is None:
+            raise AttributeError(f"{self.describe()} is in no memory that is shared like this")
+        events.before_read(self)
+        return interface
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return exchange.CPU

@@ -15,7 +15,8 @@ import numpy as np
 from octants.data.errors import OutOfMemory
 from octants.diagnostics.quantities import format_bytes
 from octants.runtime.device import Allocation, Device
-from octants.runtime.parts import HOST, Parts, Saved, describe_bytes, parts_of
+from octants.runtime.memory import describe_bytes
+from octants.runtime.parts import HOST, Parts, Saved, parts_of
 from octants.types.layouts import Layout
 from octants.types.scalars import DType
 
@@ -106,6 +107,21 @@ class Window:
     def item(self, index: Region) -> Any:
         """One element as a Python number."""
         return self._parts.item(self._locate(index))
+
+    def interface(self) -> dict[str, Any] | None:
+        """What libraries that can share the device's memory are told of it; None for none."""
+        part = self.part()
+        return None if part is None else self.parts.interface(part)
+
+    def find(self, value: Any) -> Any:
+        """The elements of another library's array of this type and shape, if no host is needed.
+
+        None for others. What it gives can be written.
+        """
+        found, own = self.parts.find(value), self._parts
+        if found is None or (found.part.shape, found.part.dtype) != (own.shape, own.dtype):
+            return None
+        return found
 
     def stands_like(self, other: Window) -> bool:
         """Whether what `save` gives can be written to another window without the host."""

@@ -35,7 +35,8 @@ from octants.launch.logs import Logs
 from octants.launch.memory import Memory, memories_of
 from octants.launch.program import Program
 from octants.launch.specialisation import Specialisation
-from octants.runtime.parts import describe_bytes, parts_of
+from octants.runtime.memory import describe_bytes
+from octants.runtime.parts import parts_of
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 

@@ -10,10 +10,9 @@ import numpy as np
 from octants import driver
 from octants.data import exchange
 from octants.data.stored import StoredArray
-from octants.runtime.arguments import has_interface, is_torch
-from octants.runtime.conversions import interface, interface_strides, torch_strides
+from octants.runtime.arguments import is_torch
 from octants.runtime.memory import address_of
-from octants.runtime.parts import HOST, DeviceParts, Parts, describe
+from octants.runtime.parts import HOST, Parts, parts_of
 from octants.types.companions import Companion
 
 Array = np.ndarray[Any, Any]
@@ -79,28 +78,8 @@ def foreign_array(array: Any) -> ForeignArray | None:
     """An array of numpy, torch, or another library; None for anything else."""
     if isinstance(array, np.ndarray):
         return ForeignArray(array, array)
-    if is_torch(type(array)):
-        if array.device.type == "cpu":
-            return ForeignArray(array, array.detach().numpy())
-        dtype = np.dtype(str(array.dtype).removeprefix("torch."))
-        return _on_device(array, dtype, tuple(array.shape), torch_strides(array))
-    if has_interface(type(array)):
-        given = interface(array)
-        dtype = np.dtype(given["typestr"])
-        return _on_device(array, dtype, tuple(given["shape"]), interface_strides(array))
-    return None
-
-
-def _on_device(
-    owner: Any, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...]
-) -> ForeignArray | None:
-    """An array in the memory of the device in use; None for one elsewhere."""
-    device = driver.device()
-    address = device.address_of(owner)
-    if address is None:
-        return None
-    reach = [(extent - 1) * step for extent, step in zip(shape, strides, strict=True) if extent]
-    before = -sum(min(step, 0) for step in reach)
-    nbytes = before + sum(max(step, 0) for step in reach) + dtype.itemsize
-    part = describe(address - before, nbytes, dtype, shape, strides, before)
-    return ForeignArray(owner, part, DeviceParts(device))
+    if is_torch(type(array)) and array.device.type == "cpu":
+        return ForeignArray(array, array.detach().numpy())
+    parts = parts_of(driver.device())
+    found = parts.find(array)
+    return None if found is None else ForeignArray(array, found.part, parts)

@@ -14,8 +14,9 @@ from octants.diagnostics.tape_errors import WrongAdjoint
 from octants.ir.core import Array, Companion, Module, Space
 from octants.launch.specialisation import Specialisation, make_value
 from octants.lazy_dataclass import dataclass
+from octants.runtime.memory import describe_bytes
 from octants.runtime.packing import Place
-from octants.runtime.parts import Part, describe_bytes, parts_of
+from octants.runtime.parts import Part, parts_of
 from octants.types.signature import ArgumentSource, ScalarType
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT

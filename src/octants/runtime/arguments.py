@@ -178,8 +178,9 @@ def is_torch(kind: type) -> bool:
 
 
 def has_interface(kind: type) -> bool:
-    """Whether the values of a type are arrays that say so of themselves, in a GPU's memory."""
-    return hasattr(kind, "__cuda_array_interface__")
+    """Whether the values of a type are arrays of others that say so, in a GPU's memory."""
+    is_own = issubclass(kind, (FieldHandle, NdarrayHandle))
+    return hasattr(kind, "__cuda_array_interface__") and not is_own
 
 
 def template_key(value: Any) -> Any:

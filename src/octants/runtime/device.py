@@ -82,6 +82,15 @@ class Device(Protocol):
         round. It is asked at each launch, and keeps nothing alive.
         """
 
+    def interface_of(
+        self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], typestr: str
+    ) -> dict[str, Any] | None:
+        """What other libraries are told of an array in this memory; None where they are not.
+
+        It is what they ask for as ``__cuda_array_interface__``, with strides in bytes and a type in
+        the words of numpy.
+        """
+
     def synchronize(self) -> None:
         """Wait until all that was launched is done; raises what went wrong in it.
 

@@ -74,6 +74,10 @@ class HostMemory:
     def address_of(self, value: object) -> None:
         """None: the arrays of others that kernels can reach have a numpy array or are on a CPU."""
 
+    def interface_of(self, *_: object) -> dict[str, Any] | None:
+        """None: others share this memory by numpy."""
+        return None
+
 
 def view_memory(
     address: int, dtype: np.dtype[Any] | type, shape: tuple[int, ...]
@@ -84,6 +88,33 @@ def view_memory(
         return np.zeros(shape, dtype)
     memory = (ctypes.c_char * (count * np.dtype(dtype).itemsize)).from_address(address)
     return np.frombuffer(memoryview(memory), dtype).reshape(shape)
+
+
+def describe(
+    address: int,
+    nbytes: int,
+    dtype: np.dtype[Any],
+    shape: Sequence[int],
+    strides: Sequence[int],
+    offset: int = 0,
+    owner: Any = None,
+) -> np.ndarray[Any, Any]:
+    """An array, for `parts`, at ``offset`` of ``nbytes`` that the host need not share.
+
+    Nothing is read. It keeps ``owner`` alive.
+    """
+    memory = describe_bytes(address, nbytes, owner)
+    part: np.ndarray[Any, Any] = np.ndarray(shape, dtype, memory, offset, strides)
+    return part
+
+
+def describe_bytes(
+    address: int, nbytes: int, owner: Any = None
+) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The bytes at an address; what numpy makes of them keeps ``owner`` alive."""
+    memory: Any = (ctypes.c_ubyte * max(1, nbytes)).from_address(address)
+    memory.owner = owner
+    return np.frombuffer(memory, np.uint8)
 
 
 def shares_memory(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:

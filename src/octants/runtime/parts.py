@@ -7,14 +7,13 @@ but its elements must not be asked for: only `DeviceParts` knows where they are.
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from octants.runtime.device import Allocation, Bytes, Device
-from octants.runtime.memory import address_of
+from octants.runtime.device import Device
+from octants.runtime.foreign import foreign_part
+from octants.runtime.memory import address_of, describe
 from octants.runtime.runs import Runs, order_of, packed_strides
 
 Part = np.ndarray[Any, Any]
@@ -45,6 +44,12 @@ class Parts(Protocol):
     def holds(self, part: Part, saved: Any) -> bool:
         """Whether the elements are what `save` gave, bit by bit."""
 
+    def interface(self, part: Part, /) -> dict[str, Any] | None:
+        """What other libraries are told of memory that is not the host's; None for nothing."""
+
+    def find(self, value: Any, /) -> Saved | None:
+        """The elements of an array of another library that lies in memory not the host's."""
+
 
 class HostParts:
     """Parts of memory that the host shares."""
@@ -68,23 +73,29 @@ class HostParts:
     def holds(self, part: Part, saved: Part) -> bool:
         return _equal_bits(part, saved)
 
+    def interface(self, _: Part) -> None:
+        return None
+
+    def find(self, _: Any) -> None:
+        return None
+
 
 HOST = HostParts()
 
 
 class Saved:
-    """A copy of a part in the memory of a device."""
+    """A copy of a part in the memory of a device, and who keeps it alive."""
 
-    __slots__ = ("allocation", "nbytes", "part")
+    __slots__ = ("nbytes", "owner", "part")
 
-    def __init__(self, part: Part, allocation: Allocation) -> None:
+    def __init__(self, part: Part, owner: Any) -> None:
         self.part = part
-        self.allocation = allocation
+        self.owner = owner
         self.nbytes = part.nbytes
 
     def __getitem__(self, index: tuple[Any, ...]) -> Saved:
         every = index if index[-1:] == (Ellipsis,) else (*index, Ellipsis)
-        return Saved(self.part[every], self.allocation)
+        return Saved(self.part[every], self.owner)
 
 
 class DeviceParts:
@@ -146,7 +157,7 @@ class DeviceParts:
         if part.size == 0:
             return
         source = saved.part[turned]
-        if order_of(source) != order_of(part):
+        if min(source.strides, default=0) < 0 or order_of(source) != order_of(part):
             self.write(part, self.read(source))
             return
         if Runs(source).axes:  # an index of what was saved, with gaps
@@ -156,6 +167,14 @@ class DeviceParts:
 
     def holds(self, part: Part, saved: Saved) -> bool:
         return _equal_bits(self.read(part), self.read(saved.part))
+
+    def interface(self, part: Part) -> dict[str, Any] | None:
+        address, typestr = address_of(part), part.dtype.str
+        return self.device.interface_of(address, part.shape, part.strides, typestr)
+
+    def find(self, value: Any) -> Saved | None:
+        part = foreign_part(self.device, value)
+        return None if part is None else Saved(part, value)
 
     def _gather(self, runs: Runs, packed: int) -> None:
         """Copy runs to one piece of memory."""
@@ -179,31 +198,6 @@ class DeviceParts:
 def parts_of(device: Device) -> Parts:
     """How the parts of a device's memory are reached."""
     return HOST if device.shares_memory else DeviceParts(device)
-
-
-def describe(
-    address: int,
-    nbytes: int,
-    dtype: np.dtype[Any],
-    shape: Sequence[int],
-    strides: Sequence[int],
-    offset: int = 0,
-    owner: Any = None,
-) -> Part:
-    """An array at ``offset`` of ``nbytes`` of memory that the host may or may not share.
-
-    Nothing is read. It keeps ``owner`` alive.
-    """
-    memory = describe_bytes(address, nbytes, owner)
-    part: Part = np.ndarray(shape, dtype, memory, offset, strides)
-    return part
-
-
-def describe_bytes(address: int, nbytes: int, owner: Any = None) -> Bytes:
-    """The bytes at an address; what numpy makes of them keeps ``owner`` alive."""
-    memory: Any = (ctypes.c_ubyte * max(1, nbytes)).from_address(address)
-    memory.owner = owner
-    return np.frombuffer(memory, np.uint8)
 
 
 def _forward(part: Part) -> tuple[Part, tuple[Any, ...]]:

@@ -12,7 +12,7 @@ from typing import Any
 from octants.artifact import Artifact
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.cuda.errors import OtherDevice
-from octants.runtime.cuda.foreign import ForeignArray, foreign_array, torch_stream
+from octants.runtime.cuda.foreign import ForeignArray, array_interface, foreign_array, torch_stream
 from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.library import MOST_PITCH, ON_DEVICE, RowCopy
 from octants.runtime.cuda.machine import Machine
@@ -152,6 +152,13 @@ class CudaDevice(Machine):
             if stream is not self.streams.current.stream:
                 self.streams.current.expecting.append(stream)
         return found.address
+
+    def interface_of(
+        self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], typestr: str
+    ) -> dict[str, Any]:
+        """What other libraries are told of an array in this memory."""
+        stream = self.streams.current.stream.handle
+        return array_interface(address, shape, strides, typestr, stream)
 
     @contextlib.contextmanager
     def beside_torch(self) -> Iterator[None]:
