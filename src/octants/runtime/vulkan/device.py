@@ -54,6 +54,9 @@ class VulkanDevice(Machine):
     def address_of(self, value: object) -> None:
         """None: no other library's arrays are in this memory."""
 
+    def interface_of(self, *_: object) -> None:
+        """None: no other library can share this memory."""
+
     # -- the end of waiting ---------------------------------------------------------------------
 
     def synchronize(self) -> None:
