@@ -2,6 +2,7 @@
 
 A source names its system ``qd``, by an import of its own, and has functions ``forward`` and
 ``backward`` that launch what is compiled. Loop bounds that are not constants are in fields.
+`for_warp` makes of a source one for Warp, whose language has the same statements.
 """
 # mypy: ignore-errors
 
@@ -35,6 +36,30 @@ def kernel(lines: list[str], parameters: str = "", head: str = HEAD) -> str:
     """A module with one kernel of these lines."""
     body = "\n".join(f"    {line}" for line in lines)
     return f"{head}@qd.kernel\ndef k({parameters}):\n{body}\n"
+
+
+WARP_HEAD = """
+x = qd.full(64, value=0.5, dtype=float, requires_grad=True)
+y = qd.zeros(64, dtype=float, requires_grad=True)
+n = qd.full(1, value=2, dtype=int)
+
+def forward():
+    qd.launch(k, dim=64, inputs=[x, y, n])
+
+def backward():
+    qd.launch(k, dim=64, inputs=[x, y, n], adjoint=True, adj_inputs=[x.grad, y.grad, None])
+
+@qd.kernel
+def k(x: qd.array(dtype=float), y: qd.array(dtype=float), n: qd.array(dtype=int)):
+    i = qd.tid()
+"""
+
+
+def for_warp(source: str) -> str:
+    """The same kernel in the language of Warp, which has arrays as arguments, and no fields."""
+    _, _, body = source.partition("    for i in x:\n")
+    lines = [line.removeprefix("    ") for line in body.replace("n[None]", "n[0]").splitlines()]
+    return WARP_HEAD + "\n".join(lines) + "\n"
 
 
 def chain(size: int) -> str:
@@ -114,6 +139,26 @@ def nested_branches(size: int) -> str:
     return kernel([*lines, "    y[i] = v"])
 
 
+def alternatives(size: int) -> str:
+    """A chain of so many `elif`s in a dynamic loop."""
+    return kernel(chosen(size, ["v = v * 0.9 + 0.1 * v * v * #.5"], in_loop=True))
+
+
+def alternative_loops(size: int) -> str:
+    """A chain of so many `elif`s with a dynamic loop in each."""
+    return kernel(chosen(size, ["for j in range(n[None]):", "    v = v * v * 0.5 + 0.#"]))
+
+
+def chosen(size: int, work: list[str], in_loop: bool = False) -> list[str]:
+    """The lines of a kernel that chooses between so many versions of some work."""
+    lines = ["for i in x:", "    v = x[i]", *["    for t in range(n[None]):"] * in_loop]
+    indent = "        " if in_loop else "    "
+    for number in range(size):
+        lines.append(f"{indent}{'el' * (number > 0)}if v > 1.0 - {number + 1}.0 / {size}.0:")
+        lines += [f"{indent}    {line.replace('#', str(number))}" for line in work]
+    return [*lines, "    y[i] = v"]
+
+
 def unrolled(size: int) -> str:
     """A static loop over vectors of three, unrolled to so many statements."""
     return kernel(
@@ -190,6 +235,8 @@ CASES: dict[str, tuple[Callable[[int], str], tuple[int, ...]]] = {
     "pendulum": (pendulum, (1,)),
     "branches": (branches, (50, 500)),
     "nested_branches": (nested_branches, (8, 16)),
+    "alternatives": (alternatives, (10, 40)),
+    "alternative_loops": (alternative_loops, (10, 40)),
     "unrolled": (unrolled, (500, 5000)),
     "matrices": (matrices, (5, 50)),
     "components": (components, (10, 100)),
@@ -198,3 +245,6 @@ CASES: dict[str, tuple[Callable[[int], str], tuple[int, ...]]] = {
     "arguments": (arguments, (20, 200)),
     "kernels": (kernels, (10, 100)),
 }
+
+IN_WARP = ("chain", "branches", "nested_branches", "alternatives", "alternative_loops", "loops")
+"""The cases that `for_warp` can translate."""

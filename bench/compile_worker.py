@@ -27,7 +27,8 @@ WARM = ("chain", 3)  # loads what a process loads once
 def load(qd, case: str, size: int):
     """What the first launches of a case take."""
     source = "import importlib\n" + f"qd = importlib.import_module({qd.__name__!r})\n"
-    source += compile_cases.CASES[case][0](size)
+    text = compile_cases.CASES[case][0](size)
+    source += compile_cases.for_warp(text) if SYSTEM == "warp" else text
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{case}_{size}.py"
         path.write_text(source)
@@ -40,26 +41,41 @@ def load(qd, case: str, size: int):
 def first(run, qd) -> tuple[float, float]:
     """What the first run takes longer than the second: seconds on the clock, of the processor."""
     before = time.perf_counter(), time.process_time()
+    wait = qd.synchronize if SYSTEM == "warp" else qd.sync
     run()
-    qd.sync()
+    wait()
     middle = time.perf_counter(), time.process_time()
     run()
-    qd.sync()
+    wait()
     after = time.perf_counter(), time.process_time()
     return tuple(2 * m - b - a for b, m, a in zip(before, middle, after, strict=True))
+
+
+def start(qd, folder: str) -> None:
+    """Start a system, so that it finds nothing that was compiled before."""
+    if SYSTEM == "warp":
+        qd.config.quiet = True
+        qd.config.kernel_cache_dir = folder
+        qd.init()
+        qd.set_device("cpu")
+        return
+    options = {"arch": qd.cpu, "offline_cache": False, "cpu_max_num_threads": 2}
+    if SYSTEM == "octants":
+        options["simd"] = "always" if SIMD else "never"
+    elif SYSTEM == "quadrants":
+        options["ad_stack_experimental_enabled"] = True
+    else:
+        options["ad_stack_size"] = 64
+    qd.init(**options)
 
 
 def main() -> None:
     """Start the system, compile something small, then the case."""
     qd = importlib.import_module(SYSTEM)
-    options = {"arch": qd.cpu, "offline_cache": False, "cpu_max_num_threads": 2}
-    if SYSTEM == "octants":
-        options["simd"] = "always" if SIMD else "never"
-    if SYSTEM == "quadrants":
-        options["ad_stack_experimental_enabled"] = True
-    qd.init(**options)
-    load(qd, *WARM)
-    print(json.dumps(load(qd, CASE, SIZE)), file=ANSWERS)
+    with tempfile.TemporaryDirectory() as folder:
+        start(qd, folder)
+        load(qd, *WARM)
+        print(json.dumps(load(qd, CASE, SIZE)), file=ANSWERS)
 
 
 if __name__ == "__main__":

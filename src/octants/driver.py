@@ -299,7 +299,7 @@ def _artifact(module: Module, chosen: Options) -> Artifact:
     """
     with timed("IR text", module.name):
         target = backend_of(chosen.arch).target(chosen)
-        key = (printer.to_text(module), module.location, target, chosen.compilation_key())
+        key = (printer.to_dense_text(module), module.location, target, chosen.compilation_key())
     artifact = _artifacts.get(key)
     if artifact is None:
         with timed("code", module.name, module.size) as note:

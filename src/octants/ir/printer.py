@@ -24,7 +24,8 @@ from octants.types.layouts import Layout, Strided, Term
 class Printer:
     """Names values in the order in which they appear."""
 
-    def __init__(self) -> None:
+    def __init__(self, indent: str = "  ") -> None:
+        self._indent = indent
         self._names: dict[Value, str] = {}
         self._records: dict[Record, str] = {}
         self._lines: list[str] = []
@@ -34,38 +35,41 @@ class Printer:
         self._lines.extend(_array(array) for array in module.arrays)
         body_start = len(self._lines)
         if module.body is not None:
-            self._lines.append("body {" + self._block(module.body, 1))
+            self._lines.append("body")
+            self._block(module.body, 1)
         for task in module.tasks:
-            head = f"{'parallel' if task.is_parallel else 'serial'} @{task.name} "
-            if task.options:
-                head += f"{task.options!r} "
+            head = f"{'parallel' if task.is_parallel else 'serial'} @{task.name}"
+            self._lines.append(head + (f" {task.options!r}" if task.options else ""))
             if task.domain is not None:
-                self._lines.append(head + "{" + self._block(task.domain, 1))
-                head = self._lines.pop() + " "
-            self._lines.append(head + "{" + self._block(task.body, 1))
+                self._block(task.domain, 1)
+            self._block(task.body, 1)
         records = [_record(record, name) for record, name in self._records.items()]
         self._lines[body_start:body_start] = records
         return "\n".join(self._lines) + "\n"
 
-    def _block(self, block: Block, depth: int) -> str:
-        """Print a block after an opening brace; returns the closing line, not yet emitted."""
-        arguments = ", ".join(f"{self.value(arg)}: {arg.type}" for arg in block.args)
-        head = f" ({arguments}):" if block.args else ""
-        lines = [head]
-        for op in block.ops:
-            lines.append("  " * depth + self.operation(op, depth))
-        lines.append("  " * (depth - 1) + "}")
-        return "\n".join(lines)
+    def operation(self, op: Operation) -> str:
+        """The lines of an operation."""
+        self._lines = []
+        self._operation(op, 0)
+        return "\n".join(self._lines)
 
-    def operation(self, op: Operation, depth: int = 1) -> str:
+    def _block(self, block: Block, depth: int) -> None:
+        """Go on in the last line with a block, whose operations stand ``depth`` indents in."""
+        arguments = ", ".join(f"{self.value(arg)}: {arg.type}" for arg in block.args)
+        self._lines[-1] += f" {{ ({arguments}):" if block.args else " {"
+        for op in block.ops:
+            self._operation(op, depth)
+        self._lines.append(self._indent * (depth - 1) + "}")
+
+    def _operation(self, op: Operation, depth: int) -> None:
         results = ", ".join(f"{self.value(value)}: {value.type}" for value in op.results)
         text = f"{results} = {op.NAME}" if results else op.NAME
         if op.ATTRIBUTES:
             text += "<" + ", ".join(self._attribute(item) for item in op.attributes) + ">"
         text += "(" + ", ".join(self.value(value) for value in op.operands) + ")"
+        self._lines.append(self._indent * depth + text)
         for region in op.regions:
-            text += " {" + self._block(region, depth + 1)
-        return text
+            self._block(region, depth + 1)
 
     def value(self, value: Value) -> str:
         if value not in self._names:
@@ -113,3 +117,8 @@ def _term(term: Term) -> tuple[int, int, int, int]:
 def to_text(module: Module) -> str:
     """The text form of a module."""
     return Printer().module(module)
+
+
+def to_dense_text(module: Module) -> str:
+    """The text form without indents, which take the square of a module's depth: for keys."""
+    return Printer(indent="").module(module)
