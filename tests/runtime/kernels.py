@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from octants.ir.core import Module
-from octants.types.scalars import f64, i32, i64
+from octants.types.scalars import f64, i32, i64, u64
 from tests.codegen.compiled import argument, for_, if_, ndarray, parallel, serial, while_
 
 
@@ -22,7 +22,10 @@ def increment() -> Module:
 
 
 def endless(kind: str) -> Module:
-    """Runs for hours, in a loop of that kind: serial, in a branch, over items, in one item."""
+    """Runs for hours, in a loop of that kind: serial, in a branch, over items, in one item.
+
+    Or of integers that are divided, which code generation makes a function of.
+    """
     x = ndarray("x", f64)
 
     def turn(build: Any, carried: Any) -> Any:
@@ -45,6 +48,22 @@ def endless(kind: str) -> Module:
             )
         build.store(x, [build.index(0)], total)
 
+    def divide(build: Any) -> None:
+        start = build.cast(build.shape(x, 0), u64)
+        three, seven, nine = (build.constant(k, u64) for k in (3, 7, 9))
+
+        def again(build: Any, carried: Any) -> Any:
+            rest = build.binary("mod", carried[0], seven)
+            return build.compare("ne", rest, nine)
+
+        def turn_over(build: Any, carried: Any) -> Any:
+            more = build.binary("mul", carried[0], three)
+            half = build.binary("floordiv", build.binary("add", more, seven), nine)
+            return [build.binary("add", half, seven), build.binary("xor", carried[1], half)]
+
+        found = while_(build, [start, start], again, turn_over)
+        build.store(x, [build.index(0)], build.cast(found[1], f64))
+
     def branch(build: Any) -> None:
         is_one = build.compare("eq", build.shape(x, 0), build.index(5))
         if_(build, is_one, lambda b: work(b) or [], lambda b: [])
@@ -65,7 +84,7 @@ def endless(kind: str) -> Module:
     elif kind == "parallel":
         task = parallel("t", lambda build: (build.offset(0), build.offset(2**40)), item, i64)
     else:
-        task = serial("t", branch if kind == "branch" else work)
+        task = serial("t", {"branch": branch, "division": divide}.get(kind, work))
     return Module(f"endless_{kind}", [x], tasks=[task])
 
 

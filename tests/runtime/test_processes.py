@@ -152,7 +152,7 @@ INTERRUPTED = """
 """
 
 
-@pytest.mark.parametrize("kind", ["while", "for", "branch", "parallel", "item"])
+@pytest.mark.parametrize("kind", ["while", "for", "branch", "parallel", "item", "division"])
 def test_ctrl_c_stops_a_kernel_and_leaves_a_usable_process(kind: str) -> None:
     process = start(INTERRUPTED.format(kind=kind))
     assert process.stdout is not None

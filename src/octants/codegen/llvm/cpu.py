@@ -47,6 +47,8 @@ _PURE = "nounwind willreturn nofree nosync memory(none)"
 class Cpu(Machine):
     """x64 and arm64; `fmod` is the C library's."""
 
+    has_functions = True
+
     def __init__(self, target: Target) -> None:
         self.has_half = not is_x64(target) or "+f16c" in target.features.split(",")
         self.has_fused = has_fused(target)

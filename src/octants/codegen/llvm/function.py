@@ -36,6 +36,9 @@ class Machine(ABC):
     reciprocal_root: Estimate | None = None
     """What there is to estimate 1 / sqrt(x) of f32."""
 
+    has_functions = False
+    """Whether work that is there in many places may be moved into functions."""
+
     @abstractmethod
     def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
         """A mathematical function that is no instruction, of operands of an LLVM type."""
@@ -166,6 +169,10 @@ class FunctionText:
     def use(self, value: Value) -> str:
         """What stands for a value."""
         return self._names[value]
+
+    def is_one(self, value: Value) -> bool:  # noqa: ARG002
+        """Whether a value is one number here, and not one for each lane."""
+        return True
 
     def has(self, value: Value) -> bool:
         """Whether the value is defined by now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.codegen.llvm import operations
+from octants.codegen.llvm import operations, outlined
 from octants.codegen.llvm.chains import Table
 from octants.codegen.llvm.estimates import ReciprocalRoot
 from octants.codegen.llvm.function import HandlerTable
@@ -41,8 +41,8 @@ TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
     Deliver: atomics.deliver,
     ops.Select: tables.select,
     ops.For: control.for_,
-    ops.While: control.while_,
-    ops.If: control.if_,
+    ops.While: outlined.once(control.while_),
+    ops.If: outlined.once(control.if_),
     ops.Load: memory.load,
     ops.Store: memory.store,
     ops.Atomic: sums.atomic,

@@ -115,6 +115,9 @@ class LaneText(FunctionText):
             raise InternalError(f"{value} is taken for uniform, but is a vector")
         super().bind(value, operand)
 
+    def is_one(self, value: Value) -> bool:
+        return not self.varies(value)
+
     def varies(self, value: Value) -> bool:
         return self.uniformity.varies(value)
 
