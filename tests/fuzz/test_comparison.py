@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from octants.fuzz import runner
-from octants.fuzz.backends import Actual
+from octants.fuzz.backends import BACKENDS, Actual
 from octants.fuzz.compare import Status, check
 from octants.fuzz.generator.build import generate
 from octants.fuzz.oracle.run import run
@@ -162,3 +162,29 @@ def test_a_program_can_be_shown() -> None:
     command = [sys.executable, "-m", "octants.fuzz", "--seed", "5", "--show"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert shown.stdout.strip() == generate(5, "f32").source.strip()
+
+
+def test_sums_of_serial_loops_may_be_rounded_in_another_order() -> None:
+    """What loops in a loop add to a place is summed up in a register first."""
+    source = """
+x = qd.field(FP, shape=1, needs_grad=True, needs_dual=True)
+y = qd.field(FP, shape=1, needs_grad=True, needs_dual=True)
+t = qd.field(qd.i32, shape=4)
+
+@qd.kernel
+def k():
+    qd.loop_config(serialize=True)
+    for i in range(4):
+        for _ in range(t[i]):
+            x[0] -= 0.3 * y[0]
+"""
+    inputs = {"x": [-0.939049482345581], "y": [1.3507685661315918], "t": [7, 7, 7, 7]}
+    program = make(source, inputs, [("k", ())])
+    in_order = inputs["x"][0]
+    for _ in range(28):
+        in_order -= 0.3 * inputs["y"][0]
+    (actual,) = BACKENDS["cpu"]().run([program])
+    assert actual.primal is not None
+    assert 0 < abs(actual.primal["x"][0] - in_order) < 1e-14
+    (verdict,) = check([program], BACKENDS["cpu"]())
+    assert verdict.status is Status.AGREES, verdict.problems

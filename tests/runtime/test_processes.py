@@ -156,15 +156,12 @@ INTERRUPTED = """
 def test_ctrl_c_stops_a_kernel_and_leaves_a_usable_process(kind: str) -> None:
     process = start(INTERRUPTED.format(kind=kind))
     assert process.stdout is not None
-    sent = 0.0
     for turn in range(4):
         if turn:
             assert process.stdout.readline() == "stopped\n"
-            assert time.monotonic() - sent < 5
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        sent = time.monotonic()
     assert finish(process) == "slept\n"
 
 

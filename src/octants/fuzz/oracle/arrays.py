@@ -49,9 +49,10 @@ class RaceWatch:
 
 
 class Sums:
-    """How large the terms are that the parallel loop in progress has added up in each place.
+    """How large the terms are that the loop in progress has added up in each place.
 
-    Added in another order, partial sums may be as large as all of the terms together.
+    Added in another order, partial sums may be as large as all of the terms together. Serial loops
+    sum up in a register what they add to a place.
     """
 
     def __init__(self) -> None:
@@ -63,7 +64,8 @@ class Sums:
 
         It has more error; and there is no winner between equals.
         """
-        if STATE.item is None or not after.type.is_float:
+        is_serial = STATE.item is None
+        if not after.type.is_float or (is_serial and fn not in ("+", "-")):
             return after
         if fn in ("min", "max"):
             if before.value == operand.value and before.node != operand.node:
@@ -154,7 +156,8 @@ class Array:
         if fn in CONVERTED:
             operand = convert(operand, self.dtype)
         after = convert(binary(fn, before, operand), self.dtype)
-        after = self.sums.unordered(offset, fn, before, operand, after)
+        if STATE.item is not None or not used:
+            after = self.sums.unordered(offset, fn, before, operand, after)
         self.put(offset, after)
         return before
 
