@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import shutil
-import subprocess
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
-from octants.artifact import Artifact
 from octants.codegen.spirv.compile import compile_module
 from octants.diagnostics.exceptions import OctantsError
 from octants.ir.core import Module
@@ -20,8 +17,7 @@ from octants.ir.verifier import verify
 from octants.runtime.vulkan import VulkanDevice
 from octants.target import Target
 from tests.codegen.compiled import Compiled
-
-ENVIRONMENT = "vulkan1.2"
+from tests.vulkan.validation import check
 
 
 @functools.cache
@@ -31,20 +27,6 @@ def device() -> VulkanDevice:
         return VulkanDevice()
     except OctantsError as error:
         pytest.skip(f"no Vulkan here: {error}")
-
-
-@functools.cache
-def validator() -> str:
-    """The path of spirv-val, "" where there is none."""
-    return shutil.which("spirv-val") or ""
-
-
-def check(artifact: Artifact) -> None:
-    """Have the code of an artifact validated, where that can be done."""
-    if validator():
-        command = [validator(), "--target-env", ENVIRONMENT, "-"]
-        done = subprocess.run(command, input=artifact.code, capture_output=True)
-        assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
 
 
 class OnVulkan(Compiled):

@@ -94,3 +94,13 @@ class LoopCut(UserError):
     title = "the driver of `{device}` has ended a loop early: results of the launch are wrong"
     notes = ("it allows one work item some 65,000 turns of its loops",)
     remedy = "split the loop over several launches, or use another device or `qd.init(arch=qd.cpu)`"
+
+
+class NotOnThisArch(UserError):
+    """An operation for which there is no code generation."""
+
+    operation: str
+    code = "OCT458"
+    exception = OctantsRuntimeError
+    title = "there is no code for `{operation}` on this arch"
+    remedy = "use another arch for this kernel, such as `qd.init(arch=qd.cpu)`"

@@ -11,6 +11,7 @@ from typing import Any
 
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
 from octants.codegen.structured.code import Code, Operand, Variable
+from octants.diagnostics.vulkan_errors import NotOnThisArch
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Value
 from octants.lazy_dataclass import dataclass
@@ -102,7 +103,10 @@ class Body:
     def block(self, block: Block) -> list[Operand]:
         """The operations of a block; gives what stands for the values that it yields."""
         for op in block.ops:
-            self.table[type(op)](self, op)
+            handler = self.table.get(type(op))
+            if handler is None:
+                raise NotOnThisArch(op.NAME).at(op.location)
+            handler(self, op)
         return [self._operands[value] for value in block.yielded]
 
     # -- short names for much used instructions -------------------------------------------------
