@@ -116,11 +116,26 @@ class SpirvCode(Code):
     def compare(self, fn: str, dtype: DType, a: int, b: int) -> int:
         if dtype.is_float:
             return self._float(FLOAT_COMPARE[fn], u1, a, b)
+        if dtype is i64 and fn not in ("eq", "ne") and (self._is_known(a) or self._is_known(b)):
+            return self.compare(fn, u64, self._turned(a), self._turned(b))
         if dtype is u1:
             op = {"eq": Op.LOGICAL_EQUAL, "ne": Op.LOGICAL_NOT_EQUAL}[fn]
         else:
             op = (SIGNED_COMPARE if dtype.is_signed else UNSIGNED_COMPARE)[fn]
         return self.assign(op, self.assembly.type(u1), a, b)
+
+    def _is_known(self, operand: int) -> bool:
+        return self.known(operand) is not None
+
+    def _turned(self, x: int) -> int:
+        """An i64 with its sign bit turned: in the order of u64.
+
+        Mesa's optimiser gets comparisons of widened i32 with constants wrong (seen in 22.3).
+        """
+        sign, known = 1 << 63, self.known(x)
+        if known is not None:
+            return self.constant(known & (2 * sign - 1) ^ sign, u64)
+        return self.apply("xor", u64, x, self.constant(sign, u64))
 
     def choose(self, condition: int, dtype: DType, on_true: int, on_false: int) -> int:
         return self.assign(Op.SELECT, self.assembly.type(dtype), condition, on_true, on_false)

@@ -49,7 +49,12 @@ class Messages:
         return bool(self._flying)
 
     def take(self, artifact: Artifact) -> int:
-        """The address of a clean buffer, for a launch that is made now."""
+        """The address of a clean buffer, for a launch that is made now.
+
+        Until the host has looked, each of its reads has to.
+        """
+        if not self._flying:
+            self._pending.watch()
         prints = any(message.kind == "print" for message in artifact.messages)
         capacity = _PRINT_WORDS if prints else 0
         clean = self._clean[capacity]
@@ -70,6 +75,8 @@ class Messages:
         What overflowed joins what is pending.
         """
         failure: OctantsError | None = None
+        if not self._pending:
+            self._pending.unwatch()
         while self._flying:
             artifact, buffer = self._flying.popleft()
             try:

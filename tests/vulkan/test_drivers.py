@@ -1,0 +1,68 @@
+"""What a driver of Mesa has got wrong: comparisons of widened numbers with constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.ir import semantics
+from octants.ir.core import Module
+from octants.ir.ops.arithmetic import COMPARE
+from octants.types.scalars import (
+    DType,
+    convert,
+    i8,
+    i16,
+    i32,
+    i64,
+    integer_range,
+    u1,
+    u8,
+    u16,
+    u32,
+    u64,
+)
+from tests.codegen.compiled import ndarray, parallel
+from tests.vulkan import compiled
+
+PAIRS = [
+    (i32, i64),
+    (u32, u64),
+    (u32, i64),
+    (i8, i32),
+    (u8, i32),
+    (i16, i64),
+    (u16, u32),
+    (i8, i64),
+]
+
+
+@pytest.mark.parametrize(("narrow", "wide"), PAIRS, ids=str)
+def test_widened_numbers_against_constants(narrow: DType, wide: DType) -> None:
+    low, high = integer_range(narrow)
+    near = [low, low + 1, -2, -1, 0, 1, 8, 9, 10, high - 1, high]
+    numbers = sorted({convert(x, narrow) for x in near})
+    constants = sorted({convert(x, wide) for x in [*near, low - 1, high + 1, 1 << 40]})
+    cases = [(fn, c, turned) for fn in sorted(COMPARE) for c in constants for turned in (0, 1)]
+    a, out = ndarray("a", narrow), ndarray("out", u1, 2)
+
+    def body(build: Any, i: Any) -> None:
+        x = build.cast(build.load(a, [i]), wide)
+        for k, (fn, c, turned) in enumerate(cases):
+            y = build.constant(c, wide)
+            result = build.compare(fn, y, x) if turned else build.compare(fn, x, y)
+            build.store(out, [i, build.index(k)], result)
+
+    task = parallel("t", lambda build: (build.index(0), build.shape(a, 0)), body)
+    found = np.zeros((len(numbers), len(cases)), np.bool_)
+    data = {"a": np.array(numbers, narrow.numpy), "out": found}
+    compiled.OnVulkan(Module("compare", [a, out], tasks=[task])).run(data)
+    wrong = []
+    for i, x in enumerate(numbers):
+        for k, (fn, c, turned) in enumerate(cases):
+            pair = (c, x) if turned else (x, c)
+            if found[i, k] != semantics.evaluate(fn, wide, *pair):
+                wrong.append(f"{pair[0]} {fn} {pair[1]}")
+    assert not wrong
