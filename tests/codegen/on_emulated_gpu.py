@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 
+import octants as qd
+from octants import driver
+from octants.artifact import Artifact
+from octants.backends.cuda import CudaBackend
 from octants.codegen.llvm.gpu import emulated
 from octants.ir.core import Module
 from octants.ir.verifier import verify
+from octants.options import Options
 from octants.runtime.cpu import native
+from octants.runtime.cuda import machine
 from octants.runtime.cuda.device import CudaDevice
 from tests.codegen.compiled import TARGET
 from tests.codegen.on_gpu import OnGpu
@@ -32,6 +44,35 @@ class AddressableCuda(FakeCuda):
         return status
 
 
+class EmulatedCode:
+    """Artifacts for the CPU as those of a fake GPU, whose kernels run them thread by thread."""
+
+    def __init__(self, fake: FakeCuda) -> None:
+        self._fake = fake
+        self._numbers = itertools.count()
+
+    def adopt(self, artifact: Artifact) -> Artifact:
+        """The artifact that the fake GPU can load."""
+        names = [dispatch.entry for dispatch in artifact.dispatches]
+        library = native.link(artifact.code, names, native.implied_symbols())
+        dispatches = []
+        for dispatch in artifact.dispatches:
+            unique = f"{dispatch.entry}_{next(self._numbers)}"
+            run = functools.partial(_run_threads, library, dispatch.entry)
+            self._fake.kernels[unique] = run
+            dispatches.append(dataclasses.replace(dispatch, entry=unique))
+        code = "".join(f"entry {each.entry} 8\n" for each in dispatches)  # a block's address
+        return dataclasses.replace(artifact, code=code.encode(), dispatches=tuple(dispatches))
+
+
+def _run_threads(library: Any, name: str, call: Call) -> None:
+    entry = _Entry(library[name])
+    told = (ctypes.c_int64 * len(call.launch))(*call.launch)
+    (block,) = call.slots.tolist()
+    for thread in range(call.threads):
+        entry(block, ctypes.addressof(told), thread, call.threads)
+
+
 class OnEmulatedGpu(OnGpu):
     """A kernel on a fake GPU of four multiprocessors."""
 
@@ -40,18 +81,27 @@ class OnEmulatedGpu(OnGpu):
         self.module = module
         self.fake = AddressableCuda()
         self.device = CudaDevice(library=self.fake.library(), **limits)  # type: ignore[assignment]
-        self.artifact = emulated.compile_module(module, TARGET, opt_level=1)
-        names = [dispatch.entry for dispatch in self.artifact.dispatches]
-        self._library = native.link(self.artifact.code, names, native.implied_symbols())
-        code = "".join(f"entry {name} 8\n" for name in names)  # they take the block's address
-        self.fake.kernels.update(dict.fromkeys(names, self._run))
-        self.kernel = self.device.load(  # type: ignore[assignment]
-            type(self.artifact)(**{**vars(self.artifact), "code": code.encode()})
-        )
+        made = emulated.compile_module(module, TARGET, opt_level=1)
+        self.artifact = EmulatedCode(self.fake).adopt(made)
+        self.kernel = self.device.load(self.artifact)  # type: ignore[assignment]
 
-    def _run(self, call: Call) -> None:
-        entry = _Entry(self._library[call.entry])
-        told = (ctypes.c_int64 * len(call.launch))(*call.launch)
-        (block,) = call.slots.tolist()
-        for thread in range(call.threads):
-            entry(block, ctypes.addressof(told), thread, call.threads)
+
+@contextlib.contextmanager
+def emulated_gpu(**facts: Any) -> Iterator[AddressableCuda]:
+    """Lets ``init(arch=cuda)`` start on a fake GPU; no code is kept on disk meanwhile."""
+    fake = AddressableCuda(**facts)
+    code, library = EmulatedCode(fake), fake.library()
+
+    def compile_(self: CudaBackend, module: Module, chosen: Options) -> Artifact:
+        options = {"fast_math": chosen.fast_math, "opt_level": chosen.opt_level}
+        return code.adopt(emulated.compile_module(module, TARGET, **options))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "driver_library", lambda: library)
+        patch.setattr(CudaBackend, "compile", compile_)
+        patch.setattr(driver, "_artifacts", {})
+        patch.setenv("OCTANTS_OFFLINE_CACHE", "0")
+        try:
+            yield fake
+        finally:
+            qd.reset()

@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import octants as qd
 from octants import abi
 from octants.autodiff.reverse import differentiate
 from octants.diagnostics.exceptions import OctantsAssertionError, OctantsMemoryError
+from octants.fuzz.backends import PackageBackend
+from octants.fuzz.compare import Status, check
+from octants.fuzz.generator.build import generate
 from octants.ir.core import Companion, Module
 from octants.types.scalars import i32
 from tests.autodiff.random_ir import inputs
@@ -23,7 +27,7 @@ from tests.codegen import (
     test_threads,
 )
 from tests.codegen.compiled import Compiled, ndarray, parallel
-from tests.codegen.on_emulated_gpu import OnEmulatedGpu
+from tests.codegen.on_emulated_gpu import OnEmulatedGpu, emulated_gpu
 
 ADJOINT = Companion.ADJOINT
 
@@ -139,3 +143,40 @@ def test_a_failure_while_bounds_are_computed() -> None:
         with pytest.raises(OctantsAssertionError, match="5 items"):
             kernel.run(data)
         assert not data["out"].any()
+
+
+@pytest.mark.parametrize("seed", range(4, 10))
+def test_random_programs(seed: int) -> None:
+    """From the source to the launch, with the data layer over memory that is not shared."""
+    with emulated_gpu(total=1 << 28) as fake:
+        program = generate(seed, ("f32", "f64")[seed % 2])
+        (verdict,) = check([program], PackageBackend("cuda", "cuda"))
+    assert verdict.status in (Status.AGREES, Status.SET_ASIDE), verdict.problems
+    assert fake.launches
+    assert not fake.problems
+
+
+def test_a_program() -> None:
+    with emulated_gpu() as fake:
+        qd.init(arch=qd.cuda)
+        x = qd.field(qd.f32, shape=1000, needs_grad=True)
+        loss = qd.field(qd.f32, shape=(), needs_grad=True)
+
+        @qd.kernel
+        def wave(n: qd.i32):
+            for i in x:
+                v = x[i]
+                for _ in range(n):
+                    v = qd.sin(v)
+                loss[None] += v
+
+        x.from_numpy(np.linspace(-1, 1, 1000, dtype=np.float32))
+        with qd.ad.Tape(loss):
+            wave(3)
+        assert fake.used >= 8000
+        v, slope = np.linspace(-1, 1, 1000), np.ones(1000)
+        for _ in range(3):
+            v, slope = np.sin(v), slope * np.cos(v)
+        np.testing.assert_allclose(x.grad.to_numpy(), slope, rtol=1e-5)
+        np.testing.assert_allclose(loss[None], v.sum(), atol=1e-3)
+    assert not fake.problems

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import threading
 
@@ -266,9 +267,15 @@ def test_launches_of_a_thread_without_a_context(fake: FakeCuda, device: CudaDevi
 
 
 def test_code_that_the_driver_does_not_take(device: CudaDevice) -> None:
-    bad = artifact("t", [], 0)
+    bad = dataclasses.replace(artifact("t", [Dispatch("t", 0)], 0), code=b"nonsense")
     with pytest.raises(InternalError, match="Unexpected text at line 1"):
         device.load(bad)
+
+
+def test_a_kernel_that_does_nothing(fake: FakeCuda, device: CudaDevice) -> None:
+    launch(device.load(artifact("t", [], 0)))
+    device.synchronize()
+    assert not fake.launches
 
 
 def test_code_is_shared_and_unloaded(fake: FakeCuda, device: CudaDevice) -> None:

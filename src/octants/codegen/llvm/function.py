@@ -84,10 +84,11 @@ class Tape(ABC):
         """Have room for positions below ``nbytes`` (i64); ``refused`` writes what happens else."""
 
     @abstractmethod
-    def give_up(self, item: str, nbytes: str) -> None:
+    def give_up(self, item: str, nbytes: str) -> bool:
         """End a work item that has changed nothing, so that it can run again with more memory.
 
-        What follows in the current block is for when there will be no more.
+        If that is not all, what follows in the current block is for when there will be no more, and
+        this gives False.
         """
 
 

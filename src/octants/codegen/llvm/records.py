@@ -215,8 +215,8 @@ def make_room(
     """
 
     def refused() -> None:
-        if op in f.restartable:
-            f.tape.give_up(first or f.item, nbytes)
+        if op in f.restartable and f.tape.give_up(first or f.item, nbytes):
+            return
         messages.fail(f, memory_message(op.record.location), [f.share(nbytes)])
 
     f.tape.require(nbytes, refused)

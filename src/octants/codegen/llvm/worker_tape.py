@@ -87,7 +87,7 @@ class WorkerTape(Tape):
         function = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_GROW)}, align 8")
         return f.assign(f"call ptr {function}(ptr %context, ptr %worker, i64 {nbytes})")
 
-    def give_up(self, item: str, nbytes: str) -> None:  # noqa: ARG002
+    def give_up(self, item: str, nbytes: str) -> bool:  # noqa: ARG002
         """Leave the task, unless refused memory is a failure at once."""
         f = self._f
         fails, ends = f.fresh_label("fails"), f.fresh_label("ends")
@@ -99,6 +99,7 @@ class WorkerTape(Tape):
         f.emit(f"store i64 1, ptr {self._word(abi.WORKER_REFUSED)}, align 8")
         f.branch("return")
         f.start(fails)
+        return False
 
     def _word(self, offset: int) -> str:
         return self._f.assign(f"getelementptr i8, ptr %worker, i64 {offset}")

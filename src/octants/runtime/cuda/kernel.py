@@ -34,8 +34,10 @@ class CudaKernel:
         self.artifact = artifact
         self._machine = machine
         self._name = artifact.kernel or artifact.name
-        module = machine.module(artifact.code)
-        self._actions = [Action(dispatch, module) for dispatch in artifact.dispatches]
+        self._actions: list[Action] = []
+        if artifact.dispatches:
+            module = machine.module(artifact.code)
+            self._actions = [Action(dispatch, module) for dispatch in artifact.dispatches]
         self._recordings = {
             action: Recording(
                 artifact,

@@ -47,7 +47,7 @@ class Machine:
         self.streams = Streams(context, self.memory)
         self.messages = MessageQueue(context, self.memory, self.staging, self.pending)
         self.tape_budget = tape_budget or context.total_memory // 64
-        self._tape_limit = tape_limit or context.total_memory // 10 * 9
+        self.tape_limit = tape_limit or context.total_memory // 10 * 9
         self._modules: weakref.WeakValueDictionary[bytes, Module] = weakref.WeakValueDictionary()
         self._dropped_modules: deque[int] = deque()
         self.memory.before_free = self.streams.gather
@@ -67,7 +67,7 @@ class Machine:
     def tape_of(self, stream: Stream) -> Tape:
         """The tapes of the kernels in a stream."""
         if stream.tape is None:
-            limit = self._tape_limit
+            limit = self.tape_limit
             stream.tape = Tape(self.context, self.memory, self.staging, stream.handle, limit)
         return stream.tape
 

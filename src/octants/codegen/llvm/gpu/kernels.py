@@ -194,7 +194,9 @@ def _store_bounds(f: ThreadText, bounds: list[str]) -> None:
 
 def _can_fail(module: Module) -> bool:
     """Whether a task may say that the launch is to end; it has a message for that."""
-    return any(isinstance(op, ops.Assert) or asks_for_room(op) for op in module.walk())
+    if any(isinstance(op, ops.Assert) for op in module.walk()):
+        return True
+    return not all(can_run_again(task.body) for task in module.tasks)
 
 
 def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:

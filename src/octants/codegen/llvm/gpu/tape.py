@@ -85,7 +85,7 @@ class ThreadTape(Tape):
         refused()
         f.start(room)
 
-    def give_up(self, item: str, nbytes: str) -> None:
+    def give_up(self, item: str, nbytes: str) -> bool:
         """Note the work item and its need; the host runs it again."""
         f = self._f
         number = item if f.item_type == "i64" else f.convert("sext", f.item_type, item, "i64")
@@ -99,4 +99,4 @@ class ThreadTape(Tape):
         word, bit = f.item_bit(index)
         f.emit(f"atomicrmw or ptr {word}, i32 {bit} {f.order}, align 4")
         f.branch(f.exit)
-        f.start(f.fresh_label("never"))
+        return True
