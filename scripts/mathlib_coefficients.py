@@ -166,6 +166,13 @@ FITS: dict[str, Fit] = {
         lambda z: z * mpmath.sqrt(z) / mpmath.sin(mpmath.sqrt(z)) if z else z,
         0.0, HALF_TURN, (-2, 0),
     ),
+    "COS_HALF_TURN": Fit(
+        near_zero(
+            root(lambda r: (mpmath.cos(r) - 1) / r**2),
+            lambda k: (-1) ** (k + 1) / mpmath.factorial(2 * k + 2),
+        ),
+        lambda z: z, 0.0, HALF_TURN, (-2, 0),
+    ),
     "LOG_NEAR_ONE": Fit(
         near_zero(
             lambda f: (mpmath.log(1 + f) - f + f**2 / 2) / f**3,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants.codegen.llvm.cpu import has_fused, host_target
 from tests.ad.tapes import check_gradient, iteration_bytes
 
 
@@ -89,3 +90,57 @@ def test_what_is_made_into_several_things_is_recorded_itself(kernel: Any) -> Non
     x, y, n = arrays()
     (loop,) = kernel.grad.explain(x, y, n).loops
     assert [slot.name for slot in loop.slots] == ["v"]
+
+
+@qd.kernel
+def swing(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
+    for i in range(x.shape[0]):
+        v = x[i]
+        for _ in range(n[i]):
+            v = qd.sin(v) * 0.95 + 0.1
+        y[i] = v
+
+
+@qd.kernel
+def swing_and_turn(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
+    for i in range(x.shape[0]):
+        v = x[i]
+        for _ in range(n[i]):
+            v = qd.sin(v) * 0.95 + 0.1
+            if qd.cos(v) < 0.5:
+                v -= 0.2
+        y[i] = v
+
+
+def reverse_text(kernel: Any, fast_math: bool, dtype: Any) -> str:
+    qd.init(arch=qd.cpu, default_fp=dtype, fast_math=fast_math)
+    x, y = (qd.ndarray(dtype, shape=11, needs_grad=True) for _ in range(2))
+    n = qd.ndarray(qd.i32, shape=11)
+    return str(kernel.inspect(x, y, n, mode="reverse").stages["reverse"])
+
+
+@pytest.mark.skipif(not has_fused(host_target()), reason="there are no short ways here")
+def test_cosines_are_recorded_beside_sines() -> None:
+    text = reverse_text(swing, True, qd.f32)
+    assert "cos_beside_sin" in text
+    assert "unary<cos>" not in text
+    for fast_math, dtype in ((False, qd.f32), (True, qd.f64)):
+        assert "cos_beside_sin" not in reverse_text(swing, fast_math, dtype)
+    text = reverse_text(swing_and_turn, True, qd.f32)
+    assert "unary<cos>" in text  # what decides about a branch is exact
+
+
+@pytest.mark.parametrize("kernel", [swing, swing_and_turn])
+def test_gradients_beside_sines(kernel: Any) -> None:
+    found = {}
+    for dtype in (qd.f32, qd.f64):
+        qd.init(arch=qd.cpu, default_fp=dtype)
+        x, y = (qd.ndarray(dtype, shape=50, needs_grad=True) for _ in range(2))
+        n = qd.ndarray(qd.i32, shape=50)
+        n.from_numpy((np.arange(50) % 40).astype(np.int32))
+        x.from_numpy(np.linspace(-2, 2, 50).astype(y.to_numpy().dtype))
+        kernel(x, y, n)
+        y.grad.fill(1)
+        kernel.grad(x, y, n)
+        found[dtype] = x.grad.to_numpy()
+    np.testing.assert_allclose(found[qd.f32], found[qd.f64], rtol=2e-5, atol=1e-6)

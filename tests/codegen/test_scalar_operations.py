@@ -60,7 +60,7 @@ def functions(dtype: DType) -> tuple[list[str], list[str], list[str]]:
 @pytest.mark.parametrize("dtype", scalars.ALL, ids=str)
 def test_the_verifier_accepts_what_can_be_compiled(dtype: DType) -> None:
     unary, binary, _ = functions(dtype)
-    library = fns.FLOAT_FUNCTIONS | {"pow", "atan2"} if dtype.is_float else set()
+    library = fns.FLOAT_FUNCTIONS | fns.SLOPES | {"pow", "atan2"} if dtype.is_float else set()
     found = {
         fn for fn in fns.UNARY if accepted(ops.Unary(fn, Value(dtype), results=[Value(dtype)]))
     }

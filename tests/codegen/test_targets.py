@@ -43,7 +43,7 @@ def everything() -> Module:
             unary = fns.ROUNDINGS | {"neg", "abs", "sign"}
             binary = fns.ARITHMETIC
             if dtype.is_float:
-                unary, binary = unary | fns.FLOAT_FUNCTIONS, binary | fns.FLOAT_ONLY
+                unary, binary = unary | fns.FLOAT_FUNCTIONS | fns.SLOPES, binary | fns.FLOAT_ONLY
             elif dtype.is_integer:
                 unary = unary | fns.BIT_COUNTS | {"not"}
                 binary = binary | fns.BITWISE | fns.SHIFTS

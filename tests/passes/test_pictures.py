@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from octants.autodiff import forward, results, reverse
+from octants.autodiff import forward, results, reverse, versions
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
@@ -44,6 +44,7 @@ PASSES = [
     (reverse, "reverse"),
     (forward, "forward"),
     (results, "record_results"),
+    (versions, "make_versions"),
 ]
 
 

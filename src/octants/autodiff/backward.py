@@ -46,6 +46,7 @@ class Backward(Recorder):
         self.active = flow.varied(self._has_adjoint) & flow.useful(self._has_adjoint)
         self.guarded = flow.guarded()
         self.adjoints: dict[Value, Value] = {}
+        self.slopes: set[Operation] = set()  # what derivatives were made by
         self.mixed: frozenset[Array] = frozenset()  # see `ordering.Ordering`
         self._captures: dict[Block, dict[Value, None]] = {}
         self._recorded: dict[Operation, bool] = {}
@@ -122,7 +123,9 @@ class Backward(Recorder):
             if rule is None or operand not in self.active:
                 continue
             incoming = self.builder.cast(adjoint, point.type)
+            mark = len(self.builder.block.ops)
             share = rule(point, incoming)
+            self.slopes.update(self.builder.block.ops[mark:])
             if result in self.guarded and has_unbounded_slope(op):
                 share = point.only_if(point.is_nonzero(adjoint), share)
             is_fresh = share is not incoming

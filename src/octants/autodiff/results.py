@@ -55,14 +55,19 @@ A loop records what it carries. If all that is made of such a value afterwards i
 which each sweep that records computes, too, then the result is recorded: the record is as large as
 before, and the reverse sweep computes less. A function of a function, and of constants, such as
 exp(-2 v), is one here. `simplify` shares and removes what there is too much of.
+
+A cosine may be recorded where the sweep computes the sine: with ``fast_math`` the two share most of
+their work, if the cosine is for a derivative only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from octants.ir import ops
 from octants.ir.core import BYTES, CHECKPOINT, LOG, Block, Module, Operation, Record, Value, rebuild
+from octants.types.scalars import f32
 
 _CHEAP = {
     ops.Unary: ("neg", "abs", "sign", "floor", "ceil", "round", "trunc", "not", "popcount", "clz"),
@@ -77,10 +82,14 @@ Place = tuple[Block, Operation]
 """An operation in a block."""
 
 
-def record_results(module: Module) -> None:
-    """Have the records of all tasks hold results, in place."""
+def record_results(module: Module, slopes: Collection[Operation] = ()) -> None:
+    """Have the records of all tasks hold results, in place.
+
+    Of what derivatives are made of, ``slopes`` are the operations that need not be exact to the
+    last digit.
+    """
     for task in module.tasks:
-        _Records(task.body).rewrite()
+        _Records(task.body, slopes).rewrite()
 
 
 @dataclass(eq=False, slots=True)
@@ -92,8 +101,9 @@ class _Sites:
 
 
 class _Records:
-    def __init__(self, body: Block) -> None:
+    def __init__(self, body: Block, slopes: Collection[Operation]) -> None:
         self.body = body
+        self.slopes = slopes
         self.users: dict[Value, list[Place]] = {}
         self.constants: set[Value] = set()
         self.sites: dict[Record, _Sites] = {}
@@ -157,7 +167,15 @@ class _Records:
             value = users[0].results[0]
         while chain and _is_cheap(chain[-1]):
             chain.pop()
+        if chain and self._is_slope_of_sine(chain[-1]):
+            chain[-1] = _beside_sine(chain[-1])
         return chain
+
+    def _is_slope_of_sine(self, op: Operation) -> bool:
+        """Whether all that a cosine, and others of its angle, are needed for is a derivative."""
+        if not isinstance(op, ops.Unary) or op.fn != "cos" or op.x.type is not f32:
+            return False
+        return all(user in self.slopes for _, user in self.users[op.x])
 
     def _is_function(self, op: Operation, value: Value) -> bool:
         """Whether an operation is a function of a value, and constants, of the value's type."""
@@ -179,6 +197,8 @@ class _Records:
 
     def _computes(self, block: Block, value: Value, popped: Value, chain: Chain) -> bool:
         for op in chain:
+            if _is_beside_sine(op):
+                op = ops.Unary("sin", op.operands[0], results=op.results)
             users = [user for where, user in self.users.get(value, ()) if where is block]
             found = [user for user in users if _is_same(user, op, value, popped)]
             if not found:
@@ -189,6 +209,15 @@ class _Records:
 
 def _is_cheap(op: Operation) -> bool:
     return isinstance(op, ops.Fma) or op.attributes[0] in _CHEAP[type(op)]
+
+
+def _beside_sine(op: Operation) -> Operation:
+    """A cosine that is computed where the sine is."""
+    return ops.Unary("cos_beside_sin", op.operands[0], results=op.results, location=op.location)
+
+
+def _is_beside_sine(op: Operation) -> bool:
+    return isinstance(op, ops.Unary) and op.fn == "cos_beside_sin"
 
 
 def _is_same(op: Operation, other: Operation, value: Value, of_other: Value) -> bool:
@@ -202,7 +231,7 @@ def _is_same(op: Operation, other: Operation, value: Value, of_other: Value) -> 
 def _name(name: str, chain: Chain) -> str:
     """How to call functions of functions of what has a name."""
     for op in chain:
-        fn = str(op.attributes[0]) if op.attributes else op.NAME
+        fn = str(op.attributes[0]).removesuffix("_beside_sin") if op.attributes else op.NAME
         name = f"-{name}" if fn == "neg" else f"{fn}({name})"
     return name
 
@@ -210,9 +239,11 @@ def _name(name: str, chain: Chain) -> str:
 def _compute(place: Place, value: Value, popped: Value, chain: Chain) -> Value:
     """Compute of a value, at a place, what is computed of a popped one."""
     block, before = place
-    added = []
+    added: Chain = []
     for op in chain:
         operands = [value if operand is popped else operand for operand in op.operands]
+        if _is_beside_sine(op):  # first the sine, so that it is there wherever this is needed
+            added.append(ops.Unary("sin", value, results=[Value(value.type)], location=op.location))
         added.append(rebuild(op, operands))
         value, popped = added[-1].results[0], op.results[0]
     position = block.ops.index(before)

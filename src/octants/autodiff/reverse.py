@@ -52,6 +52,7 @@ from octants.autodiff.hazards import WRITES, Log, thread_log, writers
 from octants.autodiff.ordering import ordering_of
 from octants.autodiff.replay import EntryBuilder
 from octants.autodiff.results import record_results
+from octants.autodiff.versions import make_versions
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
 from octants.ir.rewriter import copy_arrays, copy_block
@@ -206,7 +207,9 @@ class _Reverser:
             tasks[:0] = self._recompute_temporaries()
             prune(self.reverse_module)
         hazards, needed = self._survey()
-        record_results(self.reverse_module)
+        slopes = set().union(*(backward.slopes for backward in self.sweeps.values()))
+        record_results(self.reverse_module, slopes if self.contracts else ())
+        make_versions(self.reverse_module)
         simplify(self.reverse_module)
         for task in tasks:
             refuse_records(task)

@@ -156,6 +156,7 @@ _UNARY: dict[str, Rule] = {
     ),
     "sin": lambda p, g: p.mul(g, p.fn("cos", p.a)),
     "cos": lambda p, g: p.neg(p.mul(g, p.fn("sin", p.a))),
+    "cos_beside_sin": lambda p, g: p.neg(p.mul(g, p.fn("sin", p.a))),
     "tan": lambda p, g: p.mul(g, p.add(p.number(1.0), p.square(p.y))),
     "asin": lambda p, g: p.div(g, p.fn("sqrt", p.sub(p.number(1.0), p.square(p.a)))),
     "acos": lambda p, g: p.neg(p.div(g, p.fn("sqrt", p.sub(p.number(1.0), p.square(p.a))))),

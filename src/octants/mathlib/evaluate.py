@@ -15,7 +15,7 @@ import numpy as np
 from octants.ir import ops, semantics
 from octants.ir.core import Block, Operation, Value
 from octants.ir.semantics import product_error
-from octants.mathlib.table import FUNCTIONS, function
+from octants.mathlib.table import FUNCTIONS, SLOPES, function
 from octants.types.scalars import DType, f16, f32
 
 _UNARY = {"neg": "-{}", "abs": "abs({})", "not": "~{}", "sqrt": "sqrt({})", "trunc": "trunc({})"}
@@ -40,7 +40,7 @@ def evaluate(fn: str, dtype: DType, *operands: Any) -> Any:
 
     Those that are not of the library are those of `ir.semantics`.
     """
-    if fn not in FUNCTIONS or not dtype.is_float:
+    if fn not in FUNCTIONS | SLOPES or not dtype.is_float:
         return semantics.evaluate(fn, dtype, *operands)
     kind = f32 if dtype is f16 else dtype
     with np.errstate(all="ignore"):

@@ -52,6 +52,9 @@ BINARY: dict[str, Formula] = {"pow": power.pow, "atan2": arcs.atan2}
 
 FUNCTIONS = UNARY | BINARY
 
+SLOPES: dict[str, Formula] = {"cos_beside_sin": trigonometric.cos}
+"""Functions that derivatives are made of."""
+
 FAST: dict[tuple[str, DType], Formula] = {
     ("sin", f32): fast.sin,
     ("cos", f32): fast.cos,
@@ -59,6 +62,9 @@ FAST: dict[tuple[str, DType], Formula] = {
     ("log", f32): fast.log,
 }
 """What takes the place of a function where ``fast_math`` allows it."""
+
+_SHORT = FAST | {("cos_beside_sin", f32): fast.cos_beside_sin}
+_ALL = FUNCTIONS | SLOPES
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +80,8 @@ class Function:
 @functools.cache
 def function(name: str, dtype: DType, allow_fast: bool = False) -> Function:
     """The code of a function of f32 or f64. Nobody may change it."""
-    is_fast = allow_fast and (name, dtype) in FAST
-    formula = FAST[name, dtype] if is_fast else FUNCTIONS[name]
+    is_fast = allow_fast and (name, dtype) in _SHORT
+    formula = _SHORT[name, dtype] if is_fast else _ALL[name]
     count = 2 if name in BINARY else 1
     block = Block([Value(dtype) for _ in range(count)])
     build = Builder(block)

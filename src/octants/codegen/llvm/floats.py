@@ -131,7 +131,7 @@ BINARY: dict[str, Emit] = {
     "max": _lesser("ogt"),
 } | {name: _library(name) for name in table.BINARY}
 
-UNARY: dict[str, Emit] = {name: _library(name) for name in table.UNARY} | {
+UNARY: dict[str, Emit] = {name: _library(name) for name in table.UNARY | table.SLOPES} | {
     "neg": lambda f, dtype, x: f.apply("fneg", f.type(dtype), x),
     "abs": _exact("fabs"),
     "sign": _sign,

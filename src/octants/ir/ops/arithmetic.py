@@ -10,9 +10,12 @@ FLOAT_FUNCTIONS = frozenset(
     "sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2"
     " log10 log1p cbrt erf".split()
 )
+SLOPES = frozenset(("cos_beside_sin",))
+"""Functions of which derivatives are made, where less will do than the usual function gives."""
+
 ROUNDINGS = frozenset(("floor", "ceil", "round", "trunc"))
 BIT_COUNTS = frozenset(("popcount", "clz"))
-UNARY = FLOAT_FUNCTIONS | ROUNDINGS | BIT_COUNTS | {"neg", "abs", "sign", "not"}
+UNARY = FLOAT_FUNCTIONS | SLOPES | ROUNDINGS | BIT_COUNTS | {"neg", "abs", "sign", "not"}
 
 FLOAT_ONLY = frozenset(("div", "atan2", "mul_error"))
 BITWISE = frozenset(("and", "or", "xor"))
@@ -40,6 +43,7 @@ class Unary(Operation):
     """``%1: f32 = unary<sin>(%0)``; the result has the type of the operand.
 
     `round` goes to the even neighbour at a tie; `sign(0)` is 0; `not` is bitwise, logical on u1.
+    `cos_beside_sin` is the cosine, which may share the work of the sine of the same number.
     """
 
     fn: str = attribute()
@@ -49,7 +53,7 @@ class Unary(Operation):
         _require(self.fn in UNARY, f"no unary function {self.fn}")
         _require(self.result.type is self.x.type, f"unary {self.fn} changes the type")
         dtype = self.x.type
-        if self.fn in FLOAT_FUNCTIONS:
+        if self.fn in FLOAT_FUNCTIONS | SLOPES:
             _require(dtype.is_float, f"{self.fn} of {dtype}")
         elif self.fn in BIT_COUNTS:
             _require(dtype.is_integer, f"{self.fn} of {dtype}")
