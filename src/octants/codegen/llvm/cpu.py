@@ -232,6 +232,11 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
     _finish(f, f"define internal void @{name}({_arguments(f)}) nounwind")
 
 
+_ALIGNED = "alignstack(64)"
+"""Vectors that do not fit the registers are put on the stack, and no two lines of the cache should
+hold one: LLVM aligns the stack only if it knows beforehand that it must."""
+
+
 def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str) -> None:
     """A function for all items, or one for whole tiles and one for the rest."""
     task, choice = kernel.module.tasks[position], kernel.choices[position]
@@ -249,7 +254,8 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
             f.table[type(op)](f, op)
         loop = partial(lane_items.write_whole_tiles, rest=rest) if rest else None
         items.write_items(f, task, loop)
-        _finish(f, f"define internal void @{function}({_arguments(f)}) nounwind")
+        head = f"define internal void @{function}({_arguments(f)}) nounwind {_ALIGNED}"
+        _finish(f, head)
 
     if choice.even or not choice.splits:
         write(name, "", overhangs=not choice.even)
