@@ -117,6 +117,30 @@ class Nvptx(GpuMachine):
         other = f.apply("xor", "i32", self._special(f, "tid.x"), distance)
         return f.apply("icmp ult", "i32", other, self._special(f, "ntid.x"))
 
+    def all_at(self, f: ThreadText, place: str) -> str:
+        """All lanes of the warp that are active have the address of the first one, and are 32."""
+        active = f.text.declare("@llvm.nvvm.activemask", "i32", "", "convergent nounwind")
+        mask = f.assign(f"call i32 {active}()")
+        check, merge, before = f.fresh_label("check"), f.fresh_label("merge"), f.label
+        f.branch_if(f.apply("icmp eq", "i32", mask, -1), check, merge)
+        f.start(check)
+        bits = f.convert("ptrtoint", "ptr", place, "i64")
+        name = "@llvm.nvvm.shfl.sync.idx.i32"
+        f.text.declare(name, "i32", "i32, i32, i32, i32")
+        differs = "0"
+        for half in (bits, f.apply("lshr", "i64", bits, 32)):
+            word = f.convert("trunc", "i64", half, "i32")
+            first = f.assign(f"call i32 {name}(i32 -1, i32 {word}, i32 0, i32 31)")
+            differs = f.apply("or", "i32", differs, f.apply("xor", "i32", word, first))
+        vote = f.text.declare("@llvm.nvvm.vote.all.sync", "i1", "i32, i1")
+        same = f.assign(f"call i1 {vote}(i32 -1, i1 {f.apply('icmp eq', 'i32', differs, 0)})")
+        f.branch(merge)
+        f.start(merge)
+        phi = f.open_phi("i1")
+        phi.incoming += [("false", before), (same, check)]
+        f.close_phi(phi)
+        return phi.name
+
     def any_lane(self, f: ThreadText, condition: str) -> str:
         name = f.text.declare("@llvm.nvvm.vote.any.sync", "i1", "i32, i1")
         return f.assign(f"call i1 {name}(i32 -1, i1 {condition})")

@@ -36,6 +36,7 @@ _TABLE: HandlerTable = {
     **cooperation.TABLE,
     Collect: atomics.collect,
     Deliver: reductions.deliver,
+    ops.Atomic: reductions.atomic,
 }
 
 
@@ -125,6 +126,7 @@ class _Writer:
             block_size=block,
         )
         f.chains, f.restartable = find_chains(task.body), restartable(task.body)
+        f.shared_updates = reductions.find_shared(task.body) if task.is_parallel else set()
         f.start("start")
         self._stop_if_failed(f)
         asks = any(map(asks_for_room, task.body.walk()))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from octants import abi
 from octants.codegen.llvm.function import FunctionText, HandlerTable, Machine
 from octants.codegen.llvm.module import KernelText
-from octants.ir.core import Array, Companion
+from octants.ir.core import Array, Companion, Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class ThreadText(FunctionText):
         self.block_size = block_size
         self.shared_arrays: dict[tuple[Array, Companion], str] = {}  # those of the block
         self.lanes: Lanes | None = None  # of the work item; see `cooperation`
+        self.shared_updates: set[Operation] = set()  # see `reductions.find_shared`
         super().__init__(kernel, machine, table, task)
 
     # -- memory -----------------------------------------------------------------------------------
@@ -125,6 +126,10 @@ class GpuMachine(Machine):
     @abstractmethod
     def has_lane(self, f: ThreadText, distance: int) -> str:
         """Whether there is such a thread, i1: the last subgroup of a block may lack some."""
+
+    @abstractmethod
+    def all_at(self, f: ThreadText, place: str) -> str:
+        """Whether all threads of the subgroup are here now, with one and the same address; i1."""
 
     @abstractmethod
     def any_lane(self, f: ThreadText, condition: str) -> str:
