@@ -9,6 +9,7 @@ import pytest
 
 import octants as qd
 from tests.ad.tapes import check_gradient, iteration_bytes, tape_bytes
+from tests.apart import on_cpu
 
 
 def start(budget: int = 0, **others: Any) -> None:
@@ -153,6 +154,7 @@ def test_integers_that_are_affine_in_the_iteration_take_nothing() -> None:
 # -- nests ----------------------------------------------------------------------------------------
 
 
+@on_cpu
 @pytest.mark.parametrize("place", [0, 700, 1999])
 @pytest.mark.parametrize(("nests", "inner"), [("replay", 2000), ("store", 3999), ("auto", 3999)])
 def test_a_ragged_nest_takes_the_sum_over_its_depth(place: int, nests: str, inner: int) -> None:
@@ -365,6 +367,7 @@ def test_another_budget_needs_no_other_code() -> None:
     assert np.array_equal(gradients[0], gradients[2])
 
 
+@on_cpu
 def test_a_log_leaves_less_to_loops() -> None:
     """What is written down of reads is in the budget: loops have the rest of it."""
     held = []

@@ -13,7 +13,7 @@ import pytest
 
 import octants as qd
 from octants.driver import state
-from tests.apart import APART
+from tests.apart import APART, on_cpu
 from tests.golden_files import check_golden
 
 N = 6
@@ -349,6 +349,7 @@ def test_the_iterations_of_a_far_range_are_counted(kind: Any, lower: int, upper:
         qd.sync()
 
 
+@on_cpu
 @pytest.mark.parametrize(("kind", "lower", "upper"), FAR)
 def test_memory_for_a_far_range_is_refused(kind: Any, lower: int, upper: int) -> None:
     """Even for blocks of one iteration, and the checkpoints of so many of them."""
@@ -366,6 +367,7 @@ def test_memory_for_a_far_range_is_refused(kind: Any, lower: int, upper: int) ->
     assert not x.grad.to_numpy().any()
 
 
+@on_cpu
 def test_memory_refused_under_a_tape() -> None:
     """The tape raises it, names what takes memory, and leaves arrays as the body left them."""
     start(0, cpu_max_num_threads=1, simd=False, ad_stack_nests="replay")

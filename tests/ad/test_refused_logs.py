@@ -16,6 +16,9 @@ import pytest
 import octants as qd
 from octants import driver
 from tests.ad.heaps import Heap
+from tests.apart import on_cpu
+
+pytestmark = on_cpu
 
 ITEMS = 24
 BEGIN = np.linspace(0.1, 0.9, ITEMS)

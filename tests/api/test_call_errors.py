@@ -11,7 +11,7 @@ import pytest
 
 import octants as qd
 from octants import api
-from tests.apart import APART
+from tests.apart import APART, on_cpu
 from tests.golden_files import check_golden
 
 
@@ -244,6 +244,7 @@ def test_an_arch_that_is_not_there() -> None:
     scale(ones(2), 1.0)  # the runtime from before is still there
 
 
+@on_cpu
 def test_gpu_falls_back_with_a_message(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = {name: f"no driver for {name}" for name in ("cuda", "vulkan", "metal", "amdgpu")}
     monkeypatch.setattr(api, "obstacle_to", lambda name, **_: missing.get(name, ""))
@@ -257,6 +258,7 @@ def test_gpu_falls_back_with_a_message(capsys: Any, monkeypatch: pytest.MonkeyPa
         qd.init(arch=qd.gpu, enable_fallback=False)
 
 
+@on_cpu
 def test_cfg() -> None:
     qd.init(arch=qd.x64 if qd.cpu is qd.x64 else qd.arm64, debug=True, default_fp=qd.f64)
     assert (qd.cfg.debug, qd.cfg.default_fp, qd.cfg.default_up) == (True, qd.f64, qd.u32)

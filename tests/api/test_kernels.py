@@ -15,6 +15,7 @@ import pytest
 import octants as qd
 from octants.launch.kernel import Kernel
 from octants.pipeline import PASSES
+from tests.apart import on_cpu
 
 OFFSET = 1.0
 
@@ -382,6 +383,7 @@ def test_threads_launch_one_kernel_at_once() -> None:
 # -- what a kernel says of itself -----------------------------------------------------------------
 
 
+@on_cpu
 def test_inspect_shows_every_stage() -> None:
     shown = add.inspect(np.zeros(1, np.float32), 1.0)
     not_everywhere = {step.name for step in PASSES if step.asked_by}
@@ -396,6 +398,7 @@ def test_inspect_shows_every_stage() -> None:
     assert "reverse" in reverse.stages
 
 
+@on_cpu
 def test_options_print_and_dump_the_stages(tmp_path: Any, capsys: Any) -> None:
     qd.init(
         arch=qd.cpu,

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from octants.diagnostics.span import Span
 from octants.ir import ops
-from octants.ir.core import CHECKPOINT, LOG, Block, Module, Operation, Value
+from octants.ir.core import CHECKPOINT, LOG, Block, Companion, Module, Operation, Value
 from octants.types.scalars import i64
 
 _EFFECTS = (ops.Store, ops.Atomic, ops.CompareExchange, ops.Print)
@@ -48,7 +48,14 @@ def asks_for_room(op: Operation) -> bool:
 
 
 def can_run_again(body: Block) -> bool:
-    """Whether work items that are refused memory have changed nothing, wherever that is."""
+    """Whether work items that are refused memory have surely changed nothing.
+
+    When adjoints are being changed there is room for all that is to come; so it is the first sweep
+    that matters, and whether it writes what the forward run writes.
+    """
+    writes = (ops.Store, ops.Atomic, ops.CompareExchange)
+    if not any(isinstance(op, writes) and op.companion is Companion.PRIMAL for op in body.walk()):
+        return True
     return {op for op in body.walk() if asks_for_room(op)} <= restartable(body)
 
 
