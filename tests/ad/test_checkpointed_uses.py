@@ -369,7 +369,7 @@ def test_errors_of_the_reverse_come_with_the_first_run() -> None:
 
 
 def test_loops_share_the_budget_of_a_tape() -> None:
-    qd.init(arch=qd.cpu, default_fp=qd.f64, log_level="error", ad_snapshot_budget_bytes=1000)
+    qd.init(arch=qd.cpu, default_fp=qd.f64, log_level="error", ad_snapshot_budget_bytes=900)
     c, loops = Chain(), []
     c.reset()
     with pytest.raises(OctantsError, match="OCT334"), qd.ad.Tape(loss=c.loss):

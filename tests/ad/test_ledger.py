@@ -161,3 +161,47 @@ def test_a_write_through_a_pointer_is_an_error() -> None:
         ledger.restore([content])
     with pytest.raises(OctantsRuntimeError, match="OCT320"):
         ledger.overwrite(memory)
+
+
+def fits(ledger: Ledger, *phases: Any) -> bool:
+    try:
+        ledger.make_room("kernel `k`", phases)
+    except OctantsRuntimeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whether_copies_fit_is_not_guessed(seed: int) -> None:
+    """The quick answer, which counts whole arrays, is yes only where the long one is."""
+    chance = random.Random(seed)
+    memories = [memory_of(ForeignArray(a, a)) for a in (np.zeros(8), np.zeros((4, 2)))]
+    ledger, answers = Ledger(budget=chance.choice((64, 200, 500))), set()
+
+    def place() -> tuple[Memory, Any]:
+        row = chance.randrange(4)
+        return chance.choice(memories), chance.choice((None, ((((row, row + 1)),),)))
+
+    for _ in range(60):
+        needs, writes = [place() for _ in range(2)], [place() for _ in range(2)]
+        phases = [(needs, writes)]
+        due = ledger._forecast(phases).due
+        wanted = ledger.saved_bytes + sum(m.nbytes(r) for m, r in due) <= ledger._budget
+        assert fits(ledger, *phases) == (wanted or not due)
+        answers.add(ledger._surely_fits(phases))
+        live = [c for each in ledger._live.values() for c in each._by_region.values()]
+        assert ledger._live_bytes == sum(content.memory.nbytes() for content in live)
+        if wanted:
+            for each in needs:
+                ledger.need(*each)
+            for each in writes:
+                ledger.overwrite(*each)
+    assert answers == {False, True} or ledger._budget == 64
+
+
+def test_what_covers_an_array_is_all_of_it() -> None:
+    array = np.zeros((4, 2))
+    memory = memory_of(ForeignArray(array, array))
+    assert memory.covers(None) and memory.covers((((0, 3), (0, 1)),))
+    assert memory.covers((((1, 2), (0, 0)), ((-1, 9), (0, 1))))
+    assert not memory.covers(()) and not memory.covers((((0, 3), (1, 1)), ((0, 3), (0, 0))))

@@ -136,10 +136,12 @@ class LaunchEntry:
         part: Callable[[int, Accessed], Region],
     ) -> list[Place]:
         """The memories at some positions, with the part of each that the launch touches."""
-        return [
-            (self._memory(k, memories), tidy(part(k, accessed[k])) if k in accessed else None)
-            for k in positions
-        ]
+        places = []
+        for k in positions:
+            memory = self._memory(k, memories)
+            region = tidy(part(k, accessed[k])) if k in accessed else None
+            places.append((memory, None if memory.covers(region) else region))
+        return places
 
     def _read(self, position: int, accessed: Accessed) -> Region:
         """What the reverse run reads, or writes again."""

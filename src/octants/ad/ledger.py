@@ -53,6 +53,7 @@ class Ledger:
     ) -> None:
         self.saved_bytes = 0
         self.saves = saves
+        self._live_bytes = 0  # of the memories of live contents, once for each of these
         self._validates = validates
         self._budget = budget
         self._live: dict[Any, LiveContents] = {}
@@ -112,13 +113,14 @@ class Ledger:
         live = self._live[memory.key]
         content = live.get(region)
         if content is not None and memory.is_foreign and not content.is_intact():
-            live.remove(content)
-            content.live, content = False, None
+            self._end(content)
+            content = None
         if content is None:
             content = Content(memory, region, live)
             if memory.is_foreign and self.saves:
                 self._save(content)
             live.add(content)
+            self._live_bytes += memory.nbytes()
         if self._validates:
             self._mark(content, reader)
         return content
@@ -128,8 +130,12 @@ class Ledger:
         for content in list(self.ended_by(memory, region)):
             if self.saves and content.saved is None:
                 self._save(content)
-            self._live[content.memory.key].remove(content)
-            content.live = False
+            self._end(content)
+
+    def _end(self, content: Content) -> None:
+        self._live[content.memory.key].remove(content)
+        self._live_bytes -= content.memory.nbytes()
+        content.live = False
 
     def overwrite_by_host(self, memory: Memory, region: Region) -> None:
         """The same for an announced write of the host, which counts in the array's version."""
@@ -138,7 +144,10 @@ class Ledger:
 
     def make_room(self, writer: str, phases: Iterable[Phase]) -> None:
         """An error if the copies that will be due do not fit into the budget."""
-        due = self._forecast(phases).due if self.saves else []
+        phases = list(phases)
+        if not self.saves or self._surely_fits(phases):
+            return
+        due = self._forecast(phases).due
         if not due:
             return
         sizes = [(memory.nbytes(region), memory.name) for memory, region in due]
@@ -146,6 +155,13 @@ class Ledger:
             largest, name = max(sizes)
             budget = int(self._budget)
             raise TooManySnapshots(writer, name, largest, self.saved_bytes, budget).at(None)
+
+    def _surely_fits(self, phases: list[Phase]) -> bool:
+        """Whether there is room for copies of all that is needed, and of what will be: usually."""
+        if self._unsettled:
+            return False
+        more = sum(memory.nbytes() for needs, _ in phases for memory, _ in needs)
+        return self.saved_bytes + self._live_bytes + more <= self._budget
 
     def keep_log(self, kernel: str, nbytes: int) -> None:
         """Count the log of a launch; an error if the budget has no more."""

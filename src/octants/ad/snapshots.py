@@ -59,18 +59,6 @@ class Snapshot:
                 self.add(memory, region, values)
 
 
-def covers(memory: Memory, region: Region) -> bool:
-    """Whether a region is the whole array."""
-    if region is None:
-        return True
-    array: Any = memory.array
-    ends = [extent - 1 for extent in (array.elements if memory.is_foreign else array).shape]
-    return any(
-        all(low <= 0 and end <= high for (low, high), end in zip(box, ends, strict=False))
-        for box in region
-    )
-
-
 def _size(values: Any) -> int:
     return sum(part.nbytes for part in values) if isinstance(values, list) else int(values.nbytes)
 
@@ -123,7 +111,7 @@ class Snapshots:
 
     def _wants_all(self, memory: Memory, region: Region) -> bool:
         """Whether to keep all of an array, and not to ask again: also if parts have become many."""
-        if not memory.has_regions or covers(memory, region):
+        if not memory.has_regions or memory.covers(region):
             return True
         return self.last.partial(memory) + memory.nbytes(region) > memory.nbytes()
 

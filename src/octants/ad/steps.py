@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from octants import driver
 from octants.ad.cuts import Cuts
-from octants.ad.snapshots import Snapshots, covers
+from octants.ad.snapshots import Snapshots
 from octants.ad.tape import Tape
 from octants.ad.trace import Trace
 from octants.analysis.boxes import Accessed, Region
@@ -166,7 +166,7 @@ class Advance:
         if self.tape is not None and memory.key not in self._ended:
             self.tape.make_room(f"kernel `{kernel}`", [(memory, region)], [])
             self.tape.overwrite(memory, region)
-            if covers(memory, region):
+            if memory.covers(region):
                 self._ended.add(memory.key)
         if memory.is_foreign:
             self._memories[memory.key] = memory

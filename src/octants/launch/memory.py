@@ -66,6 +66,18 @@ class Memory:
         assert whole is not None
         return [whole] if region is None else [whole[_slices(box)] for box in region]
 
+    def covers(self, region: Region) -> bool:
+        """Whether a box of a region is all of it."""
+        if region is None:
+            return True
+        array: Any = self.array
+        shape = (array.elements if isinstance(array, ForeignArray) else array).shape
+        ends = [extent - 1 for extent in shape]
+        return any(
+            all(low <= 0 and end <= high for (low, high), end in zip(box, ends, strict=False))
+            for box in region
+        )
+
     def nbytes(self, region: Region = None) -> int:
         """The bytes of a snapshot."""
         if region is None:
