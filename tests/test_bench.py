@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
 import re
 import shutil
@@ -32,7 +34,7 @@ def measure(folder: Path, *arguments: str) -> dict[str, Any]:
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Octants beside C; the name of a system that is nowhere installed is left out."""
     folder = tmp_path_factory.mktemp("bench")
-    return measure(folder, *WORKLOADS, "launch", "chain", "--systems", "octants", *BY_HAND)
+    return measure(folder, *WORKLOADS, "start", "launch", "chain", "--systems", "octants", *BY_HAND)
 
 
 def numbers(results: dict[str, Any], section: str, system: str) -> dict[tuple[str, str], Any]:
@@ -48,7 +50,8 @@ def test_every_measure_of_octants_is_there(results: dict[str, Any]) -> None:
     assert set(run) == {(name, way) for name in WORKLOADS for way in ("forward", "backward")}
     found = [*run.values(), *numbers(results, "launch", "octants").values()]
     found += numbers(results, "chain", "octants").values()
-    assert len(found) == 12 + 3 + 4
+    found += numbers(results, "start", "octants").values()
+    assert len(found) == 12 + 3 + 4 + 3
     assert all(value["least"] > 0 for value in found), found
 
 
@@ -93,3 +96,20 @@ def test_page_is_made_of_stored_numbers(monkeypatch: pytest.MonkeyPatch) -> None
     assert link is not None
     path = REPOSITORY / "bench" / "results" / link[1]
     assert text == page(json.loads(path.read_text()), path.name)
+
+
+def test_programs_whose_compilation_is_timed() -> None:
+    """Those for Warp are a translation of some; all are Python, and say what they launch."""
+    sys.path.insert(0, str(REPOSITORY / "bench"))
+    try:
+        cases = importlib.import_module("compile_cases")
+    finally:
+        sys.path.pop(0)
+    for name, (source, sizes) in cases.CASES.items():
+        texts = [source(sizes[0])]
+        if name in cases.IN_WARP:
+            texts.append(cases.for_warp(texts[0]))
+            assert "None" not in texts[1].partition("qd.tid()")[2]
+        for text in texts:
+            names = {node.name for node in ast.parse(text).body if hasattr(node, "name")}
+            assert {"forward", "backward"} <= names, name
