@@ -56,7 +56,7 @@ class Options:
 
     With `ad_stack_size` the record of each loop holds so many iterations, and no more; with 0, as
     many as there are. The copies that a tape makes of what is overwritten take at most
-    `ad_snapshot_budget_bytes`; 0 stands for half of the memory of the machine. The records of loops
+    `ad_snapshot_budget_bytes`; 0 stands for half of the memory of the device. The records of loops
     take at most `ad_stack_budget_bytes` on all threads together, by running parts of long loops
     twice; 0 stands for a 64th of the memory. A loop in a loop is run again for each iteration
     around it that is reversed if `ad_stack_nests` is "replay"; the records of all its executions

@@ -178,7 +178,8 @@ class Tensor(StoredArray, AnyTensor):
         """The elements as a numpy array of `shape` + `element_shape`, row-major.
 
         `dtype` converts them. With ``copy=False`` the array is the memory itself, with the strides
-        of the layout; after writing through it call `mark_written`.
+        of the layout; after writing through it call `mark_written`. That is an error where the host
+        does not share the memory of the device.
         """
         window = self.window()
         events.before_read(self)

@@ -51,10 +51,13 @@ class Device(Protocol):
         """Make a kernel ready to be launched."""
 
     def allocate(self, nbytes: int) -> Allocation:
-        """``nbytes`` of zeros at a multiple of 64; `OctantsMemoryError` if there are none."""
+        """``nbytes`` of zeros at a multiple of 64; `OctantsMemoryError` if there are none.
+
+        They are zeros for whatever is launched later.
+        """
 
     def read(self, address: int, into: Bytes) -> None:
-        """Copy memory to the host, after all that was launched."""
+        """Copy memory to the host, after all that was launched; raises what went wrong in it."""
 
     def write(self, address: int, values: Bytes) -> None:
         """Copy from the host, after what was launched; ``values`` may be changed at once."""

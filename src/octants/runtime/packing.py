@@ -49,6 +49,7 @@ from octants.runtime.conversions import (
 )
 from octants.runtime.device import Device
 from octants.runtime.memory import overlaps_itself
+from octants.runtime.replaced import replace
 from octants.runtime.sent import SentLeaf, launch_on_sent
 from octants.runtime.stand_ins import launch_with_stand_ins
 from octants.types.layouts import Strided
@@ -164,7 +165,7 @@ def make_launch(binding: Binding, run: Callable[[int], None], device: Device) ->
     }
     launch = define("launch", source, scope)
     if "sent" in binding.forms.values():
-        return launch_on_sent(launch, device, _sent_leaves(binding), _replace)
+        return launch_on_sent(launch, device, _sent_leaves(binding), replace)
     return _with_stand_ins(binding, launch) if "copied" in binding.forms.values() else launch
 
 
@@ -188,7 +189,7 @@ def _with_stand_ins(binding: Binding, launch: Callable[..., Any]) -> Callable[..
         if array.space is Space.NDARRAY:
             is_copied = binding.form(array) == "copied"
             leaves[is_copied].append((binding.leaf(array), array in binding.written))
-    return launch_with_stand_ins(launch, leaves[True], leaves[False], _replace)
+    return launch_with_stand_ins(launch, leaves[True], leaves[False], replace)
 
 
 class _Layout:
@@ -401,34 +402,9 @@ class _Layout:
             if array.space is Space.ARGUMENT and not array.element_shape:
                 leaf = self.binding.leaf(array)
                 number_given = check_scalar(leaf, leaf.value(arguments), array.dtype)
-                converted = _replace(converted, leaf, number_given)
+                converted = replace(converted, leaf, number_given)
         names = {f"a{k}": value for k, value in enumerate(converted)}
         names |= {"base": storage, "storage": storage}
         names |= {"seed": seed, "number": number, "outside": outside}
         values = eval(f"[{', '.join(self.values)}]", self.scope | self._strict, names)
         struct.Struct(self.format).pack_into(view, 0, *values)
-
-
-def _replace(arguments: Sequence[Any], leaf: Leaf, value: Any) -> Sequence[Any]:
-    """The arguments with another value for a leaf."""
-    changed = list(arguments)
-    changed[leaf.position] = _with_member(changed[leaf.position], leaf.path, value)
-    return changed
-
-
-class _Replaced:
-    """A struct argument with some members replaced by converted numbers."""
-
-    def __init__(self, original: Any) -> None:
-        self._original = original
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._original, name)
-
-
-def _with_member(value: Any, path: tuple[str, ...], number: Any) -> Any:
-    if not path:
-        return number
-    copy = value if isinstance(value, _Replaced) else _Replaced(value)
-    setattr(copy, path[0], _with_member(getattr(copy, path[0]), path[1:], number))
-    return copy
