@@ -110,7 +110,7 @@ TAPE_LANES = 32
 TAPE_WORD = 4
 
 # A work item whose tape would have to hold more ends before it has changed anything. It notes what
-# it would need, and itself.
+# it would need, and itself; run again, it takes itself from the list first.
 REFUSED_NEED = 0  # u64: the most bytes that any of them needs
 REFUSED_COUNT = 8  # u64: how many there are
 REFUSED_ITEMS = 16  # u32 words: bit i % 32 of word i // 32 stands for the item lower + i
