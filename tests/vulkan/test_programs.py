@@ -1,0 +1,101 @@
+"""Whole programs through the public names, and random ones against the oracle."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from tests.vulkan import compiled
+
+
+@pytest.fixture(autouse=True)
+def vulkan() -> Iterator[None]:
+    compiled.device()
+    yield
+    qd.reset()
+
+
+def oscillate(arch: Any) -> tuple[Any, ...]:
+    """A loss and its gradient, through a loop that ends by itself and one over a number."""
+    qd.init(arch=arch, default_fp=qd.f64, offline_cache=False)
+    x = qd.field(qd.f64, shape=200, needs_grad=True)
+    steps = qd.field(qd.i32, shape=200)
+    loss = qd.field(qd.f64, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def run(rate: qd.f64) -> qd.i32:
+        longest = 0
+        for i in x:
+            v = x[i]
+            for t in range(steps[i]):
+                if v > 0.5:
+                    v -= rate * v * v
+                while v < 0.2:
+                    v = v * 1.5 + 0.01
+                v = qd.sin(v) * 0.95 + 0.01 * t
+            qd.atomic_max(longest, steps[i])
+            loss[None] += v * v
+        return longest
+
+    x.from_numpy(np.linspace(0.01, 2.0, 200))
+    steps.from_numpy((np.arange(200) * 7 % 23).astype(np.int32))
+    longest = run(0.3)
+    value = loss[None]
+    loss.grad[None] = 1.0
+    run.grad(0.3)
+    return value, longest, x.grad.to_numpy()
+
+
+def test_a_program_gives_what_it_gives_on_the_cpu() -> None:
+    found, wanted = oscillate(qd.vulkan), oscillate(qd.cpu)
+    assert found[1] == wanted[1] == 22
+    assert found[0] == pytest.approx(wanted[0], rel=1e-12)
+    np.testing.assert_allclose(found[2], wanted[2], rtol=1e-9, atol=1e-12)
+    assert np.abs(wanted[2]).max() > 0.1
+
+
+def test_a_failure_is_told_by_the_next_read_and_once() -> None:
+    qd.init(arch=qd.vulkan, offline_cache=False, debug=True)
+    x = qd.field(qd.f32, shape=8)
+
+    @qd.kernel
+    def fill(n: qd.i32):
+        for i in x:
+            assert i < n, "too many"
+            x[i] = i
+
+    fill(3)
+    with pytest.raises(qd.OctantsAssertionError, match="too many"):
+        x.to_numpy()
+    assert x.to_numpy()[:3].tolist() == [0, 1, 2]
+    fill(8)
+    assert x.to_numpy().tolist() == list(range(8))
+
+
+def test_a_bound_that_only_the_device_knows() -> None:
+    qd.init(arch=qd.vulkan, offline_cache=False)
+    count, x = qd.field(qd.i32, shape=()), qd.field(qd.i32, shape=1000)
+
+    @qd.kernel
+    def fill():
+        for i in range(count[None]):
+            x[i] = i + 1
+
+    for n in (0, 7, 1000):
+        x.fill(0)
+        count[None] = n
+        fill()
+        assert x.to_numpy().tolist() == [i + 1 if i < n else 0 for i in range(1000)]
+
+
+def test_random_programs_agree_with_the_oracle() -> None:
+    command = [sys.executable, "-m", "octants.fuzz", "--seed", "3", "--count", "6", "--jobs", "1"]
+    done = subprocess.run([*command, "--backend", "vulkan"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "agrees" in done.stdout
