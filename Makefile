@@ -9,7 +9,7 @@ RUN := $(VENV)/bin/python
 PYTEST_ARGS ?= -n 2 --dist worksteal --durations 25
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow docs-test lint bench docs clean
+.PHONY: help demo test test-slow test-vulkan docs-test lint bench docs clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -23,6 +23,13 @@ test: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run the tests
 
 test-slow: $(VENV)/stamp-test  ## run more tests of the same kind, for some ten minutes
 	@$(RUN) -m pytest $(PYTEST_ARGS) -m slow
+
+VULKAN_TESTS := tests/vulkan tests/api/test_kernels.py tests/api/test_array_forms.py tests/api/test_bounds.py \
+	tests/ad/test_programs.py tests/ad/test_tape.py tests/ad/test_overwritten_arrays.py tests/ad/test_regions.py \
+	tests/ad/test_argument_gradients.py tests/ad/test_forward_mode.py tests/data tests/library
+
+test-vulkan: $(VENV)/stamp-test  ## run tests of kernels and gradients on Vulkan
+	@OCTANTS_ARCH=vulkan OCTANTS_TEST_ARCH=vulkan $(RUN) -m pytest $(PYTEST_ARGS) $(VULKAN_TESTS)
 
 docs-test: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run the code of the README and of docs/
 	@$(RUN) -m pytest tests/test_docs.py
