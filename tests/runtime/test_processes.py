@@ -16,6 +16,7 @@ import pytest
 HERE = Path(__file__).parent
 HEAD = """
 import ctypes, os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
 import numpy as np
 from tests.codegen.compiled import Compiled
 from tests.runtime.kernels import endless, increment, spin
