@@ -63,10 +63,11 @@ their work, if the cosine is for a derivative only.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from octants.ir import ops
 from octants.ir.core import BYTES, CHECKPOINT, LOG, Block, Module, Operation, Record, Value, rebuild
+from octants.lazy_dataclass import dataclass
 from octants.types.scalars import f32
 
 _CHEAP = {

@@ -12,13 +12,13 @@ at once. There few threads have plenty.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from octants import abi
 from octants.artifact import Artifact, Dispatch
 from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.diagnostics.kernel_errors import TapeMemoryRefused
+from octants.lazy_dataclass import dataclass
 from octants.runtime.messages import recorded_loops
 
 MOST_ITEMS = 1 << 27

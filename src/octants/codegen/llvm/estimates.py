@@ -10,11 +10,11 @@ is. If it is not good for subnormal numbers either, the quotient is taken in all
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from octants.codegen.llvm.backend import is_x64
 from octants.codegen.llvm.function import Estimate, FunctionText
 from octants.codegen.llvm.text import float_literal
+from octants.lazy_dataclass import dataclass
 from octants.target import Target
 
 SHORTEST = 4

@@ -10,9 +10,9 @@ import ctypes
 import math
 import sys
 from ctypes import POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
-from dataclasses import dataclass
 from typing import Any
 
+from octants.lazy_dataclass import dataclass
 from octants.runtime.cuda.streams import LEGACY_STREAM
 
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from octants import abi
 from octants.artifact import Artifact
 from octants.diagnostics.exceptions import OctantsError
+from octants.lazy_dataclass import dataclass
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.memory import (
     DEFAULT_STREAM,

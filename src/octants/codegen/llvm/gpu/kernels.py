@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from octants import abi
 from octants.artifact import Artifact, Dispatch
 from octants.codegen.llvm import atomics
@@ -25,6 +23,7 @@ from octants.codegen.recording import (
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
 from octants.ir.core import Module, Task
+from octants.lazy_dataclass import dataclass
 from octants.target import Target
 
 _DEVICE = "device"

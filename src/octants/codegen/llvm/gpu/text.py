@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 
 from octants import abi
 from octants.codegen.llvm.function import FunctionText, HandlerTable, Machine
 from octants.codegen.llvm.module import KernelText
 from octants.ir.core import Array, Companion, Operation
+from octants.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
