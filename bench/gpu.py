@@ -1,15 +1,15 @@
 """What kernels and gradients take on this machine's GPU: ``python bench/gpu.py --arch cuda``.
 
-The workloads are those of the benchmarks of CPUs, at the sizes of a GPU. A number is the least time of a
-call among a few runs of several, each run until all is done. Gradients are those of the sum of all
-outputs; each recorded loop is run forward again in them. The table goes to the screen and to
+The workloads are those of the benchmarks of CPUs, at the sizes of a GPU. A number is the least time
+of a call among a few runs of several, each run until all is done. Gradients are those of the sum of
+all outputs; each recorded loop is run forward again in them. The table goes to the screen and to
 bench/results, with the name of the GPU.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
+import datetime as dt
 import json
 import os
 import sys
@@ -35,7 +35,7 @@ RUNS = 4
 
 @dataclass
 class Problem:
-    """A workload: how many work items, the trips of their loops, inputs, the shape of the output."""
+    """How many work items there are, the trips of their loops, inputs, the shape of the output."""
 
     name: str
     items: int
@@ -59,7 +59,7 @@ def main() -> None:
         )
     print(f"warm launch  {launch:.1f} us")
     found = {"gpu": gpu_name(), "arch": options.arch, "rows": rows, "warm_launch_us": launch}
-    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d-%H%M%S")
+    now = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d-%H%M%S")
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / f"gpu-{now}.json").write_text(json.dumps(found, indent=1) + "\n")
 
