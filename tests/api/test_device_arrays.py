@@ -17,7 +17,10 @@ from octants.runtime import arguments
 from octants.runtime.memory import address_of, describe
 from octants.runtime.sent import DeviceArray
 from octants.types.companions import Companion
+from tests.apart import on_cpu
 from tests.api import fake_torch
+
+pytestmark = on_cpu
 
 
 @pytest.fixture(autouse=True)
