@@ -125,7 +125,8 @@ class _Writer:
             block_size=block,
         )
         f.chains, f.restartable = find_chains(task.body), restartable(task.body)
-        f.shared_updates = reductions.find_shared(task.body) if task.is_parallel else set()
+        if task.is_parallel and not task.options.get("fixed_order"):
+            f.shared_updates = reductions.find_shared(task.body)
         f.start("start")
         self._stop_if_failed(f)
         asks = any(map(asks_for_room, task.body.walk()))
