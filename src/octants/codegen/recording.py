@@ -56,6 +56,18 @@ def can_run_again(body: Block) -> bool:
     writes = (ops.Store, ops.Atomic, ops.CompareExchange)
     if not any(isinstance(op, writes) and op.companion is Companion.PRIMAL for op in body.walk()):
         return True
+    return _restarts(body)
+
+
+def can_fail(module: Module) -> bool:
+    """Whether a task may say that the launch is to end; it has a message for that."""
+    if any(isinstance(op, ops.Assert) for op in module.walk()):
+        return True
+    return not all(_restarts(task.body) for task in module.tasks)
+
+
+def _restarts(body: Block) -> bool:
+    """Whether all that asks for room does so before anything has been changed."""
     return {op for op in body.walk() if asks_for_room(op)} <= restartable(body)
 
 

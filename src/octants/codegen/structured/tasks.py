@@ -7,19 +7,18 @@ from functools import partial
 
 from octants import abi
 from octants.artifact import Dispatch
-from octants.codegen.llvm.gpu.bounds import host_bounds
-from octants.codegen.recording import can_run_again, restartable
+from octants.codegen.bounds import host_bounds
+from octants.codegen.recording import asks_for_room, can_fail, can_run_again, restartable
 from octants.codegen.structured import messages, records
 from octants.codegen.structured.body import Body, Kernel
 from octants.codegen.structured.code import Code, Operand
 from octants.codegen.structured.operations import TABLE
 from octants.ir import ops
-from octants.ir.core import Module, Task
+from octants.ir.core import Task
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import i64, u1, u32
 
-_ASKING = (ops.RecordPush, ops.RecordReserve)
-_LEAVING = (ops.Assert, ops.RecordCheck, *_ASKING)
+_LEAVING = (ops.Assert, ops.RecordCheck, ops.RecordPush, ops.RecordReserve)
 _MOST_IN_BLOCK = 128  # that any device takes
 
 
@@ -60,7 +59,7 @@ def _threads(task: Task, block: int) -> tuple[int, int]:
 
 def has_records(task: Task) -> bool:
     """Whether a task writes to tapes."""
-    return any(isinstance(op, _ASKING) for op in task.body.walk())
+    return any(map(asks_for_room, task.body.walk()))
 
 
 def _body(kernel: Kernel, code: Code, position: int) -> Body:
@@ -69,7 +68,7 @@ def _body(kernel: Kernel, code: Code, position: int) -> Body:
 
 def _stop_if_failed(body: Body) -> None:
     """A task that failed is the last one of its launch; other work items of it go on."""
-    if not body.task or not _can_fail(body.kernel.module):
+    if not body.task or not can_fail(body.kernel.module):
         return
     code, buffer = body.code, body.system("messages")
     failed = code.load(messages.at(code, buffer, abi.MESSAGES_FAILED), u32)
@@ -77,14 +76,6 @@ def _stop_if_failed(body: Body) -> None:
     has_failed = code.compare("ne", u32, failed, code.constant(0, u32))
     is_earlier = code.compare("lt", u32, task, code.constant(body.task, u32))
     code.branch(code.apply("and", u1, has_failed, is_earlier), code.leave)
-
-
-def _can_fail(module: Module) -> bool:
-    """Whether a task may say that the launch is to end."""
-    if any(isinstance(op, ops.Assert) for op in module.walk()):
-        return True
-    asking = {op for task in module.tasks for op in task.body.walk() if isinstance(op, _ASKING)}
-    return bool(asking.difference(*(restartable(task.body) for task in module.tasks)))
 
 
 def _write_serial(kernel: Kernel, position: int, code: Code) -> None:

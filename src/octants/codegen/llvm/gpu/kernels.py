@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from octants import abi
 from octants.artifact import Artifact, Dispatch
+from octants.codegen.bounds import host_bounds
 from octants.codegen.llvm import atomics
 from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.function import HandlerTable
 from octants.codegen.llvm.gpu import cooperation, reductions
-from octants.codegen.llvm.gpu.bounds import host_bounds
 from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
@@ -16,6 +19,7 @@ from octants.codegen.llvm.reductions import Collect, Deliver, find_reductions
 from octants.codegen.llvm.text import identifier
 from octants.codegen.recording import (
     asks_for_room,
+    can_fail,
     can_run_again,
     recorded_loops,
     restartable,
@@ -79,7 +83,7 @@ class _Writer:
     def __init__(self, kernel: KernelText, machine: GpuMachine) -> None:
         self._kernel, self._machine = kernel, machine
         self._name = f"octants_{identifier(kernel.module.name)}"
-        self._stops = _can_fail(kernel.module)
+        self._stops = can_fail(kernel.module)
         self.dispatches: list[Dispatch] = []
 
     def write(self) -> None:
@@ -194,43 +198,22 @@ def _store_bounds(f: ThreadText, bounds: list[str]) -> None:
         f.emit(f"store i64 {operand}, ptr {target}, align 8")
 
 
-def _can_fail(module: Module) -> bool:
-    """Whether a task may say that the launch is to end; it has a message for that."""
-    if any(isinstance(op, ops.Assert) for op in module.walk()):
-        return True
-    return not all(can_run_again(task.body) for task in module.tasks)
-
-
 def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
     """All items of the thread; where it runs ``again``, those that were refused alone."""
     is_alone = bool(task.options.get("fixed_order"))  # a thread has no lanes to sum up with
     reductions = [] if is_alone else find_reductions(task, f.kernel.module.apart)
     for reduction in reductions:
         f.table[Collect](f, Collect(reduction))
-    (index,) = task.body.args
-    first = f.assign(f"add i64 {f.lower()}, {f.thread()}")
-    upper = f.upper()
-    before = f.label
-    f.branch_if(f.apply("icmp slt", "i64", first, upper), "item", "return")
-    f.start("item")
-    item = f.open_phi("i64")
-    item.incoming.append((first, before))
-    if again:
-        _skip_unless_refused(f, item.name)
-    register = f.item_type = f.type(index.type)
-    f.item = item.name
-    if register != "i64":
-        f.item = f.convert("trunc", "i64", item.name, register)
-    f.exit = "done"
-    f.bind(index, f.item)
-    f.block(task.body)
-    f.branch("done")
-    f.start("done")
-    following = f.apply("add nsw", "i64", item.name, f.gpu.threads(f))
-    item.incoming.append((following, "done"))
-    f.close_phi(item)
-    f.branch_if(f.apply("icmp slt", "i64", following, upper), "item", "return")
-    f.start("return")
+
+    def begin(item: str) -> None:
+        if again:
+            _skip_unless_refused(f, item)
+
+    def end() -> None:
+        f.branch("done")
+        f.start("done")
+
+    _write_loop(f, task, begin, end, "done")
     for reduction in reductions:
         f.table[Deliver](f, Deliver(reduction))
 
@@ -241,6 +224,24 @@ def _write_blocks(f: ThreadText, task: Task) -> None:
     A thread that has none, or that fails, ends: so barriers do not wait for it.
     """
     cooperation.begin_task(f, task)
+
+    def begin(item: str) -> None:
+        cooperation.begin_item(f, task, item)
+
+    _write_loop(f, task, begin, partial(cooperation.end_item, f), "return")
+
+
+def _write_loop(
+    f: ThreadText,
+    task: Task,
+    begin: Callable[[str], None],
+    end: Callable[[], None],
+    leave: str,
+) -> None:
+    """The body for each item of the thread, between what ``begin`` and ``end`` write.
+
+    What ends an item early goes to the block ``leave``. Afterwards the block "return" is open.
+    """
     (index,) = task.body.args
     first = f.assign(f"add i64 {f.lower()}, {f.thread()}")
     upper = f.upper()
@@ -249,15 +250,15 @@ def _write_blocks(f: ThreadText, task: Task) -> None:
     f.start("item")
     item = f.open_phi("i64")
     item.incoming.append((first, before))
-    cooperation.begin_item(f, task, item.name)
+    begin(item.name)
     register = f.item_type = f.type(index.type)
     f.item = item.name
     if register != "i64":
         f.item = f.convert("trunc", "i64", item.name, register)
-    f.exit = "return"
+    f.exit = leave
     f.bind(index, f.item)
     f.block(task.body)
-    cooperation.end_item(f)
+    end()
     following = f.apply("add nsw", "i64", item.name, f.gpu.threads(f))
     item.incoming.append((following, f.label))
     f.close_phi(item)
