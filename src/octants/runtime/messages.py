@@ -46,6 +46,31 @@ _ERRORS: dict[str, type[Any]] = {
 }
 
 
+MOST_IN_FLIGHT = 64
+"""Launches on a GPU that may have said something, before the host has to look."""
+
+PRINT_WORDS = 1 << 17
+"""What the buffer of a launch on a GPU holds of prints."""
+
+
+def capacity_for(artifact: Artifact) -> int:
+    """The words for prints that a launch on a GPU needs in its buffer."""
+    return PRINT_WORDS if any(each.kind == "print" for each in artifact.messages) else 0
+
+
+def clear_head(head: np.ndarray[Any, np.dtype[np.int64]], capacity: int) -> None:
+    """Make the head of a buffer that of one to which nothing was written."""
+    head[: abi.MESSAGES_HEADER // 8] = 0
+    head[abi.MESSAGES_END // 8] = -1
+    head[abi.MESSAGES_CAPACITY // 8] = capacity
+
+
+def has_spoken(head: np.ndarray[Any, np.dtype[np.int64]]) -> bool:
+    """Whether anything was written to a buffer with this head."""
+    failed = int(head[abi.MESSAGES_FAILED // 8]) & 0xFFFFFFFF
+    return bool(head[abi.MESSAGES_COUNT // 8] or failed or head[abi.MESSAGES_OVERFLOW_NEED // 8])
+
+
 class MessageBuffer:
     """The buffer of a launch, in memory of the host. A launch resets its head when it begins."""
 

@@ -21,11 +21,16 @@ from octants.runtime.cuda.memory import (
 )
 from octants.runtime.cuda.staging import Staging
 from octants.runtime.memory import view_memory
-from octants.runtime.messages import MessageBuffer
+from octants.runtime.messages import (
+    MOST_IN_FLIGHT,
+    PRINT_WORDS,
+    MessageBuffer,
+    capacity_for,
+    clear_head,
+    has_spoken,
+)
 from octants.runtime.pending import Pending
 
-MOST_IN_FLIGHT = 64
-PRINT_WORDS = 1 << 17
 _WORD = np.dtype(np.int64)
 _Heads = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -62,7 +67,7 @@ class MessageQueue:
 
     def take(self, artifact: Artifact) -> DeviceBuffer:
         """A clean buffer for a launch."""
-        capacity = PRINT_WORDS if _prints(artifact) else 0
+        capacity = capacity_for(artifact)
         try:
             return self._clean[capacity].pop()
         except IndexError:
@@ -105,8 +110,7 @@ class MessageQueue:
 
     def _clear(self, buffer: DeviceBuffer) -> None:
         head = np.zeros(abi.MESSAGES_HEADER // 8, _WORD)
-        head[abi.MESSAGES_END // 8] = -1
-        head[abi.MESSAGES_CAPACITY // 8] = buffer.capacity
+        clear_head(head, buffer.capacity)
         self._staging.write(buffer.memory.address, head.view(np.uint8))
 
     def _look(self) -> list[OctantsError]:
@@ -117,7 +121,7 @@ class MessageQueue:
         failures: list[OctantsError] = []
         for (artifact, buffer), head in zip(launches, heads, strict=True):
             try:
-                if _has_spoken(head):
+                if has_spoken(head):
                     self._hear(artifact, buffer)
             except OctantsError as error:
                 failures.append(error)
@@ -143,12 +147,3 @@ class MessageQueue:
         overflow = host.deliver(artifact)
         if overflow is not None:
             self._pending.add(overflow)
-
-
-def _prints(artifact: Artifact) -> bool:
-    return any(message.kind == "print" for message in artifact.messages)
-
-
-def _has_spoken(head: _Heads) -> bool:
-    failed = int(head[abi.MESSAGES_FAILED // 8]) & 0xFFFFFFFF
-    return bool(head[abi.MESSAGES_COUNT // 8] or failed or head[abi.MESSAGES_OVERFLOW_NEED // 8])

@@ -12,12 +12,16 @@ from octants.artifact import Artifact
 from octants.diagnostics.exceptions import OctantsError
 from octants.lazy_dataclass import dataclass
 from octants.runtime.memory import view_memory
-from octants.runtime.messages import MessageBuffer
+from octants.runtime.messages import (
+    MOST_IN_FLIGHT,
+    PRINT_WORDS,
+    MessageBuffer,
+    capacity_for,
+    clear_head,
+    has_spoken,
+)
 from octants.runtime.pending import Pending
 from octants.runtime.vulkan.memory import Heap, Piece
-
-MOST_IN_FLIGHT = 64
-_PRINT_WORDS = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,7 @@ class Messages:
 
     def __init__(self, heap: Heap, pending: Pending) -> None:
         self._heap, self._pending = heap, pending
-        self._clean: dict[int, list[Buffer]] = {0: [], _PRINT_WORDS: []}
+        self._clean: dict[int, list[Buffer]] = {0: [], PRINT_WORDS: []}
         self._flying: deque[tuple[Artifact, Buffer]] = deque()
 
     @property
@@ -55,8 +59,7 @@ class Messages:
         """
         if not self._flying:
             self._pending.watch()
-        prints = any(message.kind == "print" for message in artifact.messages)
-        capacity = _PRINT_WORDS if prints else 0
+        capacity = capacity_for(artifact)
         clean = self._clean[capacity]
         buffer = clean.pop() if clean else self._make(capacity)
         self._flying.append((artifact, buffer))
@@ -80,7 +83,7 @@ class Messages:
         while self._flying:
             artifact, buffer = self._flying.popleft()
             try:
-                if _has_spoken(buffer):
+                if has_spoken(buffer.words):
                     self._hear(artifact, buffer)
             except OctantsError as error:
                 failure = failure or error
@@ -104,13 +107,4 @@ class Messages:
 
 
 def _clear(buffer: Buffer) -> None:
-    buffer.words[: abi.MESSAGES_HEADER // 8] = 0
-    buffer.words[abi.MESSAGES_END // 8] = -1
-    buffer.words[abi.MESSAGES_CAPACITY // 8] = buffer.words.size - abi.MESSAGES_HEADER // 8
-
-
-def _has_spoken(buffer: Buffer) -> bool:
-    words = buffer.words
-    failed = int(words[abi.MESSAGES_FAILED // 8]) & 0xFFFFFFFF
-    counted = words[abi.MESSAGES_COUNT // 8] or words[abi.MESSAGES_OVERFLOW_NEED // 8]
-    return bool(failed or counted)
+    clear_head(buffer.words, buffer.words.size - abi.MESSAGES_HEADER // 8)
