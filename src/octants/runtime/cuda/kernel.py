@@ -7,10 +7,7 @@ Most kernels say nothing, record nothing, and are told all bounds by the host: t
 from __future__ import annotations
 
 import ctypes
-import re
-import struct
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from octants.artifact import SYSTEM, Artifact, Slot
 from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
@@ -18,8 +15,7 @@ from octants.runtime.cuda.frame import Action, Frame, Step, parameter_bytes
 from octants.runtime.cuda.machine import Machine
 from octants.runtime.cuda.messages import DeviceBuffer
 from octants.runtime.recording import Recording
-
-_MOST_VIEWS = 256
+from octants.runtime.slots import SlotViews, bounds_reader
 
 
 class CudaKernel:
@@ -49,8 +45,7 @@ class CudaKernel:
             if action.dispatch.records
         }
         self._frames: list[Frame] = []
-        self._views: dict[int, Any] = {}
-        self._unpack = struct.Struct(f"<{len(artifact.parameters.slots)}q").unpack_from
+        self._slots = SlotViews(len(artifact.parameters.slots))
         computed = any(action.is_computed for action in self._actions)
         by_pointer = bool(parameter_bytes(artifact))
         is_plain = not (artifact.messages or self._recordings or computed or by_pointer)
@@ -60,27 +55,14 @@ class CudaKernel:
         machine, large = self._machine, parameter_bytes(self.artifact)
         return Frame(machine.context, machine.memory, self._actions, large)
 
-    def _slots(self, block: int) -> tuple[int, ...]:
-        """The slots of a parameter block."""
-        return self._unpack(self._view(block))
-
-    def _view(self, block: int) -> Any:
-        """The memory of a parameter block; blocks are used again and again."""
-        view = self._views.get(block)
-        if view is None:
-            if len(self._views) >= _MOST_VIEWS:
-                self._views.clear()
-            size = 8 * len(self.artifact.parameters.slots)
-            view = self._views[block] = (ctypes.c_char * size).from_address(block)
-        return view
-
     def _plain(self) -> Callable[[int], None]:
-        frames, make_frame, slots_of = self._frames, self._make_frame, self._slots
-        streams, views, view_of = self._machine.streams, self._views, self._view
+        frames, make_frame, slots = self._frames, self._make_frame, self._slots
+        streams, views, view_of = self._machine.streams, slots.views, slots.view
         current = streams.current
         note = self._machine.context.launched.append
         run: Callable[..., int] = self._machine.library.cuLaunchKernelEx
-        unpack_bounds = _bounds_unpacker(self._actions, len(self.artifact.parameters.slots))
+        told = [action.dispatch.bounds for action in self._actions if action.bounds is not None]
+        read_bounds = bounds_reader(told, slots)
         name = self._name
 
         def launch(block: int) -> None:
@@ -91,10 +73,11 @@ class CudaKernel:
             stream = current.stream
             if frame.stream is not stream:
                 frame.move(stream)
-            if unpack_bounds is not None:
-                told = unpack_bounds(views.get(block) or view_of(block))
+            if read_bounds is not None:
+                view = views.get(block) or view_of(block)
+                told = read_bounds(view)
                 if told != frame.told:
-                    frame.resize(slots_of(block))
+                    frame.resize(slots.unpack(view))
                     frame.told = told
             note(name)
             for step in frame.steps:
@@ -145,7 +128,7 @@ class CudaKernel:
                 frame.move(stream)
             frame.take(block)
             self._machine.context.launched.append(self._name)
-            slots = self._slots(block)
+            slots = self._slots.unpack(self._slots.view(block))
             for step in frame.steps:
                 self._run(step, slots)
             self._machine.streams.release()
@@ -166,15 +149,3 @@ class CudaKernel:
             recording.run_computed(step, tape, stream.bounds())
         else:
             recording.run(step, *(step.known or (0, 1)), tape)
-
-
-def _bounds_unpacker(
-    actions: Sequence[Action], count: int
-) -> Callable[[Any], tuple[int, ...]] | None:
-    """What reads those of ``count`` slots on which bounds depend; None if there are none."""
-    told = [action.dispatch.bounds for action in actions if action.bounds is not None]
-    read = {int(number) for text in told for number in re.findall(r"slots\[(\d+)\]", text)}
-    if not told:
-        return None
-    formats = ("q" if number in read else "8x" for number in range(count))
-    return struct.Struct("<" + "".join(formats)).unpack_from

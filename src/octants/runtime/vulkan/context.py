@@ -16,6 +16,22 @@ _TIMELINE = 1
 _DEVICE_LOCAL_HEAP = 1
 
 
+class Submission:
+    """What is said of a command buffer each time it is submitted, ready to be given a number."""
+
+    def __init__(self, commands: c_void_p) -> None:
+        self.number, self.timeline = c_uint64(), c_uint64()
+        self._order = vk.TimelineSubmitInfo(signal_count=1, signals=pointer(self.number))
+        self._info = vk.SubmitInfo(
+            next=addressof(self._order),
+            command_count=1,
+            commands=pointer(commands),
+            signal_count=1,
+            signals=pointer(self.timeline),
+        )
+        self.place = byref(self._info)
+
+
 class Context:
     """A logical device with one queue, whose submissions end in their order.
 
@@ -78,19 +94,11 @@ class Context:
 
     # -- the queue ------------------------------------------------------------------------------
 
-    def submit(self, commands: c_void_p) -> int:
+    def submit(self, what: Submission) -> int:
         """Queue a command buffer; gives the number of the submission."""
-        number = c_uint64(self.submitted + 1)
-        order = vk.TimelineSubmitInfo(signal_count=1, signals=pointer(number))
-        info = vk.SubmitInfo(
-            next=addressof(order),
-            command_count=1,
-            commands=pointer(commands),
-            signal_count=1,
-            signals=pointer(c_uint64(self._timeline)),
-        )
+        what.number.value, what.timeline.value = self.submitted + 1, self._timeline
         try:
-            status = self.functions.vkQueueSubmit(self._queue, 1, byref(info), 0)
+            status = self.functions.vkQueueSubmit(self._queue, 1, what.place, 0)
         except DeviceLost.exception:
             self.is_lost = True
             raise
@@ -112,9 +120,3 @@ class Context:
             if status != TIMEOUT:
                 raise VulkanFailed("vkWaitSemaphores", f"status {status}").at(None)
         self.done = max(self.done, number)
-
-    def close(self) -> None:
-        """Give the device back. What was made of it must be gone."""
-        functions = self.functions
-        functions.vkDestroySemaphore(self.handle, self._timeline, None)
-        functions.vkDestroyDevice(self.handle, None)

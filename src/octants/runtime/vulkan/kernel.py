@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
-import struct
 from collections.abc import Callable, Sequence
-from ctypes import c_int64
+from ctypes import c_int64, c_uint64
 from typing import Any
 
 from octants import abi
@@ -13,6 +11,7 @@ from octants.artifact import SYSTEM, Artifact, Dispatch, Slot
 from octants.diagnostics.exceptions import InternalError
 from octants.diagnostics.generated import define
 from octants.runtime.recording import Recording
+from octants.runtime.slots import SlotViews, bounds_reader
 from octants.runtime.vulkan.machine import Machine
 from octants.runtime.vulkan.queue import WORDS
 
@@ -25,15 +24,21 @@ _MOST_GROUPS = 65535  # that any device takes in a row
 class Step:
     """A dispatch that is loaded: its pipeline, and what is pushed at a launch.
 
-    It is a `runtime.recording.Step` of which each launch takes the parameters by `take`.
+    It is a `runtime.recording.Step` of which each launch takes the parameters by `take`. `groups`
+    are the blocks of threads of the last launch, `launches` those that the host did not size.
     """
 
-    def __init__(self, kernel: VulkanKernel, dispatch: Dispatch, pipeline: int, fill: int) -> None:
+    def __init__(
+        self, kernel: VulkanKernel, dispatch: Dispatch, pipeline: c_uint64, fill: int
+    ) -> None:
         self.dispatch = dispatch
-        self._kernel, self._pipeline = kernel, pipeline
+        self.pipeline = pipeline
+        self.groups = 1
+        self.launches = 0
+        self._kernel = kernel
         self._data = b""
-        self._pushed = (c_int64 * (WORDS + 2))(*[0] * (WORDS + 1), kernel.machine.cut.address)
-        self.words: Any = (c_int64 * WORDS).from_buffer(self._pushed, 8)
+        self.pushed = (c_int64 * (WORDS + 2))(*[0] * (WORDS + 1), kernel.machine.cut.address)
+        self.words: Any = (c_int64 * WORDS).from_buffer(self.pushed, 8)
         self.words[abi.LAUNCH_UPPER // 8] = 1
         self.block = self.least_block = dispatch.block or 1
         self.fill = min(fill, -(-dispatch.threads // self.block)) if dispatch.threads else fill
@@ -48,24 +53,33 @@ class Step:
         self._data = data
         self.words[abi.LAUNCH_BOUNDS // 8] = bounds
 
-    def launch_for(self, lower: int, upper: int) -> None:
-        """Launch as many threads as there are work items, if the device takes so many."""
+    def resize(self, lower: int, upper: int) -> None:
+        """Have as many threads as there are work items, if the device takes so many."""
         self.words[abi.LAUNCH_LOWER // 8] = lower
         self.words[abi.LAUNCH_UPPER // 8] = upper
         most = self.fill if self.dispatch.threads else _MOST_GROUPS
-        self.launch_as(min(-(-(upper - lower) // self.block), most), self.block)
+        self.groups = max(0, min(-(-(upper - lower) // self.block), most))
 
     def launch_as(self, blocks: int, block: int) -> None:
         """Launch so many blocks; the number of their threads is in the code."""
         assert block == self.block
-        machine, kernel = self._kernel.machine, self._kernel
-        self._pushed[0] = machine.queue.put(self._data)
-        machine.queue.dispatch(self._pipeline, machine.layout, blocks, self._pushed)
-        kernel.launches += 1
+        self.groups = blocks
+        self.launches += 1
+        self.launch()
+
+    def launch(self) -> None:
+        """Launch as many blocks as were told last."""
+        queue, layout = self._kernel.machine.queue, self._kernel.machine.layout
+        batch = queue.open(len(self._data))
+        self.pushed[0] = batch.arena.address + batch.put(self._data)
+        queue.dispatch(batch, self.pipeline, layout, self.groups, self.pushed)
 
 
 class VulkanKernel:
     """A kernel on a Vulkan device, ready to be launched from any thread."""
+
+    launch: Callable[[int], None]
+    """Queue it with the parameter block at an address; see `runtime.device.LoadedKernel`."""
 
     def __init__(self, machine: Machine, artifact: Artifact) -> None:
         if artifact.parameters.slots[0] != Slot("system", SYSTEM[0]):
@@ -74,30 +88,64 @@ class VulkanKernel:
         self.machine = machine
         self._program = machine.program(artifact)
         pipelines, fill = self._program.pipelines, machine.fill
-        self._steps = [
-            Step(self, each, pipelines[each.entry], fill) for each in artifact.dispatches
-        ]
+        self.steps = [Step(self, each, pipelines[each.entry], fill) for each in artifact.dispatches]
         self._recordings = {
             step: Recording(artifact, step.dispatch, machine.tape_budget, max(1, fill // 16))
-            for step in self._steps
+            for step in self.steps
             if step.dispatch.records
         }
-        self._count = len(artifact.parameters.slots)
-        self._unpack = struct.Struct(f"<{self._count}q").unpack
-        self.launches = 0  # of its dispatches
+        self._slots = SlotViews(len(artifact.parameters.slots))
+        is_plain = not (artifact.messages or self._recordings)
+        self.launch = self._plain() if is_plain else self._launch
 
-    def launch(self, block: int) -> None:
-        """Queue it with the parameter block at an address; see `runtime.device.LoadedKernel`."""
+    def _plain(self) -> Callable[[int], None]:
+        """The launch of a kernel that says nothing and records nothing, in few steps."""
+        machine, steps, slots = self.machine, self.steps, self._slots
+        queue, layout, lock = machine.queue, machine.layout, machine.queue.lock
+        dispatch, bounds = queue.dispatch, machine.bounds.address
+        size, views, view_of = slots.size, slots.views, slots.view
+        read_bounds = bounds_reader([step.dispatch.bounds for step in steps if step.bounds], slots)
+        for step in steps:
+            step.take(b"", bounds)
+            if step.is_computed:
+                step.groups = step.fill
+        told: tuple[int, ...] | None = None
+
+        def launch(block: int) -> None:
+            nonlocal told
+            view = views.get(block) or view_of(block)
+            with lock:
+                if read_bounds is not None:
+                    found = read_bounds(view)
+                    if found != told:
+                        self._resize(slots.unpack(view))
+                        told = found
+                batch = queue.open(size)
+                place = batch.arena.address + batch.put(view)
+                for step in steps:
+                    if step.groups:
+                        step.pushed[0] = place
+                        dispatch(batch, step.pipeline, layout, step.groups, step.pushed)
+
+        return launch
+
+    def _resize(self, slots: Sequence[int]) -> None:
+        for step in self.steps:
+            if step.bounds is not None:
+                step.resize(*step.bounds(slots))
+
+    def _launch(self, block: int) -> None:
+        """The launch of any kernel."""
         machine = self.machine
-        data = ctypes.string_at(block, 8 * self._count)
+        data = bytes(self._slots.view(block))
         with machine.queue.lock:
             if self.artifact.messages:
                 if machine.messages.is_full:
                     machine.look()
                 address = machine.messages.take(self.artifact)
                 data = address.to_bytes(8, "little") + data[8:]
-            slots = self._unpack(data)
-            for step in self._steps:
+            slots = self._slots.unpack(data)
+            for step in self.steps:
                 step.take(data, machine.bounds.address)
                 self._run(step, slots)
 
@@ -113,6 +161,7 @@ class VulkanKernel:
         if upper <= lower:
             return
         if recording is None:
-            step.launch_for(lower, upper)
+            step.resize(lower, upper)
+            step.launch()
         else:
             recording.run(step, lower, upper, tape)

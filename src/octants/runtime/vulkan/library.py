@@ -62,10 +62,6 @@ _DEVICE = {
     "vkAllocateCommandBuffers": (c_int32, _P, _P, _P),
     "vkBeginCommandBuffer": (c_int32, _P, _P),
     "vkEndCommandBuffer": (c_int32, _P),
-    "vkCmdBindPipeline": (None, _P, c_int32, _U64),
-    "vkCmdPushConstants": (None, _P, _U64, _U32, _U32, _U32, _P),
-    "vkCmdDispatch": (None, _P, _U32, _U32, _U32),
-    "vkCmdPipelineBarrier": (None, _P, _U32, _U32, _U32, _U32, _P, _U32, _P, _U32, _P),
     "vkCmdCopyBuffer": (None, _P, _U64, _U64, _U32, _P),
     "vkCmdFillBuffer": (None, _P, _U64, _U64, _U64, _U32),
     "vkCreateSemaphore": (c_int32, _P, _P, _P, _P),
@@ -89,6 +85,8 @@ def loader() -> ctypes.CDLL:
 class Functions:
     """Functions as attributes; those that tell a status raise what it says."""
 
+    quick: QuickFunctions
+
     def __init__(self, find: Callable[[bytes], int | None], table: dict[str, Any]) -> None:
         for name, (result, *arguments) in table.items():
             address = find(name.encode())
@@ -99,6 +97,23 @@ class Functions:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         raise AttributeError(name)
+
+
+class QuickFunctions:
+    """Functions as attributes that do not look at the types of what they are given.
+
+    They take half the time. A number of Python is an i32, all else is of a type of ctypes, or None.
+    """
+
+    def __init__(self, find: Callable[[bytes], int | None]) -> None:
+        for name in _QUICK:
+            setattr(self, name, ctypes.CFUNCTYPE(None)(find(name.encode()) or 0))
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        raise AttributeError(name)
+
+
+_QUICK = ("vkCmdBindPipeline", "vkCmdPushConstants", "vkCmdDispatch", "vkCmdPipelineBarrier")
 
 
 def checked(name: str, function: Callable[..., int]) -> Callable[..., int]:
@@ -136,4 +151,11 @@ def instance_functions(instance: int) -> Functions:
 
 def device_functions(instance: Functions, device: int) -> Functions:
     """The functions of a device, without the loader in between."""
-    return Functions(lambda name: instance.vkGetDeviceProcAddr(device, name), _DEVICE)
+
+    def find(name: bytes) -> int | None:
+        address: int | None = instance.vkGetDeviceProcAddr(device, name)
+        return address
+
+    functions = Functions(find, _DEVICE)
+    functions.quick = QuickFunctions(find)
+    return functions

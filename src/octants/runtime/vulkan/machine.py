@@ -39,10 +39,10 @@ class _Shared:
         cache = vk.PipelineCacheCreateInfo()
         self.pipeline_cache = self.context.create("vkCreatePipelineCache", cache)
 
-    def _make_layout(self) -> int:
+    def _make_layout(self) -> c_uint64:
         pushed = vk.PushRange(_COMPUTE_STAGE, 0, PUSHED)
         info = vk.PipelineLayoutCreateInfo(range_count=1, ranges=addressof(pushed))
-        return self.context.create("vkCreatePipelineLayout", info)
+        return c_uint64(self.context.create("vkCreatePipelineLayout", info))
 
 
 @functools.cache
@@ -112,7 +112,7 @@ class Program:
         names = [dispatch.entry for dispatch in artifact.dispatches]
         self.pipelines = {name: self._make(name, machine.pipeline_cache) for name in names}
 
-    def _make(self, name: str, cache: int) -> int:
+    def _make(self, name: str, cache: int) -> c_uint64:
         stage = vk.ShaderStageCreateInfo(
             stage=_COMPUTE_STAGE, module=self._module, name=name.encode()
         )
@@ -122,4 +122,4 @@ class Program:
         status = create(context.handle, cache, 1, byref(info), None, byref(handle))
         if status != SUCCESS:
             raise VulkanFailed("vkCreateComputePipelines", f"status {status}").at(None)
-        return handle.value
+        return handle

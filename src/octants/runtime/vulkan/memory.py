@@ -24,6 +24,9 @@ _USAGE = 0x1 | 0x2 | 0x20 | 0x20000  # copied from and to, storage, with an addr
 _ADDRESSED = 2
 DEVICE_LOCAL, HOST_VISIBLE, COHERENT, CACHED = 1, 2, 4, 8
 MAPPED = HOST_VISIBLE | COHERENT
+"""Memory that the host may touch, best where it reads as fast as its own."""
+NEAR = MAPPED | DEVICE_LOCAL
+"""Memory that the host only writes, best where the device has it near."""
 
 
 class Buffer:
@@ -84,6 +87,8 @@ def _types(context: Context, allowed: int, wanted: int) -> list[tuple[int, int]]
     found = [(k, p) for k, p in types if allowed >> k & 1 and p & wanted == wanted]
     if wanted == DEVICE_LOCAL:
         return sorted(found, key=lambda each: _taste(each[1]))
+    if wanted == NEAR:
+        return found + _types(context, allowed, MAPPED)
     return sorted(found, key=lambda each: not each[1] & CACHED)
 
 
@@ -196,18 +201,6 @@ class Heap:
                 return
             self._leaving.popleft()
             buffer.free()
-
-    def close(self) -> None:
-        """Free all that nobody refers to; the device is idle."""
-        with self._lock:
-            self._take_back()
-            while self._leaving:
-                self._leaving.popleft()[1].free()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nobody refers to any piece."""
-        return self.nbytes == 0
 
 
 def _merge(gaps: list[tuple[int, int]], place: int) -> None:

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from collections import deque
-from ctypes import byref, c_int64, c_void_p
+from ctypes import byref, c_uint64, c_void_p
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from octants import abi
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.vulkan_errors import VulkanFailed
+from octants.runtime.memory import view_memory
 from octants.runtime.vulkan import structures as vk
-from octants.runtime.vulkan.context import Context
+from octants.runtime.vulkan.context import Context, Submission
 from octants.runtime.vulkan.library import SUCCESS
-from octants.runtime.vulkan.memory import MAPPED, Buffer
+from octants.runtime.vulkan.memory import NEAR, Buffer
+
+if TYPE_CHECKING:
+    Bytes = memoryview[int]
 
 MOST_COMMANDS = 64
 """From so many on a batch is submitted: the device begins while the host goes on."""
+FIRST_COMMANDS = 8
+"""The same where the device has nothing to do otherwise."""
+PATIENCE = 1e-3
+"""Seconds after which the next command has a batch submitted."""
 
 WORDS = abi.LAUNCH_SIZE // 8
 PUSHED = 8 * (WORDS + 2)
@@ -24,6 +36,7 @@ PUSHED = 8 * (WORDS + 2)
 
 _IN_FLIGHT = 4
 _ARENA = 1 << 20  # bytes of a batch for parameters, and for small copies from the host
+_ALIGNMENT = 64
 _COMPUTE_BIND, _COMPUTE_STAGE = 1, 0x20
 _SHADER, _TRANSFER, _HOST = 0x800, 0x1000, 0x4000  # stages of the pipeline
 _WRITES, _READS_AND_WRITES, _HOST_READ = 0x8000, 0x18000, 0x2000  # accesses
@@ -36,18 +49,36 @@ class Batch:
 
     def __init__(self, context: Context, pool: int) -> None:
         self.commands = c_void_p()
-        self.arena = Buffer(context, _ARENA, MAPPED)
-        self.used = 0
-        self.count = 0
-        self.number = 0
+        self.arena = Buffer(context, _ARENA, NEAR)
+        self._bytes: Bytes = view_memory(self.arena.host, np.uint8, (_ARENA,)).data
         info = vk.CommandBufferAllocateInfo(pool=pool, count=1)
         allocate = context.functions.vkAllocateCommandBuffers
         if allocate(context.handle, byref(info), byref(self.commands)) != SUCCESS:
             raise OctantsMemoryError("the device has no memory left for commands")
+        self.submission = Submission(self.commands)
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.used = 0
+        self.count = 0
+        self.number = 0
+        self.since = time.perf_counter()
+        self.pipeline: c_uint64 | None = None  # that is bound
+
+    def put(self, data: Bytes | bytes) -> int:
+        """Copy bytes for which there is room; gives their offset in the arena."""
+        place, count = self.used, len(data)
+        self._bytes[place : place + count] = data
+        self.used = place + -(-count // _ALIGNMENT) * _ALIGNMENT
+        return place
 
 
 class Queue:
-    """The commands of a device. Whatever is written is read by all that comes after it."""
+    """The commands of a device. Whatever is written is read by all that comes after it.
+
+    Commands are gathered in batches. Who gives several that belong together holds the `lock`.
+    """
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -61,20 +92,31 @@ class Queue:
 
     # -- batches --------------------------------------------------------------------------------
 
-    def _open(self) -> Batch:
-        """The batch that commands go to."""
-        if self._batch is None:
-            self._batch = self._next()
-            info = vk.CommandBufferBeginInfo(flags=_ONCE)
-            self.context.functions.vkBeginCommandBuffer(self._batch.commands, byref(info))
-        return self._batch
+    def open(self, nbytes: int = 0) -> Batch:
+        """The batch for one more command, with room for so many bytes in its arena."""
+        batch = self._batch
+        if batch is not None:
+            if not self._is_due(batch) and batch.used + nbytes <= _ARENA:
+                return batch
+            self.flush()
+        batch = self._batch = self._next()
+        info = vk.CommandBufferBeginInfo(flags=_ONCE)
+        self.context.functions.vkBeginCommandBuffer(batch.commands, byref(info))
+        return batch
+
+    def _is_due(self, batch: Batch) -> bool:
+        """Whether a batch should be submitted before it takes one more command."""
+        if batch.count < FIRST_COMMANDS:
+            return batch.count > 0 and time.perf_counter() - batch.since > PATIENCE
+        is_idle = self.context.done == self.context.submitted
+        return is_idle or batch.count >= MOST_COMMANDS
 
     def _next(self) -> Batch:
         if len(self._flying) < _IN_FLIGHT:
             return Batch(self.context, self._pool)
         batch = self._flying.popleft()
         self.context.wait(batch.number)
-        batch.used = batch.count = 0
+        batch.clear()
         return batch
 
     def flush(self) -> None:
@@ -85,13 +127,13 @@ class Queue:
                 return
             self._batch = None
             stages = (_SHADER | _TRANSFER, _HOST)
-            functions.vkCmdPipelineBarrier(
+            functions.quick.vkCmdPipelineBarrier(
                 batch.commands, *stages, 0, 1, self._last_barrier, 0, None, 0, None
             )
             status = functions.vkEndCommandBuffer(batch.commands)
             if status != SUCCESS:
                 raise VulkanFailed("vkEndCommandBuffer", f"status {status}").at(None)
-            batch.number = self.context.submit(batch.commands)
+            batch.number = self.context.submit(batch.submission)
             self._flying.append(batch)
 
     def finish(self) -> None:
@@ -106,48 +148,27 @@ class Queue:
         """Whether nothing is queued that is not known to be done."""
         return self._batch is None and self.context.done == self.context.submitted
 
-    def _command(self) -> Batch:
-        """The batch for one more command, which comes after those before it."""
-        batch = self._open()
-        if batch.count >= MOST_COMMANDS:
-            self.flush()
-            batch = self._open()
-        stages = _SHADER | _TRANSFER
-        self.context.functions.vkCmdPipelineBarrier(
-            batch.commands, stages, stages, 0, 1, self._barrier, 0, None, 0, None
+    def _begin(self, batch: Batch) -> c_void_p:
+        """Have the next command of a batch come after those before it."""
+        stages, commands = _SHADER | _TRANSFER, batch.commands
+        self.context.functions.quick.vkCmdPipelineBarrier(
+            commands, stages, stages, 0, 1, self._barrier, 0, None, 0, None
         )
         batch.count += 1
-        return batch
+        return commands
 
     # -- commands -------------------------------------------------------------------------------
 
-    def put(self, data: bytes) -> int:
-        """The address of a copy of some bytes, for the commands of the batch that is open now.
-
-        The caller holds the lock until it has given these commands.
-        """
-        batch, _ = self._room(len(data))
-        place = batch.used
-        ctypes.memmove(batch.arena.host + place, data, len(data))
-        batch.used = place + -(-len(data) // 64) * 64
-        return batch.arena.address + place
-
-    def _room(self, nbytes: int) -> tuple[Batch, int]:
-        batch = self._open()
-        if batch.used + nbytes > _ARENA or batch.count >= MOST_COMMANDS:
-            self.flush()
-            batch = self._open()
-        return batch, batch.used
-
     def dispatch(
-        self, pipeline: int, layout: int, groups: int, pushed: ctypes.Array[c_int64]
+        self, batch: Batch, pipeline: c_uint64, layout: c_uint64, groups: int, pushed: Any
     ) -> None:
-        """Run so many blocks of threads."""
-        commands, functions = self._command().commands, self.context.functions
-        functions.vkCmdBindPipeline(commands, _COMPUTE_BIND, pipeline)
-        size = ctypes.sizeof(pushed)
-        functions.vkCmdPushConstants(commands, layout, _COMPUTE_STAGE, 0, size, pushed)
-        functions.vkCmdDispatch(commands, groups, 1, 1)
+        """Run so many blocks of threads, in a batch that is open; who calls has the lock."""
+        quick, commands = self.context.functions.quick, self._begin(batch)
+        if batch.pipeline is not pipeline:
+            quick.vkCmdBindPipeline(commands, _COMPUTE_BIND, pipeline)
+            batch.pipeline = pipeline
+        quick.vkCmdPushConstants(commands, layout, _COMPUTE_STAGE, 0, PUSHED, pushed)
+        quick.vkCmdDispatch(commands, groups, 1, 1)
 
     def copy(self, to: tuple[Buffer, int], of: tuple[Buffer, int], nbytes: int) -> None:
         """Copy between buffers, from and to an offset in each."""
@@ -157,7 +178,7 @@ class Queue:
     def copy_pieces(self, to: Buffer, of: Buffer, pieces: ctypes.Structure, count: int) -> None:
         """Copy several pieces between two buffers."""
         with self.lock:
-            commands = self._command().commands
+            commands = self._begin(self.open())
             self.context.functions.vkCmdCopyBuffer(
                 commands, of.handle, to.handle, count, byref(pieces)
             )
@@ -165,22 +186,13 @@ class Queue:
     def write(self, to: tuple[Buffer, int], data: bytes) -> None:
         """Copy bytes from the host, which are few."""
         with self.lock:
-            batch, place = self._room(len(data))
-            ctypes.memmove(batch.arena.host + place, data, len(data))
-            batch.used = place + -(-len(data) // 64) * 64
-            self.copy(to, (batch.arena, place), len(data))
+            batch = self.open(len(data))
+            piece = vk.BufferCopy(batch.put(data), to[1], len(data))
+            copy = self.context.functions.vkCmdCopyBuffer
+            copy(self._begin(batch), batch.arena.handle, to[0].handle, 1, byref(piece))
 
     def fill(self, buffer: Buffer, offset: int, nbytes: int) -> None:
         """Set whole words to zero."""
         with self.lock:
-            commands = self._command().commands
             fill = self.context.functions.vkCmdFillBuffer
-            fill(commands, buffer.handle, offset, nbytes, 0)
-
-    def close(self) -> None:
-        """Wait, and give the command buffers back."""
-        self.finish()
-        for batch in self._flying:
-            batch.arena.free()
-        self._flying.clear()
-        self.context.functions.vkDestroyCommandPool(self.context.handle, self._pool, None)
+            fill(self._begin(self.open()), buffer.handle, offset, nbytes, 0)
