@@ -66,7 +66,8 @@ class Options:
     each time; it costs time where work items update places that they share. `simd` says whether a
     CPU runs several work items of a parallel loop at once, one in each lane of its vectors: "auto"
     or True where an estimate says that it pays, "always" wherever it can, "never" or False nowhere.
-    `device` is the number of the GPU, where there are several.
+    `device` is the number of the GPU, where there are several. `vulkan_without` names features of a
+    device for Vulkan that are left unused, with commas between them, as if it did not have them.
     """
 
     arch: str = "cpu"
@@ -80,6 +81,7 @@ class Options:
     random_seed: int = 0
     cpu_max_num_threads: int = 0
     device: int = 0
+    vulkan_without: str = ""
     ad_stack_size: int = 0
     ad_stack_budget_bytes: int = 0
     ad_stack_nests: str = "auto"

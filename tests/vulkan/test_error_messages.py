@@ -17,13 +17,16 @@ from tests.golden_files import check_golden
 from tests.vulkan import compiled
 
 TEXTS: dict[str, UserError] = {
-    "missing_feature": errors.MissingFeature("A GPU", "f64 (shaderFloat64)"),
+    "missing_feature": errors.MissingFeature("k", "f64 (shaderFloat64)", "A GPU"),
     "missing_vulkan": errors.MissingVulkan("libvulkan.so.1: cannot open shared object file"),
     "no_vulkan_device": errors.NoVulkanDevice("no driver can be loaded"),
     "no_such_vulkan_device": errors.NoSuchVulkanDevice(3, "0: A GPU, 1: Another GPU"),
     "unfit_vulkan_device": errors.UnfitVulkanDevice("A GPU", "Vulkan 1.2"),
     "vulkan_failed": errors.VulkanFailed("vkQueueSubmit", "status -13"),
-    "vulkan_device_lost": errors.DeviceLost(),
+    "vulkan_device_lost": errors.DeviceLost(
+        "A GPU", "launched since the last synchronisation: `f`"
+    ),
+    "out_of_vulkan_memory": errors.OutOfVulkanMemory("A GPU", "3 GB", "of 4 GB, 2 GB are Octants'"),
     "loop_cut": errors.LoopCut("A driver"),
     "not_on_this_arch": errors.NotOnThisArch("barrier"),
 }

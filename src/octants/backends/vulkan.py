@@ -45,10 +45,12 @@ class VulkanBackend(Backend):
         return f"its only device is `{found.name}`, which is the CPU" if found.is_cpu else ""
 
     def make_device(self, chosen: Options) -> Device:
-        return device.VulkanDevice(chosen.device, chosen.ad_stack_budget_bytes)
+        return device.VulkanDevice(
+            chosen.device, chosen.ad_stack_budget_bytes, without=chosen.vulkan_without
+        )
 
     def target(self, chosen: Options) -> Target:
-        return hardware.choose(chosen.device).target
+        return hardware.choose(chosen.device, chosen.vulkan_without).target
 
     def version(self) -> str:
         return "SPIR-V 1.5"
@@ -59,6 +61,9 @@ class VulkanBackend(Backend):
         return spirv.compile_module(module, self.target(chosen))
 
     # -- what passes want to know ---------------------------------------------------------------
+
+    def memory_bytes(self, chosen: Options) -> int:
+        return hardware.choose(chosen.device).memory_bytes
 
     def contracts(self, chosen: Options) -> bool:
         """Never: drivers may round a fused operation twice."""

@@ -33,7 +33,10 @@ def store_of(chosen: Options) -> Store:
 
 
 def kept(part: str, key: str, make: Callable[[], bytes]) -> bytes:
-    """Something that depends on the version of Octants and on ``key``: found, or made and kept."""
+    """Something that depends on the version of Octants and on ``key``: found, or made and kept.
+
+    Nothing is kept of what has no bytes.
+    """
     if _InUse.store is None:
         return make()
     words = f"{stamp.version()} {part} {key}"
@@ -41,7 +44,7 @@ def kept(part: str, key: str, make: Callable[[], bytes]) -> bytes:
     found = _InUse.store.read(name)
     if found is None:
         found = make()
-        if stamp.is_current():
+        if found and stamp.is_current():
             _InUse.store.write(name, found, part=part)
     return found
 

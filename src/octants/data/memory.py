@@ -5,6 +5,7 @@ The host reaches memory only through a `Window`; it is a `FarWindow` where it sh
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import math
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from octants.data.errors import OutOfMemory
+from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.quantities import format_bytes
 from octants.runtime.device import Allocation, Device
 from octants.runtime.memory import describe_bytes
@@ -47,8 +49,18 @@ def _allocate(device: Device, nbytes: int, what: str) -> Allocation:
         gc.collect()  # a field and its gradient refer to each other
     try:
         return device.allocate(nbytes)
-    except MemoryError:
-        raise OutOfMemory(what, format_bytes(nbytes)).at(None) from None
+    except MemoryError as refused:
+        raise _refused(what, nbytes, refused) from None
+
+
+def _refused(what: str, nbytes: int, refused: MemoryError) -> OctantsError:
+    """The error for memory that a device refused, with what that says of its memory."""
+    error = OutOfMemory(what, format_bytes(nbytes))
+    told = getattr(refused, "diagnostic", None)
+    if told is None:
+        return error.at(None)
+    diagnostic = dataclasses.replace(error.diagnostic(), notes=(told.title, *told.notes))
+    return error.exception(diagnostic)
 
 
 class Window:

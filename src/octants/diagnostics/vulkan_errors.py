@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from octants.diagnostics.errors import UserError
-from octants.diagnostics.exceptions import OctantsRuntimeError, OctantsValueError
+from octants.diagnostics.exceptions import (
+    OctantsMemoryError,
+    OctantsRuntimeError,
+    OctantsValueError,
+)
 
 
 class MissingFeature(UserError):
     """A kernel that needs what the device does not have."""
 
-    device: str
+    kernel: str
     feature: str
+    device: str
     code = "OCT450"
     exception = OctantsRuntimeError
-    title = "a kernel needs {feature}, which the device `{device}` does not have"
+    title = "kernel `{kernel}` needs {feature}, which the device `{device}` does not have"
+    label = "for this"
     remedy = "use other types, another device (`init(device=...)`), or `qd.init(arch=qd.cpu)`"
 
 
@@ -78,10 +84,15 @@ class VulkanFailed(UserError):
 class DeviceLost(UserError):
     """The driver has given up: a kernel ran too long, or touched memory that is none."""
 
+    device: str
+    kernels: str
     code = "OCT456"
     exception = OctantsRuntimeError
-    title = "the Vulkan device was lost, and what was in its memory with it"
-    notes = ("a kernel may have run for longer than the driver allows, or beyond an array",)
+    title = "the Vulkan device `{device}` was lost, and what was in its memory with it"
+    notes = (
+        "{kernels}",
+        "a kernel may have run for longer than the driver allows, or beyond an array",
+    )
     remedy = "call `qd.init` again; with `debug=True` indices are checked"
 
 
@@ -104,3 +115,15 @@ class NotOnThisArch(UserError):
     exception = OctantsRuntimeError
     title = "there is no code for `{operation}` on this arch"
     remedy = "use another arch for this kernel, such as `qd.init(arch=qd.cpu)`"
+
+
+class OutOfVulkanMemory(UserError):
+    """The device has no memory left."""
+
+    device: str
+    size: str
+    left: str
+    code = "OCT459"
+    exception = OctantsMemoryError
+    title = "the Vulkan device `{device}` has no {size} of memory left; {left}"
+    remedy = "free arrays, use narrower types, or end other programs that use the device"

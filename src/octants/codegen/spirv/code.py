@@ -35,6 +35,7 @@ from octants.codegen.spirv.words import (
     instruction,
 )
 from octants.codegen.structured.code import Code
+from octants.diagnostics.span import Span
 from octants.types.scalars import DType, f32, f64, i32, i64, u1, u32, u64
 
 assert LAUNCH_SIZE == 64, "what is pushed has room for eight words"
@@ -86,6 +87,10 @@ class SpirvCode(Code):
         """An instruction that ends a block."""
         self.emit(op, *operands)
         self._is_open = False
+
+    def note(self, location: Span | None) -> None:
+        if location is not None:
+            self.assembly.features.location = location
 
     # -- values ---------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ BLOCK = 64
 
 def compile_module(module: Module, target: Target) -> Artifact:
     """The code of a module with tasks; `OctantsRuntimeError` where the device lacks a feature."""
-    kernel, assembly = Kernel(module), Assembly(Features(target))
+    kernel, assembly = Kernel(module), Assembly(Features(target, module.kernel or module.name))
     written = functions(kernel, BLOCK)
     for function in written:
         _write(assembly, function)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from octants.diagnostics.span import Span
 from octants.diagnostics.vulkan_errors import MissingFeature
 from octants.target import Target
 
@@ -21,10 +22,12 @@ all loops of a thread after some 65,000 turns, which must be told."""
 
 
 class Features:
-    """The features of a target."""
+    """The features of a target, for a kernel; `location` is what its code is written for."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, kernel: str = "") -> None:
         self.device = target.cpu
+        self.kernel = kernel
+        self.location: Span | None = None
         self._names = frozenset(target.features.split(","))
 
     def has(self, name: str) -> bool:
@@ -33,4 +36,5 @@ class Features:
     def require(self, name: str) -> None:
         """Raise `MissingFeature` unless the device has a feature."""
         if name not in self._names:
-            raise MissingFeature(self.device, MEANINGS[name]).at(None)
+            missing = MissingFeature(self.kernel, MEANINGS[name], self.device)
+            raise missing.at(self.location)

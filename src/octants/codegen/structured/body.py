@@ -106,6 +106,7 @@ class Body:
             handler = self.table.get(type(op))
             if handler is None:
                 raise NotOnThisArch(op.NAME).at(op.location)
+            self.code.note(op.location)
             handler(self, op)
         return [self._operands[value] for value in block.yielded]
 

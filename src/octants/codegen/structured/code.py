@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from octants.diagnostics.span import Span
 from octants.types.scalars import DType
 
 Operand: TypeAlias = Any
@@ -29,6 +30,10 @@ class Code(ABC):
 
     has_f64: bool
     """Whether the machine has f64."""
+
+    @abstractmethod
+    def note(self, location: Span | None) -> None:
+        """Say what the code is written for that follows."""
 
     # -- values ---------------------------------------------------------------------------------
 

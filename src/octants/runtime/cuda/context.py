@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections import Counter, deque
+from collections import deque
 from ctypes import byref, c_char, c_int, c_size_t, c_void_p
 from typing import Any
 
@@ -25,10 +25,10 @@ from octants.runtime.cuda.errors import (
     OldDevice,
 )
 from octants.runtime.cuda.library import Library
+from octants.runtime.launched import suspects
 
 _PATIENCE = 2e-3  # seconds that a wait spins before it sleeps
 _MOST_SLEEP = 5e-3
-_KERNELS_TOLD = 16
 
 
 class Context:
@@ -95,7 +95,7 @@ class Context:
         """The exception for a status that is not success."""
         name, text = self.library.name_of(status), self.library.text_of(status)
         if self.lost is None and status in cuda.LOST:
-            self.lost = DeviceLost(name, text, _suspects(self.launched))
+            self.lost = DeviceLost(name, text, suspects(self.launched))
         error = self.lost or CallFailed(function, name, text)
         return error.at(None)
 
@@ -184,16 +184,6 @@ def context_of(library: Library, ordinal: int) -> Context:
         raise NoSuchDevice(ordinal, count.value).at(None)
     context: Context = library.kept("context", ordinal, lambda: Context(library, ordinal))
     return context
-
-
-def _suspects(launched: deque[str]) -> str:
-    """Which kernels may have done it, the last ones first."""
-    counts = Counter(reversed(list(launched)))
-    told = [f"`{name}`" + (f" ({n} times)" if n > 1 else "") for name, n in counts.items()]
-    if not told:
-        return "no kernel of Octants was running"
-    more = f", and {len(told) - _KERNELS_TOLD} others" if len(told) > _KERNELS_TOLD else ""
-    return f"launched since the last synchronisation: {', '.join(told[:_KERNELS_TOLD])}{more}"
 
 
 _contexts: weakref.WeakSet[Context] = weakref.WeakSet()

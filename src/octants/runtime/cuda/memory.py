@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from ctypes import byref, c_uint64, c_void_p
 
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.quantities import format_bytes
+from octants.runtime.allocated import table
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.errors import OutOfDeviceMemory
 
-_ROWS = 12
 _PINNED_BYTES = 64
 DEFAULT_STREAM = 0
 
@@ -152,18 +152,7 @@ class DeviceMemory:
 
     def table(self) -> list[str]:
         """What is allocated, the most first, a line for each name and size."""
-        counts: Counter[tuple[str, str]] = Counter()
-        sums: Counter[tuple[str, str]] = Counter()
-        for nbytes, what in list(self._live.values()):
-            row = format_bytes(nbytes), what or "an allocation"
-            counts[row] += 1
-            sums[row] += nbytes
-        lines = []
-        for row, _ in sums.most_common(_ROWS):
-            times = f"{counts[row]} times " if counts[row] > 1 else ""
-            lines.append(f"{times}{row[0]}: {row[1]}")
-        rest = sum(nbytes for _, nbytes in sums.most_common()[_ROWS:])
-        return [*lines, f"{format_bytes(rest)}: others"] if rest else lines
+        return table(list(self._live.values()))
 
     def _refused(self, nbytes: int) -> OctantsError:
         free = format_bytes(self._context.free_memory())

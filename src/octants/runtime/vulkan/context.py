@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from ctypes import addressof, byref, c_char_p, c_float, c_uint64, c_void_p, pointer
 from typing import Any
 
 from octants.diagnostics.vulkan_errors import DeviceLost, VulkanFailed
+from octants.runtime.launched import suspects
 from octants.runtime.vulkan import structures as vk
-from octants.runtime.vulkan.hardware import ATOMIC_FLOAT, Hardware, ask_features
+from octants.runtime.vulkan.hardware import ATOMIC_FLOAT, Hardware, used_features
 from octants.runtime.vulkan.library import SUCCESS, TIMEOUT, device_functions
 
 _TURN = 50_000_000  # nanoseconds after which a wait lets Python look for Ctrl-C
 _TIMELINE = 1
-_DEVICE_LOCAL_HEAP = 1
 
 
 class Submission:
@@ -36,25 +37,30 @@ class Context:
     """A logical device with one queue, whose submissions end in their order.
 
     The n-th submission has the number n; `done` is that of the last one known to have ended.
+    `launched` has the names of the kernels that were launched since the last wait. Once the device
+    is `lost`, whatever is asked of it fails with that.
     """
 
     def __init__(self, hardware: Hardware) -> None:
         self.hardware = hardware
         self.family = hardware.family()
         self.handle = c_void_p(self._make_device())
-        self.functions = device_functions(hardware.functions, self.handle.value or 0)
+        self.lost: DeviceLost | None = None
+        self.launched: deque[str] = deque(maxlen=1024)
+        handle = self.handle.value or 0
+        self.functions = device_functions(hardware.functions, handle, self._lose)
         queue = c_void_p()
         self.functions.vkGetDeviceQueue(self.handle, self.family, 0, byref(queue))
         self._queue = queue
         self._timeline = self._make_timeline()
         self.submitted = 0
         self.done = 0
-        self.is_lost = False
+        self._retired: deque[tuple[int, str, int]] = deque()
 
     def _make_device(self) -> int:
         hardware, priority = self.hardware, c_float(1.0)
         queue = vk.QueueCreateInfo(family=self.family, count=1, priorities=pointer(priority))
-        features, *others = ask_features(hardware)  # all that there are
+        features, *others = used_features(hardware)
         has_atomics = ATOMIC_FLOAT in hardware.extensions
         names = (c_char_p * 1)(ATOMIC_FLOAT)
         info = vk.DeviceCreateInfo(
@@ -72,15 +78,6 @@ class Context:
         del others  # alive until here
         return handle.value
 
-    @property
-    def memory_bytes(self) -> int:
-        """The bytes of the largest heap that is the device's own."""
-        properties = vk.MemoryProperties()
-        hardware = self.hardware
-        hardware.functions.vkGetPhysicalDeviceMemoryProperties(hardware.handle, byref(properties))
-        heaps = [properties.heaps[k] for k in range(properties.heap_count)]
-        return max(int(heap.size) for heap in heaps if heap.flags & _DEVICE_LOCAL_HEAP)
-
     def _make_timeline(self) -> int:
         kind = vk.SemaphoreTypeCreateInfo(type=_TIMELINE, start=0)
         return self.create("vkCreateSemaphore", vk.SemaphoreCreateInfo(next=addressof(kind)))
@@ -92,16 +89,37 @@ class Context:
         status = call(self.handle, byref(info), None, byref(handle))
         return handle.value if status == SUCCESS else 0
 
+    def _lose(self) -> Exception:
+        """What is raised where the driver says that the device is gone."""
+        if self.lost is None:
+            self.lost = DeviceLost(self.hardware.name, suspects(self.launched))
+        return self.lost.at(None)
+
+    def check(self) -> None:
+        """Raise `OctantsRuntimeError` if the device is gone."""
+        if self.lost is not None:
+            raise self.lost.at(None)
+
+    def retire(self, function: str, handles: Iterable[int]) -> None:
+        """Have a function destroy what no submission uses any more, when that is so.
+
+        Collected garbage may call this in any thread at any time.
+        """
+        self._retired.extend((self.submitted + 1, function, handle) for handle in handles)
+
+    def destroy_retired(self) -> None:
+        """Destroy what was retired, as far as its last use is known to have ended."""
+        while self._retired and self._retired[0][0] <= self.done:
+            _, function, handle = self._retired.popleft()
+            getattr(self.functions, function)(self.handle, handle, None)
+
     # -- the queue ------------------------------------------------------------------------------
 
     def submit(self, what: Submission) -> int:
         """Queue a command buffer; gives the number of the submission."""
+        self.check()
         what.number.value, what.timeline.value = self.submitted + 1, self._timeline
-        try:
-            status = self.functions.vkQueueSubmit(self._queue, 1, what.place, 0)
-        except DeviceLost.exception:
-            self.is_lost = True
-            raise
+        status = self.functions.vkQueueSubmit(self._queue, 1, what.place, 0)
         if status != SUCCESS:
             raise VulkanFailed("vkQueueSubmit", f"status {status}").at(None)
         self.submitted += 1
@@ -111,6 +129,7 @@ class Context:
         """Wait until a submission has ended; Ctrl-C ends the wait."""
         if number <= self.done:
             return
+        self.check()
         semaphore, value = c_uint64(self._timeline), c_uint64(number)
         info = vk.SemaphoreWaitInfo(count=1, semaphores=pointer(semaphore), values=pointer(value))
         while True:
@@ -120,3 +139,5 @@ class Context:
             if status != TIMEOUT:
                 raise VulkanFailed("vkWaitSemaphores", f"status {status}").at(None)
         self.done = max(self.done, number)
+        if self.done == self.submitted:
+            self.launched.clear()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import itertools
 from ctypes import addressof, byref, c_int32, c_uint32, c_void_p
 from typing import Any
 
@@ -25,10 +27,21 @@ _VERSION = 1 << 22 | 2 << 12  # Vulkan 1.2
 _BEST_FIRST = (2, 1, 3, 0, 4)  # discrete, integrated, virtual, other, the CPU
 _CPU = 4
 _COMPUTE = 2
-_FLOAT_64, _INT_64, _INT_16 = 39, 40, 41  # of `Features`
-_STORAGE_16 = 0  # of `Features11`
-_STORAGE_8, _ATOMIC_64, _INT_8, _TIMELINE, _ADDRESSES = 2, 5, 8, 37, 38  # of `Features12`
-_ADD_32, _ADD_64 = 1, 3  # of `AtomicFloatFeatures`
+_DEVICE_LOCAL_HEAP = 1
+_BITS = {
+    "float64": (0, 39),
+    "int64": (0, 40),
+    "int16": (0, 41),
+    "storage16": (1, 0),
+    "storage8": (2, 2),
+    "atomic64": (2, 5),
+    "int8": (2, 8),
+    "timeline": (2, 37),
+    "addresses": (2, 38),
+    "add32": (3, 1),
+    "add64": (3, 3),
+}
+"""Where features stand: in which of the structures of `ask_features`, and at which place."""
 _INDEPENDENT = 1  # of `FloatControls`: 2 says that widths must agree
 ATOMIC_FLOAT = b"VK_EXT_shader_atomic_float"
 _NEEDED = {
@@ -39,20 +52,30 @@ _NEEDED = {
 
 
 class Hardware:
-    """A physical device. `features` are those of `codegen.spirv.features`, and what is needed."""
+    """A physical device. `features` are those of `codegen.spirv.features`, and what is needed.
+
+    It offers `largest` bytes of memory at once, if it has a bound for that.
+    """
 
     def __init__(self, functions: Functions, handle: int) -> None:
         self.functions = functions
         self.handle = c_void_p(handle)
-        properties = vk.Properties2()
-        controls = vk.FloatControls()
-        properties.next = addressof(controls)
+        properties, controls = vk.Properties2(), vk.FloatControls()
+        limits = vk.MemoryLimits()
+        properties.next, controls.next = addressof(controls), addressof(limits)
         functions.vkGetPhysicalDeviceProperties2(self.handle, byref(properties))
         self.properties = properties.properties
+        self.largest = limits.largest_allocation or 1 << 62
         self.name: str = self.properties.name.decode(errors="replace")
         self.has_version = self.properties.api_version >= _VERSION
         self.extensions = self._extensions() if self.has_version else frozenset()
         self.features = self._features(controls) if self.has_version else frozenset()
+
+    def leaving(self, names: str) -> Hardware:
+        """The same device, of which some features are never used; with commas between them."""
+        fewer = copy.copy(self)
+        fewer.features = self.features - frozenset(names.split(","))
+        return fewer
 
     @property
     def rank(self) -> int:
@@ -64,6 +87,19 @@ class Hardware:
     def is_cpu(self) -> bool:
         """Whether the driver runs on the CPU."""
         return bool(self.properties.type == _CPU)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The bytes of the largest heap that is the device's own."""
+        properties = self.memory_properties()
+        heaps = [properties.heaps[k] for k in range(properties.heap_count)]
+        return max(int(heap.size) for heap in heaps if heap.flags & _DEVICE_LOCAL_HEAP)
+
+    def memory_properties(self) -> Any:
+        """The types of its memory, and the heaps that they are from."""
+        properties = vk.MemoryProperties()
+        self.functions.vkGetPhysicalDeviceMemoryProperties(self.handle, byref(properties))
+        return properties
 
     def check(self) -> None:
         """Raise `OctantsRuntimeError` unless kernels can run."""
@@ -99,19 +135,9 @@ class Hardware:
         return frozenset(each.name for each in found)
 
     def _features(self, controls: Any) -> frozenset[str]:
-        basic, first, second, atomics = ask_features(self)
+        asked = ask_features(self)
         found = {
-            "float64": basic.values[_FLOAT_64],
-            "int64": basic.values[_INT_64],
-            "int16": basic.values[_INT_16],
-            "int8": second.values[_INT_8],
-            "storage16": first.values[_STORAGE_16],
-            "storage8": second.values[_STORAGE_8],
-            "atomic64": second.values[_ATOMIC_64],
-            "add32": atomics.values[_ADD_32],
-            "add64": atomics.values[_ADD_64],
-            "addresses": second.values[_ADDRESSES],
-            "timeline": second.values[_TIMELINE],
+            **{name: asked[kind].values[place] for name, (kind, place) in _BITS.items()},
             "fences": not self.is_cpu,
             "cuts": "llvmpipe" in self.name,
             **_float_modes(controls),
@@ -130,16 +156,28 @@ def _float_modes(controls: Any) -> dict[str, int]:
     return modes
 
 
-def ask_features(hardware: Hardware) -> tuple[Any, Any, Any, Any]:
+def ask_features(hardware: Hardware) -> tuple[Any, ...]:
     """The structures of the features of a device, each pointing to the next one."""
-    basic, first, second, atomics = (
-        kind() for kind in (vk.Features, vk.Features11, vk.Features12, vk.AtomicFloatFeatures)
-    )
-    basic.next, first.next = addressof(first), addressof(second)
-    if ATOMIC_FLOAT in hardware.extensions:
-        second.next = addressof(atomics)
-    hardware.functions.vkGetPhysicalDeviceFeatures2(hardware.handle, byref(basic))
-    return basic, first, second, atomics
+    found = _chain(hardware)
+    hardware.functions.vkGetPhysicalDeviceFeatures2(hardware.handle, byref(found[0]))
+    return found
+
+
+def used_features(hardware: Hardware) -> tuple[Any, ...]:
+    """The same with those features alone that kernels may use, as a device is asked for them."""
+    wanted = _chain(hardware)
+    for name, (kind, place) in _BITS.items():
+        wanted[kind].values[place] = int(name in hardware.features)
+    return wanted
+
+
+def _chain(hardware: Hardware) -> tuple[Any, ...]:
+    kinds = (vk.Features, vk.Features11, vk.Features12, vk.AtomicFloatFeatures)
+    chain: tuple[Any, ...] = tuple(kind() for kind in kinds)
+    known = len(chain) if ATOMIC_FLOAT in hardware.extensions else len(chain) - 1
+    for one, following in itertools.pairwise(chain[:known]):
+        one.next = addressof(following)
+    return chain
 
 
 # -- all devices --------------------------------------------------------------------------------
@@ -183,12 +221,13 @@ def _missing(hardware: Hardware) -> bool:
     return any(name not in hardware.features for name in _NEEDED)
 
 
-def choose(number: int | None) -> Hardware:
-    """The device of a number; the best one for None."""
+@functools.cache
+def choose(number: int | None, without: str = "") -> Hardware:
+    """The device of a number, the best one for None; see `Hardware.leaving` for ``without``."""
     found = all_hardware()
     if number is not None and not 0 <= number < len(found):
         names = ", ".join(f"{k}: {each.name}" for k, each in enumerate(found))
         raise NoSuchVulkanDevice(number, names).at(None)
-    hardware = found[number or 0]
+    hardware = found[number or 0].leaving(without)
     hardware.check()
     return hardware

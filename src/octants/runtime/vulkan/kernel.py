@@ -86,6 +86,7 @@ class VulkanKernel:
             raise InternalError("the message buffer is not the first parameter")
         self.artifact = artifact
         self.machine = machine
+        self._name = artifact.kernel or artifact.name
         self._program = machine.program(artifact)
         pipelines, fill = self._program.pipelines, machine.fill
         self.steps = [Step(self, each, pipelines[each.entry], fill) for each in artifact.dispatches]
@@ -103,6 +104,7 @@ class VulkanKernel:
         machine, steps, slots = self.machine, self.steps, self._slots
         queue, layout, lock = machine.queue, machine.layout, machine.queue.lock
         dispatch, bounds = queue.dispatch, machine.bounds.address
+        note, name = machine.context.launched.append, self._name
         size, views, view_of = slots.size, slots.views, slots.view
         read_bounds = bounds_reader([step.dispatch.bounds for step in steps if step.bounds], slots)
         for step in steps:
@@ -114,6 +116,7 @@ class VulkanKernel:
         def launch(block: int) -> None:
             nonlocal told
             view = views.get(block) or view_of(block)
+            note(name)
             with lock:
                 if read_bounds is not None:
                     found = read_bounds(view)
@@ -137,6 +140,7 @@ class VulkanKernel:
     def _launch(self, block: int) -> None:
         """The launch of any kernel."""
         machine = self.machine
+        machine.context.launched.append(self._name)
         data = bytes(self._slots.view(block))
         with machine.queue.lock:
             if self.artifact.messages:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ctypes import c_char_p, c_int32, c_uint32, c_uint64, c_void_p
 from typing import Any
 
-from octants.diagnostics.vulkan_errors import DeviceLost, MissingVulkan, VulkanFailed
+from octants.diagnostics.vulkan_errors import MissingVulkan, VulkanFailed
 
 _NAMES = {
     "linux": ("libvulkan.so.1", "libvulkan.so"),
@@ -25,7 +25,6 @@ _P, _U32, _U64 = c_void_p, c_uint32, c_uint64
 
 # Handles of instances, devices, queues and command buffers are pointers; others are 64 bits.
 _INSTANCE = {
-    "vkDestroyInstance": (None, _P, _P),
     "vkEnumeratePhysicalDevices": (c_int32, _P, _P, _P),
     "vkGetPhysicalDeviceProperties2": (None, _P, _P),
     "vkGetPhysicalDeviceFeatures2": (None, _P, _P),
@@ -36,9 +35,7 @@ _INSTANCE = {
     "vkGetDeviceProcAddr": (_P, _P, c_char_p),
 }
 _DEVICE = {
-    "vkDestroyDevice": (None, _P, _P),
     "vkGetDeviceQueue": (None, _P, _U32, _U32, _P),
-    "vkDeviceWaitIdle": (c_int32, _P),
     "vkQueueSubmit": (c_int32, _P, _U32, _P, _U64),
     "vkAllocateMemory": (c_int32, _P, _P, _P, _P),
     "vkFreeMemory": (None, _P, _U64, _P),
@@ -54,7 +51,6 @@ _DEVICE = {
     "vkGetPipelineCacheData": (c_int32, _P, _U64, _P, _P),
     "vkDestroyPipelineCache": (None, _P, _U64, _P),
     "vkCreatePipelineLayout": (c_int32, _P, _P, _P, _P),
-    "vkDestroyPipelineLayout": (None, _P, _U64, _P),
     "vkCreateComputePipelines": (c_int32, _P, _U64, _U32, _P, _P, _P),
     "vkDestroyPipeline": (None, _P, _U64, _P),
     "vkCreateCommandPool": (c_int32, _P, _P, _P, _P),
@@ -65,7 +61,6 @@ _DEVICE = {
     "vkCmdCopyBuffer": (None, _P, _U64, _U64, _U32, _P),
     "vkCmdFillBuffer": (None, _P, _U64, _U64, _U64, _U32),
     "vkCreateSemaphore": (c_int32, _P, _P, _P, _P),
-    "vkDestroySemaphore": (None, _P, _U64, _P),
     "vkWaitSemaphores": (c_int32, _P, _P, _U64),
 }
 
@@ -87,13 +82,19 @@ class Functions:
 
     quick: QuickFunctions
 
-    def __init__(self, find: Callable[[bytes], int | None], table: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        find: Callable[[bytes], int | None],
+        table: dict[str, Any],
+        lose: Callable[[], Exception] | None = None,
+    ) -> None:
         for name, (result, *arguments) in table.items():
             address = find(name.encode())
             if not address:
                 raise VulkanFailed(name, "the driver does not have it").at(None)
             function = ctypes.CFUNCTYPE(result, *arguments)(address)
-            setattr(self, name, checked(name, function) if result is c_int32 else function)
+            is_checked = result is c_int32
+            setattr(self, name, checked(name, function, lose) if is_checked else function)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         raise AttributeError(name)
@@ -116,23 +117,36 @@ class QuickFunctions:
 _QUICK = ("vkCmdBindPipeline", "vkCmdPushConstants", "vkCmdDispatch", "vkCmdPipelineBarrier")
 
 
-def checked(name: str, function: Callable[..., int]) -> Callable[..., int]:
-    """The same function, which raises where its status is an error other than a lack of memory."""
+def checked(
+    name: str, function: Callable[..., int], lose: Callable[[], Exception] | None = None
+) -> Callable[..., int]:
+    """The same function, which raises where its status is an error other than a lack of memory.
+
+    ``lose`` gives what is raised where the device was lost.
+    """
 
     def call(*arguments: Any) -> int:
         status = function(*arguments)
         if status < 0 and status not in OUT_OF_MEMORY:
-            raise failure(name, status)
+            if status == DEVICE_LOST and lose is not None:
+                raise lose()
+            raise VulkanFailed(name, _STATUS.get(status, f"status {status}")).at(None)
         return status
 
     return call
 
 
-def failure(name: str, status: int) -> Exception:
-    """What is raised for a status."""
-    if status == DEVICE_LOST:
-        return DeviceLost().at(None)
-    return VulkanFailed(name, f"status {status}").at(None)
+_STATUS = {
+    -3: "it could not be initialised (VK_ERROR_INITIALIZATION_FAILED)",
+    DEVICE_LOST: "the device is lost (VK_ERROR_DEVICE_LOST)",
+    -5: "memory cannot be mapped (VK_ERROR_MEMORY_MAP_FAILED)",
+    -6: "a layer is not there (VK_ERROR_LAYER_NOT_PRESENT)",
+    -7: "an extension is not there (VK_ERROR_EXTENSION_NOT_PRESENT)",
+    -8: "a feature is not there (VK_ERROR_FEATURE_NOT_PRESENT)",
+    -9: "the driver is incompatible (VK_ERROR_INCOMPATIBLE_DRIVER)",
+    -10: "too many objects (VK_ERROR_TOO_MANY_OBJECTS)",
+    -13: "the driver does not know why (VK_ERROR_UNKNOWN)",
+}
 
 
 def global_function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
@@ -149,13 +163,13 @@ def instance_functions(instance: int) -> Functions:
     return Functions(lambda name: find(instance, name), _INSTANCE)
 
 
-def device_functions(instance: Functions, device: int) -> Functions:
-    """The functions of a device, without the loader in between."""
+def device_functions(instance: Functions, device: int, lose: Callable[[], Exception]) -> Functions:
+    """The functions of a device, without the loader in between; see `checked` for ``lose``."""
 
     def find(name: bytes) -> int | None:
         address: int | None = instance.vkGetDeviceProcAddr(device, name)
         return address
 
-    functions = Functions(find, _DEVICE)
+    functions = Functions(find, _DEVICE, lose)
     functions.quick = QuickFunctions(find)
     return functions

@@ -7,12 +7,16 @@ host itself touches memory does it wait (see `transfers`).
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import threading
 import weakref
 from collections import deque
 from ctypes import addressof, byref, c_void_p
 
-from octants.diagnostics.exceptions import OctantsMemoryError
+from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
+from octants.diagnostics.quantities import format_bytes
+from octants.diagnostics.vulkan_errors import OutOfVulkanMemory
+from octants.runtime.allocated import table
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.context import Context
 from octants.runtime.vulkan.library import SUCCESS
@@ -40,9 +44,10 @@ class Buffer:
         )
         self.memory = 0
         self.host = 0
-        if not self.handle or not self._bind(wanted):
+        is_too_large = nbytes > context.hardware.largest
+        if not self.handle or is_too_large or not self._bind(wanted):
             self.free()
-            raise OctantsMemoryError(f"the device has no {nbytes} bytes of memory left")
+            raise OctantsMemoryError(f"{nbytes} bytes are refused")
         info = vk.BufferAddressInfo(buffer=self.handle)
         get = context.functions.vkGetBufferDeviceAddress
         self.address: int = get(context.handle, byref(info))
@@ -80,9 +85,7 @@ class Buffer:
 
 def _types(context: Context, allowed: int, wanted: int) -> list[tuple[int, int]]:
     """The types of memory that will do, with their properties, the best ones first."""
-    properties = vk.MemoryProperties()
-    hardware = context.hardware
-    hardware.functions.vkGetPhysicalDeviceMemoryProperties(hardware.handle, byref(properties))
+    properties = context.hardware.memory_properties()
     types = [(k, properties.types[k].properties) for k in range(properties.type_count)]
     found = [(k, p) for k, p in types if allowed >> k & 1 and p & wanted == wanted]
     if wanted == DEVICE_LOCAL:
@@ -128,16 +131,23 @@ class Heap:
         self._free: dict[Buffer, list[tuple[int, int]]] = {}  # offsets and sizes, in order
         self._freed: deque[tuple[Buffer, int, int]] = deque()
         self._leaving: deque[tuple[int, Buffer]] = deque()  # with the submission to wait for
-        self.nbytes = 0
+        self._live: dict[tuple[Buffer, int], tuple[int, str]] = {}
 
-    def allocate(self, nbytes: int) -> Piece:
-        """Memory, of which nothing is known; `OctantsMemoryError` if there is none."""
+    def allocate(self, nbytes: int, what: str = "") -> Piece:
+        """Memory, of which nothing is known; ``what`` is its name in the table of what there is.
+
+        Raises `OctantsMemoryError`, with that table.
+        """
+        self._context.check()
         size = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
         with self._lock:
             self._take_back()
-            buffer, offset = self._find(size) or self._grow(size)
+            try:
+                buffer, offset = self._find(size) or self._grow(size)
+            except OctantsMemoryError:
+                raise self._refused(nbytes) from None
             piece = Piece(buffer, offset, nbytes)
-            self.nbytes += size
+            self._live[buffer, offset] = nbytes, what
         weakref.finalize(piece, self._freed.append, (buffer, offset, size)).atexit = False
         return piece
 
@@ -171,12 +181,22 @@ class Heap:
                     return buffer, address - buffer.address
         raise KeyError(address)
 
+    def _refused(self, nbytes: int) -> OctantsError:
+        hardware, live = self._context.hardware, list(self._live.values())
+        total, used = hardware.memory_bytes, sum(size for size, _ in live)
+        left = f"of {format_bytes(total)}, {format_bytes(used)} are Octants'"
+        if nbytes > hardware.largest:
+            left += f", and at most {format_bytes(hardware.largest)} can be had at once"
+        error = OutOfVulkanMemory(hardware.name, format_bytes(nbytes), left)
+        diagnostic = dataclasses.replace(error.diagnostic(), notes=tuple(table(live)))
+        return error.exception(diagnostic)
+
     # -- what is freed --------------------------------------------------------------------------
 
     def _take_back(self) -> None:
         while self._freed:
             buffer, offset, size = self._freed.popleft()
-            self.nbytes -= size
+            del self._live[buffer, offset]
             gaps = self._free[buffer]
             place = bisect.bisect(gaps, (offset, size))
             gaps.insert(place, (offset, size))

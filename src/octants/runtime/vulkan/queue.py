@@ -112,6 +112,7 @@ class Queue:
         return is_idle or batch.count >= MOST_COMMANDS
 
     def _next(self) -> Batch:
+        self.context.check()
         if len(self._flying) < _IN_FLIGHT:
             return Batch(self.context, self._pool)
         batch = self._flying.popleft()
@@ -135,9 +136,11 @@ class Queue:
                 raise VulkanFailed("vkEndCommandBuffer", f"status {status}").at(None)
             batch.number = self.context.submit(batch.submission)
             self._flying.append(batch)
+            self.context.destroy_retired()
 
     def finish(self) -> None:
         """Wait until all is done."""
+        self.context.check()
         with self.lock:
             self.flush()
             number = self.context.submitted

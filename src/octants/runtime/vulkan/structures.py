@@ -14,6 +14,7 @@ from ctypes import (
     c_float,
     c_int32,
     c_size_t,
+    c_ubyte,
     c_uint32,
     c_uint64,
     c_void_p,
@@ -101,7 +102,7 @@ ShaderModuleCreateInfo = _typed(
     "ShaderModuleCreateInfo", 16, ("flags", c_uint32), ("size", c_size_t), ("code", c_char_p)
 )
 PipelineCacheCreateInfo = _typed(
-    "PipelineCacheCreateInfo", 17, ("flags", c_uint32), ("size", c_size_t), ("data", c_char_p)
+    "PipelineCacheCreateInfo", 17, ("flags", c_uint32), ("size", c_size_t), ("data", c_void_p)
 )
 ShaderStageCreateInfo = _typed(
     "ShaderStageCreateInfo",
@@ -235,7 +236,7 @@ class DeviceProperties(Structure):
         ("device", c_uint32),
         ("type", c_uint32),
         ("name", c_char * 256),
-        ("cache", c_char * 16),
+        ("cache", c_ubyte * 16),
         ("limits", c_uint64 * 63),
         ("sparse", c_uint32 * 5),
     )
@@ -251,6 +252,9 @@ Features = _typed("Features", 1000059000, ("values", c_uint32 * 55))
 Features11 = _typed("Features11", 49, ("values", c_uint32 * 12))
 Features12 = _typed("Features12", 51, ("values", c_uint32 * 47))
 AtomicFloatFeatures = _typed("AtomicFloatFeatures", 1000260000, ("values", c_uint32 * 12))
+MemoryLimits = _typed(
+    "MemoryLimits", 1000168000, ("descriptors", c_uint32), ("largest_allocation", c_uint64)
+)
 FloatControls = _typed("FloatControls", 1000197000, ("values", c_uint32 * 17))
 
 

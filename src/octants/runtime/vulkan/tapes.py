@@ -20,8 +20,8 @@ class Tape(TapeMemory):
         self._memory, self._transfers = heap, transfers
         self.lock = threading.RLock()
 
-    def _allocate(self, nbytes: int, what: str) -> Piece:  # noqa: ARG002
-        return self._memory.allocate(nbytes)
+    def _allocate(self, nbytes: int, what: str) -> Piece:
+        return self._memory.allocate(nbytes, what)
 
     def _clear(self, address: int, nbytes: int) -> None:
         self._transfers.clear(address, nbytes)

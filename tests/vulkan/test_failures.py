@@ -1,0 +1,143 @@
+"""Devices that are lost, memory that is refused, features that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
+from octants.runtime.vulkan.device import VulkanDevice
+from octants.runtime.vulkan.library import DEVICE_LOST, checked
+from tests.vulkan import compiled
+
+OWN = "nothing"
+"""What gives these tests a device that they may lose."""
+
+
+@pytest.fixture
+def device() -> Iterator[VulkanDevice]:
+    compiled.device()  # or skip
+    qd.init(arch=qd.vulkan, offline_cache=False, vulkan_without=OWN)
+    made = qd.driver.state.device
+    assert isinstance(made, VulkanDevice)
+    yield made
+    qd.reset()
+
+
+@qd.kernel
+def increment(a: qd.types.NDArray[qd.f32, 1]):
+    for i in a:
+        a[i] += 1.0
+
+
+# -- a device that is lost ------------------------------------------------------------------------
+
+
+def lose(device: VulkanDevice, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+    """Have a function of the driver tell that the device is gone."""
+    context: Any = device.context
+    told = checked(function, lambda *_: DEVICE_LOST, context._lose)
+    monkeypatch.setattr(context.functions, function, told)
+
+
+@pytest.mark.parametrize("function", ["vkQueueSubmit", "vkWaitSemaphores"])
+def test_a_lost_device_is_an_error_until_the_next_init(
+    device: VulkanDevice, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    a = qd.ndarray(qd.f32, 4)
+    increment(a)
+    qd.sync()
+    increment(a)
+    lose(device, monkeypatch, function)
+    with pytest.raises(OctantsError, match="OCT456.*\n.*last synchronisation: `increment`"):
+        qd.sync()
+    monkeypatch.undo()  # the driver may say what it likes now
+    attempts: list[Callable[[], Any]] = [
+        qd.sync,
+        lambda: qd.ndarray(qd.f32, 4),
+        a.to_numpy,
+        lambda: increment(a) or qd.sync(),
+    ]
+    for attempt in attempts:
+        with pytest.raises(OctantsError, match="OCT456"):
+            attempt()
+    with pytest.warns(UserWarning, match="OCT456"):
+        qd.init(arch=qd.vulkan, offline_cache=False, vulkan_without=OWN)
+    b = qd.ndarray(qd.f32, 4)
+    increment(b)
+    assert b.to_numpy().tolist() == [1.0] * 4
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+def test_memory_that_is_refused_tells_what_is_allocated(device: VulkanDevice) -> None:
+    held = [qd.ndarray(qd.f32, 1 << 20) for _ in range(3)]
+    with pytest.raises(OctantsMemoryError) as caught:
+        qd.ndarray(qd.f64, 1 << 44)
+    text = str(caught.value)
+    assert "OCT506" in text
+    assert device.hardware.name in text
+    assert "3 times 4.19 MB" in text or "3 times 4 MiB" in text or "3 times 4.0 Mi" in text
+    increment(held[0])
+    assert held[0].to_numpy()[-1] == 1.0
+
+
+def test_the_memory_of_the_device(device: VulkanDevice) -> None:
+    backend = qd.driver.backend_of("vulkan")
+    assert backend.memory_bytes(qd.options.current()) == device.hardware.memory_bytes > 1 << 28
+
+
+def test_arrays_above_the_range_of_descriptors(device: VulkanDevice) -> None:
+    """128 MiB is what a descriptor reaches; addresses reach more."""
+    x = qd.field(qd.i8, shape=(1 << 27) + 1000)
+
+    @qd.kernel
+    def mark():
+        for i in range(10):
+            x[(1 << 27) + 100 * i - 5] = 7
+
+    mark()
+    found = np.flatnonzero(x.to_numpy())
+    assert found.tolist() == [(1 << 27) + 100 * k - 5 for k in range(10)]
+
+
+# -- features -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "feature", "meaning"),
+    [
+        (qd.f64, "float64", "shaderFloat64"),
+        (qd.i16, "int16", "shaderInt16"),
+        (qd.u8, "storage8", "storageBuffer8BitAccess"),
+        (qd.f16, "storage16", "storageBuffer16BitAccess"),
+    ],
+    ids=str,
+)
+def test_a_type_that_a_device_lacks_names_kernel_and_line(
+    dtype: Any, feature: str, meaning: str
+) -> None:
+    compiled.device()  # or skip
+    qd.init(arch=qd.vulkan, offline_cache=False, vulkan_without=feature)
+    a = qd.ndarray(dtype, 3)
+
+    @qd.kernel
+    def scaled():
+        for i in range(3):
+            other[i] = 1.0
+            x[i] = x[i] + x[i]
+
+    x, other = qd.field(dtype, shape=3), qd.field(qd.f32, shape=3)
+    with pytest.raises(OctantsError) as caught:
+        scaled()
+    text = str(caught.value)
+    assert "OCT450: kernel `scaled` needs" in text
+    assert meaning in text
+    assert "x[i] = x[i] + x[i]" in text
+    assert a.to_numpy().tolist() == [0.0] * 3
+    qd.reset()
