@@ -141,6 +141,10 @@ from octants.lang.memory import random as random
 from octants.lang.memory import rescale_index as rescale_index
 from octants.lang.memory import volatile_load as volatile_load
 from octants.lang.syntax import *  # noqa: F403
+from octants.launch.streams import Event as Event
+from octants.launch.streams import Stream as Stream
+from octants.launch.streams import create_event as create_event
+from octants.launch.streams import create_stream as create_stream
 from octants.types.annotations import Template as Template
 from octants.types.enums import Layout as Layout
 from octants.types.matrix_values import Matrix as Matrix

@@ -7,6 +7,7 @@ from octants.diagnostics.exceptions import (
     OctantsArgumentError,
     OctantsCallError,
     OctantsRuntimeError,
+    OctantsRuntimeTypeError,
     OctantsSyntaxError,
     OctantsValueError,
 )
@@ -138,3 +139,27 @@ class MissingMethodOwner(UserError):
     exception = OctantsRuntimeError
     title = "kernel `{kernel}` is a method: call it on an object of its class"
     remedy = "decorate the class with `@qd.data_oriented` and call `object.{kernel}(...)`"
+
+
+class WrongStream(UserError):
+    """Something that is no stream was to be one."""
+
+    what: str
+    given: str
+    code = "OCT417"
+    exception = OctantsRuntimeTypeError
+    title = "{what} cannot be of type {given}"
+    remedy = (
+        "make a stream by `qd.create_stream()`, or by `qd.Stream(handle)` of one that another"
+        " library has, such as `qd.Stream(torch.cuda.current_stream().cuda_stream)`"
+    )
+
+
+class EndedQueue(UserError):
+    """A stream or an event of an earlier `init` was used."""
+
+    what: str
+    code = "OCT418"
+    exception = OctantsRuntimeError
+    title = "the {what} was made before the last `qd.init()` or `qd.reset()`, which ended it"
+    remedy = "make it anew after `qd.init()`: `qd.create_{what}()`"

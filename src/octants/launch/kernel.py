@@ -28,6 +28,7 @@ from octants.launch.memory import memories_of
 from octants.launch.outside import Outside, argument_gradients
 from octants.launch.own import on_own_arrays
 from octants.launch.specialisation import Specialisation
+from octants.launch.streams import launching_in
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments import make_key_function
 from octants.runtime.signatures import is_method, read_signature
@@ -44,7 +45,10 @@ _MANY_VARIANTS = 16
 
 
 class Kernel:
-    """A function of the language; a call compiles it for the arguments and launches it."""
+    """A function of the language; a call compiles it for the arguments and launches it.
+
+    With ``qd_stream`` it is launched in that stream; see `streams.Stream`.
+    """
 
     octants_is_kernel = True  # the frontend refuses to call it in another kernel
 
@@ -69,6 +73,9 @@ class Kernel:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if named or len(arguments) != self._count:
+            if "qd_stream" in named:
+                with launching_in(named.pop("qd_stream")):
+                    return self(*arguments, **named)
             arguments = self.bind(arguments, named)
         return self.entry(*arguments)
 
@@ -253,7 +260,15 @@ class Gradient:
         """
         return Gradient(self.kernel, self._first, dataclasses.replace(self._ways, **ways))
 
-    def __call__(self, *arguments: Any, **named: Any) -> dict[str, Any] | None:
+    def __call__(
+        self, *arguments: Any, qd_stream: Any = None, **named: Any
+    ) -> dict[str, Any] | None:
+        if qd_stream is None:
+            return self._launch(arguments, named)
+        with launching_in(qd_stream):
+            return self._launch(arguments, named)
+
+    def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:
         arguments = self.kernel.bind((*self._first, *arguments), named)
         ways = self._ways
         specialisation = self.kernel.specialisation(arguments)

@@ -1,7 +1,8 @@
 """The parameter blocks of launches, and the storage that goes with them.
 
 Where the host shares the memory of the device, both are one piece; else the slots are in memory of
-the host, from which a launch copies them, and the storage is in memory of the device.
+the host, from which a launch copies them, and the storage is in memory of the device. There a
+launch may use it after the call has returned: each stream has blocks of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,16 @@ from octants.runtime.device import Device
 
 _ALIGNMENT = 64
 Block = tuple[Any, ...]
+
+
+class Pool(list[Block]):
+    """Blocks that no launch uses, of one kernel; it is equal to itself only."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__  # type: ignore[assignment]
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+
 
 SHARED_SOURCE = """
 def launch(seed, number, outside{parameters}):
@@ -36,6 +47,7 @@ def launch(seed, number, outside{parameters}):
 
 APART_SOURCE = """
 def launch(seed, number, outside{parameters}):
+    pool = {pool}
     try:
         block = pool.pop()
     except IndexError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +25,40 @@ class Allocation(Protocol):
 
     @property
     def nbytes(self) -> int: ...
+
+
+class Stream(Protocol):
+    """A queue of launches of a device; those in different streams may run at the same time."""
+
+    @property
+    def handle(self) -> int:
+        """What the device's driver calls it; 0 stands for the stream that launches use unasked."""
+
+    def synchronize(self) -> None:
+        """Wait until all that is in it is done."""
+
+    def destroy(self) -> None:
+        """Give it back; what is in it runs to its end. Does nothing the second time."""
+
+
+class Event(Protocol):
+    """A point in a stream, for which others can wait."""
+
+    @property
+    def handle(self) -> int:
+        """What the device's driver calls it."""
+
+    def record(self, stream: Any = None, /) -> None:
+        """Let it happen when what is in a stream now is done; None: the thread's own stream."""
+
+    def wait(self, stream: Any = None, /) -> None:
+        """Let what comes into a stream from now on wait for it; None: the thread's own stream."""
+
+    def synchronize(self) -> None:
+        """Wait until it has happened."""
+
+    def destroy(self) -> None:
+        """Give it back. Does nothing the second time."""
 
 
 class LoadedKernel(Protocol):
@@ -76,6 +111,22 @@ class Device(Protocol):
 
     def clear(self, address: int, nbytes: int) -> None:
         """Set memory to zero, after what was launched."""
+
+    def create_stream(self, handle: int | None = None, /) -> Stream:
+        """A new stream, or with a ``handle`` one that another library has made."""
+
+    def create_event(self) -> Event:
+        """A new event."""
+
+    def using(self, stream: Any, /) -> AbstractContextManager[None]:
+        """Launch in a stream, as long as this lasts; other threads go on in theirs.
+
+        Streams of ours wait for what is launched without any, and that for them. So do streams of
+        others, at the beginning and at the end of this.
+        """
+
+    def blocks_of(self, pool: list[Any]) -> list[Any]:
+        """The part of a pool of launch storage that the thread's stream uses alone."""
 
     def address_of(self, value: Any) -> int | None:
         """The address of an array of another library that lies in this memory; None elsewhere.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from octants.artifact import Artifact
 from octants.runtime.memory import HostMemory
 from octants.runtime.pending import Pending
+from octants.runtime.streams import SerialLaunches
 
 
 class NullKernel:
@@ -18,7 +19,7 @@ class NullKernel:
         self.launches.append(block)
 
 
-class NullDevice(HostMemory):
+class NullDevice(SerialLaunches, HostMemory):
     """Memory of the host, kernels that do nothing."""
 
     def __init__(self) -> None:

@@ -32,6 +32,7 @@ from octants.runtime.blocks import (
     APART_SOURCE,
     SHARED_SOURCE,
     Block,
+    Pool,
     apart_blocks,
     shared_blocks,
 )
@@ -153,10 +154,14 @@ def make_launch(binding: Binding, run: Callable[[int], None], device: Device) ->
         results=layout.result_expression(),
         prepare=layout.prepare,
         fetch=layout.fetch,
+        pool="blocks_of(all_blocks)" if layout.storage else "all_blocks",
     )
+    pool = Pool()
     scope = {
         **layout.scope,
-        "pool": [],
+        "pool": pool,
+        "all_blocks": pool,
+        "blocks_of": device.blocks_of,
         "new_block": layout.blocks(),
         "pack": struct.Struct(layout.format).pack_into,
         "repack": layout.repack,

@@ -38,6 +38,7 @@ NAMES = {
     700: ("CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"),
     719: ("CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"),
 }
+_ENTRY = re.compile(r"entry (\w+)(?: |\([^\[]*\[)(\d+)")  # of `code_of`, and of PTX
 _NO_CONTEXT = re.compile(r"cu(Init|DriverGet|GetError|Device|Ctx)")
 _FIRST = 0x7000_0000_0000
 _CONTEXT = 0xC0DE_0000
@@ -122,6 +123,7 @@ class FakeCuda:
         self._lock = threading.RLock()
         self._failures: dict[str, Failure] = {}
         self._memory: dict[int, bytearray] = {}
+        self._ordinals: dict[int, int] = {}
         self._next = _FIRST
         self._pinned: dict[int, Any] = {}
         self._handles: dict[int, Any] = {}
@@ -139,6 +141,10 @@ class FakeCuda:
     def add_foreign_stream(self) -> int:
         """A stream as other libraries make them: no implicit order with the default stream."""
         return self._handle(FakeStream(False), self._streams)
+
+    def end_foreign_stream(self, handle: int) -> None:
+        """Destroy a stream as its owner may: what is in it runs to its end."""
+        del self._streams[handle]
 
     @property
     def used(self) -> int:
@@ -274,6 +280,7 @@ class FakeCuda:
         self._next += 256
         out[0] = address = self._next
         self._memory[address] = bytearray(b"\xcd" * size)
+        self._ordinals[address] = self.stack[-1] - _CONTEXT
         self._next += size // 256 * 256 + 512
         return 0
 
@@ -371,7 +378,7 @@ class FakeCuda:
         assert attribute == cuda.POINTER_ORDINAL
         for start, memory in self._memory.items():
             if start <= address < start + len(memory):
-                ctypes.cast(out, ctypes.POINTER(c_int))[0] = 0
+                ctypes.cast(out, ctypes.POINTER(c_int))[0] = self._ordinals[start]
                 return 0
         return INVALID_VALUE
 
@@ -379,14 +386,14 @@ class FakeCuda:
 
     def cuModuleLoadDataEx(self, out: Any, code: int, count: int, options: Any, values: Any) -> int:
         text = ctypes.string_at(code).decode()
-        entries = dict(re.findall(r"entry (\w+) (\d+)", text))
+        entries = dict(_ENTRY.findall(text))
         if not entries:
             log = dict(zip(options[:count], values[:count], strict=True))
             said = b"ptxas fatal   : Unexpected text at line 1\0"
             assert log[cuda.JIT_ERROR_LOG_SIZE] >= len(said)
             ctypes.memmove(log[cuda.JIT_ERROR_LOG], said, len(said))
             return INVALID_PTX
-        out[0] = self._handle(entries)
+        out[0] = self._handle((entries, self.stack[-1]))
         return 0
 
     def cuModuleUnload(self, module: int) -> int:
@@ -395,7 +402,8 @@ class FakeCuda:
 
     def cuModuleGetFunction(self, out: Any, module: int, name: bytes) -> int:
         entry = name.decode()
-        out[0] = self._handle((entry, int(self._handles[module][entry])))
+        entries, context = self._handles[module]
+        out[0] = self._handle((entry, int(entries[entry]), context))
         return 0
 
     def cuFuncGetAttribute(self, out: Any, attribute: int, function: int) -> int:
@@ -411,7 +419,9 @@ class FakeCuda:
 
     def cuLaunchKernelEx(self, made: Any, function: int, arguments: Any, extra: Any) -> int:
         configuration = made[0]
-        entry, size = self._handles[function]
+        entry, size, context = self._handles[function]
+        if context != self.stack[-1]:
+            return cuda.INVALID_HANDLE
         assert configuration.grid > 0 and configuration.block > 0
         call = Call(
             self,
@@ -427,7 +437,12 @@ class FakeCuda:
 
     def _launch(self, call: Call) -> None:
         self.launches.append(call)
-        self.kernels[call.entry](call)
+        self._kernel(call.entry)(call)
+
+    def _kernel(self, entry: str) -> Callable[[Call], None]:
+        """The function of an entry; that of the compiler's first one goes by the kernel's name."""
+        name = re.sub(r"^octants_(\w+)_task_0$", r"\1", entry)
+        return self.kernels[entry if entry in self.kernels else name]
 
     # -- the driver and its devices -------------------------------------------------------------
 

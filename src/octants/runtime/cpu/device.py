@@ -20,6 +20,7 @@ from octants.runtime.cpu.pool import ThreadPool
 from octants.runtime.memory import HostMemory
 from octants.runtime.messages import MessageBuffer
 from octants.runtime.pending import Pending
+from octants.runtime.streams import SerialLaunches
 
 # What `signal` wraps: that makes enumerations, which take long to define and to look up.
 _signal: Any = importlib.import_module("_signal")
@@ -99,7 +100,7 @@ class CpuKernel:
             raise SystemExit if _is_ending else KeyboardInterrupt
 
 
-class CpuDevice(HostMemory):
+class CpuDevice(SerialLaunches, HostMemory):
     """The host as a device. Launches of all threads share its pool of ``max_threads`` threads.
 
     0 threads stand for as many as the process may use. ``tape_limit`` bounds the bytes of all tapes

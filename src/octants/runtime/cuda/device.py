@@ -16,7 +16,7 @@ from octants.runtime.cuda.foreign import ForeignArray, array_interface, foreign_
 from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.library import MOST_PITCH, ON_DEVICE, RowCopy
 from octants.runtime.cuda.machine import Machine
-from octants.runtime.cuda.memory import DEFAULT_STREAM, DeviceAllocation
+from octants.runtime.cuda.memory import DeviceAllocation
 from octants.runtime.cuda.staging import SMALL
 from octants.runtime.cuda.streams import Event, Stream
 from octants.runtime.device import Bytes
@@ -49,7 +49,9 @@ class CudaDevice(Machine):
 
     def read(self, address: int, into: Bytes) -> None:
         """Copy memory to the host, after all that was launched; raises what went wrong in it."""
-        if into.nbytes <= SMALL and not self.streams.has_foreign:
+        if into.nbytes <= SMALL:
+            self.streams.leave(self.streams.current.stream)
+            self.streams.settle()
             self.staging.read_small(address, into, self.synchronize)
             return
         self.synchronize()
@@ -57,13 +59,13 @@ class CudaDevice(Machine):
 
     def write(self, address: int, values: Bytes) -> None:
         """Copy from the host, after what was launched; ``values`` may be changed at once."""
-        with self.in_order():
-            self.staging.write(address, values)
+        self.staging.write(address, values, self.streams.here())
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device, after what was launched; the pieces do not overlap."""
-        with self.in_order(), self.context.active():
-            self.context.call("cuMemcpyDtoDAsync", target, source, nbytes, DEFAULT_STREAM)
+        with self.context.active():
+            stream = self.streams.here()
+            self.context.call("cuMemcpyDtoDAsync", target, source, nbytes, stream)
 
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
@@ -82,19 +84,20 @@ class CudaDevice(Machine):
             width=nbytes,
             height=rows,
         )
-        with self.in_order(), self.context.active():
-            self.context.call("cuMemcpy2DAsync", ctypes.byref(copy), DEFAULT_STREAM)
+        with self.context.active():
+            stream = self.streams.here()
+            self.context.call("cuMemcpy2DAsync", ctypes.byref(copy), stream)
 
     def clear(self, address: int, nbytes: int) -> None:
         """Set memory to zero, after what was launched."""
-        with self.in_order(), self.context.active():
-            self.context.call("cuMemsetD8Async", address, 0, nbytes, DEFAULT_STREAM)
+        with self.context.active():
+            self.context.call("cuMemsetD8Async", address, 0, nbytes, self.streams.here())
 
     # -- streams --------------------------------------------------------------------------------
 
-    def create_stream(self) -> Stream:
-        """A new stream."""
-        return self.streams.create()
+    def create_stream(self, handle: int | None = None) -> Stream:
+        """A new stream, or with a ``handle`` one that another library has made."""
+        return self.streams.create(handle)
 
     def create_event(self) -> Event:
         """A new event."""
@@ -104,11 +107,20 @@ class CudaDevice(Machine):
     def using(self, stream: Stream) -> Iterator[None]:
         """Launch in a stream, as long as this lasts; other threads go on in theirs."""
         current = self.streams.current
+        self.streams.enter(stream)
         before, current.stream = current.stream, stream
         try:
             yield
         finally:
             current.stream = before
+            self.streams.leave(stream)
+
+    def blocks_of(self, pool: list[Any]) -> list[Any]:
+        """The part of a pool of launch storage that the thread's stream uses alone."""
+        stream = self.streams.current.stream
+        if stream is self.streams.default:
+            return pool
+        return stream.blocks.setdefault(pool, [])
 
     def wait_for_foreign(self, handle: int) -> None:
         """Let the thread's stream wait for what another library has put into one of its own."""
@@ -182,6 +194,7 @@ class CudaDevice(Machine):
         self.messages.forget()
         self.free_tapes()
         if self.context.lost is None:
+            self.streams.close()
             self.memory.free()
 
 

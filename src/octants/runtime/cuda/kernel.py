@@ -71,6 +71,8 @@ class CudaKernel:
             except IndexError:
                 frame = make_frame()
             stream = current.stream
+            if streams.unordered:
+                streams.here()
             if frame.stream is not stream:
                 frame.move(stream)
             if read_bounds is not None:
@@ -123,7 +125,9 @@ class CudaKernel:
         except IndexError:
             frame = self._make_frame()
         with self._machine.context.active():
-            stream = self._machine.streams.current.stream
+            streams = self._machine.streams
+            streams.here()
+            stream = streams.current.stream
             if frame.stream is not stream:
                 frame.move(stream)
             frame.take(block)
@@ -131,7 +135,7 @@ class CudaKernel:
             slots = self._slots.unpack(self._slots.view(block))
             for step in frame.steps:
                 self._run(step, slots)
-            self._machine.streams.release()
+            streams.release()
         self._frames.append(frame)
 
     def _run(self, step: Step, slots: tuple[int, ...]) -> None:

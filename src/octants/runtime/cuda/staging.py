@@ -35,13 +35,13 @@ class _Turn:
             context.wait_for_event(self.event)
             self.is_busy = False
 
-    def note(self, context: Context) -> None:
-        context.call("cuEventRecord", self.event, DEFAULT_STREAM)
+    def note(self, context: Context, stream: int) -> None:
+        context.call("cuEventRecord", self.event, stream)
         self.is_busy = True
 
 
 class Staging:
-    """The buffers of a context. Copies are made in the default stream, by one thread at a time."""
+    """The buffers of a context. Copies are made by one thread at a time."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -50,8 +50,8 @@ class Staging:
         with context.active():
             self._turns = [_Turn(context), _Turn(context)]
 
-    def write(self, address: int, values: Bytes) -> None:
-        """Copy to the GPU; ``values`` may be changed when this returns."""
+    def write(self, address: int, values: Bytes, stream: int = DEFAULT_STREAM) -> None:
+        """Copy to the GPU, in a stream; ``values`` may be changed when this returns."""
         source, count = address_of(values), values.nbytes
         with self._lock, self._context.active():
             for number, start in enumerate(range(0, count, CHUNK)):
@@ -59,8 +59,8 @@ class Staging:
                 turn.wait(self._context)
                 pinned = turn.memory.address
                 ctypes.memmove(pinned, source + start, size)
-                self._call("cuMemcpyHtoDAsync", address + start, pinned, size)
-                turn.note(self._context)
+                self._call("cuMemcpyHtoDAsync", address + start, pinned, size, stream)
+                turn.note(self._context, stream)
             self._turns.reverse()
 
     def read(self, address: int, into: Bytes) -> None:
@@ -91,7 +91,9 @@ class Staging:
         turn.wait(self._context)
         size = min(CHUNK, count - start)
         self._call("cuMemcpyDtoHAsync", turn.memory.address, address + start, size)
-        turn.note(self._context)
+        turn.note(self._context, DEFAULT_STREAM)
 
-    def _call(self, name: str, target: int, source: int, size: int) -> None:
-        self._context.call(name, target, source, size, DEFAULT_STREAM)
+    def _call(
+        self, name: str, target: int, source: int, size: int, stream: int = DEFAULT_STREAM
+    ) -> None:
+        self._context.call(name, target, source, size, stream)

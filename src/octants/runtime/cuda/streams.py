@@ -1,7 +1,9 @@
 """Streams and events: what runs at the same time, and what waits for what.
 
 A stream of ours waits for the default stream, and the default stream for it, by CUDA's own rules
-for streams that are "blocking". Those of other libraries do not; they are ordered by events.
+for streams that are "blocking". Those of other libraries do not: they wait for the default stream
+before each use of ours, and the default stream waits for an event after it. So nothing is ever
+asked of a stream of others but while it is used, and its owner may destroy it afterwards.
 """
 
 from __future__ import annotations
@@ -33,9 +35,13 @@ class Stream:
     def __init__(self, streams: Streams, handle: int | None = None) -> None:
         self._streams = streams
         self.is_foreign = handle not in (None, DEFAULT_STREAM)
-        self._handle = self._event = 0
+        self._handle = 0
         self._is_destroyed = False
         self._bounds: DeviceAllocation | None = None
+        self.done: Event | None = None
+        """Of a stream of others: what happens when all is done that was launched in it."""
+        self.blocks: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
+        """The blocks of each kernel whose storage its launches here use."""
         self.tape: Tape | None = None
         """The tapes of the kernels that run in it; see `tapes`."""
         if handle is None:
@@ -61,7 +67,8 @@ class Stream:
     def destroy(self) -> None:
         """Give it back; what is in it runs to its end. Does nothing the second time."""
         if not self._is_destroyed:
-            self._streams.destroy(self)
+            if not self.is_foreign:
+                self._streams.destroy(self)
             self._is_destroyed = True
 
     def __enter__(self) -> Stream:
@@ -73,18 +80,8 @@ class Stream:
     def __del__(self) -> None:
         if self._handle and not self.is_foreign and not self._is_destroyed:
             self._streams.dropped.append(self._handle)
-        if self._event:
-            self._streams.dropped_events.append(self._event)
 
     # -- for kernels ----------------------------------------------------------------------------
-
-    def event(self) -> int:
-        """An event that was just recorded: it happens when what is in the stream now is done."""
-        context = self._streams.context
-        if not self._event:
-            self._event = _make_event(context)
-        context.call("cuEventRecord", self._event, self.handle)
-        return self._event
 
     def bounds(self) -> int:
         """The address of the words where a kernel keeps bounds that it computes itself."""
@@ -154,16 +151,22 @@ def _make_event(context: Context) -> int:
 class Current(threading.local):
     """The stream in which a thread launches.
 
-    Streams of others are `expecting` what it launches next, to wait for it.
+    Streams of others are `expecting` what it launches next, to wait for it. What waits is told by
+    an `event` of the thread's own.
     """
 
     def __init__(self, default: Stream) -> None:
         self.stream = default
         self.expecting: list[Stream] = []
+        self.event: Event | None = None
 
 
 class Streams:
-    """The streams of a device, and what waits for what between them."""
+    """The streams of a device, and what waits for what between them.
+
+    Of the streams of others that are `unordered` the default stream does not know yet when they are
+    done with what was launched in them.
+    """
 
     def __init__(self, context: Context, memory: DeviceMemory) -> None:
         self.context = context
@@ -172,20 +175,60 @@ class Streams:
         self.dropped_events: deque[int] = deque()
         self.default = Stream(self, DEFAULT_STREAM)
         self.current = Current(self.default)
-        self._own: weakref.WeakSet[Stream] = weakref.WeakSet()
-        self._foreign: dict[int, Stream] = {}
+        self.unordered: deque[Stream] = deque()
+        self._others: weakref.WeakSet[Stream] = weakref.WeakSet()
 
-    def create(self) -> Stream:
-        """A new stream."""
-        stream = Stream(self)
-        self._own.add(stream)
+    def create(self, handle: int | None = None) -> Stream:
+        """A new stream, or what kernels are launched by in one of others."""
+        if handle in (DEFAULT_STREAM, LEGACY_STREAM):
+            return self.default
+        stream = Stream(self, handle)
+        self._others.add(stream)
         return stream
 
     def foreign(self, handle: int) -> Stream:
-        """The stream that another library calls by this handle."""
+        """The stream that another library calls by this handle, in which nothing is launched."""
         if handle in (DEFAULT_STREAM, LEGACY_STREAM):
             return self.default
-        return self._foreign.setdefault(handle, Stream(self, handle))
+        return Stream(self, handle)
+
+    def all(self) -> list[Stream]:
+        """The default stream, and all others that kernels may run in."""
+        return [self.default, *self._others]
+
+    # -- order ----------------------------------------------------------------------------------
+
+    def order(self, first: Stream, then: Stream) -> None:
+        """Let what comes into ``then`` from now on wait for what is in ``first``."""
+        is_own = not (first.is_foreign or then.is_foreign)
+        if first.handle == then.handle or (is_own and self.default in (first, then)):
+            return
+        with self.context.active():
+            self._wait_in(then, first)
+
+    def enter(self, stream: Stream) -> None:
+        """Let a stream wait for the default stream, if it is one of others."""
+        if stream.is_foreign:
+            self.order(self.default, stream)
+
+    def leave(self, stream: Stream) -> None:
+        """Remember to wait for what was launched in a stream, if it is one of others."""
+        if stream.is_foreign:
+            if stream.done is None:
+                stream.done = Event(self)
+            stream.done.record(stream)
+            if stream not in self.unordered:
+                self.unordered.append(stream)
+
+    def settle(self) -> None:
+        """Let the default stream wait for the streams of others that it does not know of."""
+        while self.unordered:
+            try:
+                stream = self.unordered.popleft()
+            except IndexError:  # taken by another thread meanwhile
+                break
+            assert stream.done is not None
+            stream.done.wait(self.default)
 
     def release(self) -> None:
         """Let streams that expect what was launched wait for it."""
@@ -193,52 +236,59 @@ class Streams:
         while current.expecting:
             self.order(current.stream, current.expecting.pop())
 
-    @property
-    def has_foreign(self) -> bool:
-        """Whether there are streams that the default stream does not wait for by itself."""
-        return bool(self._foreign)
-
-    def all(self) -> list[Stream]:
-        """The default stream, and all others that kernels may run in."""
-        return [self.default, *self._own, *self._foreign.values()]
-
-    def order(self, first: Stream, then: Stream) -> None:
-        """Let what comes into ``then`` from now on wait for what is in ``first``."""
-        is_own = not (first.is_foreign or then.is_foreign)
-        if first is then or (is_own and self.default in (first, then)):
-            return
-        self._wait_in(then, first)
-
     def gather(self) -> None:
         """Let the default stream wait for all others."""
         if self.dropped:
             self.wait()
-        for stream in self.all()[1:]:
-            self._wait_in(self.default, stream)
+        self.leave(self.current.stream)
+        self.settle()
+        for stream in self._others:
+            if not stream.is_foreign:
+                self._wait_in(self.default, stream)
 
     def catch_up(self) -> None:
         """Let the thread's own stream wait for the default stream."""
         self.order(self.default, self.current.stream)
 
+    def here(self) -> int:
+        """The handle of the thread's own stream, for something to be done in it now."""
+        stream = self.current.stream
+        if self.unordered and stream is self.default:
+            self.settle()
+        return stream.handle
+
     def _wait_in(self, stream: Stream, other: Stream) -> None:
-        with self.context.active():
-            self.context.call("cuStreamWaitEvent", stream.handle, other.event(), 0)
+        event = self.current.event
+        if event is None:
+            event = self.current.event = Event(self)
+        event.record(other)
+        event.wait(stream)
+
+    # -- the end of waiting ---------------------------------------------------------------------
 
     def wait(self) -> None:
         """Wait until all streams are done."""
+        self.leave(self.current.stream)
+        self.settle()
         with self.context.active():
             for stream in self.all():
-                self.context.wait_for_stream(stream.handle)
+                if not stream.is_foreign:
+                    self.context.wait_for_stream(stream.handle)
+            self._destroy_dropped()
+
+    def close(self) -> None:
+        """Give all streams of ours back."""
+        for stream in list(self._others):
+            stream.destroy()
+        with self.context.active():
             self._destroy_dropped()
 
     def destroy(self, stream: Stream) -> None:
         """Give a stream back, in order: the default stream waits for what is in it."""
-        self._foreign.pop(stream.handle, None)
-        self._own.discard(stream)
-        self._wait_in(self.default, stream)
-        if not stream.is_foreign:
-            with self.context.active():
-                self.context.call("cuStreamDestroy", stream.handle)
+        self._others.discard(stream)
+        with self.context.active():
+            self._wait_in(self.default, stream)
+            self.context.call("cuStreamDestroy", stream.handle)
 
     def _destroy_dropped(self) -> None:
         while self.dropped:

@@ -6,12 +6,13 @@ import contextlib
 
 from octants.artifact import Artifact
 from octants.runtime.device import Bytes
+from octants.runtime.streams import SerialLaunches
 from octants.runtime.vulkan.kernel import VulkanKernel
 from octants.runtime.vulkan.machine import Machine
 from octants.runtime.vulkan.memory import Piece
 
 
-class VulkanDevice(Machine):
+class VulkanDevice(SerialLaunches, Machine):
     """The device of a number, made as a `Machine`. Launches are queued."""
 
     shares_memory = False

@@ -1,0 +1,44 @@
+"""The whole of Octants on a fake GPU: `qd.init(arch=qd.cuda)`, with kernels that tests define."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.runtime.cuda import machine
+from octants.runtime.cuda.library import Library
+from tests.runtime.cuda.fake_cuda import Call, FakeCuda
+
+
+class Gpu:
+    """A fake driver that `init` takes for that of the machine."""
+
+    def __init__(self, fake: FakeCuda) -> None:
+        self.fake = fake
+        self.library: Library = fake.library()
+
+    def init(self, **options: Any) -> None:
+        qd.init(arch=qd.cuda, **{"offline_cache": False, "log_level": "error", **options})
+
+    @property
+    def device(self) -> Any:
+        return qd.driver.state.device
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
+    """A fake GPU of number 0 and one of number 1; nothing is initialised yet."""
+    gpu = Gpu(FakeCuda(devices=2))
+    monkeypatch.setattr(machine, "driver_library", lambda: gpu.library)
+    yield gpu
+    qd.reset()
+    assert not gpu.fake.problems
+
+
+def numbers(call: Call, slot: int, count: int, dtype: Any = np.float32) -> Any:
+    """An array of a kernel, whose address is in a slot."""
+    return call.words(int(call.slots[slot]), count, dtype)
