@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("driver",),
     ("launch",),
     ("ad",),
-    ("_compat", "api"),
+    ("_compat", "api", "graph"),
     ("__init__",),
     ("demos", "fuzz", "tools"),
     ("__main__",),

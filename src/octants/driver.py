@@ -29,7 +29,7 @@ from octants.diagnostics.stack import levels_to_the_user
 from octants.ir.core import Module, Operation, Task
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
-from octants.runtime.device import Device
+from octants.runtime.device import Device, LoadedKernel
 from octants.stage import Observer, Stage
 from octants.target import Target
 from octants.types.defaults import default_float, default_int
@@ -57,6 +57,7 @@ class Code:
 
     run: Run
     artifact: Artifact | None = None
+    kernel: LoadedKernel | None = None
 
 
 class Recorder(Protocol):
@@ -284,7 +285,8 @@ def load(artifact: Artifact) -> Code:
     """The code of an artifact, in memory."""
     assert state.device is not None
     with timed("load", artifact.name):
-        return Code(state.device.load(artifact).launch, artifact)
+        kernel = state.device.load(artifact)
+        return Code(kernel.launch, artifact, kernel)
 
 
 _artifacts: dict[tuple[Any, ...], Artifact] = {}

@@ -228,10 +228,10 @@ class HostEntry:
         adjoint = adjoint_of(self.write.array)
         if adjoint is None:
             return
-        values = adjoint.read(self.write.region)
+        source = adjoint_of(self.write.source)
+        values = None if source is None else adjoint.read(self.write.region)
         if self.ends or self.write.source is not None:
             adjoint.clear(self.write.region)
-        source = adjoint_of(self.write.source)
         if source is not None:
             source.add(values)
 

@@ -35,6 +35,7 @@ from octants.launch.memory import (
 from octants.launch.outside import Outside
 from octants.launch.own import on_own_arrays
 from octants.launch.specialisation import Specialisation
+from octants.runtime.capture import refuse
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -125,6 +126,8 @@ class Tape:
             raise NestedTape().at(None)
         if self._entered:
             raise TapeIsUsed().at(None)
+        if self.validation or self._check is not None:
+            refuse("a tape cannot check its gradients", "check them outside of the capture")
         self._entered = True
         self.thread = threading.get_ident()
         if self.clear_gradients:

@@ -13,6 +13,7 @@ from octants.data.errors import (
 from octants.data.memory import Storage, make_window
 from octants.data.placement import Placement
 from octants.data.tree import COMPANION_WORDS, Tree
+from octants.runtime.capture import once
 from octants.types.companions import Companion
 
 
@@ -25,7 +26,8 @@ def allocate(tree: Tree, user: str) -> None:
     placement = Placement(tree.root)
     located = [(field, *placement.locate(field)) for field in fields]
     total = f"the tree of {len(fields)} fields, with {user},"
-    storage = Storage(tree.runtime.device, placement.nbytes, total)
+    with once():  # what a graph that is captured uses first was there before
+        storage = Storage(tree.runtime.device, placement.nbytes, total)
     for field, layout, offset in located:
         field.settle(make_window(storage, offset, layout, field.dtype, field.element_shape), layout)
     tree.is_allocated = True

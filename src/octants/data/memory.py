@@ -16,6 +16,7 @@ import numpy as np
 from octants.data.errors import OutOfMemory
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.quantities import format_bytes
+from octants.runtime.capture import captures, refuse_read
 from octants.runtime.device import Allocation, Device
 from octants.runtime.memory import describe_bytes
 from octants.runtime.parts import HOST, Parts, Saved, parts_of
@@ -101,6 +102,7 @@ class Window:
 
     def read(self, region: Region = ()) -> Array:
         """A copy of what lies at ``region``, row-major."""
+        refuse_read()
         shape = self.shape[len(region) :]
         return np.array(self._parts[self._locate(region)], order="C").reshape(shape)
 
@@ -111,13 +113,18 @@ class Window:
             parts = self._splits[len(region) :]
             values = values.reshape([extent for split in parts for _, extent in split])
         self._parts[self._locate(region)] = values
+        if captures:
+            captures[0].wrote(self._at(region), values)
 
     def clear(self) -> None:
         """Set all elements to zero."""
         self._parts.fill(0)
+        if captures:
+            captures[0].wrote(self._parts, 0)
 
     def item(self, index: Region) -> Any:
         """One element as a Python number."""
+        refuse_read()
         return self._parts.item(self._locate(index))
 
     def interface(self) -> dict[str, Any] | None:
@@ -138,11 +145,14 @@ class Window:
     def stands_like(self, other: Window) -> bool:
         """Whether what `save` gives can be written to another window without the host."""
         same = self._parts.shape == other._parts.shape and self._splits == other._splits
-        return same and self.parts is not HOST
+        return same and (self.parts is not HOST or bool(captures))
 
     def save(self) -> Any:
         """A copy of all elements, for `restore`, with ``nbytes``; where the elements are."""
-        return self.read()
+        copy = np.array(self._parts, order="C")
+        if captures:
+            captures[0].saved(self._parts, copy)
+        return copy.reshape(self.shape)
 
     def restore(self, saved: Any) -> None:
         """Write back what `save` gave."""
@@ -150,6 +160,7 @@ class Window:
 
     def view(self, region: Region = ()) -> Array | None:
         """The memory itself at ``region`` as a numpy array; None where it cannot be."""
+        refuse_read()
         return self.part(region)
 
     def part(self, region: Region = ()) -> Array | None:

@@ -13,6 +13,7 @@ from octants.launch.outside import OutsideLayout
 from octants.launch.program import Program
 from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass
+from octants.runtime.capture import refuse
 from octants.runtime.sent import DeviceArray
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ class LogPlan:
 
         ``hold`` is told how many bytes the log will take, before it is made.
         """
+        refuse(
+            "what atomics return cannot be logged: only the device knows how large the log becomes",
+            "leave such kernels out of the tape, or do not use what the atomics return",
+        )
         bounds, no_starts, no_words = _zeros(2, np.int64), _zeros(1, np.int64), _zeros(1, np.uint64)
         launch(self.measure, (bounds, no_starts, no_words))
         items = int(_read(bounds)[1])

@@ -131,7 +131,7 @@ class Program:
         artifact = compiled.artifact
         with timed("launcher", "" if artifact is None else artifact.name):
             self.launch: Callable[..., tuple[Any, ...]] = make_launch(
-                binding, self.code.run, driver.device()
+                binding, self.code.run, driver.device(), self.code.kernel, owner
             )
 
 

@@ -35,12 +35,15 @@ def launch(seed, number, outside{parameters}):
     except IndexError:
         block = new_block()
     view, base = block[0], block[1]
+    {refuse}
     try:
         pack(view, 0{values})
     except (error, OverflowError, TypeError, ValueError, AttributeError):
         repack(view, base, seed, number, outside, ({arguments}))
     run(base)
     results = {results}
+    if captures and captures[0].launched(run, kernel, owner, (base, {sizes}), block, ({arrays})):
+        return results
     pool.append(block)
     return results
 """
@@ -53,6 +56,7 @@ def launch(seed, number, outside{parameters}):
     except IndexError:
         block = new_block()
     slots, storage, memory = block[0], block[1], block[2]
+    {refuse}
     try:
         pack(slots, 0{values})
     except (error, OverflowError, TypeError, ValueError, AttributeError):
@@ -61,6 +65,9 @@ def launch(seed, number, outside{parameters}):
     run(block[3])
     {fetch}
     results = {results}
+    base = block[3]
+    if captures and captures[0].launched(run, kernel, owner, (base, {sizes}), block, ({arrays})):
+        return results
     pool.append(block)
     return results
 """

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
 
 from octants.artifact import Artifact
+from octants.runtime.capture import Command, Replay
 from octants.runtime.pending import Pending
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -144,6 +146,9 @@ class Device(Protocol):
         It is what they ask for as ``__cuda_array_interface__``, with strides in bytes and a type in
         the words of numpy.
         """
+
+    def make_graph(self, commands: Sequence[Command]) -> Replay:
+        """What does the commands of a capture again, in order."""
 
     def synchronize(self) -> None:
         """Wait until all that was launched is done; raises what went wrong in it.

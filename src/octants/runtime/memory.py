@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from octants.diagnostics.exceptions import OctantsMemoryError
+from octants.runtime.capture import Command, CommandList, captures, noted
 
 ALIGNMENT = 64
 _MOST_WORK = 10_000
@@ -46,20 +47,26 @@ class HostMemory:
 
     def allocate(self, nbytes: int) -> HostAllocation:
         """``nbytes`` of zeros at a multiple of 64; `OctantsMemoryError` if there are none."""
-        return allocate(nbytes)
+        allocation = allocate(nbytes)
+        if captures:
+            captures[0].allocated(self.clear, allocation)
+        return allocation
 
     def read(self, address: int, into: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
         """Copy memory to the host."""
         ctypes.memmove(address_of(into), address, into.nbytes)
 
+    @noted
     def write(self, address: int, values: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
         """Copy from the host."""
         ctypes.memmove(address, address_of(values), values.nbytes)
 
+    @noted
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the memory."""
         ctypes.memmove(target, source, nbytes)
 
+    @noted
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
     ) -> None:
@@ -67,9 +74,14 @@ class HostMemory:
         for row in range(rows):
             ctypes.memmove(target + row * target_step, source + row * source_step, nbytes)
 
+    @noted
     def clear(self, address: int, nbytes: int) -> None:
         """Set memory to zero."""
         ctypes.memset(address, 0, nbytes)
+
+    def make_graph(self, commands: Sequence[Command]) -> CommandList:
+        """What does these commands again, one after the other."""
+        return CommandList(commands)
 
     def address_of(self, value: object) -> None:
         """None: the arrays of others that kernels can reach have a numpy array or are on a CPU."""

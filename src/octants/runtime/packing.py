@@ -36,6 +36,7 @@ from octants.runtime.blocks import (
     apart_blocks,
     shared_blocks,
 )
+from octants.runtime.capture import captures, refuse
 from octants.runtime.conversions import (
     check_scalar,
     components,
@@ -139,11 +140,18 @@ def form_of(value: Any, device: Device) -> Form:
     return "interface" if has_interface(type(value)) and not device.shares_memory else ""
 
 
-def make_launch(binding: Binding, run: Callable[[int], None], device: Device) -> Callable[..., Any]:
+def make_launch(
+    binding: Binding,
+    run: Callable[[int], None],
+    device: Device,
+    kernel: Any = None,
+    owner: Any = None,
+) -> Callable[..., Any]:
     """The function ``launch(seed, number, outside, *arguments)``, which gives the flat results.
 
     ``number`` is that of the forward launch, ``outside`` the address of outside storage (0 without
-    any); ``run`` takes the address of the block.
+    any); ``run`` takes the address of the block. Captures are told what
+    it belongs to, a ``kernel`` of the device, and an ``owner``.
     """
     layout = _Layout(binding, device)
     parameters = "".join(f", a{k}" for k in range(binding.count))
@@ -152,6 +160,9 @@ def make_launch(binding: Binding, run: Callable[[int], None], device: Device) ->
         arguments=parameters[2:] + ("," if parameters else ""),
         values="".join(f", {value}" for value in layout.values),
         results=layout.result_expression(),
+        refuse="if captures: refuse_results()" if binding.results else "",
+        sizes=layout.sizes,
+        arrays="".join(f"{each}, " for each in _array_expressions(binding)),
         prepare=layout.prepare,
         fetch=layout.fetch,
         pool="blocks_of(all_blocks)" if layout.storage else "all_blocks",
@@ -167,11 +178,28 @@ def make_launch(binding: Binding, run: Callable[[int], None], device: Device) ->
         "repack": layout.repack,
         "error": struct.error,
         "run": run,
+        "kernel": kernel,
+        "owner": owner,
+        "captures": captures,
+        "refuse_results": _refuse_results,
     }
     launch = define("launch", source, scope)
     if "sent" in binding.forms.values():
         return launch_on_sent(launch, device, _sent_leaves(binding), replace)
     return _with_stand_ins(binding, launch) if "copied" in binding.forms.values() else launch
+
+
+def _refuse_results() -> None:
+    refuse(
+        "a kernel cannot return a value, for which the host would have to wait",
+        "let it write to an array of one element",
+    )
+
+
+def _array_expressions(binding: Binding) -> list[str]:
+    """The arrays that are passed, in generated code."""
+    ndarrays = [array for array in binding.arrays if array.space is Space.NDARRAY]
+    return [binding.leaf(array).expression for array in ndarrays]
 
 
 def _sent_leaves(binding: Binding) -> list[SentLeaf]:
@@ -229,6 +257,11 @@ class _Layout:
     def _slots(self) -> int:
         """The bytes of the slots."""
         return 8 * len(self.binding.parameters.slots)
+
+    @property
+    def sizes(self) -> str:
+        """The bytes of the slots, and those of storage that the host sets to zero."""
+        return f"{self._slots}, {self.size - self._slots if self.device.shares_memory else 0}"
 
     # -- storage --------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from octants.runtime.capture import captures, refuse_read
 from octants.runtime.device import Device
 from octants.runtime.foreign import foreign_part
 from octants.runtime.memory import address_of, describe
@@ -55,22 +56,28 @@ class HostParts:
     """Parts of memory that the host shares."""
 
     def read(self, part: Part) -> Part:
+        refuse_read()
         return np.array(part, order="C")
 
     def write(self, part: Part, values: Any) -> None:
         part[...] = values
+        if captures:
+            captures[0].wrote(part, values)
 
     def clear(self, part: Part) -> None:
-        part[...] = 0
+        self.write(part, 0)
 
     def save(self, part: Part) -> Part:
         copy: Part = part.copy()
+        if captures:
+            captures[0].saved(part, copy)
         return copy
 
     def restore(self, part: Part, saved: Part) -> None:
-        part[...] = saved
+        self.write(part, saved)
 
     def holds(self, part: Part, saved: Part) -> bool:
+        refuse_read()
         return _equal_bits(part, saved)
 
     def interface(self, _: Part) -> None:
@@ -118,6 +125,7 @@ class DeviceParts:
         return np.array(values[turned], order="C")
 
     def write(self, part: Part, values: Any) -> None:
+        _keep(part)
         part, turned = _forward(part)
         if part.size == 0:
             return
@@ -133,6 +141,7 @@ class DeviceParts:
         self._scatter(runs, allocation.address)
 
     def clear(self, part: Part) -> None:
+        _keep(part)
         part, _ = _forward(part)
         if part.size == 0:
             return
@@ -144,6 +153,7 @@ class DeviceParts:
             self.device.clear(runs.address, runs.nbytes)
 
     def save(self, part: Part) -> Saved:
+        _keep(part)
         part, turned = _forward(part)
         allocation = self.device.allocate(max(1, part.nbytes))
         address = allocation.address
@@ -153,6 +163,7 @@ class DeviceParts:
         return Saved(copy[turned], allocation)
 
     def restore(self, part: Part, saved: Saved) -> None:
+        _keep(part)
         part, turned = _forward(part)
         if part.size == 0:
             return
@@ -198,6 +209,12 @@ class DeviceParts:
 def parts_of(device: Device) -> Parts:
     """How the parts of a device's memory are reached."""
     return HOST if device.shares_memory else DeviceParts(device)
+
+
+def _keep(part: Part) -> None:
+    """Let a graph that is captured keep the memory of a part, of which it knows but the address."""
+    if captures:
+        captures[0].keep(part)
 
 
 def _forward(part: Part) -> tuple[Part, tuple[Any, ...]]:

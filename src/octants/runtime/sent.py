@@ -14,6 +14,7 @@ import numpy as np
 
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments import Leaf
+from octants.runtime.capture import refuse
 from octants.runtime.conversions import torch_companion
 from octants.runtime.device import Device
 from octants.runtime.memory import overlaps_itself, shares_memory
@@ -100,6 +101,7 @@ def launch_on_sent(
     """
 
     def launch_on_copies(seed: int, number: int, outside: int, *arguments: Any) -> tuple[Any, ...]:
+        refuse("an array of the host cannot be sent to the device", "pass a field or an ndarray")
         pieces: dict[Any, _Piece] = {}
         replaced: Sequence[Any] = arguments
         for sent in leaves:

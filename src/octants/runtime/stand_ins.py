@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from octants.runtime.arguments import Leaf, is_torch
+from octants.runtime.capture import refuse
 from octants.runtime.memory import shares_memory, view_memory
 from octants.types.companions import Companion
 from octants.types.signature import NdarrayHandle
@@ -34,6 +35,10 @@ def launch_with_stand_ins(
     """
 
     def launch_on_copies(seed: int, number: int, outside: int, *arguments: Any) -> tuple[Any, ...]:
+        refuse(
+            "an array cannot be copied for a launch, as its bytes or addresses require",
+            "pass a field or an ndarray",
+        )
         _check_overlaps(copied, others, arguments)
         pairs: dict[Any, tuple[NumpyArray, NumpyArray]] = {}
         replaced: Sequence[Any] = arguments

@@ -40,6 +40,7 @@ TITLES = {
 
 MODULES = (  # the others are parts of the compiler
     "ad",
+    "graph",
     "types",
     "math",
     "simt.block",

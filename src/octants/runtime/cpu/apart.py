@@ -16,6 +16,7 @@ import numpy as np
 
 from octants.artifact import Artifact
 from octants.diagnostics.exceptions import InternalError, OctantsError
+from octants.runtime.capture import captures, noted, refuse_read
 from octants.runtime.cpu.device import CpuDevice, CpuKernel
 from octants.runtime.device import Bytes
 from octants.runtime.memory import HostAllocation, HostMemory, address_of, allocate
@@ -75,7 +76,10 @@ class ApartMemory(HostMemory):
         super().__init__(*given, **options)
 
     def allocate(self, nbytes: int) -> ApartAllocation:  # type: ignore[override]
-        return ApartAllocation(self, allocate(nbytes))
+        allocation = ApartAllocation(self, allocate(nbytes))
+        if captures:
+            captures[0].allocated(self.clear, allocation)
+        return allocation
 
     def remember(self, address: int, nbytes: int) -> None:
         """Note what was allocated."""
@@ -110,15 +114,19 @@ class ApartMemory(HostMemory):
         return int(address)
 
     def read(self, address: int, into: Bytes) -> None:
+        refuse_read()
         super().read(self.host_address(address, into.nbytes), into)
 
+    @noted
     def write(self, address: int, values: Bytes) -> None:
         super().write(self.host_address(address, values.nbytes), values)
 
+    @noted
     def copy(self, target: int, source: int, nbytes: int) -> None:
         to, of = self.host_address(target, nbytes), self.host_address(source, nbytes)
         super().copy(to, of, nbytes)
 
+    @noted
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
     ) -> None:
@@ -128,6 +136,7 @@ class ApartMemory(HostMemory):
         of = self.host_address(source, (rows - 1) * source_step + nbytes)
         super().copy_rows(to, target_step, of, source_step, nbytes, rows)
 
+    @noted
     def clear(self, address: int, nbytes: int) -> None:
         super().clear(self.host_address(address, nbytes), nbytes)
 
@@ -148,6 +157,7 @@ class ApartDevice(ApartMemory, CpuDevice):
         return ApartKernel(self, super().load(artifact))
 
     def read(self, address: int, into: Bytes) -> None:
+        refuse_read()
         self.synchronize()
         super().read(address, into)
 

@@ -6,11 +6,19 @@ import atexit
 import contextlib
 import ctypes
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from octants.artifact import Artifact
 from octants.diagnostics.exceptions import OctantsError
+from octants.runtime.capture import (
+    Command,
+    CommandList,
+    Replay,
+    captures,
+    noted,
+    refuse_read,
+)
 from octants.runtime.cuda.errors import OtherDevice
 from octants.runtime.cuda.foreign import ForeignArray, array_interface, foreign_array, torch_stream
 from octants.runtime.cuda.kernel import CudaKernel
@@ -45,10 +53,14 @@ class CudaDevice(Machine):
 
         Raises `OctantsMemoryError` with the table of all that is allocated.
         """
-        return self.memory.allocate(nbytes, what)
+        allocation = self.memory.allocate(nbytes, what)
+        if captures:
+            captures[0].allocated(self.clear, allocation)
+        return allocation
 
     def read(self, address: int, into: Bytes) -> None:
         """Copy memory to the host, after all that was launched; raises what went wrong in it."""
+        refuse_read()
         if into.nbytes <= SMALL:
             self.streams.leave(self.streams.current.stream)
             self.streams.settle()
@@ -57,16 +69,19 @@ class CudaDevice(Machine):
         self.synchronize()
         self.staging.read(address, into)
 
+    @noted
     def write(self, address: int, values: Bytes) -> None:
         """Copy from the host, after what was launched; ``values`` may be changed at once."""
         self.staging.write(address, values, self.streams.here())
 
+    @noted
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device, after what was launched; the pieces do not overlap."""
         with self.context.active():
             stream = self.streams.here()
             self.context.call("cuMemcpyDtoDAsync", target, source, nbytes, stream)
 
+    @noted
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
     ) -> None:
@@ -88,10 +103,15 @@ class CudaDevice(Machine):
             stream = self.streams.here()
             self.context.call("cuMemcpy2DAsync", ctypes.byref(copy), stream)
 
+    @noted
     def clear(self, address: int, nbytes: int) -> None:
         """Set memory to zero, after what was launched."""
         with self.context.active():
             self.context.call("cuMemsetD8Async", address, 0, nbytes, self.streams.here())
+
+    def make_graph(self, commands: Sequence[Command]) -> Replay:
+        """What does the commands of a capture again, in order."""
+        return CommandList(commands)
 
     # -- streams --------------------------------------------------------------------------------
 

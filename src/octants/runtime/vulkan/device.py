@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 
 from octants.artifact import Artifact
+from octants.runtime.capture import Command, CommandList, captures, noted, refuse_read
 from octants.runtime.device import Bytes
 from octants.runtime.streams import SerialLaunches
 from octants.runtime.vulkan.kernel import VulkanKernel
@@ -27,30 +29,41 @@ class VulkanDevice(SerialLaunches, Machine):
         """``nbytes`` of zeros; `OctantsMemoryError` if there are none."""
         piece = self.heap.allocate(nbytes)
         self.transfers.clear(piece.address, -(-nbytes // 4) * 4)
+        if captures:
+            captures[0].allocated(self.clear, piece)
         return piece
 
     def read(self, address: int, into: Bytes) -> None:
         """Copy memory to the host, after all that was launched; raises what failed in that."""
+        refuse_read()
         self.transfers.read(address, into)
         self.deliver()
 
+    @noted
     def write(self, address: int, values: Bytes) -> None:
         """Copy from the host, after what was launched."""
         self.transfers.write(address, values)
 
+    @noted
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device, after what was launched."""
         self.transfers.copy(target, source, nbytes)
 
+    @noted
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
     ) -> None:
         """Copy pieces within the device, after what was launched."""
         self.transfers.copy_rows(target, target_step, source, source_step, nbytes, rows)
 
+    @noted
     def clear(self, address: int, nbytes: int) -> None:
         """Set memory to zero, after what was launched."""
         self.transfers.clear(address, nbytes)
+
+    def make_graph(self, commands: Sequence[Command]) -> CommandList:
+        """What does these commands again, one after the other."""
+        return CommandList(commands)
 
     def address_of(self, value: object) -> None:
         """None: no other library's arrays are in this memory."""

@@ -1,0 +1,61 @@
+"""The mistakes with graphs: OCT46x."""
+
+from __future__ import annotations
+
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.exceptions import OctantsRuntimeError
+
+
+class NotInAGraph(UserError):
+    """Something in the body of a capture that a replay could not do again."""
+
+    what: str
+    advice: str
+    code = "OCT460"
+    exception = OctantsRuntimeError
+    title = "while a graph is captured, {what}"
+    notes = ("the capture has ended there; what had run until then is done",)
+    remedy = "{advice}"
+
+
+class NotCaptured(UserError):
+    """A replay of a graph whose capture is still under way, or has failed."""
+
+    problem: str
+    code = "OCT461"
+    exception = OctantsRuntimeError
+    title = "this graph cannot be replayed: {problem}"
+    remedy = "leave the body of `qd.graph.capture()` without an error first"
+
+
+class NestedCapture(UserError):
+    """A capture within another one, or in another thread at the same time."""
+
+    code = "OCT462"
+    exception = OctantsRuntimeError
+    title = "a graph is being captured already; captures cannot be nested"
+    remedy = "leave the other one first; one graph can hold all launches"
+
+
+class GraphUnderTape(UserError):
+    """A capture or a replay while a tape or forward mode is active."""
+
+    what: str
+    code = "OCT463"
+    exception = OctantsRuntimeError
+    title = (
+        "a graph cannot be {what} under a tape or forward mode, which would not see its launches"
+    )
+    remedy = (
+        "let the capture contain the whole tape: `with qd.graph.capture() as g: with tape: ...`"
+    )
+
+
+class GraphIsOver(UserError):
+    """A replay after the arrays of a graph, or the runtime, have come to an end."""
+
+    problem: str
+    code = "OCT464"
+    exception = OctantsRuntimeError
+    title = "this graph cannot be replayed any more: {problem}"
+    remedy = "capture it again"

@@ -1,0 +1,189 @@
+"""Graphs: what a part of a program launches, captured once and replayed as one.
+
+    with qd.graph.capture() as step:
+        with qd.ad.Tape(loss=loss):
+            simulate()
+    for _ in range(99):
+        step()
+
+The body of a capture runs as it always does; meanwhile all that it tells the device is noted. A
+replay does it again: launches of kernels and their gradients, fills, copies, and writes of the host
+with the values that they had. On CUDA it is one launch, of a graph of the driver; elsewhere, the
+same things in the same order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import TYPE_CHECKING, Any
+
+from octants import driver, options
+from octants.diagnostics.graph_errors import (
+    GraphIsOver,
+    GraphUnderTape,
+    NestedCapture,
+    NotCaptured,
+)
+from octants.runtime.arguments import has_interface, is_torch
+from octants.runtime.capture import Capture, Replay, captures
+
+if TYPE_CHECKING:
+    from octants.launch.specialisation import Specialisation
+
+__all__ = ["Graph", "capture"]
+
+
+class Graph:
+    """What was captured; `replay`, or a call, does it again. See `capture`.
+
+    A graph keeps the arrays alive that it works on, with all memory that its body has made.
+    """
+
+    def __init__(self) -> None:
+        self._capture: Capture | None = None
+        self._replay: Replay | None = None
+        self._foreign: list[Foreign] = []
+        self._problem = "it was not captured yet"
+        self._generation = -1
+        self._first = self._count = 0
+        self._numbered: list[tuple[Specialisation, int]] = []
+        self._lock = threading.Lock()
+        self.replays = 0
+
+    @property
+    def size(self) -> int:
+        """How many commands a replay gives to the device."""
+        return 0 if self._capture is None else len(self._capture.commands)
+
+    def replay(self) -> None:
+        """Do again what was captured, on the arrays as they are now; queued like a launch.
+
+        Random numbers go on as if the body had run again. What kernels print and how they fail
+        comes as it does after launches.
+
+        Raises:
+            OctantsRuntimeError: the capture has failed, the arrays are gone, or a tape is active.
+        """
+        options.current()
+        if self._replay is None:
+            raise NotCaptured(self._problem).at(None)
+        if driver.state.generation != self._generation:
+            self._end("`init`, `reset` or the end of a field came after its capture")
+        if driver.state.recorder is not None:
+            raise GraphUnderTape("replayed").at(None)
+        if captures and captures[0].listens():
+            raise NestedCapture().at(None)
+        with self._lock:
+            for array in self._foreign:
+                array.prepare()
+            later = _take_numbers(self._count) - self._first
+            self._replay(later)
+            for specialisation, number in self._numbered:
+                specialisation.number = number + later
+            self.replays += 1
+
+    __call__ = replay
+
+    def _end(self, problem: str) -> None:
+        """Give everything up; an error."""
+        self._replay = self._capture = None
+        self._foreign.clear()
+        raise GraphIsOver(problem).at(None)
+
+    # -- for captures ---------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._problem = "its capture is still under way"
+        self._first = _take_numbers(0)
+
+    def _finish(self, capture: Capture) -> None:
+        """Be what was captured."""
+        self._count = _take_numbers(0) - self._first
+        self._numbered = [
+            (owner, owner.number)
+            for owner in capture.owners.values()
+            if 0 <= owner.number - self._first < self._count
+        ]
+        self._generation = driver.state.generation
+        self._replay = driver.device().make_graph(capture.commands)
+        self._capture = capture
+        self._foreign = [Foreign(x) for x in capture.arrays.values() if is_torch(type(x))]
+        self._foreign += [Foreign(x) for x in capture.arrays.values() if has_interface(type(x))]
+
+    def _fail(self, error: BaseException) -> None:
+        self._problem = f"its capture has failed: {error}"
+
+
+class capture:  # noqa: N801  # it reads as a word of the language
+    """``with capture() as graph:`` runs its body, and captures what that tells the device.
+
+    It is the body's work on the device that is captured, not its Python: numbers that are passed to
+    kernels, and what the host writes to arrays, are those of the capture at each replay; branches
+    are those that were taken. A tape belongs into the body as a whole.
+
+    What the host would have to wait for cannot be in it: reads of arrays, kernels that return
+    values, logs of what atomics return; nor can arrays of the host, on a device with memory of its
+    own. Such is an error where it happens, and ends the capture. So does an error of the body. What
+    has run until then is done, as without a capture.
+
+    Raises:
+        OctantsRuntimeError: in the body, for what cannot be captured; at the beginning, within
+            another capture, a tape or forward mode.
+    """
+
+    def __init__(self) -> None:
+        self._graph = Graph()
+        self._capture = Capture()
+
+    def __enter__(self) -> Graph:
+        options.current()
+        if captures:
+            raise NestedCapture().at(None)
+        if driver.state.recorder is not None:
+            raise GraphUnderTape("captured").at(None)
+        self._graph._begin()
+        self._capture.begin()
+        return self._graph
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        found = self._capture
+        found.end()
+        failure = error or found.failure
+        if failure is not None:
+            self._graph._fail(failure)
+        elif driver.state.recorder is not None:
+            raise GraphUnderTape("captured").at(None)
+        else:
+            self._graph._finish(found)
+
+
+class Foreign:
+    """An array of another library in a graph, which knows the addresses of it and its gradient."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self._kept = self._parts()
+        self._addresses = self._find(self._kept)
+
+    def prepare(self) -> None:
+        """Order what comes next after its owner's work; an error if it is elsewhere by now."""
+        if self._find(self._parts()) != self._addresses:
+            what = "a tensor, or its gradient, is in other memory"
+            raise GraphIsOver(f"{what}; `zero_grad(set_to_none=False)` keeps gradients").at(None)
+
+    def _parts(self) -> list[Any]:
+        gradient = getattr(self._array, "grad", None)
+        return [self._array] if gradient is None else [self._array, gradient]
+
+    def _find(self, parts: list[Any]) -> list[int | None]:
+        on_host = is_torch(type(self._array)) and self._array.device.type == "cpu"
+        return [part.data_ptr() if on_host else driver.device().address_of(part) for part in parts]
+
+
+def _take_numbers(count: int) -> int:
+    """The number of the next launch; so many are left out from there on."""
+    numbers = driver.state.numbers
+    first = next(numbers)
+    driver.state.numbers = itertools.count(first + count)
+    return first

@@ -1,0 +1,241 @@
+"""What a thread tells its device, noted down while it is done: so that it can be done again.
+
+All that launches, copies and fills looks whether there is a capture, and notes what it has done. In
+memory that the host shares, what the host does to arrays by numpy is noted, too. Values of the
+host are noted as they are then; what is in memory of the device is used as it is at the replay.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from octants.artifact import SYSTEM
+from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.graph_errors import NotInAGraph
+from octants.lazy_dataclass import dataclass
+
+_NUMBER = 8 * SYSTEM.index("launch")
+_Part = np.ndarray[Any, Any]
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+captures: list[Capture] = []
+"""The capture that is under way; empty if there is none."""
+
+
+@dataclass(slots=True)
+class Launch:
+    """A launch: `run` takes the address of its parameter block, which nobody else has any more.
+
+    `kernel` is what the device has loaded; None where the interpreter runs it. Where the host
+    shares the memory, `storage` bytes behind the `slots` are zero when it begins. `rooms` is what
+    `kernel` tells of the tapes that the launch took.
+    """
+
+    run: Callable[[int], None]
+    kernel: Any
+    block: int
+    slots: int
+    storage: int
+    number: int
+    rooms: Any = None
+
+    def __call__(self, later: int) -> None:
+        """Do it again, as a launch of a number that is so much larger."""
+        ctypes.c_uint64.from_address(self.block + _NUMBER).value = self.number + later
+        if self.storage:
+            ctypes.memset(self.block + self.slots, 0, self.storage)
+        self.run(self.block)
+
+
+@dataclass(slots=True)
+class Told:
+    """A call of a method of the device: a copy, a fill, or a write of bytes."""
+
+    method: str
+    call: Callable[..., None]
+    arguments: tuple[Any, ...]
+
+    def __call__(self, _: int) -> None:
+        self.call(*self.arguments)
+
+
+@dataclass(slots=True)
+class HostCopy:
+    """Elements in memory of the host that become those of another array, or of a copy made then."""
+
+    target: _Part
+    source: _Part
+
+    def __call__(self, _: int) -> None:
+        self.target[...] = self.source
+
+
+Command = Launch | Told | HostCopy
+Replay = Callable[[int], None]
+"""Does all commands again; launches have numbers that are larger by so much."""
+
+
+class CommandList:
+    """Commands, done again one after the other: a graph for devices that have none."""
+
+    def __init__(self, commands: Sequence[Command]) -> None:
+        self._commands = tuple(commands)
+
+    def __call__(self, later: int) -> None:
+        for command in self._commands:
+            command(later)
+
+
+class Capture:
+    """What one thread has done since the beginning: its `commands`, and what they need.
+
+    That is `kept`, the `arrays` that were passed to kernels, and the `owners` of launches, these by
+    their identities.
+    `failure` is the error that has ended it early.
+    """
+
+    def __init__(self) -> None:
+        self.commands: list[Command] = []
+        self.kept: list[Any] = []
+        self.arrays: dict[int, Any] = {}
+        self.owners: dict[int, Any] = {}
+        self.failure: OctantsError | None = None
+        self._thread = threading.get_ident()
+        self._copies: set[int] = set()
+        self._quiet = 0
+
+    def begin(self) -> None:
+        """Note from now on what the thread does."""
+        captures.append(self)
+
+    def end(self) -> None:
+        """Note nothing any more."""
+        if self in captures:
+            captures.remove(self)
+
+    def listens(self) -> bool:
+        """Whether what happens now is to be noted: it is the capture's own thread."""
+        return self._quiet == 0 and threading.get_ident() == self._thread
+
+    def refuse(self, what: str, advice: str) -> NoReturn:
+        """End the capture with an error; in another thread than its own, nothing is wrong."""
+        self.end()
+        self.failure = NotInAGraph(what, advice).at(None)
+        raise self.failure
+
+    # -- what is noted --------------------------------------------------------------------------
+
+    def launched(
+        self,
+        run: Callable[[int], None],
+        kernel: Any,
+        owner: Any,
+        place: tuple[int, int, int],
+        block: Any,
+        arrays: Sequence[Any],
+    ) -> bool:
+        """Note a launch for an ``owner``; ``arrays`` are those that were passed.
+
+        The (address, bytes of slots, bytes of storage) of its parameter ``block`` are ``place``.
+        True if the block is the capture's own from now on.
+        """
+        if not self.listens():
+            return False
+        number = ctypes.c_uint64.from_address(place[0] + _NUMBER).value
+        rooms = kernel.rooms() if hasattr(kernel, "rooms") else None
+        self.commands.append(Launch(run, kernel, *place, number, rooms))
+        self.kept.append(block)
+        self.owners[id(owner)] = owner
+        for array in arrays:
+            self.arrays[id(array)] = array
+        return True
+
+    def told(self, method: str, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        """Do, and note, a call of a method of the device; arrays of bytes are noted as they are."""
+        fixed = tuple(a.copy() if isinstance(a, np.ndarray) else a for a in arguments)
+        self._quiet += 1
+        try:
+            call(*arguments)
+        finally:
+            self._quiet -= 1
+        self.commands.append(Told(method, call, fixed))
+
+    def keep(self, owner: Any) -> None:
+        """Keep something alive that commands work on."""
+        if self.listens():
+            self.kept.append(owner)
+
+    def allocated(self, clear: Callable[..., None], allocation: Any) -> None:
+        """Keep memory, and let it be zero again at each replay."""
+        if self.listens():
+            self.kept.append(allocation)
+            self.commands.append(Told("clear", clear, (allocation.address, allocation.nbytes)))
+
+    def wrote(self, part: _Part, values: Any) -> None:
+        """Note that the host has written a part of its memory."""
+        if not self.listens():
+            return
+        source = values if self._is_copy(values) else part.copy()
+        self.commands.append(HostCopy(part, source))
+
+    def _is_copy(self, values: Any) -> bool:
+        """Whether these are elements of a copy that was noted, which a replay makes again."""
+        while isinstance(values, np.ndarray):
+            if id(values) in self._copies:
+                return True
+            values = values.base
+        return False
+
+    def saved(self, part: _Part, copy: _Part) -> None:
+        """Note that a part of the host's memory was copied."""
+        if self.listens():
+            self._copies.add(id(copy))
+            self.kept.append(copy)
+            self.commands.append(HostCopy(copy, part))
+
+
+@contextmanager
+def once() -> Iterator[None]:
+    """What is done now is not done again by a graph that is being captured."""
+    found = [capture for capture in captures if capture.listens()]
+    for capture in found:
+        capture._quiet += 1
+    try:
+        yield
+    finally:
+        for capture in found:
+            capture._quiet -= 1
+
+
+def refuse(what: str, advice: str) -> None:
+    """End the capture that is under way in this thread, if there is one, with an error."""
+    if captures and captures[0].listens():
+        captures[0].refuse(what, advice)
+
+
+def refuse_read(_: Any = None) -> None:
+    """An error for a read of the host, which a replay could not wait for."""
+    refuse(
+        "the host cannot read what the device computes",
+        "read it before or after; what decides between launches must be computed by kernels",
+    )
+
+
+def noted(method: _Method) -> _Method:
+    """A method of a device that a capture notes when it is called."""
+
+    @functools.wraps(method)
+    def call(self: Any, *arguments: Any) -> None:
+        if captures and captures[0].listens():
+            captures[0].told(method.__name__, functools.partial(method, self), arguments)
+        else:
+            method(self, *arguments)
+
+    return call  # type: ignore[return-value]

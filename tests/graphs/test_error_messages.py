@@ -1,0 +1,84 @@
+"""The text of each error of graphs, as golden files."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import octants as qd
+from octants.diagnostics import graph_errors as errors
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.exceptions import OctantsError
+from tests.golden_files import check_golden, codes_of
+
+CASES: dict[str, Callable[[], Any]] = {}
+
+
+def case(function: Callable[[], Any]) -> Callable[[], Any]:
+    CASES[function.__name__] = function
+    return function
+
+
+@pytest.fixture(autouse=True)
+def _start() -> Iterator[None]:
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+@case
+def read_in_a_graph() -> None:
+    x = qd.field(qd.f32, 3)
+    with qd.graph.capture():
+        x.to_numpy()
+
+
+@case
+def failed_capture() -> None:
+    try:
+        with qd.graph.capture() as graph:
+            raise ValueError("no luck")
+    except ValueError:
+        graph()
+
+
+@case
+def nested_capture() -> None:
+    with qd.graph.capture(), qd.graph.capture():
+        pass
+
+
+@case
+def graph_under_a_tape() -> None:
+    with qd.graph.capture() as graph:
+        pass
+    with qd.ad.Tape():
+        graph()
+
+
+@case
+def graph_that_is_over() -> None:
+    with qd.graph.capture() as graph:
+        pass
+    qd.init(arch=qd.cpu)
+    graph()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_text(name: str) -> None:
+    with pytest.raises(OctantsError) as caught:
+        CASES[name]()
+    assert caught.value.diagnostic is not None
+    check_golden(f"errors/{caught.value.diagnostic.code}_{name}", str(caught.value))
+
+
+def test_every_error_has_a_text() -> None:
+    found = {
+        kind.code
+        for _, kind in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(kind, UserError) and kind is not UserError
+    }
+    assert found == codes_of("errors", CASES)
