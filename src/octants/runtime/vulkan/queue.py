@@ -39,7 +39,7 @@ _ARENA = 1 << 20  # bytes of a batch for parameters, and for small copies from t
 _ALIGNMENT = 64
 _COMPUTE_BIND, _COMPUTE_STAGE = 1, 0x20
 _SHADER, _TRANSFER, _HOST = 0x800, 0x1000, 0x4000  # stages of the pipeline
-_WRITES, _READS_AND_WRITES, _HOST_READ = 0x8000, 0x18000, 0x2000  # accesses
+_WRITES, _READS_AND_WRITES, _HOST_READ = 0x10000, 0x18000, 0x2000  # accesses
 _MAY_BE_RESET = 2
 _ONCE = 1
 
