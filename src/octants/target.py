@@ -26,7 +26,8 @@ class Blocks:
 class Target:
     """A machine that kernels are compiled for.
 
-    `features` is the comma-separated list of the CPU's features for LLVM.
+    `features` is the comma-separated list of the CPU's features for LLVM. `blocks` is what there is
+    for work items that work together.
     """
 
     arch: str
@@ -35,6 +36,7 @@ class Target:
     features: str = ""
     has_f64: bool = True
     has_i64: bool = True
+    blocks: Blocks | None = None
 
 
 class Arch(enum.Enum):

@@ -29,9 +29,10 @@ INTEGERS = ("add", "min", "max", "and", "or", "xor")
 
 
 class Program:
-    """The text of the program of a seed, and the size of its blocks."""
+    """The text of the program of a seed, for subgroups of so many lanes, and its blocks' size."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, lanes: int = 32) -> None:
+        self._largest = min(4, lanes.bit_length() - 1)  # part of a subgroup, as a logarithm
         self.chance = random.Random(seed)
         self.size = self.chance.choice([4, 16, 32, 48, 64, 72])
         self._lines: list[str] = []
@@ -133,7 +134,7 @@ class Program:
         chance = self.chance
         kind = chance.choice(["shuffle", "reduce", "scan", "vote", "integer", "sync"])
         tiled = chance.random() < 0.4
-        suffix, size = ("_tiled", f", {chance.randint(0, 4)}") if tiled else ("", "")
+        suffix, size = ("_tiled", f", {chance.randint(0, self._largest)}") if tiled else ("", "")
         if kind == "shuffle":
             way = chance.choice(["shuffle_up", "shuffle_down", "shuffle_xor", "shuffle"])
             lane = chance.choice(["1", "3", "n", "lane % 3", "m % 8"])

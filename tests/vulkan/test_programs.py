@@ -99,3 +99,85 @@ def test_random_programs_agree_with_the_oracle() -> None:
     done = subprocess.run([*command, "--backend", "vulkan"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "agrees" in done.stdout
+
+
+def test_work_items_that_work_together() -> None:
+    qd.init(arch=qd.vulkan, offline_cache=False)
+    lanes = compiled.device().hardware.blocks.subgroup_size
+    x = qd.field(qd.i32, shape=4 * lanes)
+    y = qd.field(qd.i32, shape=(4 * lanes, 3))
+
+    @qd.kernel
+    def run():
+        qd.loop_config(block_dim=2 * qd.simt.subgroup.group_size())
+        for i in x:
+            pad = qd.simt.block.SharedArray(2 * qd.simt.subgroup.group_size(), qd.i32)
+            thread = qd.simt.block.thread_idx()
+            pad[thread] = i
+            qd.simt.block.sync()
+            y[i, 0] = pad[qd.simt.block.size() - 1 - thread]
+            y[i, 1] = qd.simt.subgroup.reduce_add(i)
+            y[i, 2] = qd.simt.subgroup.group_size()
+
+    run()
+    number = np.arange(4 * lanes)
+    found = y.to_numpy()
+    assert (found[:, 0].reshape(2, -1)[:, ::-1].ravel() == number).all()
+    assert (found[:, 1] == np.repeat(number.reshape(-1, lanes).sum(1), lanes)).all()
+    assert (found[:, 2] == lanes).all()
+
+
+def test_numbers_of_lanes_that_the_device_does_not_have() -> None:
+    qd.init(arch=qd.vulkan, offline_cache=False)
+    lanes = compiled.device().hardware.blocks.subgroup_size
+    x = qd.field(qd.i32, shape=64)
+
+    @qd.kernel
+    def too_many(log2_size: qd.template()):
+        for i in x:
+            x[i] = qd.simt.subgroup.reduce_add_tiled(i, log2_size)
+
+    too_many(lanes.bit_length() - 1)
+    with pytest.raises(qd.OctantsError, match=f"OCT243.*a subgroup has {lanes} lanes"):
+        too_many(lanes.bit_length())
+
+    @qd.kernel
+    def of_warps():
+        for i in x:
+            x[i] = qd.simt.warp.shfl_down_i32(0xFFFFFFFF, i, 1)
+
+    if lanes == 32:
+        of_warps()
+    else:
+        with pytest.raises(qd.OctantsError, match=r"simt\.warp is for subgroups of 32 lanes"):
+            of_warps()
+
+
+@pytest.mark.parametrize("budget", [0, 4096])
+def test_blocks_of_records_in_local_memory(budget: int) -> None:
+    """With a small budget blocks of a loop are run again, and recorded in a thread's memory."""
+    found = []
+    for arch in (qd.vulkan, qd.cpu):
+        qd.init(arch=arch, default_fp=qd.f64, offline_cache=False, ad_stack_budget_bytes=budget)
+        x = qd.field(qd.f64, shape=40, needs_grad=True)
+        loss = qd.field(qd.f64, shape=(), needs_grad=True)
+
+        @qd.kernel
+        def run():
+            for i in x:
+                v, up, n = x[i], True, qd.i8(3)  # noqa: B023
+                for k in range(700):
+                    if v > 0.9:
+                        up = not up
+                    v += 0.002 * qd.sin(5.0 * v + (0.1 if up else -0.2))
+                    n += qd.i8(k)
+                    if n > 90:
+                        v *= 0.999
+                loss[None] += v * v  # noqa: B023
+
+        x.from_numpy(np.linspace(0.1, 2.0, 40))
+        loss.grad[None] = 1.0
+        run.grad()
+        found.append(x.grad.to_numpy())
+    assert np.abs(found[1]).max() > 1e-3
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9, atol=1e-15)

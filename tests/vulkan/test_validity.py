@@ -109,7 +109,7 @@ def test_a_feature_that_is_missing_is_named(dtype: DType, feature: str) -> None:
 
 def test_an_operation_without_code_is_named() -> None:
     def body(build: Any) -> None:
-        build.append(ops.Barrier("block"))
+        build.append(ops.ActAs(build.constant(0, scalars.i32)))
 
-    with pytest.raises(OctantsRuntimeError, match="OCT458: there is no code for `barrier`"):
-        compile_module(Module("meets", [], tasks=[serial("t", body)]), target(MUCH))
+    with pytest.raises(OctantsRuntimeError, match="OCT458: there is no code for `act_as`"):
+        compile_module(Module("acts", [], tasks=[serial("t", body)]), target(MUCH))

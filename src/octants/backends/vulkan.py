@@ -11,7 +11,7 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.ir.core import Module
 from octants.options import Options
 from octants.runtime.device import Device
-from octants.target import Arch, Target
+from octants.target import Arch, Blocks, Target
 
 if TYPE_CHECKING:
     from octants.codegen.spirv import compile as spirv
@@ -29,6 +29,7 @@ class VulkanBackend(Backend):
     """The device of the number that the options name, the best one being 0."""
 
     name = Arch.vulkan.name
+    local_bytes = 256
 
     def obstacle(self) -> str:
         """The absence of the loader, of a driver, or of what kernels need."""
@@ -64,6 +65,9 @@ class VulkanBackend(Backend):
 
     def memory_bytes(self, chosen: Options) -> int:
         return hardware.choose(chosen.device).memory_bytes
+
+    def blocks(self, chosen: Options) -> Blocks | None:
+        return hardware.choose(chosen.device, chosen.vulkan_without).blocks
 
     def contracts(self, chosen: Options) -> bool:
         """Never: drivers may round a fused operation twice."""

@@ -50,10 +50,14 @@ def local_arrays(task: Task) -> list[Array]:
     return list(dict.fromkeys(a for a in arrays if a is not None and a.space is Space.LOCAL))
 
 
+def words(array: Array) -> int:
+    """How many scalars a shared or a local array has."""
+    return math.prod((*(array.fixed_shape or ()), *array.element_shape))
+
+
 def nbytes(array: Array) -> int:
-    """What a shared or a local array takes."""
-    shape = (*(array.fixed_shape or ()), *array.element_shape)
-    return array.dtype.size * math.prod(shape)
+    """What such an array takes."""
+    return array.dtype.size * words(array)
 
 
 def sizes(task: Task) -> tuple[int, int]:

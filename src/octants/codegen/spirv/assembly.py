@@ -43,7 +43,7 @@ class Assembly:
         self._capabilities = dict.fromkeys((Capability.SHADER, Capability.PHYSICAL_ADDRESSES))
         self._extensions: dict[str, None] = {}
         self._modes: list[int] = []
-        self._entries: list[tuple[str, int]] = []
+        self._entries: list[tuple[str, int, list[int]]] = []
         self._decorations: list[int] = []
         self._declarations: list[int] = []
         self._known: dict[Any, int] = {}
@@ -155,17 +155,27 @@ class Assembly:
 
     def _declare_built_in(self, result: int, which: BuiltIn) -> list[int]:
         self.decorate(result, Decoration.BUILT_IN, which)
-        pointer = self.pointer(Storage.INPUT, self.vector())
+        pointer = self.pointer(Storage.INPUT, self.vector(3))
         self._globals.append(result)
         return instruction(Op.VARIABLE, pointer, result, Storage.INPUT)
 
-    def vector(self) -> int:
-        """The type of three u32."""
-        return self.declare(Op.TYPE_VECTOR, self.type(u32), 3)
+    def vector(self, count: int) -> int:
+        """The type of so many u32."""
+        return self.declare(Op.TYPE_VECTOR, self.type(u32), count)
 
-    def add_entry(self, name: str, function: int, block: int) -> None:
-        """Make a function an entry point, run by so many threads in a block."""
-        self._entries.append((name, function))
+    def array(self, dtype: DType, count: int) -> int:
+        """The type of so many numbers."""
+        return self.declare(Op.TYPE_ARRAY, self.type(dtype), self.constant(count, u32))
+
+    def shared(self, dtype: DType, count: int) -> int:
+        """A new array that the threads of a block share."""
+        pointer, result = self.pointer(Storage.WORKGROUP, self.array(dtype, count)), self.fresh()
+        self._declarations += instruction(Op.VARIABLE, pointer, result, Storage.WORKGROUP)
+        return result
+
+    def add_entry(self, name: str, function: int, block: int, shared: list[int]) -> None:
+        """Make a function an entry point, run by so many threads in a block, which share arrays."""
+        self._entries.append((name, function, shared))
         self._modes += instruction(Op.EXECUTION_MODE, function, Mode.LOCAL_SIZE, block, 1, 1)
 
     # -- the whole ------------------------------------------------------------------------------
@@ -180,8 +190,8 @@ class Assembly:
             words += instruction(Op.EXTENSION, *text_words(extension))
         words += instruction(Op.EXT_INST_IMPORT, self.library, *text_words("GLSL.std.450"))
         words += instruction(Op.MEMORY_MODEL, PHYSICAL_ADDRESSING, GLSL_MEMORY)
-        for name, function in self._entries:
-            operands = (COMPUTE, function, *text_words(name), *self._globals)
+        for name, function, shared in self._entries:
+            operands = (COMPUTE, function, *text_words(name), *self._globals, *shared)
             words += instruction(Op.ENTRY_POINT, *operands)
         words += self._modes + self._decorations + self._declarations + self.functions
         head = (MAGIC, VERSION, 0, self._bound + 1, 0)
@@ -199,7 +209,7 @@ class Assembly:
             for bits in widths:
                 if self.features.has(f"{name}{bits}"):
                     self.require(capability)
-                    for _, function in self._entries:
+                    for _, function, _ in self._entries:
                         self._modes += instruction(Op.EXECUTION_MODE, function, mode, bits)
 
 

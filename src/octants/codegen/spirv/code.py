@@ -1,16 +1,11 @@
-"""One SPIR-V function while it is written.
-
-Values that loops carry are variables of the function, which drivers turn into registers. A block
-that has left the function takes no more words until the next label.
-"""
+"""One SPIR-V function while it is written: what its instructions compute, and where that stands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.abi import LAUNCH_SIZE
-from octants.codegen.spirv.assembly import CUT_WORD, Assembly
+from octants.codegen.spirv.flow import Flow, Words
 from octants.codegen.spirv.tables import (
     ATOMIC,
     BOOL,
@@ -23,74 +18,28 @@ from octants.codegen.spirv.tables import (
     UNSIGNED_COMPARE,
 )
 from octants.codegen.spirv.words import (
+    ACQUIRE_RELEASE,
     ALIGNED,
+    BLOCK_SCOPE,
     DEVICE_SCOPE,
+    OF_MEMORY,
+    OF_SHARED_MEMORY,
     RELAXED,
-    UNIFORM_ACQUIRE_RELEASE,
+    SUBGROUP_SCOPE,
     BuiltIn,
     Capability,
-    Decoration,
     Op,
     Storage,
     instruction,
 )
-from octants.codegen.structured.code import Code
-from octants.diagnostics.span import Span
-from octants.types.scalars import DType, f32, f64, i32, i64, u1, u32, u64
+from octants.codegen.structured.code import Code, Element, Place
+from octants.types.scalars import DType, f32, f64, i64, u1, u32, u64
 
-assert LAUNCH_SIZE == 64, "what is pushed has room for eight words"
+_SCOPES = {"device": DEVICE_SCOPE, "block": BLOCK_SCOPE, "subgroup": SUBGROUP_SCOPE}
 
 
-class SpirvCode(Code):
-    """A function: its variables, what is computed at its start, and the rest.
-
-    ``block`` threads of an entry point run together.
-    """
-
-    def __init__(self, assembly: Assembly, block: int = 1) -> None:
-        self.assembly = assembly
-        self.has_f64 = assembly.features.has("float64")
-        self._block = block
-        self._variables: list[int] = []
-        self._start: list[int] = []
-        self._words: list[int] = []
-        self._is_open = True
-        self._hoisted: dict[Any, int] = {}
-        self._types: dict[int, int] = {}  # of variables
-
-    # -- words ----------------------------------------------------------------------------------
-
-    def emit(self, op: Op, *operands: int) -> None:
-        """An instruction without a result."""
-        if self._is_open:
-            self._words += instruction(op, *operands)
-
-    def assign(self, op: Op, kind: int, *operands: int) -> int:
-        """An instruction with a result."""
-        result = self.assembly.fresh()
-        if self._is_open:
-            self._words += instruction(op, kind, result, *operands)
-        return result
-
-    def _float(self, op: Op, dtype: DType, *operands: int) -> int:
-        """An operation that is not contracted with others, nor changed to one like it."""
-        result = self.assign(op, self.assembly.type(dtype), *operands)
-        if self._is_open:
-            self.assembly.decorate(result, Decoration.NO_CONTRACTION)
-        return result
-
-    def _label(self, label: int) -> None:
-        self._words += instruction(Op.LABEL, label)
-        self._is_open = True
-
-    def _jump(self, op: Op, *operands: int) -> None:
-        """An instruction that ends a block."""
-        self.emit(op, *operands)
-        self._is_open = False
-
-    def note(self, location: Span | None) -> None:
-        if location is not None:
-            self.assembly.features.location = location
+class SpirvCode(Flow):
+    """All that there is in a function of an entry point."""
 
     # -- values ---------------------------------------------------------------------------------
 
@@ -169,101 +118,13 @@ class SpirvCode(Code):
     def bit_count(self, x: int) -> int:
         return self.assign(Op.BIT_COUNT, self.assembly.type(u32), x)
 
-    # -- variables, and control flow ------------------------------------------------------------
-
-    def variable(self, dtype: DType) -> int:
-        kind = self.assembly.type(dtype)
-        result = self.assembly.fresh()
-        pointer = self.assembly.pointer(Storage.FUNCTION, kind)
-        self._variables += instruction(Op.VARIABLE, pointer, result, Storage.FUNCTION)
-        self._types[result] = kind
-        return result
-
-    def read(self, variable: int) -> int:
-        return self.assign(Op.LOAD, self._types[variable], variable)
-
-    def write(self, variable: int, operand: int) -> None:
-        self.emit(Op.STORE, variable, operand)
-
-    def branch(
-        self,
-        condition: int,
-        then: Callable[[], object],
-        orelse: Callable[[], object] | None = None,
-    ) -> None:
-        if not self._is_open:
-            return
-        first, second, merge = (self.assembly.fresh() for _ in range(3))
-        self.emit(Op.SELECTION_MERGE, merge, 0)
-        self._jump(Op.BRANCH_CONDITIONAL, condition, first, second if orelse else merge)
-        for label, write in ((first, then), (second, orelse)):
-            if write is not None:
-                self._label(label)
-                write()
-                self._jump(Op.BRANCH, merge)
-        self._label(merge)
-
-    def loop(self, test: Callable[[], int], body: Callable[[], object]) -> None:
-        if not self._is_open:
-            return
-        if self.assembly.features.has("cuts"):
-            self._watched_loop(test, body)
-        else:
-            self._loop(test, body)
-
-    def _loop(self, test: Callable[[], int], body: Callable[[], object]) -> None:
-        header, first, turn, latch, merge = (self.assembly.fresh() for _ in range(5))
-        self._jump(Op.BRANCH, header)
-        self._label(header)
-        self.emit(Op.LOOP_MERGE, merge, latch, 0)
-        self._jump(Op.BRANCH, first)
-        self._label(first)
-        self._jump(Op.BRANCH_CONDITIONAL, test(), turn, merge)
-        self._label(turn)
-        body()
-        self._jump(Op.BRANCH, latch)
-        self._label(latch)
-        self._jump(Op.BRANCH, header)
-        self._label(merge)
-
-    def _watched_loop(self, test: Callable[[], int], body: Callable[[], object]) -> None:
-        """A loop that tells the host where it has ended although its condition holds.
-
-        A number has the condition as its lowest bit, and the number of the turn above it: the
-        driver, which knows that the condition is false behind the loop, does not know that bit.
-        """
-        count, seen = self.variable(u32), self.variable(u32)
-        one = self.constant(1, u32)
-        self.write(count, self.constant(0, u32))
-
-        def watched() -> int:
-            goes_on = test()
-            following = self.apply("add", u32, self.read(count), one)
-            twice = self.apply("shl", u32, following, one)
-            self.write(count, following)
-            self.write(seen, self.apply("add", u32, twice, self.convert(goes_on, u1, u32)))
-            return goes_on
-
-        self._loop(watched, body)
-        bit = self.apply("and", u32, self.read(seen), one)
-        is_cut = self.compare("eq", u32, bit, one)
-        self.branch(is_cut, lambda: self.atomic("or", u32, self._pushed(CUT_WORD), one))
-
-    def leave(self) -> None:
-        self._jump(Op.RETURN)
-
-    def hoisted(self, key: Any, make: Callable[[], int]) -> int:
-        if key not in self._hoisted:
-            state = self._words, self._is_open
-            self._words, self._is_open = self._start, True
-            self._hoisted[key] = make()
-            self._words, self._is_open = state
-        return self._hoisted[key]
-
     # -- memory ---------------------------------------------------------------------------------
 
-    def _place(self, address: int, dtype: DType) -> int:
+    def _place(self, address: Place, dtype: DType) -> int:
         """A pointer to a number in memory."""
+        if isinstance(address, Element):
+            pointer = self.assembly.pointer(address.array.storage, self.assembly.type(dtype))
+            return self.assign(Op.ACCESS_CHAIN, pointer, address.array.variable, address.index)
         if dtype.bits < 32:
             self.assembly.features.require(f"storage{dtype.bits}")
             small = Capability.STORAGE_8_BIT if dtype.bits == 8 else Capability.STORAGE_16_BIT
@@ -271,12 +132,26 @@ class SpirvCode(Code):
         pointer = self.assembly.pointer(Storage.PHYSICAL, self.assembly.type(dtype))
         return self.assign(Op.CONVERT_U_TO_PTR, pointer, address)
 
-    def load(self, address: int, dtype: DType) -> int:
-        place, kind = self._place(address, dtype), self.assembly.type(dtype)
-        return self.assign(Op.LOAD, kind, place, ALIGNED, dtype.size)
+    def load(self, place: Place, dtype: DType) -> int:
+        alignment = () if isinstance(place, Element) else (ALIGNED, dtype.size)
+        pointer, kind = self._place(place, dtype), self.assembly.type(dtype)
+        return self.assign(Op.LOAD, kind, pointer, *alignment)
 
-    def store(self, address: int, dtype: DType, value: int) -> None:
-        self.emit(Op.STORE, self._place(address, dtype), value, ALIGNED, dtype.size)
+    def store(self, place: Place, dtype: DType, value: int) -> None:
+        alignment = () if isinstance(place, Element) else (ALIGNED, dtype.size)
+        self.emit(Op.STORE, self._place(place, dtype), value, *alignment)
+
+    def local_array(self, dtype: DType, count: int) -> Words:
+        kind, result = self.assembly.array(dtype, count), self.assembly.fresh()
+        pointer = self.assembly.pointer(Storage.FUNCTION, kind)
+        self._variables += instruction(Op.VARIABLE, pointer, result, Storage.FUNCTION)
+        return Words(Storage.FUNCTION, result)
+
+    def shared_array(self, key: Any, dtype: DType, count: int) -> Words:
+        arrays = self._entry.shared
+        if key not in arrays:
+            arrays[key] = Words(Storage.WORKGROUP, self.assembly.shared(dtype, count))
+        return arrays[key]
 
     def has_atomic(self, fn: str, dtype: DType) -> bool:
         features = self.assembly.features
@@ -284,34 +159,71 @@ class SpirvCode(Code):
             return fn == "add" and features.has(f"add{dtype.bits}")
         return dtype.bits == 32 or (dtype.bits == 64 and features.has("atomic64"))
 
-    def _atomic(self, op: Op, dtype: DType, address: int, *operands: int) -> int:
+    def _atomic(self, op: Op, dtype: DType, place: Place, *operands: int) -> int:
+        is_shared = isinstance(place, Element)
         if dtype.bits == 64 and not dtype.is_float:
-            self.assembly.features.require("atomic64")
+            self.assembly.features.require("shared64" if is_shared else "atomic64")
             self.assembly.require(Capability.INT_64_ATOMICS)
-        scope = self.constant(DEVICE_SCOPE, u32)
-        place, kind = self._place(address, dtype), self.assembly.type(dtype)
-        return self.assign(op, kind, place, scope, self.constant(RELAXED, u32), *operands)
+        scope = self.constant(BLOCK_SCOPE if is_shared else DEVICE_SCOPE, u32)
+        pointer, kind = self._place(place, dtype), self.assembly.type(dtype)
+        return self.assign(op, kind, pointer, scope, self.constant(RELAXED, u32), *operands)
 
-    def atomic_load(self, address: int, dtype: DType) -> int:
-        return self._atomic(Op.ATOMIC_LOAD, dtype, address)
+    def atomic_load(self, place: Place, dtype: DType) -> int:
+        return self._atomic(Op.ATOMIC_LOAD, dtype, place)
 
-    def atomic(self, fn: str, dtype: DType, address: int, value: int) -> int:
+    def atomic(self, fn: str, dtype: DType, place: Place, value: int) -> int:
         if dtype.is_float:
             sums = {f32: Capability.ATOMIC_FLOAT_32_ADD, f64: Capability.ATOMIC_FLOAT_64_ADD}
             self.assembly.require(sums[dtype], "SPV_EXT_shader_atomic_float_add")
-            return self._atomic(Op.ATOMIC_F_ADD, dtype, address, value)
-        return self._atomic(ATOMIC[dtype.is_signed][fn], dtype, address, value)
+            return self._atomic(Op.ATOMIC_F_ADD, dtype, place, value)
+        return self._atomic(ATOMIC[dtype.is_signed][fn], dtype, place, value)
 
-    def exchange_if(self, dtype: DType, address: int, expected: int, value: int) -> int:
+    def exchange_if(self, dtype: DType, place: Place, expected: int, value: int) -> int:
         relaxed = self.constant(RELAXED, u32)
         op = Op.ATOMIC_COMPARE_EXCHANGE
-        return self._atomic(op, dtype, address, relaxed, value, expected)
+        return self._atomic(op, dtype, place, relaxed, value, expected)
 
-    def fence(self) -> None:
-        if not self.assembly.features.has("fences"):
-            return
-        scope = self.constant(DEVICE_SCOPE, u32)
-        self.emit(Op.MEMORY_BARRIER, scope, self.constant(UNIFORM_ACQUIRE_RELEASE, u32))
+    def fence(self, scope: str = "device") -> None:
+        if self.assembly.features.has("fences"):
+            self.emit(Op.MEMORY_BARRIER, self._scope(scope), self._ordered(scope))
+
+    def _scope(self, scope: str) -> int:
+        return self.constant(_SCOPES[scope], u32)
+
+    def _ordered(self, scope: str) -> int:
+        shared = 0 if scope == "device" else OF_SHARED_MEMORY
+        return self.constant(ACQUIRE_RELEASE | OF_MEMORY | shared, u32)
+
+    # -- other threads --------------------------------------------------------------------------
+
+    def barrier(self, scope: str) -> None:
+        if scope == "block" or self.assembly.features.has("fences"):
+            where = self._scope(scope)
+            self.emit(Op.CONTROL_BARRIER, where, where, self._ordered(scope))
+
+    def _across(self, op: Op, capability: Capability, kind: int, *operands: int) -> int:
+        """An operation of those threads of the subgroup that come here."""
+        self.assembly.features.require("lanes")
+        self.assembly.require(Capability.GROUP)
+        self.assembly.require(capability)
+        return self.assign(op, kind, self._scope("subgroup"), *operands)
+
+    def read_lane(self, x: int, dtype: DType, lane: int) -> int:
+        kind = self.assembly.type(dtype)
+        return self._across(Op.GROUP_SHUFFLE, Capability.GROUP_SHUFFLE, kind, x, lane)
+
+    def ballot(self, condition: int) -> int:
+        kind = self.assembly.vector(4)
+        bits = self._across(Op.GROUP_BALLOT, Capability.GROUP_BALLOT, kind, condition)
+        word = self.assembly.type(u32)
+        low, high = (
+            self.convert(self.assign(Op.COMPOSITE_EXTRACT, word, bits, k), u32, u64) for k in (0, 1)
+        )
+        return self.apply("or", u64, low, self.apply("shl", u64, high, self.constant(32, u64)))
+
+    def all_equal(self, x: int) -> int:
+        kind = self.assembly.type(u1)
+        return self._across(Op.GROUP_ALL_EQUAL, Capability.GROUP_VOTE, kind, x)
 
     # -- functions ------------------------------------------------------------------------------
 
@@ -324,7 +236,7 @@ class SpirvCode(Code):
         operands: Sequence[int],
     ) -> int:
         def write(function: int) -> None:
-            code = SpirvCode(self.assembly)
+            code = SpirvCode(self.assembly, self._entry)
             code.write_function(function, parameters, result, make)
 
         function = self.assembly.helper(name, write)
@@ -358,37 +270,31 @@ class SpirvCode(Code):
         words += self._variables + self._start + self._words + instruction(Op.FUNCTION_END)
         assembly.functions += words
 
-    # -- a launch -------------------------------------------------------------------------------
-
-    def parameters(self) -> int:
-        return self._pushed(0)
-
-    def launch_word(self, offset: int) -> int:
-        return self._pushed(1 + offset // 8)
-
-    def _pushed(self, word: int) -> int:
-        def make() -> int:
-            kind, member = self.assembly.type(u64), self.constant(word, i32)
-            pointer = self.assembly.pointer(Storage.PUSH_CONSTANT, kind)
-            variable = self.assembly.pushed()
-            return self.assign(
-                Op.LOAD, kind, self.assign(Op.ACCESS_CHAIN, pointer, variable, member)
-            )
-
-        return self.hoisted(("pushed", word), make)
+    # -- threads -------------------------------------------------------------------------------
 
     def thread(self) -> int:
-        return self._built_in(BuiltIn.GLOBAL_INVOCATION)
+        return self._wide(BuiltIn.GLOBAL_INVOCATION)
 
     def threads(self) -> int:
-        """Blocks stand in one row."""
-        groups = self._built_in(BuiltIn.NUMBER_OF_WORKGROUPS)
-        return self.apply("mul", i64, groups, self.constant(self._block, i64))
+        return self.apply("mul", i64, self.blocks(), self.constant(self._entry.block, i64))
+
+    def block(self) -> int:
+        return self._wide(BuiltIn.WORKGROUP)
+
+    def blocks(self) -> int:
+        """They stand in one row."""
+        return self._wide(BuiltIn.NUMBER_OF_WORKGROUPS)
+
+    def thread_in_block(self) -> int:
+        return self._built_in(BuiltIn.LOCAL_INVOCATION)
+
+    def _wide(self, which: BuiltIn) -> int:
+        number = self._built_in(which)
+        return self.hoisted(("wide", which), lambda: self.convert(number, u32, i64))
 
     def _built_in(self, which: BuiltIn) -> int:
         def make() -> int:
-            vector = self.assign(Op.LOAD, self.assembly.vector(), self.assembly.built_in(which))
-            number = self.assign(Op.COMPOSITE_EXTRACT, self.assembly.type(u32), vector, 0)
-            return self.convert(number, u32, i64)
+            vector = self.assign(Op.LOAD, self.assembly.vector(3), self.assembly.built_in(which))
+            return self.assign(Op.COMPOSITE_EXTRACT, self.assembly.type(u32), vector, 0)
 
         return self.hoisted(which, make)

@@ -7,6 +7,7 @@ from octants.codegen.recording import recorded_loops
 from octants.codegen.spirv.assembly import Assembly
 from octants.codegen.spirv.code import SpirvCode
 from octants.codegen.spirv.features import Features
+from octants.codegen.spirv.flow import Entry
 from octants.codegen.structured.body import Kernel
 from octants.codegen.structured.tasks import Function, functions
 from octants.ir.core import Module
@@ -19,7 +20,7 @@ BLOCK = 64
 def compile_module(module: Module, target: Target) -> Artifact:
     """The code of a module with tasks; `OctantsRuntimeError` where the device lacks a feature."""
     kernel, assembly = Kernel(module), Assembly(Features(target, module.kernel or module.name))
-    written = functions(kernel, BLOCK)
+    written = functions(kernel, BLOCK, target.blocks)
     for function in written:
         _write(assembly, function)
     return Artifact(
@@ -36,7 +37,8 @@ def compile_module(module: Module, target: Target) -> Artifact:
 
 
 def _write(assembly: Assembly, function: Function) -> None:
-    dispatch, number = function.dispatch, assembly.fresh()
-    code = SpirvCode(assembly, dispatch.block)
+    entry, number = Entry(function.threads), assembly.fresh()
+    code = SpirvCode(assembly, entry)
     code.write_function(number, [], None, lambda inner, _: function.write(inner))
-    assembly.add_entry(dispatch.entry, number, dispatch.block)
+    shared = [words.variable for words in entry.shared.values()]
+    assembly.add_entry(function.dispatch.entry, number, entry.block, shared)

@@ -14,6 +14,8 @@ MEANINGS = {
     "storage16": "16-bit numbers in memory (storageBuffer16BitAccess)",
     "storage8": "8-bit numbers in memory (storageBuffer8BitAccess)",
     "atomic64": "atomic operations on 64 bits (shaderBufferInt64Atomics)",
+    "shared64": "atomic operations on 64 bits of shared memory (shaderSharedInt64Atomics)",
+    "lanes": "subgroups whose lanes exchange values (shuffle, ballot and vote)",
 }
 """Features that programs may need. A target also names some that make code better: those for f32
 and f64 `nan`, `rte`, `denormals` (with the width behind), `add32` and `add64`, atomic sums, and
@@ -29,6 +31,8 @@ class Features:
         self.kernel = kernel
         self.location: Span | None = None
         self._names = frozenset(target.features.split(","))
+        blocks = target.blocks
+        self.lanes = blocks.subgroup_size if blocks is not None and self.has("lanes") else 1
 
     def has(self, name: str) -> bool:
         return name in self._names

@@ -26,6 +26,7 @@ class Op(enum.IntEnum):
     TYPE_INT = 21
     TYPE_FLOAT = 22
     TYPE_VECTOR = 23
+    TYPE_ARRAY = 28
     TYPE_STRUCT = 30
     TYPE_POINTER = 32
     TYPE_FUNCTION = 33
@@ -94,6 +95,7 @@ class Op(enum.IntEnum):
     BITWISE_AND = 199
     NOT = 200
     BIT_COUNT = 205
+    CONTROL_BARRIER = 224
     MEMORY_BARRIER = 225
     ATOMIC_LOAD = 227
     ATOMIC_EXCHANGE = 229
@@ -115,6 +117,9 @@ class Op(enum.IntEnum):
     RETURN = 253
     RETURN_VALUE = 254
     UNREACHABLE = 255
+    GROUP_ALL_EQUAL = 336
+    GROUP_BALLOT = 339
+    GROUP_SHUFFLE = 345
     ATOMIC_F_ADD = 6035
 
 
@@ -127,6 +132,10 @@ class Capability(enum.IntEnum):
     INT_64_ATOMICS = 12
     INT_16 = 22
     INT_8 = 39
+    GROUP = 61
+    GROUP_VOTE = 62
+    GROUP_BALLOT = 64
+    GROUP_SHUFFLE = 65
     STORAGE_16_BIT = 4433
     STORAGE_8_BIT = 4448
     DENORM_PRESERVE = 4464
@@ -150,6 +159,7 @@ class Storage(enum.IntEnum):
     """Classes of memory."""
 
     INPUT = 1
+    WORKGROUP = 4
     FUNCTION = 7
     PUSH_CONSTANT = 9
     PHYSICAL = 5349
@@ -168,6 +178,8 @@ class BuiltIn(enum.IntEnum):
     """What a thread knows of itself."""
 
     NUMBER_OF_WORKGROUPS = 24
+    WORKGROUP = 26
+    LOCAL_INVOCATION = 27
     GLOBAL_INVOCATION = 28
 
 
@@ -185,8 +197,10 @@ class Ext(enum.IntEnum):
 PHYSICAL_ADDRESSING, GLSL_MEMORY = 5348, 1
 COMPUTE = 5
 ALIGNED = 2
-DEVICE_SCOPE = 1
-RELAXED, UNIFORM_ACQUIRE_RELEASE = 0, 0x48
+DEVICE_SCOPE, BLOCK_SCOPE, SUBGROUP_SCOPE = 1, 2, 3
+RELAXED, ACQUIRE_RELEASE = 0, 8
+OF_MEMORY, OF_SHARED_MEMORY = 0x40, 0x100
+"""What of memory is ordered: that of the device, and that of a block."""
 
 
 def text_words(text: str) -> list[int]:

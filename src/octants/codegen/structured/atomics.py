@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.codegen.structured import arithmetic, conversions, halves
+from octants.codegen.structured import arithmetic
 from octants.codegen.structured.body import Body, register
-from octants.codegen.structured.code import Operand
-from octants.codegen.structured.memory import address
+from octants.codegen.structured.code import Element, Operand, Place
+from octants.codegen.structured.memory import place_of
+from octants.codegen.structured.words import from_word, to_word, word_of
 from octants.ir import ops
-from octants.types.scalars import DType, f16, u1, u8, u32, u64
+from octants.types.scalars import DType, u1, u32, u64
 
 _BOOL = {"add": "or", "sub": "xor", "mul": "and", "min": "and", "max": "or"}
 _NATIVE = frozenset(("add", "sub", "min", "max", "and", "or", "xor", "exchange"))
@@ -21,18 +22,19 @@ _NATIVE = frozenset(("add", "sub", "min", "max", "and", "or", "xor", "exchange")
 
 def atomic(body: Body, op: ops.Atomic) -> None:
     """Bind the result to the value before."""
-    place = address(body, op.array, op.companion, op.indices)
+    place = place_of(body, op.array, op.companion, op.indices)
     body.bind(op.result, update(body, op.fn, op.array.dtype, place, body.use(op.value)))
 
 
-def update(body: Body, fn: str, dtype: DType, place: Operand, value: Operand) -> Operand:
+def update(body: Body, fn: str, dtype: DType, place: Place, value: Operand) -> Operand:
     """Update a place; gives the value before."""
     code = body.code
     if dtype is u1:
         fn = _BOOL.get(fn, fn)
     if dtype.is_float and fn == "sub":
         fn, value = "add", code.apply("neg", register(dtype), value)
-    if fn in _NATIVE and dtype.bits >= 32 and code.has_atomic(fn, dtype):
+    is_number = not (isinstance(place, Element) and dtype.is_float)  # and no bits of one
+    if fn in _NATIVE and dtype.bits >= 32 and is_number and code.has_atomic(fn, dtype):
         return code.atomic(fn, dtype, place, value)
 
     def change(old: Operand) -> Operand:
@@ -44,11 +46,10 @@ def update(body: Body, fn: str, dtype: DType, place: Operand, value: Operand) ->
 def compare_exchange(body: Body, op: ops.CompareExchange) -> None:
     """Bind the result to the value before. Floats are compared as numbers, not by their bits."""
     code, dtype = body.code, op.array.dtype
-    place = address(body, op.array, op.companion, op.indices)
+    place = place_of(body, op.array, op.companion, op.indices)
     expected, value = body.use(op.expected), body.use(op.value)
     if not dtype.is_float and dtype.bits >= 32:
-        word = u64 if dtype.bits == 64 else u32
-        body.bind(op.result, code.exchange_if(word, place, expected, value))
+        body.bind(op.result, code.exchange_if(word_of(dtype), place, expected, value))
         return
 
     def is_expected(old: Operand) -> Operand:
@@ -60,10 +61,10 @@ def compare_exchange(body: Body, op: ops.CompareExchange) -> None:
 class _Word:
     """The word of a number in memory, and where in it the number stands."""
 
-    def __init__(self, body: Body, dtype: DType, place: Operand) -> None:
+    def __init__(self, body: Body, dtype: DType, place: Place) -> None:
         self._body, self._code, self._dtype = body, body.code, dtype
-        self._word = u64 if dtype.bits == 64 else u32
-        self._is_part = dtype.bits < 32
+        self._word = word_of(dtype)
+        self._is_part = dtype.bits < 32 and not isinstance(place, Element)
         self._place = place
         self._bits = max(8, dtype.bits)
         if self._is_part:
@@ -106,30 +107,15 @@ class _Word:
 
     def _number(self, word: Operand) -> Operand:
         """The number in a word."""
-        code, dtype = self._code, self._dtype
-        if not self._is_part:
-            return code.bitcast(word, self._word, dtype)
-        low = code.apply("ushr", u32, word, self._shift)
-        if dtype is f16:
-            mask = code.constant(0xFFFF, u32)
-            return halves.from_bits(code, code.apply("and", u32, low, mask))
-        if dtype is u1:
-            return conversions.convert(code, code.convert(low, u32, u8), u8, u1)
-        return code.convert(low, u32, dtype)
+        if self._is_part:
+            word = self._code.apply("ushr", u32, word, self._shift)
+        return from_word(self._code, self._dtype, word)
 
     def _with(self, word: Operand, number: Operand) -> Operand:
         """A word with another number in it."""
-        code, dtype = self._code, self._dtype
+        code, bits = self._code, to_word(self._code, self._dtype, number)
         if not self._is_part:
-            return code.bitcast(number, dtype, self._word)
-        bits = self._small_bits(number)
+            return bits
         mask = code.apply("shl", u32, code.constant((1 << self._bits) - 1, u32), self._shift)
         rest = code.apply("and", u32, word, code.apply("not", u32, mask))
         return code.apply("or", u32, rest, code.apply("shl", u32, bits, self._shift))
-
-    def _small_bits(self, number: Operand) -> Operand:
-        code, dtype = self._code, self._dtype
-        if dtype is f16:
-            return halves.to_bits(code, number)
-        wide = code.convert(number, dtype, u32)
-        return code.apply("and", u32, wide, code.constant((1 << self._bits) - 1, u32))

@@ -48,6 +48,14 @@ class Kernel:
         return len(self.messages) - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The lane of a thread, and how many lanes of its subgroup have work items; both u32."""
+
+    own: Operand
+    count: Operand
+
+
 @dataclass(slots=True)
 class Tape:
     """The tape of a thread: where its words begin, and the bytes that it holds; u64 and i64."""
@@ -60,7 +68,7 @@ class Body:
     """One function of a kernel: its code, and the operands of values.
 
     ``item`` is the number of the work item, ``lower`` that of the first one of the launch, both
-    i64; `Code.leave` ends the work item.
+    i64; `leave` ends the work item.
     """
 
     def __init__(self, kernel: Kernel, code: Code, table: HandlerTable, task: int = 0) -> None:
@@ -70,9 +78,11 @@ class Body:
         self.task = task
         self.item: Operand = code.constant(0, i64)
         self.lower: Operand = code.constant(0, i64)
+        self.lanes: Lanes | None = None
         self.restartable: set[Operation] = set()
         self.reserved: set[Operation] = set()  # pushes for which there is room already
         self._operands: dict[Value, Operand] = {}
+        self._local_arrays: dict[Any, Any] = {}
 
     # -- values ---------------------------------------------------------------------------------
 
@@ -91,6 +101,16 @@ class Body:
     def number(self, value: float, dtype: DType) -> Operand:
         return self.code.constant(value, dtype)
 
+    def zero(self, value: Value) -> Operand:
+        """Zero, of the type of what stands for a value."""
+        return self.code.constant(0.0 if value.type.is_float else 0, register(value.type))
+
+    def local_array(self, key: Any, dtype: DType, count: int) -> Any:
+        """An array of the function's own, there once for each key."""
+        if key not in self._local_arrays:
+            self._local_arrays[key] = self.code.local_array(dtype, count)
+        return self._local_arrays[key]
+
     def variable(self, value: Value, start: Value | None = None) -> Variable:
         """A variable for a value, with the value of another one at first."""
         variable = self.code.variable(register(value.type))
@@ -103,12 +123,24 @@ class Body:
     def block(self, block: Block) -> list[Operand]:
         """The operations of a block; gives what stands for the values that it yields."""
         for op in block.ops:
-            handler = self.table.get(type(op))
-            if handler is None:
-                raise NotOnThisArch(op.NAME).at(op.location)
-            self.code.note(op.location)
-            handler(self, op)
+            self.operation(op)
         return [self._operands[value] for value in block.yielded]
+
+    def operation(self, op: Operation) -> None:
+        """One operation."""
+        handler = self.table.get(type(op))
+        if handler is None:
+            raise NotOnThisArch(op.NAME).at(op.location)
+        self.code.note(op.location)
+        handler(self, op)
+
+    def leave(self) -> None:
+        """End the work item."""
+        self.code.leave()
+
+    def condition(self, op: Operation, make: Callable[[], Operand]) -> Operand:  # noqa: ARG002
+        """What a loop computes at the start of each turn: whether it goes on."""
+        return make()
 
     # -- short names for much used instructions -------------------------------------------------
 

@@ -14,10 +14,23 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from octants.diagnostics.span import Span
+from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType
 
 Operand: TypeAlias = Any
 Variable: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """A place in an array of the code, which has no address; `index` is a u32."""
+
+    array: Any
+    index: Operand
+
+
+Place: TypeAlias = Any
+"""An address, or an `Element`."""
 
 ARITHMETIC = frozenset(("add", "sub", "mul", "neg"))  # integers wrap, floats round
 INTEGER = frozenset(("quotient", "remainder", "and", "or", "xor", "not", "shl", "shr", "ushr"))
@@ -30,6 +43,9 @@ class Code(ABC):
 
     has_f64: bool
     """Whether the machine has f64."""
+
+    subgroup: int
+    """How many threads run in step, as far as they can exchange values; else 1."""
 
     @abstractmethod
     def note(self, location: Span | None) -> None:
@@ -109,33 +125,60 @@ class Code(ABC):
     # -- memory ---------------------------------------------------------------------------------
 
     @abstractmethod
-    def load(self, address: Operand, dtype: DType) -> Operand:
-        """A number of any type but u1 and f16 at a multiple of its size."""
+    def load(self, place: Place, dtype: DType) -> Operand:
+        """A number of any type but u1 and f16 at a multiple of its size; an element of any type."""
 
     @abstractmethod
-    def store(self, address: Operand, dtype: DType, value: Operand) -> None: ...
+    def store(self, place: Place, dtype: DType, value: Operand) -> None: ...
 
     @abstractmethod
-    def atomic_load(self, address: Operand, dtype: DType) -> Operand:
+    def local_array(self, dtype: DType, count: int) -> Any:
+        """An array of the function's own, for `Element`."""
+
+    @abstractmethod
+    def shared_array(self, key: Any, dtype: DType, count: int) -> Any:
+        """An array of u32 or u64 that the threads of a block share, there once for each key."""
+
+    @abstractmethod
+    def atomic_load(self, place: Place, dtype: DType) -> Operand:
         """A u32 or u64 that others change meanwhile."""
 
     @abstractmethod
     def has_atomic(self, fn: str, dtype: DType) -> bool:
-        """Whether one of `ATOMIC` is an instruction of the machine."""
+        """Whether one of `ATOMIC` is an instruction of the machine, at an address."""
 
     @abstractmethod
-    def atomic(self, fn: str, dtype: DType, address: Operand, value: Operand) -> Operand:
+    def atomic(self, fn: str, dtype: DType, place: Place, value: Operand) -> Operand:
         """Update a place; gives what was there before."""
 
     @abstractmethod
-    def exchange_if(
-        self, dtype: DType, address: Operand, expected: Operand, value: Operand
-    ) -> Operand:
+    def exchange_if(self, dtype: DType, place: Place, expected: Operand, value: Operand) -> Operand:
         """Store a u32 or u64 where another one is expected; gives what was there before."""
 
     @abstractmethod
-    def fence(self) -> None:
-        """Let other work items see what is stored before what is stored after."""
+    def fence(self, scope: str = "device") -> None:
+        """Let others of a "subgroup", a "block", or all see what is stored before the rest."""
+
+    # -- other threads --------------------------------------------------------------------------
+
+    @abstractmethod
+    def barrier(self, scope: str) -> None:
+        """Wait for all threads of the "block", or those of the "subgroup" that come here.
+
+        They see what the others have stored before.
+        """
+
+    @abstractmethod
+    def read_lane(self, x: Operand, dtype: DType, lane: Operand) -> Operand:
+        """A u32 or f32 of a thread of the subgroup (u32) that comes here, too."""
+
+    @abstractmethod
+    def ballot(self, condition: Operand) -> Operand:
+        """The bits, u64, of the threads of the subgroup that come here and where it holds."""
+
+    @abstractmethod
+    def all_equal(self, x: Operand) -> Operand:
+        """Whether those who come here have the same u32."""
 
     # -- functions ------------------------------------------------------------------------------
 
@@ -170,3 +213,15 @@ class Code(ABC):
     @abstractmethod
     def threads(self) -> Operand:
         """How many threads there are, i64."""
+
+    @abstractmethod
+    def block(self) -> Operand:
+        """The number of the block, i64."""
+
+    @abstractmethod
+    def blocks(self) -> Operand:
+        """How many blocks there are, i64."""
+
+    @abstractmethod
+    def thread_in_block(self) -> Operand:
+        """The number of this thread in its block, u32."""

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from octants.codegen.structured import halves
 from octants.codegen.structured.body import Body
-from octants.codegen.structured.code import Code, Operand
+from octants.codegen.structured.code import Code, Element, Operand, Place
+from octants.codegen.structured.words import from_word, to_word, word_of
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops
+from octants.ir.cooperation import words
 from octants.ir.core import Array, Companion, Space, Value
 from octants.types.layouts import Layout, Strided, Term
-from octants.types.scalars import DType, f16, i64, u1, u8, u64
+from octants.types.scalars import DType, f16, i64, u1, u8, u32, u64
 
 
 class Offset:
@@ -42,8 +44,31 @@ class Offset:
         return self._body.add(base, self._body.number(self._known, u64), u64)
 
 
-def address(body: Body, array: Array, companion: Companion, indices: Sequence[Value]) -> Operand:
-    """The address of an element."""
+def place_of(body: Body, array: Array, companion: Companion, indices: Sequence[Value]) -> Place:
+    """The place of an element."""
+    if array.space is Space.SHARED:
+        return _shared_element(body, array, companion, indices)
+    return _address(body, array, companion, indices)
+
+
+def _shared_element(
+    body: Body, array: Array, companion: Companion, indices: Sequence[Value]
+) -> Element:
+    """The word that a number has for itself."""
+    code, offset = body.code, Offset(body)
+    extents = (*(array.fixed_shape or ()), *array.element_shape)
+    stride = 1
+    for index, extent in zip(reversed(indices), reversed(extents), strict=True):
+        offset.add(body.wide(index), stride)
+        stride *= extent
+    number = offset.apply(body.number(0, u64))
+    known = code.known(number)
+    index = code.convert(number, u64, u32) if known is None else body.number(known, u32)
+    word = word_of(array.dtype)
+    return Element(code.shared_array((array, companion), word, words(array)), index)
+
+
+def _address(body: Body, array: Array, companion: Companion, indices: Sequence[Value]) -> Operand:
     offset = Offset(body)
     wide = [body.wide(index) for index in indices[array.rank :]]
     if array.space is Space.ARGUMENT and companion is Companion.PRIMAL:
@@ -115,16 +140,20 @@ def _term(body: Body, term: Term, index: Value) -> Operand:
 # -- what is stored, and what registers hold ----------------------------------------------------
 
 
-def read(code: Code, place: Operand, dtype: DType) -> Operand:
-    """What stands at an address."""
+def read(code: Code, place: Place, dtype: DType) -> Operand:
+    """What stands at a place."""
+    if isinstance(place, Element):
+        return from_word(code, dtype, code.load(place, word_of(dtype)))
     if dtype is u1:
         return code.compare("ne", u8, code.load(place, u8), code.constant(0, u8))
     return halves.load(code, place) if dtype is f16 else code.load(place, dtype)
 
 
-def write(code: Code, place: Operand, dtype: DType, operand: Operand) -> None:
-    """Have something stand at an address."""
-    if dtype is f16:
+def write(code: Code, place: Place, dtype: DType, operand: Operand) -> None:
+    """Have something stand at a place."""
+    if isinstance(place, Element):
+        code.store(place, word_of(dtype), to_word(code, dtype, operand))
+    elif dtype is f16:
         halves.store(code, place, operand)
     elif dtype is u1:
         code.store(place, u8, code.convert(operand, u1, u8))
@@ -134,13 +163,13 @@ def write(code: Code, place: Operand, dtype: DType, operand: Operand) -> None:
 
 def load(body: Body, op: ops.Load) -> None:
     """Each time anew: others may have written."""
-    place = address(body, op.array, op.companion, op.indices)
+    place = place_of(body, op.array, op.companion, op.indices)
     body.bind(op.result, read(body.code, place, op.array.dtype))
 
 
 def store(body: Body, op: ops.Store) -> None:
     """A plain store: what other work items do to the place at the same time is their affair."""
-    place = address(body, op.array, op.companion, op.indices)
+    place = place_of(body, op.array, op.companion, op.indices)
     write(body.code, place, op.array.dtype, body.use(op.value))
 
 

@@ -41,7 +41,7 @@ def fail(body: Body, message: MessageFormat, words: list[Operand]) -> None:
     number = body.kernel.add_message(shortened(message))
     words = words[: abi.MAXIMUM_FAILURE_VALUES]
     _call(body, f"fail.{len(words)}", _fail, [body.number(number, i32), *_place(body), *words])
-    body.code.leave()
+    body.leave()
 
 
 def overflow(body: Body, record: Record, need: Operand) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from octants import abi
 from octants.codegen.message_formats import memory_message
-from octants.codegen.recording import counted_pushes
+from octants.codegen.recording import asks_for_room, counted_pushes
 from octants.codegen.structured import halves, messages
-from octants.codegen.structured.body import Body, Tape
-from octants.codegen.structured.code import Code, Operand
+from octants.codegen.structured.body import Body, Tape, register
+from octants.codegen.structured.code import Code, Element, Operand
 from octants.ir import ops
 from octants.ir.core import Record, Value
 from octants.types.scalars import DType, f16, f32, f64, i64, u1, u32, u64
@@ -31,6 +31,11 @@ def push(body: Body, op: ops.RecordPush) -> None:
     if not op.record.slots:
         return
     index = body.wide(op.index)
+    if op.record.local:
+        for slot, value in enumerate(op.values):
+            place = _local(body, op.record, slot, index)
+            body.code.store(place, register(value.type), body.use(value))
+        return
     if not op.record.capacity:
         _write(body, op, index)
         return
@@ -88,6 +93,11 @@ def pop(body: Body, op: ops.RecordPop) -> None:
     if not op.record.slots:
         return
     code, index = body.code, body.wide(op.index)
+    if op.record.local:
+        for slot, result in enumerate(op.results):
+            place = _local(body, op.record, slot, index)
+            body.bind(result, code.load(place, register(result.type)))
+        return
     if op.record.capacity:
         last = body.number(op.record.capacity - 1, i64)
         index = code.choose(_is_held(body, op.record, index), i64, index, last)
@@ -121,6 +131,12 @@ def _number(code: Code, dtype: DType, low: Operand, high: Operand) -> Operand:
     return code.bitcast(low, u32, f32) if dtype is f32 else code.convert(low, u32, dtype)
 
 
+def _local(body: Body, record: Record, slot: int, index: Operand) -> Element:
+    """Where a value of an iteration is, in memory of the work item's own."""
+    array = body.local_array((record, slot), register(record.slots[slot]), record.local)
+    return Element(array, body.code.convert(index, i64, u32))
+
+
 def _is_held(body: Body, record: Record, index: Operand) -> Operand:
     return body.code.compare("lt", u64, index, body.number(record.capacity, u64))
 
@@ -131,7 +147,7 @@ def check(body: Body, op: ops.RecordCheck) -> None:
 
     def overflows() -> None:
         messages.overflow(body, op.record, count)
-        code.leave()
+        body.leave()
 
     capacity = body.number(op.record.capacity, i64)
     code.branch(code.compare("gt", i64, count, capacity), overflows)
@@ -173,7 +189,7 @@ def reserve_now(body: Body, op: ops.RecordReserve) -> None:
 def reserve(body: Body, loop: ops.For) -> None:
     """Have room for what a loop pushes in all its turns, where a push is for the turn itself."""
     for op, from_zero, condition in counted_pushes(body, loop):
-        if not op.record.slots:
+        if not asks_for_room(op):
             continue
         nbytes = position(
             body, body.use(op.base), _bound(body, loop, op, from_zero=from_zero), stride(op.record)
@@ -241,7 +257,7 @@ def make_room(body: Body, op: ops.RecordPush | ops.RecordReserve, nbytes: Operan
         place = code.launch_word(abi.LAUNCH_REFUSED)
         number = code.apply("sub", i64, body.item, body.lower)
         code.call("refuse", [u64, i64, i64], None, _refuse, [place, number, nbytes])
-        code.leave()
+        body.leave()
 
     code.branch(code.compare("gt", u64, nbytes, tape_of(body).capacity), refuse)
 

@@ -9,13 +9,17 @@ from octants import abi
 from octants.artifact import Dispatch
 from octants.codegen.bounds import host_bounds
 from octants.codegen.recording import asks_for_room, can_fail, can_run_again, restartable
-from octants.codegen.structured import messages, records
+from octants.codegen.structured import cooperation, messages, records
+from octants.codegen.structured.blocks import Together, has_barriers
 from octants.codegen.structured.body import Body, Kernel
 from octants.codegen.structured.code import Code, Operand
 from octants.codegen.structured.operations import TABLE
 from octants.ir import ops
+from octants.ir.cooperation import cooperates, shared_places, sizes
 from octants.ir.core import Task
+from octants.ir.ops.cooperation import Subgroup
 from octants.lazy_dataclass import dataclass
+from octants.target import Blocks
 from octants.types.scalars import i64, u1, u32
 
 _LEAVING = (ops.Assert, ops.RecordCheck, ops.RecordPush, ops.RecordReserve)
@@ -24,14 +28,21 @@ _MOST_IN_BLOCK = 128  # that any device takes
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A dispatch, and what writes the code of its threads."""
+    """A dispatch, what writes the code of its threads, and how many of these a block has.
+
+    They are whole subgroups: a block of the dispatch may have fewer work items.
+    """
 
     dispatch: Dispatch
     write: Callable[[Code], None]
+    threads: int = 1
 
 
-def functions(kernel: Kernel, block: int) -> list[Function]:
-    """The functions of a kernel, in the order of their dispatches, of ``block`` threads each."""
+def functions(kernel: Kernel, block: int, blocks: Blocks | None) -> list[Function]:
+    """The functions of a kernel, in the order of their dispatches, of ``block`` threads each.
+
+    ``blocks`` is what the machine has for work items that work together.
+    """
     found: list[Function] = []
     for position, task in enumerate(kernel.module.tasks):
         name, needs_tape = f"task_{position}", has_records(task)
@@ -43,18 +54,29 @@ def functions(kernel: Kernel, block: int) -> list[Function]:
         if not bounds:
             dispatch = Dispatch(f"domain_{position}", position, block=1, threads=1)
             found.append(Function(dispatch, partial(_write_domain, kernel, position)))
-        write = partial(_write_items, kernel, position, is_known=bool(bounds))
+        items, most = _items(task, block, blocks)
         tape = needs_tape, can_run_again(task.body)
-        dispatch = Dispatch(name, position, bounds or "device", *_threads(task, block), *tape)
-        found.append(Function(dispatch, write))
+        dispatch = Dispatch(name, position, bounds or "device", items, most, *tape)
+        if not cooperates(task):
+            write = partial(_write_items, kernel, position, is_known=bool(bounds))
+            found.append(Function(dispatch, write, items))
+            continue
+        assert blocks is not None, "the frontend refuses"
+        cooperation.check(task, blocks)
+        threads = -(-items // blocks.subgroup_size) * blocks.subgroup_size
+        write = partial(_write_blocks, kernel, position, threads, is_known=bool(bounds))
+        found.append(Function(dispatch, write, threads))
     return found
 
 
-def _threads(task: Task, block: int) -> tuple[int, int]:
-    """How many threads there are in a block, and at most at all; 0 stands for any number."""
+def _items(task: Task, block: int, blocks: Blocks | None) -> tuple[int, int]:
+    """How many work items a block has, and the most threads at all; 0 stands for any number."""
     if task.options.get("fixed_order"):
         return 1, 1
-    return min(int(task.options.get("block_dim", 0)) or block, _MOST_IN_BLOCK), 0
+    if cooperates(task):
+        return sizes(task)[0], 0
+    most = _MOST_IN_BLOCK if blocks is None else blocks.most_items
+    return min(int(task.options.get("block_dim", 0)) or block, most), 0
 
 
 def has_records(task: Task) -> bool:
@@ -136,8 +158,11 @@ def _item(
 
     def write(code: Code, given: list[Operand]) -> None:
         inner = body if code is body.code else _body(kernel, code, position)
-        inner.item, inner.lower = given[0], _bounds(code, is_known=is_known)[0]
+        inner.item = given[0]
+        inner.lower, upper = _bounds(code, is_known=is_known)
         inner.restartable = restartable(task.body)
+        if _needs_lanes(task):
+            inner.lanes = cooperation.find_lanes(code, task, inner.item, upper)
         (index,) = task.body.args
         inner.bind(index, code.convert(inner.item, i64, index.type))
         inner.block(task.body)
@@ -146,6 +171,68 @@ def _item(
         return lambda number: write(body.code, [number])
     name = f"item.{position}"
     return lambda number: body.code.call(name, [i64], None, write, [number])
+
+
+def _needs_lanes(task: Task) -> bool:
+    return any(isinstance(op, Subgroup) for op in task.body.walk())
+
+
+def _write_blocks(
+    kernel: Kernel, position: int, threads: int, code: Code, *, is_known: bool
+) -> None:
+    """Every so many-th block of work items: all threads of it take the same turns.
+
+    There are ``threads`` of them, the last ones of which may be there for whole subgroups only.
+    """
+    body, task = _body(kernel, code, position), kernel.module.tasks[position]
+    _stop_if_failed(body)
+    lower, upper = _bounds(code, is_known=is_known)
+    count, first = code.constant(sizes(task)[0], i64), code.variable(i64)
+    thread = code.convert(code.thread_in_block(), u32, i64)
+    start = code.apply("mul", i64, code.block(), count)
+    code.write(first, code.apply("add", i64, lower, start))
+    step = code.apply("mul", i64, code.blocks(), count)
+    run = _item(kernel, position, task, body, is_known=is_known)
+
+    def turn() -> None:
+        item = code.apply("add", i64, code.read(first), thread)
+        has_item = code.compare("lt", i64, item, upper)
+        is_exact = threads == sizes(task)[0]
+        if not is_exact:
+            is_in = code.compare("lt", i64, thread, count)
+            has_item = code.apply("and", u1, has_item, is_in)
+        if has_barriers(task.body):
+            end = code.apply("add", i64, code.read(first), count)
+            whole = code.compare("le", i64, end, upper) if is_exact else None
+            _write_together(kernel, position, code, (item, upper), has_item, whole)
+        else:
+            code.branch(has_item, lambda: run(item))
+        if shared_places(task):  # others may still look at what the next block writes to
+            code.barrier("block")
+        code.write(first, code.apply("add", i64, code.read(first), step))
+
+    code.loop(lambda: code.compare("lt", i64, code.read(first), upper), turn)
+
+
+def _write_together(
+    kernel: Kernel,
+    position: int,
+    code: Code,
+    numbers: tuple[Operand, Operand],
+    has_item: Operand,
+    whole: Operand | None,
+) -> None:
+    """A work item with barriers, of its number, and of all before another one."""
+    task = kernel.module.tasks[position]
+    body = Together(kernel, code, TABLE, position)
+    body.item, upper = numbers
+    if _needs_lanes(task):
+        body.lanes = cooperation.find_lanes(code, task, body.item, upper)
+    (index,) = task.body.args
+    body.bind(index, code.convert(body.item, i64, index.type))
+    can_end = any(isinstance(op, _LEAVING) for op in task.body.walk())
+    body.begin(task.body, has_item, None if can_end else whole)
+    body.steps(task.body)
 
 
 def _run_unless_done(

@@ -21,7 +21,7 @@ from octants.runtime.vulkan.library import (
     global_function,
     instance_functions,
 )
-from octants.target import Target
+from octants.target import Blocks, Target
 
 _VERSION = 1 << 22 | 2 << 12  # Vulkan 1.2
 _BEST_FIRST = (2, 1, 3, 0, 4)  # discrete, integrated, virtual, other, the CPU
@@ -35,6 +35,7 @@ _BITS = {
     "storage16": (1, 0),
     "storage8": (2, 2),
     "atomic64": (2, 5),
+    "shared64": (2, 6),
     "int8": (2, 8),
     "timeline": (2, 37),
     "addresses": (2, 38),
@@ -42,6 +43,9 @@ _BITS = {
     "add64": (3, 3),
 }
 """Where features stand: in which of the structures of `ask_features`, and at which place."""
+_IN_COMPUTE, _EXCHANGES = 0x20, 0b11011  # of `SubgroupProperties`: basic, vote, ballot, shuffle
+_SHARED_BYTES, _MOST_ITEMS, _LONGEST_BLOCK = 54, 58, 59  # of the limits, in words
+_MOST_BLOCK_DIM = 1024
 _INDEPENDENT = 1  # of `FloatControls`: 2 says that widths must agree
 ATOMIC_FLOAT = b"VK_EXT_shader_atomic_float"
 _NEEDED = {
@@ -61,8 +65,9 @@ class Hardware:
         self.functions = functions
         self.handle = c_void_p(handle)
         properties, controls = vk.Properties2(), vk.FloatControls()
-        limits = vk.MemoryLimits()
+        limits, self._subgroups = vk.MemoryLimits(), vk.SubgroupProperties()
         properties.next, controls.next = addressof(controls), addressof(limits)
+        limits.next = addressof(self._subgroups)
         functions.vkGetPhysicalDeviceProperties2(self.handle, byref(properties))
         self.properties = properties.properties
         self.largest = limits.largest_allocation or 1 << 62
@@ -113,7 +118,16 @@ class Hardware:
     def target(self) -> Target:
         """What code is made for."""
         features = ",".join(sorted(self.features))
-        return Target("vulkan", "spirv1.5-vulkan1.2", self.name, features)
+        return Target("vulkan", "spirv1.5-vulkan1.2", self.name, features, blocks=self.blocks)
+
+    @property
+    def blocks(self) -> Blocks:
+        """What there is for work items that work together."""
+        limits = (c_uint32 * 126).from_buffer_copy(self.properties.limits)
+        most = min(limits[_MOST_ITEMS], limits[_LONGEST_BLOCK], _MOST_BLOCK_DIM)
+        lanes = self._subgroups.size if "lanes" in self.features else 1
+        block_dim = min(Blocks().block_dim, most)
+        return Blocks(lanes, block_dim, most // lanes * lanes, limits[_SHARED_BYTES])
 
     def family(self) -> int:
         """The queues that kernels are run by."""
@@ -127,6 +141,11 @@ class Hardware:
                 return number
         raise UnfitVulkanDevice(self.name, "a queue for compute").at(None)
 
+    def _has_lanes(self) -> bool:
+        found = self._subgroups
+        is_there = found.stages & _IN_COMPUTE and found.operations & _EXCHANGES == _EXCHANGES
+        return bool(is_there) and found.size <= 64
+
     def _extensions(self) -> frozenset[bytes]:
         count, ask = c_uint32(), self.functions.vkEnumerateDeviceExtensionProperties
         ask(self.handle, None, byref(count), None)
@@ -138,6 +157,7 @@ class Hardware:
         asked = ask_features(self)
         found = {
             **{name: asked[kind].values[place] for name, (kind, place) in _BITS.items()},
+            "lanes": self._has_lanes(),
             "fences": not self.is_cpu,
             "cuts": "llvmpipe" in self.name,
             **_float_modes(controls),

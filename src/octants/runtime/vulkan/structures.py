@@ -256,6 +256,14 @@ MemoryLimits = _typed(
     "MemoryLimits", 1000168000, ("descriptors", c_uint32), ("largest_allocation", c_uint64)
 )
 FloatControls = _typed("FloatControls", 1000197000, ("values", c_uint32 * 17))
+SubgroupProperties = _typed(
+    "SubgroupProperties",
+    1000094000,
+    ("size", c_uint32),
+    ("stages", c_uint32),
+    ("operations", c_uint32),
+    ("quads", c_uint32),
+)
 
 
 class Properties2(Typed):

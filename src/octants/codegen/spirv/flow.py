@@ -1,0 +1,202 @@
+"""The words of a function, its variables, and its control flow.
+
+Values that loops carry are variables of the function, which drivers turn into registers. A block
+that has left the function takes no more words until the next label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any
+
+from octants.abi import LAUNCH_SIZE
+from octants.codegen.spirv.assembly import CUT_WORD, Assembly
+from octants.codegen.spirv.words import (
+    Decoration,
+    Op,
+    Storage,
+    instruction,
+)
+from octants.codegen.structured.code import Code
+from octants.diagnostics.span import Span
+from octants.lazy_dataclass import dataclass
+from octants.types.scalars import DType, i32, u1, u32, u64
+
+assert LAUNCH_SIZE == 64, "what is pushed has room for eight words"
+
+
+@dataclass(slots=True)
+class Entry:
+    """An entry point: how many threads a block of it has, and the arrays that they share."""
+
+    block: int = 1
+    shared: dict[Any, Words] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """An array in memory without addresses."""
+
+    storage: Storage
+    variable: int
+
+
+class Flow(Code):
+    """A function of an entry point: its variables, what is computed at its start, and the rest."""
+
+    def __init__(self, assembly: Assembly, entry: Entry) -> None:
+        self.assembly = assembly
+        self.has_f64 = assembly.features.has("float64")
+        self.subgroup = assembly.features.lanes
+        self._entry = entry
+        self._variables: list[int] = []
+        self._start: list[int] = []
+        self._words: list[int] = []
+        self._is_open = True
+        self._hoisted: dict[Any, int] = {}
+        self._types: dict[int, int] = {}  # of variables
+
+    # -- words ----------------------------------------------------------------------------------
+
+    def emit(self, op: Op, *operands: int) -> None:
+        """An instruction without a result."""
+        if self._is_open:
+            self._words += instruction(op, *operands)
+
+    def assign(self, op: Op, kind: int, *operands: int) -> int:
+        """An instruction with a result."""
+        result = self.assembly.fresh()
+        if self._is_open:
+            self._words += instruction(op, kind, result, *operands)
+        return result
+
+    def _float(self, op: Op, dtype: DType, *operands: int) -> int:
+        """An operation that is not contracted with others, nor changed to one like it."""
+        result = self.assign(op, self.assembly.type(dtype), *operands)
+        if self._is_open:
+            self.assembly.decorate(result, Decoration.NO_CONTRACTION)
+        return result
+
+    def _label(self, label: int) -> None:
+        self._words += instruction(Op.LABEL, label)
+        self._is_open = True
+
+    def _jump(self, op: Op, *operands: int) -> None:
+        """An instruction that ends a block."""
+        self.emit(op, *operands)
+        self._is_open = False
+
+    def note(self, location: Span | None) -> None:
+        if location is not None:
+            self.assembly.features.location = location
+
+    # -- variables, and control flow ------------------------------------------------------------
+
+    def variable(self, dtype: DType) -> int:
+        kind = self.assembly.type(dtype)
+        result = self.assembly.fresh()
+        pointer = self.assembly.pointer(Storage.FUNCTION, kind)
+        self._variables += instruction(Op.VARIABLE, pointer, result, Storage.FUNCTION)
+        self._types[result] = kind
+        return result
+
+    def read(self, variable: int) -> int:
+        return self.assign(Op.LOAD, self._types[variable], variable)
+
+    def write(self, variable: int, operand: int) -> None:
+        self.emit(Op.STORE, variable, operand)
+
+    def branch(
+        self,
+        condition: int,
+        then: Callable[[], object],
+        orelse: Callable[[], object] | None = None,
+    ) -> None:
+        if not self._is_open:
+            return
+        first, second, merge = (self.assembly.fresh() for _ in range(3))
+        self.emit(Op.SELECTION_MERGE, merge, 0)
+        self._jump(Op.BRANCH_CONDITIONAL, condition, first, second if orelse else merge)
+        for label, write in ((first, then), (second, orelse)):
+            if write is not None:
+                self._label(label)
+                write()
+                self._jump(Op.BRANCH, merge)
+        self._label(merge)
+
+    def loop(self, test: Callable[[], int], body: Callable[[], object]) -> None:
+        if not self._is_open:
+            return
+        if self.assembly.features.has("cuts"):
+            self._watched_loop(test, body)
+        else:
+            self._loop(test, body)
+
+    def _loop(self, test: Callable[[], int], body: Callable[[], object]) -> None:
+        header, first, turn, latch, merge = (self.assembly.fresh() for _ in range(5))
+        self._jump(Op.BRANCH, header)
+        self._label(header)
+        self.emit(Op.LOOP_MERGE, merge, latch, 0)
+        self._jump(Op.BRANCH, first)
+        self._label(first)
+        self._jump(Op.BRANCH_CONDITIONAL, test(), turn, merge)
+        self._label(turn)
+        body()
+        self._jump(Op.BRANCH, latch)
+        self._label(latch)
+        self._jump(Op.BRANCH, header)
+        self._label(merge)
+
+    def _watched_loop(self, test: Callable[[], int], body: Callable[[], object]) -> None:
+        """A loop that tells the host where it has ended although its condition holds.
+
+        A number has the condition as its lowest bit, and the number of the turn above it: the
+        driver, which knows that the condition is false behind the loop, does not know that bit.
+        """
+        count, seen = self.variable(u32), self.variable(u32)
+        one = self.constant(1, u32)
+        self.write(count, self.constant(0, u32))
+
+        def watched() -> int:
+            goes_on = test()
+            following = self.apply("add", u32, self.read(count), one)
+            twice = self.apply("shl", u32, following, one)
+            self.write(count, following)
+            self.write(seen, self.apply("add", u32, twice, self.convert(goes_on, u1, u32)))
+            return goes_on
+
+        self._loop(watched, body)
+        bit = self.apply("and", u32, self.read(seen), one)
+        is_cut = self.compare("eq", u32, bit, one)
+        self.branch(is_cut, lambda: self.atomic("or", u32, self._pushed(CUT_WORD), one))
+
+    def leave(self) -> None:
+        self._jump(Op.RETURN)
+
+    def hoisted(self, key: Any, make: Callable[[], int]) -> int:
+        if key not in self._hoisted:
+            state = self._words, self._is_open
+            self._words, self._is_open = self._start, True
+            self._hoisted[key] = make()
+            self._words, self._is_open = state
+        return self._hoisted[key]
+
+    # -- a launch -------------------------------------------------------------------------------
+
+    def parameters(self) -> int:
+        return self._pushed(0)
+
+    def launch_word(self, offset: int) -> int:
+        return self._pushed(1 + offset // 8)
+
+    def _pushed(self, word: int) -> int:
+        def make() -> int:
+            kind, member = self.assembly.type(u64), self.constant(word, i32)
+            pointer = self.assembly.pointer(Storage.PUSH_CONSTANT, kind)
+            variable = self.assembly.pushed()
+            return self.assign(
+                Op.LOAD, kind, self.assign(Op.ACCESS_CHAIN, pointer, variable, member)
+            )
+
+        return self.hoisted(("pushed", word), make)

@@ -1,0 +1,184 @@
+"""Tasks whose work items wait for each other.
+
+All threads of a block come to each of its barriers, also those that have no work item, and those
+whose item has ended early. So what stands between two barriers is written as a branch for the
+others, `Together.active`. What barriers stand in - branches and loops - all threads enter if one
+of these does; the program sees to it that all of these do the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from octants.codegen.structured import control
+from octants.codegen.structured.body import Body
+from octants.codegen.structured.code import Element, Operand
+from octants.ir import ops
+from octants.ir.core import Block, Operation, Value
+from octants.types.scalars import u1, u32
+
+
+def has_barriers(block: Block) -> bool:
+    """Whether work items of a block wait for each other in a piece of code."""
+    return any(isinstance(op, ops.Barrier) and op.scope == "block" for op in block.walk())
+
+
+class Together(Body):
+    """The work item of a thread, which may have none: where it is not `active`."""
+
+    def begin(self, block: Block, active: Operand, whole: Operand | None) -> None:
+        """Start with the code of a work item; ``whole`` says that all threads have one.
+
+        It is None where that may never be so.
+        """
+        self._whole = whole
+        self.active = self.code.variable(u1)
+        self.code.write(self.active, active)
+        self._users: dict[Value, set[Operation]] = {}
+        self._waiting: set[Operation] = set()
+        self._leaving: set[Operation] = set()
+        self._look(block)
+
+    def _look(self, block: Block) -> None:
+        """Note who uses which value, and in what there are barriers, or ends of work items."""
+        for op in block.ops:
+            for value in op.operands:
+                self._users.setdefault(value, set()).add(op)
+            for region in op.regions:
+                self._look(region)
+                for inner in region.ops:
+                    self._waiting |= {op} if inner in self._waiting else set()
+                    self._leaving |= {op} if inner in self._leaving else set()
+            if isinstance(op, ops.Barrier) and op.scope == "block":
+                self._waiting.add(op)
+            if isinstance(op, ops.Assert):
+                self._leaving.add(op)
+
+    # -- ends of work items -----------------------------------------------------------------------
+
+    def leave(self) -> None:
+        self.code.write(self.active, self.number(False, u1))
+
+    def condition(self, op: Operation, make: Callable[[], Operand]) -> Operand:
+        """A loop that has ended its item asks for nothing more."""
+        if op not in self._leaving:
+            return make()
+        goes_on = self.code.variable(u1)
+        self.code.write(goes_on, self.number(False, u1))
+        self._if_active(lambda: self.code.write(goes_on, make()))
+        return self.code.read(goes_on)
+
+    def _if_active(self, write: Callable[[], object]) -> None:
+        self.code.branch(self.code.read(self.active), write)
+
+    def block(self, block: Block) -> list[Operand]:
+        """Operations without barriers, after which the item may have ended."""
+        if self._leaving.isdisjoint(block.ops):
+            return super().block(block)
+        results = [self.variable(value) for value in block.yielded]
+        self._write(block.ops, lambda: self._hand(results, block.yielded))
+        return [self.code.read(result) for result in results]
+
+    def _write(self, given: Sequence[Operation], finish: Callable[[], None]) -> None:
+        """Operations up to the end of the item; ``finish`` writes what follows if it goes on."""
+        for number, op in enumerate(given):
+            self.operation(op)
+            if op in self._leaving:
+                rest = given[number + 1 :]
+                self._if_active(lambda: self._write(rest, finish))
+                return
+        finish()
+
+    def _hand(self, variables: Sequence[Any], values: Sequence[Value]) -> None:
+        for variable, value in zip(variables, values, strict=True):
+            self.code.write(variable, self.use(value))
+
+    # -- from barrier to barrier ------------------------------------------------------------------
+
+    def steps(self, block: Block) -> list[Operand]:
+        """The operations of a block that has barriers in it; gives what it yields."""
+        run: list[Operation] = []
+        for op in block.ops:
+            if op in self._waiting:
+                self._run(run)
+                run = []
+                _STEPS[type(op)](self, op)
+            elif isinstance(op, ops.Constant):
+                self.operation(op)
+            else:
+                run.append(op)
+        self._run(run)
+        return [self.use(value) for value in block.yielded]
+
+    def _run(self, run: list[Operation]) -> None:
+        """Operations for active threads; what is used elsewhere is zero in the others."""
+        run = [op for op in run if not isinstance(op, ops.Yield)]
+        if not run:
+            return
+        inside = {each for op in run for each in (op, *_within(op))}
+        kept = [v for op in run for v in op.results if not self._users.get(v, set()) <= inside]
+        variables = [self.variable(value) for value in kept]
+        for variable, value in zip(variables, kept, strict=True):
+            self.code.write(variable, self.zero(value))
+        self._if_active(lambda: self._write(run, lambda: self._hand(variables, kept)))
+        for variable, value in zip(variables, kept, strict=True):
+            self.bind(value, self.code.read(variable))
+
+    def agreed(self, condition: Operand) -> Operand:
+        """Whether a condition holds for any active thread of the block."""
+        code = self.code
+        if self._whole is None:
+            return self._ask(condition)
+        result = code.variable(u1)
+        code.branch(
+            self._whole,
+            lambda: code.write(result, condition),
+            lambda: code.write(result, self._ask(condition)),
+        )
+        return code.read(result)
+
+    def _ask(self, condition: Operand) -> Operand:
+        code = self.code
+        flag = Element(code.shared_array("agreed", u32, 1), self.number(0, u32))
+        first = code.compare("eq", u32, code.thread_in_block(), self.number(0, u32))
+        code.barrier("block")
+        code.branch(first, lambda: code.store(flag, u32, self.number(0, u32)))
+        code.barrier("block")
+        holds = code.apply("and", u1, code.read(self.active), condition)
+        code.branch(holds, lambda: code.atomic("or", u32, flag, self.number(1, u32)))
+        code.barrier("block")
+        return code.compare("ne", u32, code.load(flag, u32), self.number(0, u32))
+
+    # -- what barriers are, and stand in ----------------------------------------------------------
+
+    def _barrier(self, _: ops.Barrier) -> None:
+        self.code.barrier("block")
+
+    def _if(self, op: ops.If) -> None:
+        results = [self.variable(result) for result in op.results]
+
+        def way(block: Block) -> None:
+            control.write_all(self, results, self.steps(block))
+
+        condition = self.agreed(self.use(op.condition))
+        self.code.branch(condition, lambda: way(op.then), lambda: way(op.orelse))
+        control.bind_all(self, op.results, results)
+
+    def _for(self, op: ops.For) -> None:
+        control.write_for(self, op, self.steps, lambda _, make: self.agreed(make()))
+
+    def _while(self, op: ops.While) -> None:
+        control.write_while(self, op, self.steps, lambda _, make: self.agreed(make()))
+
+
+_STEPS: dict[type[Operation], Callable[..., None]] = {
+    ops.Barrier: Together._barrier,
+    ops.If: Together._if,
+    ops.For: Together._for,
+    ops.While: Together._while,
+}
+
+
+def _within(op: Operation) -> list[Operation]:
+    return [each for region in op.regions for each in region.walk()]

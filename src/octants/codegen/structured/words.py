@@ -1,0 +1,35 @@
+"""Numbers as bits in words: a u32, or a u64 for what has 64 bits. Narrow ones are the low bits."""
+
+from __future__ import annotations
+
+from octants.codegen.structured import halves
+from octants.codegen.structured.code import Code, Operand
+from octants.types.scalars import DType, f16, u1, u32, u64
+
+
+def word_of(dtype: DType) -> DType:
+    """The type of the word that holds a number."""
+    return u64 if dtype.bits == 64 else u32
+
+
+def to_word(code: Code, dtype: DType, number: Operand) -> Operand:
+    """The bits of a number, with zeros above them."""
+    if dtype.bits >= 32:
+        return code.bitcast(number, dtype, word_of(dtype))
+    if dtype is f16:
+        return halves.to_bits(code, number)
+    wide = code.convert(number, dtype, u32)
+    return code.apply("and", u32, wide, code.constant((1 << max(8, dtype.bits)) - 1, u32))
+
+
+def from_word(code: Code, dtype: DType, word: Operand) -> Operand:
+    """The number whose bits are the low ones of a word."""
+    if dtype.bits >= 32:
+        return code.bitcast(word, word_of(dtype), dtype)
+    if dtype is f16:
+        mask = code.constant(0xFFFF, u32)
+        return halves.from_bits(code, code.apply("and", u32, word, mask))
+    if dtype is u1:
+        byte = code.apply("and", u32, word, code.constant(0xFF, u32))
+        return code.compare("ne", u32, byte, code.constant(0, u32))
+    return code.convert(word, u32, dtype)
