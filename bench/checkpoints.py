@@ -123,7 +123,7 @@ def variants(name: str, size: tuple[int, int]):
     chosen, found = blocks._in_blocks, {}
     for mode in ("whole", "blocks"):
         blocks._in_blocks = chosen if mode == "blocks" else lambda *_: frozenset()
-        found[mode] = fields.PROGRAMS[name](problems.make(name, *size))
+        found[mode] = fields.PROGRAMS[name](problems.make(name, *size), "cpu")
         found[mode].forward()
         found[mode].seed()
         driver._artifacts.clear()
@@ -150,7 +150,7 @@ def short_loops(rounds: int) -> list[str]:
 
 def compile_times(rounds: int) -> list[str]:
     lines = ["| first gradient | whole | in blocks | ratio |", "|---|---|---|---|"]
-    for name in fields.PROGRAMS:
+    for name in problems.NAMES:
         best = {"whole": float("inf"), "blocks": float("inf")}
         for _ in range(rounds):
             start(1, 0)

@@ -38,27 +38,27 @@ def page(data: Data, source: str) -> str:
         _where(machine, source),
         _runs(data, options),
         _threads(data, options),
-        _absolute(
+        absolute(
             data, "launch", "Calls", "A warm call of a kernel that does next to nothing, in us."
         ),
-        _absolute(
+        absolute(
             data,
             "start",
             "Start",
             "Milliseconds. The first gradient counts from the start of Python; warm: a second"
             " process, with the cache of the first.",
         ),
-        _absolute(
+        absolute(
             data,
             "chain",
             "Compile time",
             "Seconds to compile a chain of nonlinear statements in a dynamic loop, forward and"
             " gradient. Warp compiles both at once.",
         ),
-        _absolute(data, "compile", "", "The same for the workloads, in milliseconds."),
-        _absolute(data, "tape", "Tape", "Bytes of the process for one more step of one item."),
-        _systems(data),
-        _checks(data),
+        absolute(data, "compile", "", "The same for the workloads, in milliseconds."),
+        absolute(data, "tape", "Tape", "Bytes of the process for one more step of one item."),
+        systems_table(data),
+        checks_table(data),
     ]
     return "\n".join(section for section in sections if section)
 
@@ -107,7 +107,7 @@ def _runs(data: Data, options: Data) -> str:
 
     def line(row: Data) -> list[str]:
         by_hand = row["ratios"].get("c-simd")
-        ours = [_cell(row["numbers"]["octants"]), number(1 / by_hand["median"]) if by_hand else "-"]
+        ours = [cell(row["numbers"]["octants"]), number(1 / by_hand["median"]) if by_hand else "-"]
         cells = [_ratio(row, name) + ("*" if is_wrong(data, row, name) else "") for name in names]
         return [row["subject"], row["measure"], *ours, *cells]
 
@@ -124,7 +124,7 @@ def _runs(data: Data, options: Data) -> str:
 
 
 def _ratio(row: Data, name: str) -> str:
-    return _cell(row["ratios"].get(name, row["numbers"].get(name, "-")))
+    return cell(row["ratios"].get(name, row["numbers"].get(name, "-")))
 
 
 def _threads(data: Data, options: Data) -> str:
@@ -147,15 +147,15 @@ def _threads(data: Data, options: Data) -> str:
     return title + "\n" + table(["workload", "run", *labels], map(line, rows))
 
 
-def _absolute(data: Data, section: str, title: str, text: str) -> str:
+def absolute(data: Data, section: str, title: str, text: str) -> str:
     rows = _section(data, section)
     if not rows:
         return ""
-    names = [name for name in systems_of(rows) if any(_is_number(row, name) for row in rows)]
+    names = [name for name in systems_of(rows) if any(is_number(row, name) for row in rows)]
     if section == "compile":
         names = [name for name in names if not name.startswith("c-")]
     lines = (
-        [row["subject"], row["measure"], *(_cell(row["numbers"].get(name, "-")) for name in names)]
+        [row["subject"], row["measure"], *(cell(row["numbers"].get(name, "-")) for name in names)]
         for row in rows
     )
     labels = [SYSTEMS[name].label for name in names]
@@ -163,11 +163,11 @@ def _absolute(data: Data, section: str, title: str, text: str) -> str:
     return f"{head}{text}\n\n" + table(["what", "", *labels], lines)
 
 
-def _is_number(row: Data, name: str) -> bool:
+def is_number(row: Data, name: str) -> bool:
     return not isinstance(row["numbers"].get(name, "-"), str)
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
     """Three digits, or the words of a failure as far as they fit a cell."""
     if isinstance(value, str):
         return value if len(value) < 20 else "failed"
@@ -186,7 +186,7 @@ def _magnitude(value: float) -> int:
     return int(f"{value:e}".partition("e")[2])
 
 
-def _systems(data: Data) -> str:
+def systems_table(data: Data) -> str:
     keys = ("version", "flags", "accuracy", "tape")
     lines = (
         [SYSTEMS[name].label, about.get("status", ""), *(about.get(key, "-") for key in keys)]
@@ -195,7 +195,7 @@ def _systems(data: Data) -> str:
     return "## What was compared\n\n" + table(["system", "", *keys], lines)
 
 
-def _checks(data: Data) -> str:
+def checks_table(data: Data) -> str:
     """How far off results were, and what failed, in full."""
     if not data["checks"]:
         return ""

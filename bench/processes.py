@@ -38,14 +38,14 @@ class Contender:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is Octants, or C, which Octants cannot be measured without."""
-        return self.name == "octants" or self.name.startswith("c-")
+        """Whether it is Octants, or what is by hand, which Octants cannot be measured without."""
+        return self.name == "octants" or self.name.startswith(("c-", "cuda"))
 
     def start(self) -> None:
         """Start a fresh process."""
         self.stop()
         command = [self.python, str(HERE / "worker.py"), self.name, str(self.threads)]
-        command.append(self.options.clock)
+        command += [self.options.clock, self.options.arch]
         errors = None if self.options.verbose else subprocess.DEVNULL
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)
@@ -94,7 +94,7 @@ class Contender:
 
 def python_of(name: str, options: argparse.Namespace) -> str:
     """The Python that has a system: this one, or that of the peers."""
-    ours = name == "octants" or name.startswith("c-")
+    ours = name == "octants" or name.startswith(("c-", "cuda"))
     return sys.executable if ours else str(options.peer_python)
 
 
@@ -136,7 +136,9 @@ def first_gradient(contender: Contender, cache: Path) -> float:
     """The seconds from the start of a script to its first gradient, by the clock that is wanted."""
     clock = contender.options.clock
     command = [contender.python, str(HERE / "starts.py"), contender.name, str(cache), clock]
+    command.append(contender.options.arch)
     environment = {**with_bytecode(), "BENCH_SYSTEM": contender.name}
+    environment["CUDA_CACHE_PATH"] = str(cache)  # where the driver keeps what it has compiled
     start = time.time() if clock == "wall" else 0.0
     try:
         result = subprocess.run(

@@ -16,10 +16,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import problems
 import report
+from checks import compare
 from processes import (
     HERE,
     Contender,
@@ -30,7 +29,7 @@ from processes import (
     with_bytecode,
 )
 from rows import Row, make_rows
-from systems import REFERENCE, SYSTEMS
+from systems import ON_CPUS, REFERENCE, SYSTEMS
 
 # How long a loop the tape is measured on: long enough to be seen in the size of the process.
 TAPE_STEPS = {
@@ -66,7 +65,7 @@ def parse_arguments() -> argparse.Namespace:
     choices = (*problems.NAMES, *PARTS)
     parser.add_argument("parts", nargs="*", help=f"some of {', '.join(choices)} (all)")
     parser.add_argument("--quick", action="store_true", help="small sizes, about a minute")
-    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=list(SYSTEMS))
+    parser.add_argument("--systems", nargs="+", default=list(ON_CPUS), choices=ON_CPUS)
     parser.add_argument("--rounds", type=int, help="7, or 2 with --quick")
     parser.add_argument("--threads", type=int, default=2, help="for the rows of several threads")
     parser.add_argument("--patience", type=float, help="seconds to wait for a result: 40, or 8")
@@ -79,6 +78,7 @@ def parse_arguments() -> argparse.Namespace:
     unknown = sorted(set(options.parts) - set(choices))
     if unknown:
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(choices)}")
+    options.arch = "cpu"
     options.parts = options.parts or list(choices)
     options.systems = ["octants", *(name for name in options.systems if name != "octants")]
     options.rounds = options.rounds or (2 if options.quick else 7)
@@ -220,43 +220,15 @@ def workload_rows(
         failed = {key for key, value in rows[0].numbers.items() if isinstance(value, str)}
         several = [one for one in contenders if one.threads > 1]
         alternate(several, 1, prepare)
-        checks = compare(Path(folder), name, size, options)
+        reference = Contender(REFERENCE, options)
+        checks = compare(Path(folder), name, size, reference)
+        reference.stop()
     running = [one for one in contenders if one.key not in failed]
     units = {"forward": ("ms", 1e3), "backward": ("ms", 1e3)}
     found = make_rows("run", subject, running, options.rounds, lambda one: one.ask("run"), units)
     for row in found:
         row.numbers.update({key: rows[0].numbers[key] for key in failed})
     return found + [row for row in rows if row.section == "compile"], checks
-
-
-def compare(
-    folder: Path, name: str, size: tuple[int, int], options: argparse.Namespace
-) -> dict[str, Any]:
-    """How far values and gradients are off, relative to the largest element of the reference.
-
-    That is C in double precision, or Octants where there is no compiler.
-    """
-    reference = Contender(REFERENCE, options)
-    path = folder / REFERENCE
-    try:
-        reference.ask("prepare", name=name, size=size, results=str(path))
-    except Failed:
-        path = folder / "octants"
-    reference.stop()
-    result: dict[str, Any] = {"reference": path.name}
-    for found in sorted(folder.glob("*.gradient.npy")):
-        key = found.name.removesuffix(".gradient.npy")
-        if key != path.name:
-            kinds = ("value", "gradient")
-            result[key] = {kind: off(folder / key, path, kind) for kind in kinds}
-    return result
-
-
-def off(path: Path, reference: Path, kind: str) -> float:
-    """The greatest difference of stored results."""
-    ours, exact = (np.load(f"{one}.{kind}.npy").astype(np.float64) for one in (path, reference))
-    difference = float(np.abs(ours - exact).max()) / max(float(np.abs(exact).max()), 1e-30)
-    return difference if np.isfinite(difference) else float("inf")
 
 
 def tape_rows(name: str, contenders: list[Contender]) -> list[Row]:

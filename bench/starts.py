@@ -1,4 +1,4 @@
-"""A program to its first gradient: ``python starts.py SYSTEM CACHE CLOCK`` prints when it had it.
+"""A program to its first gradient: ``python starts.py SYSTEM CACHE CLOCK ARCH`` prints when.
 
 By the clock "wall" the time is that of the system, for who started the program to compare; by "cpu"
 it is what the process has used.
@@ -15,12 +15,12 @@ import time
 STEPS = 100
 
 
-def fields(name: str, cache: str):
+def fields(name: str, cache: str, arch: str):
     """Octants, Quadrants, Taichi."""
     qd = importlib.import_module(name)
     more = {"quadrants": {"ad_stack_experimental_enabled": True}, "taichi": {"ad_stack_size": 256}}
     where = {"offline_cache": True, "offline_cache_file_path": cache}
-    qd.init(arch=qd.cpu, log_level="error", **where, **more.get(name, {}))
+    qd.init(arch=getattr(qd, arch), log_level="error", **where, **more.get(name, {}))
     x = qd.field(qd.f32, shape=8, needs_grad=True)
     loss = qd.field(qd.f32, shape=(), needs_grad=True)
 
@@ -38,7 +38,7 @@ def fields(name: str, cache: str):
     return x.grad.to_numpy()
 
 
-def warp(_, cache: str):
+def warp(_, cache: str, arch: str):
     """Warp, with the steps in an array."""
     import warp as wp
 
@@ -54,7 +54,7 @@ def warp(_, cache: str):
         wp.atomic_add(loss, 0, h[i, 100])
 
     wp.init()
-    wp.set_device("cpu")
+    wp.set_device({"cpu": "cpu", "cuda": "cuda:0"}[arch])
     x = wp.full(8, value=0.5, dtype=float, requires_grad=True)
     steps = wp.zeros((8, STEPS + 1), dtype=float, requires_grad=True)
     loss = wp.zeros(1, dtype=float, requires_grad=True)
@@ -65,13 +65,13 @@ def warp(_, cache: str):
     return x.grad.numpy()
 
 
-def jax(_, cache: str):
+def jax(_, cache: str, arch: str):
     """JAX, with its cache for programs of any size."""
     import jax
     import jax.numpy as jnp
     import numpy as np
 
-    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_platforms", arch)
     jax.config.update("jax_compilation_cache_dir", cache)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
@@ -88,8 +88,8 @@ PROGRAMS = {"octants": fields, "quadrants": fields, "taichi": fields, "warp": wa
 
 
 def main() -> None:
-    name, cache, clock = sys.argv[1:]
-    gradient = PROGRAMS[name](name, cache)
+    name, cache, clock, arch = sys.argv[1:]
+    gradient = PROGRAMS[name](name, cache, arch)
     now = time.time() if clock == "wall" else time.process_time()
     # The map has a fixed point, so that its derivative after many steps is small, and positive.
     assert gradient.shape == (8,), gradient

@@ -1,8 +1,8 @@
 """One system in a process of its own: it does what lines of JSON on its standard input say.
 
 Answers are lines of JSON on what was standard output; whatever else is printed goes to standard
-error. ``python worker.py SYSTEM THREADS CLOCK``; with one thread the process is bound to one CPU.
-The clock is ``wall``, or ``cpu``, which counts the time of the process on all threads.
+error. ``python worker.py SYSTEM THREADS CLOCK ARCH``; with one thread a process for CPUs is bound
+to one of them. The clock is ``wall``, or ``cpu``: the time of the process on all threads.
 """
 # mypy: ignore-errors
 
@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 
 import problems
-from systems import REFERENCE, SYSTEMS, NotOffered
+from systems import MODULES, NotOffered
 
-NAME, THREADS = sys.argv[1], int(sys.argv[2])
+NAME, THREADS, ARCH = sys.argv[1], int(sys.argv[2]), sys.argv[4]
 CLOCK = {"wall": time.perf_counter, "cpu": time.process_time}[sys.argv[3]]
 # A run is repeated until so much time has gone, and the best counts.
 SECONDS, REPEATS = 0.05, 10
@@ -34,8 +34,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        module = "systems.c" if NAME == REFERENCE else f"systems.{SYSTEMS[NAME].module}"
-        self.system = importlib.import_module(module).System(THREADS)
+        self.system = importlib.import_module(f"systems.{MODULES[NAME]}").System(THREADS, ARCH)
         self.program = None
         self.calls = None
 
@@ -51,14 +50,15 @@ class Worker:
         self.program = None
         self.program = self.system.program(problems.make(name, *size))
         forward = self.timed(self.program.forward)
-        np.save(f"{results}.value.npy", self.program.value())
         backward, growth = self.first_backward()
+        np.save(f"{results}.value.npy", self.program.value())
         np.save(f"{results}.gradient.npy", self.program.gradient())
         warm = self.run()
         return {
             "compile forward": max(0.0, forward - warm["forward"]),
             "compile backward": max(0.0, backward - warm["backward"]),
             "growth": growth,
+            "tape": getattr(self.program, "tape_bytes", None),
         }
 
     def grow(self, name: str, steps: int):
@@ -77,8 +77,28 @@ class Worker:
 
     def run(self):
         """Time forward and backward runs: the best of several in a row, where they are short."""
+        if self.program.is_paired:
+            pairs = [
+                (self.timed(self.program.forward), self._seeded_backward()) for _ in range(REPEATS)
+            ]
+            forward, backward = (min(times) for times in zip(*pairs, strict=True))
+            return {"forward": forward, "backward": backward}
         forward = best(lambda: self.timed(self.program.forward))
         return {"forward": forward, "backward": best(self._seeded_backward)}
+
+    def queue(self, seconds: float):
+        """Time runs of which many are queued in a row; measured for so long, at most."""
+        if self.program.is_paired:
+            return self.run()
+        self.program.seed()
+        calls = {"forward": self.program.forward, "backward": self.program.backward}
+        return {name: self._queued(call, seconds / 2) for name, call in calls.items()}
+
+    def _queued(self, call, seconds: float) -> float:
+        first = self.timed(call)
+        count = int(min(50, max(1, seconds / REPEATS / max(first, 1e-9))))
+        rounds = int(min(REPEATS, max(1, seconds / count / first)))
+        return min(self.timed(repeat, call, count) for _ in range(rounds)) / count
 
     def _seeded_backward(self) -> float:
         self.program.seed()
@@ -161,7 +181,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # before the system is imported, which may print
     os.environ["BENCH_SYSTEM"] = NAME
-    if THREADS == 1:
+    if THREADS == 1 and ARCH == "cpu":
         with contextlib.suppress(AttributeError, OSError):
             os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     worker = None

@@ -46,7 +46,9 @@ def compiler() -> str | None:
 class System:
     """A shared library with a forward and a reverse function for each workload."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, arch: str) -> None:
+        if arch != "cpu":
+            raise NotOffered("C runs on CPUs")
         self.threads = threads
         program = compiler()
         if program is None:
@@ -112,6 +114,8 @@ class System:
 
 class Program:
     """The arrays of a workload, and a `Work` for each thread."""
+
+    is_paired = False
 
     def __init__(self, system, problem) -> None:
         self.library, self.problem = system.library, problem

@@ -1,7 +1,7 @@
 """Octants, and those that have its kernels and fields: Quadrants and Taichi, from one source.
 
 The environment variable BENCH_SYSTEM names the module to import as ``qd``. All loop bounds that are
-not constants are read from fields, which all three can differentiate.
+not constants are read from fields, which all three can differentiate; on GPUs they are constants.
 """
 # mypy: ignore-errors
 
@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import problems
+from systems import NotOffered
 
 NAME = os.environ["BENCH_SYSTEM"]
 qd = importlib.import_module(NAME)
@@ -25,8 +26,8 @@ qd = importlib.import_module(NAME)
 class System:
     """The module after `init`."""
 
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
+    def __init__(self, threads: int, arch: str) -> None:
+        self.threads, self.arch = threads, arch
         if NAME == "taichi":  # its stacks are on that of the thread
             _, most = resource.getrlimit(resource.RLIMIT_STACK)
             with contextlib.suppress(ValueError):
@@ -35,23 +36,22 @@ class System:
 
     def start(self, stack_size: int) -> None:
         """Initialise; Taichi's stacks hold what a variable is assigned in all steps of a loop."""
-        options = {
-            "offline_cache": False,
-            "log_level": "error",
-            "cpu_max_num_threads": self.threads,
-        }
+        options = {"offline_cache": False, "log_level": "error"}
+        if self.arch == "cpu":
+            options["cpu_max_num_threads"] = self.threads
         if NAME == "quadrants":
             options["ad_stack_experimental_enabled"] = True
         if NAME == "taichi":
             options["ad_stack_size"] = stack_size
-        qd.init(arch=qd.cpu, **options)
+        qd.init(arch=getattr(qd, self.arch), **options)
 
     def describe(self):
         """What it ran with."""
         version = qd.__version__
         version = ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
         about = {"version": version, "accuracy": "fast_math=True, the default"}
-        about["flags"] = f"arch=cpu, cpu_max_num_threads={self.threads}"
+        threads = f", cpu_max_num_threads={self.threads}" if self.arch == "cpu" else ""
+        about["flags"] = f"arch={self.arch}{threads}"
         about["tape"] = {
             "octants": "the carried values of a loop, as many as there are iterations",
             "quadrants": "adaptive stacks: ad_stack_experimental_enabled=True",
@@ -59,8 +59,18 @@ class System:
         }[NAME]
         if NAME == "octants":
             in_force = qd.options.current()
-            about["flags"] += f", opt_level={in_force.opt_level}, simd={in_force.simd}"
+            about["flags"] += f", opt_level={in_force.opt_level}"
+            about |= self.describe_device(in_force)
         return about
+
+    def describe_device(self, in_force):
+        """What Octants runs on."""
+        if self.arch == "cpu":
+            return {
+                "flags": f"arch=cpu, cpu_max_num_threads={self.threads}, "
+                f"opt_level={in_force.opt_level}, simd={in_force.simd}"
+            }
+        return {"gpu": str(qd.driver.state.device), "tape": "a checkpoint each 4 to 16 iterations"}
 
     def sync(self) -> None:
         """Wait until all is done."""
@@ -71,7 +81,7 @@ class System:
         if NAME == "taichi":
             steps = problem.steps**2 // 2 if problem.name == "ragged" else problem.steps
             self.start((8 if problem.name == "ode" else 4) * max(steps, 64))
-        return PROGRAMS[problem.name](problem)
+        return PROGRAMS[problem.name](problem, self.arch)
 
     def chain(self, statements: int, folder: Path):
         """A chain of statements in a dynamic loop; the source is written to the folder."""
@@ -84,7 +94,7 @@ class System:
         module = importlib.util.module_from_spec(specification)
         specification.loader.exec_module(module)
         problem = problems.make("recurrence", problems.CHAIN_ITEMS, problems.CHAIN_STEPS)
-        return Chain(problem, module.make)
+        return Chain(problem, module.make, self.arch)
 
     def launches(self):
         """Calls of kernels that do next to nothing."""
@@ -111,10 +121,16 @@ def make(x, y, size):
 class Program:
     """Fields, a forward call, and its reverse; `inputs` and `outputs` have gradients."""
 
-    def __init__(self, problem) -> None:
+    is_paired = False
+
+    def __init__(self, problem, arch: str) -> None:
         self.problem = problem
-        self.size = integers(2)  # how many items, and the trip count of their loops
-        self.size.from_numpy(np.array([problem.items, problem.steps], np.int32))
+        if NAME == "octants" and arch == "cuda":
+            qd.driver.state.device.free_tapes()  # those of the workload before
+        self.size = (problem.items, problem.steps)  # how many items, the trip count of their loops
+        if arch == "cpu":
+            self.size = integers(2)
+            self.size.from_numpy(np.array([problem.items, problem.steps], np.int32))
         self.inputs = [scalars(*array.shape) for array in problem.inputs]
         for field, array in zip(self.inputs, problem.inputs, strict=True):
             field.from_numpy(array)
@@ -128,6 +144,11 @@ class Program:
     def backward(self) -> None:
         """Run its reverse."""
         self.kernel.grad()
+
+    @property
+    def tape_bytes(self):
+        """What tapes take on a GPU."""
+        return getattr(qd.driver.state.device, "tape_bytes", None) if NAME == "octants" else None
 
     def seed(self) -> None:
         """Set the gradients to those of the sum of all outputs."""
@@ -156,9 +177,9 @@ def integers(*shape):
 class Chain(Program):
     """A chain of statements, made by a function."""
 
-    def __init__(self, problem, make) -> None:
+    def __init__(self, problem, make, arch: str) -> None:
         self.make = make
-        super().__init__(problem)
+        super().__init__(problem, arch)
 
 
 class Recurrence(Program):
@@ -262,6 +283,99 @@ class Rotation(Program):
         return rotation
 
 
+class Decay(Program):
+    def make(self, x, y, size):
+        @qd.kernel
+        def decay():
+            for i in range(size[0]):
+                v = x[i]
+                for _ in range(size[1]):
+                    v = 0.95 * v + 0.01
+                y[i] = v
+
+        return decay
+
+
+class Harmonics(Program):
+    def make(self, x, y, size):
+        @qd.kernel
+        def harmonics():
+            for i in range(size[0]):
+                v = 0.0
+                for k in range(size[1]):
+                    v += qd.sin(x[i] * k)
+                y[i] = v
+
+        return harmonics
+
+
+class Springs(Program):
+    """A kernel for each step, which writes what it finds behind what it reads."""
+
+    is_paired = True
+    tape_bytes = None
+
+    def __init__(self, problem, arch: str) -> None:
+        if problem.name == "springs-graph":
+            raise NotOffered("no graphs of gradients")
+        self.problem, side = problem, problem.side
+        shape = (problem.steps + 1, side, side)
+        self.states = [qd.Vector.field(3, qd.f32, shape=shape, needs_grad=True) for _ in range(2)]
+        self.loss_value = scalars()
+        for field, first in zip(self.states, problem.inputs, strict=True):
+            values = np.zeros((*shape, 3), np.float32)
+            values[0] = first
+            field.from_numpy(values)
+        self.step, self.loss = self.make(*self.states, self.loss_value, side, problem.steps)
+
+    def make(self, x, v, loss_value, side, steps):
+        def step(t):
+            for i, j in qd.ndrange(side, side):
+                here = x[t, i, j]
+                force = qd.Vector([0.0, -9.8, 0.0])
+                for k in qd.static(range(4)):
+                    a = i + (k // 2) * (k % 2 * 2 - 1)
+                    b = j + (1 - k // 2) * (k % 2 * 2 - 1)
+                    if a >= 0 and a < side and b >= 0 and b < side:
+                        d = x[t, a, b] - here
+                        force += 400.0 * (1.0 - 1.0 / qd.sqrt(d.dot(d))) * d
+                velocity = 0.999 * (v[t, i, j] + 0.002 * force)
+                v[t + 1, i, j] = velocity
+                x[t + 1, i, j] = here + 0.002 * velocity
+
+        step.__annotations__["t"] = qd.i32  # Taichi does not read annotations that are text
+
+        @qd.kernel
+        def loss():
+            for i, j in qd.ndrange(side, side):
+                loss_value[None] += 0.5 * x[steps, i, j].dot(x[steps, i, j])
+
+        return qd.kernel(step), loss
+
+    def forward(self) -> None:
+        """All steps, and the loss, on a tape."""
+        self.tape = qd.ad.Tape(loss=self.loss_value)
+        self.tape.__enter__()
+        for t in range(self.problem.steps):
+            self.step(t)
+        self.loss()
+
+    def seed(self) -> None:
+        """The tape does that."""
+
+    def backward(self) -> None:
+        """What the tape has seen, backward."""
+        self.tape.__exit__(None, None, None)
+
+    def value(self):
+        """The positions and velocities after the last step."""
+        return np.concatenate([field.to_numpy()[-1].ravel() for field in self.states])
+
+    def gradient(self):
+        """That of the loss, for the first positions and velocities."""
+        return np.concatenate([field.grad.to_numpy()[0].ravel() for field in self.states])
+
+
 PROGRAMS = {
     "recurrence": Recurrence,
     "affine": Affine,
@@ -269,6 +383,10 @@ PROGRAMS = {
     "pairwise": Pairwise,
     "ode": Ode,
     "rotation": Rotation,
+    "decay": Decay,
+    "harmonics": Harmonics,
+    "springs": Springs,
+    "springs-graph": Springs,
 }
 
 

@@ -11,13 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 
 import problems
+from systems import NotOffered
 
 
 class System:
-    """JAX on the CPU; its threads are those that the process may run on."""
+    """JAX on one device; its threads on a CPU are those that the process may run on."""
 
-    def __init__(self, threads: int) -> None:
-        jax.config.update("jax_platforms", "cpu")
+    def __init__(self, threads: int, arch: str) -> None:
+        if arch not in ("cpu", "cuda"):
+            raise NotOffered(f"JAX does not run on {arch}")
+        jax.config.update("jax_platforms", arch)
         jax.config.update("jax_enable_compilation_cache", False)
 
     def describe(self):
@@ -29,12 +32,20 @@ class System:
             "tape": "what a scan stores, for all items at once",
         }
 
+    last = None
+
     def sync(self) -> None:
-        """Programs wait for their own results."""
+        """Wait until all is done: a device does one thing after the other."""
+        if self.last is not None:
+            jax.block_until_ready(self.last.results)
 
     def program(self, problem):
         """The workload."""
-        return Program(problem, FUNCTIONS[problem.name](problem))
+        if problem.name == "springs-graph":
+            raise NotOffered("all steps are one function")
+        kind = Springs if problem.name == "springs" else Program
+        self.last = kind(problem, FUNCTIONS[problem.name](problem))
+        return self.last
 
     def chain(self, statements: int, folder: Path):
         """A chain of statements in a loop."""
@@ -42,7 +53,9 @@ class System:
         names = {"jnp": jnp}
         exec(f"def step(state):\n    v, w = state\n{lines}\n    return v, w\n", names)
         problem = problems.make("recurrence", problems.CHAIN_ITEMS, problems.CHAIN_STEPS)
-        return Program(problem, lambda x: sum(repeat(names["step"], (x, x), problem.steps)))
+        function = lambda x: sum(repeat(names["step"], (x, x), problem.steps))  # noqa: E731
+        self.last = Program(problem, function)
+        return self.last
 
     def launches(self):
         """Calls of functions that do next to nothing."""
@@ -60,7 +73,11 @@ class System:
 class Program:
     """A function of the inputs, and the gradient of the sum of what it returns."""
 
+    is_paired = False
+    results = ()
+
     def __init__(self, problem, function) -> None:
+        self.problem = problem
         self.inputs = [jnp.asarray(array) for array in problem.inputs]
         self.function = jax.jit(function)
         positions = tuple(range(len(self.inputs)))
@@ -68,14 +85,14 @@ class Program:
 
     def forward(self) -> None:
         """The output."""
-        self.output = self.function(*self.inputs).block_until_ready()
+        self.output = self.results = self.function(*self.inputs)
 
     def seed(self) -> None:
         """Gradients are made anew."""
 
     def backward(self) -> None:
         """The gradients."""
-        self.gradients = jax.block_until_ready(self.reverse(*self.inputs))
+        self.gradients = self.results = self.reverse(*self.inputs)
 
     def value(self):
         """The output."""
@@ -84,6 +101,19 @@ class Program:
     def gradient(self):
         """The gradients of the inputs, one after the other."""
         return np.concatenate([np.asarray(array).ravel() for array in self.gradients])
+
+
+class Springs(Program):
+    """A function of positions and velocities, and the gradient of the loss of what it returns."""
+
+    def __init__(self, problem, function) -> None:
+        super().__init__(problem, function)
+        loss = lambda x, v: 0.5 * jnp.sum(function(x, v)[0] ** 2)  # noqa: E731
+        self.reverse = jax.jit(jax.grad(loss, (0, 1)))
+
+    def value(self):
+        """The positions and velocities after the last step."""
+        return np.concatenate([np.asarray(array).ravel() for array in self.output])
 
 
 def repeat(step, start, steps: int):
@@ -145,6 +175,37 @@ def rotation(problem):
     return jax.vmap(function)
 
 
+def decay(problem):
+    return lambda x: repeat(lambda v: 0.95 * v + 0.01, x, problem.steps)
+
+
+def harmonics(problem):
+    def function(x):
+        step = lambda v, k: (v + jnp.sin(x * k), None)  # noqa: E731
+        return jax.lax.scan(step, jnp.zeros_like(x), jnp.arange(problem.steps, dtype=x.dtype))[0]
+
+    return function
+
+
+def springs(problem):
+    """Each spring once, as a difference along a row or a column."""
+
+    def pulls(x, axis):
+        d = jnp.diff(x, axis=axis)
+        pull = 400.0 * (1.0 - 1.0 / jnp.sqrt(jnp.sum(d * d, axis=2, keepdims=True))) * d
+        ends = [[0, 0], [0, 0], [0, 0]]
+        ends[axis] = [1, 1]
+        return jnp.diff(jnp.pad(pull, ends), axis=axis)
+
+    def step(state):
+        x, v = state
+        force = pulls(x, 0) + pulls(x, 1) + jnp.array([0.0, -9.8, 0.0], jnp.float32)
+        v = 0.999 * (v + 0.002 * force)
+        return x + 0.002 * v, v
+
+    return lambda x, v: repeat(step, (x, v), problem.steps)
+
+
 FUNCTIONS = {
     "recurrence": recurrence,
     "affine": affine,
@@ -152,4 +213,7 @@ FUNCTIONS = {
     "pairwise": pairwise,
     "ode": ode,
     "rotation": rotation,
+    "decay": decay,
+    "harmonics": harmonics,
+    "springs": springs,
 }

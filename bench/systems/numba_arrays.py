@@ -12,7 +12,7 @@ from systems import NotOffered
 class System:
     """The decorator `njit`."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, arch: str) -> None:
         """Nothing to start."""
 
     def describe(self):

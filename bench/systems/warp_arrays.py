@@ -1,4 +1,4 @@
-"""Warp, which runs on one thread of a CPU.
+"""Warp, which runs on a GPU or on one thread of a CPU.
 
 Its reverse mode goes through a dynamic loop without a memory of the loop's variables: they have to
 stand in arrays, with a place for each step.
@@ -24,14 +24,16 @@ vec6 = wp.types.vector(6, f32)
 class System:
     """Warp with an empty cache."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, arch: str) -> None:
+        if arch not in ("cpu", "cuda"):
+            raise NotOffered(f"Warp does not run on {arch}")
         if threads > 1:
             raise NotOffered("one thread on a CPU")
         self.cache = tempfile.TemporaryDirectory()
         wp.config.quiet = True
         wp.config.kernel_cache_dir = self.cache.name
         wp.init()
-        wp.set_device("cpu")
+        wp.set_device({"cpu": "cpu", "cuda": "cuda:0"}[arch])
 
     def describe(self):
         """What it ran with."""
@@ -86,6 +88,7 @@ class Program:
     """Arrays, and a tape that has seen a launch."""
 
     dtype = f32
+    is_paired = False
 
     def __init__(self, problem) -> None:
         self.problem = problem
@@ -175,6 +178,134 @@ def affine(
     for t in range(steps):
         h[i, t + 1] = h[i, t] * a[i] + 0.01
     y[i] = h[i, steps]
+
+
+@wp.kernel(module="unique")
+def decay(x: wp.array(dtype=f32), y: wp.array(dtype=f32), steps: int):
+    i = wp.tid()
+    v = x[i]
+    for _ in range(steps):
+        v = 0.95 * v + 0.01
+    y[i] = v
+
+
+class Decay(Program):
+    """What is linear needs no memory of its steps."""
+
+    def launch(self) -> None:
+        arguments = [*self.inputs, self.output, self.problem.steps]
+        wp.launch(self.kernel, dim=self.problem.items, inputs=arguments)
+
+    kernel = decay
+
+
+@wp.kernel(module="unique")
+def harmonics(x: wp.array(dtype=f32), y: wp.array(dtype=f32), steps: int):
+    i = wp.tid()
+    v = float(0.0)  # noqa: UP018 - a variable of Warp's
+    for k in range(steps):
+        v += wp.sin(x[i] * float(k))
+    y[i] = v
+
+
+class Harmonics(Decay):
+    kernel = harmonics
+
+
+@wp.kernel(module="unique")
+def spring_step(
+    x: wp.array2d(dtype=wp.vec3),
+    v: wp.array2d(dtype=wp.vec3),
+    next_x: wp.array2d(dtype=wp.vec3),
+    next_v: wp.array2d(dtype=wp.vec3),
+    side: int,
+):
+    i, j = wp.tid()
+    here = x[i, j]
+    force = wp.vec3(0.0, -9.8, 0.0)
+    for k in range(wp.static(4)):
+        a = i + (k // 2) * (k % 2 * 2 - 1)
+        b = j + (1 - k // 2) * (k % 2 * 2 - 1)
+        if a >= 0 and a < side and b >= 0 and b < side:
+            d = x[a, b] - here
+            force += 400.0 * (1.0 - 1.0 / wp.sqrt(wp.dot(d, d))) * d
+    velocity = 0.999 * (v[i, j] + 0.002 * force)
+    next_v[i, j] = velocity
+    next_x[i, j] = here + 0.002 * velocity
+
+
+@wp.kernel(module="unique")
+def spring_loss(x: wp.array2d(dtype=wp.vec3), loss: wp.array(dtype=f32)):
+    i, j = wp.tid()
+    wp.atomic_add(loss, 0, 0.5 * wp.dot(x[i, j], x[i, j]))
+
+
+class Springs(Program):
+    """A launch for each step; as a graph, forward and backward are captured once."""
+
+    is_paired = True
+
+    def __init__(self, problem) -> None:
+        self.problem, side = problem, problem.side
+        make = lambda: wp.zeros((side, side), dtype=wp.vec3, requires_grad=True)  # noqa: E731
+        self.states = [(make(), make()) for _ in range(problem.steps + 1)]
+        for array, values in zip(self.states[0], problem.inputs, strict=True):
+            array.assign(values)
+        self.loss = wp.zeros(1, dtype=f32, requires_grad=True)
+        self.graphs = None
+        if problem.name == "springs-graph":
+            if not wp.get_device().is_cuda:
+                raise NotOffered("graphs are for GPUs")
+            self.capture()
+
+    def capture(self) -> None:
+        """Make a graph of the launches, and one of the gradient, when all has been compiled."""
+        self.launch()
+        self.reverse()
+        with wp.ScopedCapture() as forward:
+            self.launch()
+        with wp.ScopedCapture() as backward:
+            self.reverse()
+        self.graphs = forward.graph, backward.graph
+
+    def launch(self) -> None:
+        self.loss.zero_()
+        shape = self.states[0][0].shape
+        self.tape = wp.Tape()
+        with self.tape:
+            for before, after in zip(self.states, self.states[1:], strict=False):
+                wp.launch(spring_step, dim=shape, inputs=[*before, *after, self.problem.side])
+            wp.launch(spring_loss, dim=shape, inputs=[self.states[-1][0], self.loss])
+
+    def reverse(self) -> None:
+        """Gradients are added to, and have to be cleared."""
+        self.tape.zero()
+        self.tape.backward(self.loss)
+
+    def forward(self) -> None:
+        """All steps, and the loss."""
+        if self.graphs:
+            wp.capture_launch(self.graphs[0])
+        else:
+            self.launch()
+
+    def seed(self) -> None:
+        """A reverse run does that."""
+
+    def backward(self) -> None:
+        """All steps, backward."""
+        if self.graphs:
+            wp.capture_launch(self.graphs[1])
+        else:
+            self.reverse()
+
+    def value(self):
+        """The positions and velocities after the last step."""
+        return np.concatenate([array.numpy().ravel() for array in self.states[-1]])
+
+    def gradient(self):
+        """That of the loss, for the first positions and velocities."""
+        return np.concatenate([array.grad.numpy().ravel() for array in self.states[0]])
 
 
 class Affine(Recurrence):
@@ -306,6 +437,10 @@ PROGRAMS = {
     "pairwise": Pairwise,
     "ode": Ode,
     "rotation": Rotation,
+    "decay": Decay,
+    "harmonics": Harmonics,
+    "springs": Springs,
+    "springs-graph": Springs,
 }
 
 
