@@ -208,6 +208,7 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
         count_lanes=functools.partial(_count_lanes, chosen),
         deterministic=chosen.deterministic,
         serialises_blocks=backend_of(chosen.arch).serialises_blocks,
+        fills=backend_of(chosen.arch).fills(state.device),
     )
 
 

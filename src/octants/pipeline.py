@@ -24,6 +24,7 @@ from octants.passes.demote_atomics import demote_atomics
 from octants.passes.drop_zeros import drop_zeros
 from octants.passes.expand_powers import expand_powers
 from octants.passes.fix_order import fix_order
+from octants.passes.gather_sums import gather_sums
 from octants.passes.outline_tasks import outline_tasks
 from octants.passes.relax_divisions import relax_divisions
 from octants.passes.serialise_blocks import serialise_blocks
@@ -169,6 +170,8 @@ def finish(module: Module, stage: Stage, *, apart: bool = False) -> Module:
         result.apart = apart
         if stage.serialises_blocks:  # before all that looks at updates: some are plain afterwards
             serialise_blocks(result)
+        if stage.fills:
+            gather_sums(result, apart, 0 if stage.deterministic else stage.fills)
         collect_sums(result, apart)
         demote_atomics(result, apart)
         if stage.deterministic:  # what only one work item touches is known better before than after

@@ -29,7 +29,8 @@ class Stage:
     finished module would run in lanes. A `deterministic` kernel updates arrays in an order that is
     always the same. Where it `contracts`, a product and a sum may be rounded as one, and
     what is divided be multiplied by a reciprocal. One that `serialises_blocks` runs work items that
-    work together one after the other.
+    work together one after the other. `fills` is how many work items a GPU needs to be busy; 0 on
+    CPUs, which are so with few.
     """
 
     checks_bounds: bool = False
@@ -44,6 +45,7 @@ class Stage:
     count_lanes: Callable[[Module], int] | None = None
     deterministic: bool = False
     serialises_blocks: bool = False
+    fills: int = 0
 
     def see(self, name: str, module: Module) -> None:
         """Verify and show a module."""

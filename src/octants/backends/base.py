@@ -98,6 +98,10 @@ class Backend(ABC):
         """Among how many the bytes for the tapes of a launch are divided."""
         return 1
 
+    def fills(self, device: Device | None) -> int:
+        """How many work items keep a GPU busy; 0 for what is busy with few."""
+        return self.workers(device)
+
     def items_in_step(self, chosen: Options) -> int:
         """How many work items share the tape of a worker, at most."""
         return 1

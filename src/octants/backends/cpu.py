@@ -82,6 +82,9 @@ class CpuBackend(Backend):
     def workers(self, device: Device | None) -> int:
         return device.threads if isinstance(device, CpuDevice) else 1
 
+    def fills(self, device: Device | None) -> int:
+        return 0
+
     def items_in_step(self, chosen: Options) -> int:
         return 1 if chosen.simd == NEVER else max(1, most_lanes(host_target()))
 

@@ -50,6 +50,9 @@ class PythonBackend(Backend):
     def contracts(self, chosen: Options) -> bool:
         return False
 
+    def fills(self, device: Device | None) -> int:
+        return 0
+
     def choices(self, module: Module, chosen: Options) -> list[choice.Choice]:
         return [choice.Choice("the interpreter has no lanes") for _ in module.tasks]
 

@@ -409,7 +409,9 @@ class _Folder:
                 self.values[result] = self.builder.select(condition, on_true, on_false)
             return
         new = self.builder.if_(condition, then, orelse)
-        self.values.update(zip(op.results, new.results, strict=True))
+        sides = zip(op.results, new.results, then.yielded, orelse.yielded, strict=True)
+        for result, joined, on_true, on_false in sides:
+            self.values[result] = on_true if on_true is on_false else joined
         self.scope.forget(self._written_in(op.then, op.orelse))
 
     def _for(self, op: ops.For) -> None:
@@ -460,9 +462,9 @@ class _Folder:
     ) -> tuple[list[int], list[Value]]:
         """Map the carried values that do not change to their start; those kept get arguments."""
         first = len(op.body.args) - len(op.inits)
-        kept, args = [], []
+        kept, args, settled = [], [], _settle(op.body, {})
         for k, (arg, yielded) in enumerate(zip(op.body.args[first:], op.body.yielded, strict=True)):
-            if yielded is arg:
+            if settled.get(yielded, yielded) is arg:
                 self.values[arg] = self.values[op.results[k]] = inits[k]
                 if isinstance(op, ops.While):
                     self.values[op.condition.args[k]] = inits[k]
@@ -507,6 +509,19 @@ class _Folder:
         body = self._region(op.body, written)
         self.builder.parallel_for(lower, upper, body, op.options)
         self.scope.forget(written)
+
+
+def _settle(block: Block, settled: dict[Value, Value]) -> dict[Value, Value]:
+    """Add the results of the ifs of a block, and of those in them, that no condition decides."""
+    for op in block.ops:
+        if isinstance(op, ops.If):
+            for region in op.regions:
+                _settle(region, settled)
+            for result, *sides in zip(op.results, op.then.yielded, op.orelse.yielded, strict=True):
+                on_true, on_false = (settled.get(side, side) for side in sides)
+                if on_true is on_false:
+                    settled[result] = on_true
+    return settled
 
 
 _BUILD: dict[type[Operation], Callable[[Builder, Any, list[Value]], Value]] = {

@@ -1,0 +1,158 @@
+"""Which serial loops of a parallel task scatter, and could be gathered from instead.
+
+In a parallel loop over i, a serial loop over j scatters where it adds to places that follow from j
+alone. The same sums can be gathered: by a loop over j that is parallel, with one over i in it.
+There the pair (i, j) is computed again. That gives the same if
+
+- the bounds of the loop over j are one for all i, and those of i can be computed again;
+- what is added follows from i, from j, and from what stood before the loop, not from what the
+  iterations carry on, nor from a tape;
+- it is loaded from memory that the task does not change, and nothing in the task looks at the sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from octants.ir import ops
+from octants.ir.aliases import may_overlap
+from octants.ir.cooperation import cooperates
+from octants.ir.core import Array, Block, Companion, Operation, Task, Value
+from octants.types.scalars import u1
+
+Target = tuple[Array, Companion]
+Access = ops.Load | ops.Store | ops.Atomic | ops.CompareExchange
+Write = ops.Store | ops.Atomic | ops.CompareExchange
+
+FEW = 64
+"""So many work items, or iterations, are worth a task of their own."""
+
+_SCALAR = (
+    ops.Constant,
+    ops.Unary,
+    ops.Binary,
+    ops.Fma,
+    ops.Compare,
+    ops.Select,
+    ops.Cast,
+    ops.Bitcast,
+    ops.Shape,
+    ops.Random,
+)
+_CONTROL = (ops.For, ops.While, ops.If)
+_TIES = (
+    ops.RecordPush,
+    ops.RecordPop,
+    ops.RecordEnd,
+    ops.RecordRoom,
+    ops.RecordReserve,
+    ops.RecordCheck,
+    ops.Longest,
+    ops.Print,
+    ops.Assert,
+    ops.ActAs,
+)
+"""What ties a computation to its work item."""
+
+
+class PairLoops:
+    """Facts of a task; ``apart`` says that no two arrays share memory."""
+
+    def __init__(self, task: Task, apart: bool) -> None:
+        self.task = task
+        self._apart = apart
+        self._used = {value for op in task.body.walk() for value in op.operands}
+        self._written: set[Target] = set()
+        self._observed: set[Target] = set()  # by more than sums
+        for op in task.body.walk():
+            if isinstance(op, Write):
+                self._written.add((op.array, op.companion))
+            if isinstance(op, Access) and not self._is_sum(op):
+                self._observed.add((op.array, op.companion))
+
+    def find(self) -> Iterator[tuple[ops.For, set[Operation]]]:
+        """The loops whose bounds are one for all work items, and their sums at places of j."""
+        task = self.task
+        if task.domain is None or cooperates(task) or task.options.get("fixed_order"):
+            return
+        if any(isinstance(op, _TIES) for op in task.body.walk()):
+            return
+        if not all(map(self.is_repeatable, task.domain.ops)):
+            return
+        if _are_few(task.domain, *task.domain.yielded[:2]):
+            return
+        known = self.following(task.body)
+        for op in task.body.ops:
+            if not isinstance(op, ops.For) or not known.issuperset((op.lower, op.upper)):
+                continue
+            if not _are_few(task.body, op.lower, op.upper):
+                sums = set(self._sums(op, known))
+                if sums:
+                    yield op, sums
+
+    def is_repeatable(self, op: Operation) -> bool:
+        """Whether an operation gives the same after the task, from the same operands."""
+        if isinstance(op, (*_SCALAR, ops.Yield)):
+            return True
+        if isinstance(op, ops.Load):
+            return not self._may_be_in((op.array, op.companion), self._written)
+        if isinstance(op, _CONTROL):
+            return all(self.is_repeatable(inner) for region in op.regions for inner in region.ops)
+        return False
+
+    def following(self, block: Block, known: Iterable[Value] = ()) -> set[Value]:
+        """What follows, in a block but its regions, from constants and from what is known.
+
+        In ifs there is more of it, as far as no memory is read.
+        """
+        found = set(known)
+        self._follow(block, found, loads=True)
+        return found
+
+    def _follow(self, block: Block, found: set[Value], *, loads: bool) -> None:
+        for op in block.ops:
+            if isinstance(op, ops.If):
+                for region in op.regions:
+                    self._follow(region, found, loads=False)
+                continue
+            may = isinstance(op, _SCALAR) or (loads and isinstance(op, ops.Load))
+            if may and self.is_repeatable(op) and found.issuperset(op.operands):
+                found.update(op.results)
+
+    def _sums(self, loop: ops.For, known: set[Value]) -> Iterator[Operation]:
+        """The updates of a loop whose places follow from its counter."""
+        places = self.following(loop.body, {*known, loop.body.args[0]})
+        for op in _own_updates(loop.body):
+            if self._is_sum(op) and places.issuperset(op.indices):
+                seen = self._may_be_in((op.array, op.companion), self._observed)
+                if not seen and not known.issuperset(op.indices):
+                    yield op
+
+    def _is_sum(self, op: Operation) -> bool:
+        if not isinstance(op, ops.Atomic) or op.fn not in ("add", "sub"):
+            return False
+        return op.array.dtype is not u1 and op.result not in self._used
+
+    def _may_be_in(self, target: Target, others: Iterable[Target]) -> bool:
+        """Whether an element of a target may be one of others."""
+        if target in others:
+            return True
+        return not self._apart and any(
+            other[0] is not target[0] and may_overlap(other[0], target[0]) for other in others
+        )
+
+
+def _own_updates(block: Block) -> Iterator[ops.Atomic]:
+    """The atomics of a block and its ifs, not those of its loops."""
+    for op in block.ops:
+        if isinstance(op, ops.Atomic):
+            yield op
+        elif isinstance(op, ops.If):
+            for region in op.regions:
+                yield from _own_updates(region)
+
+
+def _are_few(block: Block, lower: Value, upper: Value) -> bool:
+    """Whether a range is known to be short, by constants of a block."""
+    numbers = {op.result: op.value for op in block.ops if isinstance(op, ops.Constant)}
+    return lower in numbers and upper in numbers and numbers[upper] - numbers[lower] < FEW

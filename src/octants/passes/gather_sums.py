@@ -1,0 +1,392 @@
+"""Has sums that a loop over pairs scatters gathered by work items of their own.
+
+Before::
+
+    kernel @k
+    array @x: f32, 1, ndarray, () [primal, adjoint]
+    array @y: f32, 1, ndarray, () [primal]
+    parallel @k_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = shape<@y, 0>()
+      yield(%0, %1)
+    } { (%2: i32):
+      %3: i32 = constant<0>()
+      %4: i32 = shape<@x, 0>()
+      %5: f32 = load<@y, primal>(%2)
+      for(%3, %4) { (%6: i32):
+        %7: f32 = load<@x, primal>(%6)
+        %8: f32 = binary<mul>(%5, %7)
+        %9: f32 = atomic<add, @x, adjoint>(%8, %6)
+        yield()
+      }
+      yield()
+    }
+
+After::
+
+    kernel @k
+    array @x: f32, 1, ndarray, () [primal, adjoint]
+    array @y: f32, 1, ndarray, () [primal]
+    parallel @k_0_gather {
+      %0: i32 = shape<@y, 0>()
+      %1: i32 = shape<@x, 0>()
+      %2: i64 = cast(%0)
+      %3: i64 = cast(%1)
+      %4: i64 = constant<0>()
+      %5: i64 = binary<max>(%2, %4)
+      %6: i64 = constant<0>()
+      %7: i64 = binary<max>(%3, %6)
+      %8: i64 = constant<0>()
+      %9: u1 = compare<gt>(%5, %8)
+      %10: i64 = constant<0>()
+      %11: i64 = constant<0>()
+      %12: i64 = select(%9, %7, %11)
+      yield(%10, %12)
+    } { (%13: i64):
+      %14: i32 = shape<@y, 0>()
+      %15: i64 = cast(%14)
+      %16: i64 = constant<0>()
+      %17: i64 = binary<max>(%15, %16)
+      %18: i32 = cast(%13)
+      %19: f32 = load<@x, primal>(%18)
+      %20: i32 = constant<0>()
+      %21: i32 = cast(%17)
+      for(%20, %21) { (%22: i32):
+        %23: f32 = load<@y, primal>(%22)
+        %24: f32 = binary<mul>(%23, %19)
+        %25: f32 = atomic<add, @x, adjoint>(%24, %18)
+        yield()
+      }
+      yield()
+    }
+
+A work item of the new task stands for an iteration of the loop, or for a part of its sums where
+there are fewer of them than a GPU has threads: so each thread adds up many pairs, and then adds
+once. What a pair needs of its work item is loaded again, or kept in memory that has a place for
+each work item; where it is not known how many there can be, the loop stays as it is. It does, too,
+if it adds what it carries on (see `analysis.pair_loops`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from octants.analysis.pair_loops import PairLoops
+from octants.compile_profile import staged
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.core import Array, Block, Module, Operation, Task, Value, rebuild
+from octants.ir.rewriter import copy_block, copy_operation
+from octants.lazy_dataclass import dataclass
+from octants.passes.item_numbers import ItemNumbers
+from octants.simplify.prune import EFFECTS, prune_block
+from octants.types.scalars import i64
+
+_SHORTEST = 16  # pairs for a part of a sum, at least
+_MOST_PARTS = 12  # their logarithm
+_LONGEST = 24  # operations that are rather run again for each pair than not gathered
+
+
+@staged("gather_sums")
+def gather_sums(module: Module, apart: bool = True, fills: int = 0) -> None:
+    """Gather what can be, in place; ``apart`` says that no two arrays share memory.
+
+    Where there are fewer sums than ``fills`` they are taken in parts, which add up in any order.
+    """
+    tasks: list[Task] = []
+    for task in module.tasks:
+        facts = PairLoops(task, apart)
+        made = [_gathered(facts, loop, sums, fills) for loop, sums in list(facts.find())]
+        gathers = [gather for gather in made if gather is not None]
+        if not gathers or prune_block(task.body, task.domain):
+            tasks.append(task)
+        for number, gather in enumerate(gathers):
+            name = f"{task.name}_gather{number or ''}"
+            tasks.append(Task(name, gather.body, gather.domain, task.location))
+            module.arrays += gather.kept.values()
+    module.tasks[:] = tasks
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """The first work item of the old task, and how many; the first sum, how many, their parts."""
+
+    lower: Value
+    items: Value
+    first: Value
+    sums: Value
+    parts: Value
+
+
+def _gathered(facts: PairLoops, loop: ops.For, sums: set[Operation], fills: int) -> _Gather | None:
+    """The task that gathers the sums of a loop, which are gone from there then."""
+    pairs = _isolate(facts, loop, sums)
+    gather = None if pairs is None else _Gather(facts, pairs, fills)
+    if gather is None or not gather.is_possible():
+        return None
+    gather.build()
+    _drop(loop.body, sums)
+    position = facts.task.body.ops.index(loop)
+    facts.task.body.ops[position:position] = gather.stores()
+    return gather
+
+
+def _drop(block: Block, dropped: set[Operation]) -> None:
+    block.ops[:] = [op for op in block.ops if op not in dropped]
+    for op in block.ops:
+        for region in op.regions:
+            _drop(region, dropped)
+
+
+# -- what sums need --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """A copy of the body of a task with nothing but what some sums of a loop need.
+
+    It is that loop, and what stands `before` it; `originals` tells what a value is a copy of.
+    """
+
+    item: Value
+    before: list[Operation]
+    loop: ops.For
+    originals: dict[Value, Value]
+
+
+def _isolate(facts: PairLoops, loop: ops.For, sums: set[Operation]) -> _Pairs | None:
+    """What the sums need; None if that cannot be computed again for a pair."""
+    values: dict[Value, Value] = {}
+    body = copy_block(facts.task.body, values)
+    copies = dict(zip(facts.task.body.walk(), list(body.walk()), strict=True))
+    kept = {copies[op] for op in sums}
+    _drop(body, {op for op in copies.values() if isinstance(op, EFFECTS) and op not in kept})
+    prune_block(body)
+    inner = copies[loop]
+    assert isinstance(inner, ops.For)
+    if inner.inits:
+        return None
+    control = (ops.For, ops.While, ops.If)
+    for op in inner.body.walk():
+        if not (op in kept or isinstance(op, control) or facts.is_repeatable(op)):
+            return None
+    before = body.ops[: body.ops.index(inner)]
+    if not _is_closed(body):
+        return None
+    return _Pairs(body.args[0], before, inner, {copy: value for value, copy in values.items()})
+
+
+def _is_closed(body: Block) -> bool:
+    """Whether nothing is used that an operation gave which is gone."""
+    defined = set(body.args)
+    for op in body.walk():
+        defined.update(op.results)
+        defined.update(arg for region in op.regions for arg in region.args)
+    return all(defined.issuperset(op.operands) for op in body.walk())
+
+
+# -- the task that gathers -------------------------------------------------------------------------
+
+
+class _Gather:
+    """Builds the task: `domain`, `body`, and the arrays of what is `kept` of work items."""
+
+    def __init__(self, facts: PairLoops, pairs: _Pairs, fills: int) -> None:
+        self.task, self.pairs, self.fills = facts.task, pairs, fills
+        self.fixed = facts.following(Block([], pairs.before))
+        known = {*self.fixed, pairs.loop.body.args[0]}
+        self.ahead = facts.following(pairs.loop.body, known) - self.fixed
+        self.facts = facts
+        self.definitions = {value: op for op in pairs.before for value in op.results}
+        self.again: dict[Operation, None] = {}  # what is run again for each pair
+        self.kept: dict[Value, Array] = {}
+        self.numbers = ItemNumbers(self.task)
+        self.domain, self.body = Block(), Block([Value(i64)])
+
+    def is_possible(self) -> bool:
+        """Decide how pairs know what they need of their work item; whether that can be."""
+        used = (value for op in self.pairs.loop.body.walk() for value in op.operands)
+        for value in dict.fromkeys(used):
+            if value in self.definitions and value not in self.fixed:
+                recipe = self._recipe(value)
+                if recipe is not None and all(map(_only_reads, recipe)):
+                    self.again |= recipe
+                elif self.numbers.can_keep(value):
+                    name = f"{self.task.name}_kept{len(self.kept)}"
+                    self.kept[value] = self.numbers.array(name, value)
+                elif recipe is not None and len(recipe) <= _LONGEST:
+                    self.again |= recipe
+                else:
+                    return False
+        return True
+
+    def _recipe(self, value: Value) -> dict[Operation, None] | None:
+        """The operations that compute a value of a work item, in no order; None if that is much."""
+        found: dict[Operation, None] = {}
+        wanted = [value]
+        while wanted:
+            op = self.definitions.get(wanted.pop())
+            if op is None or op in found or self.fixed.issuperset(op.results):
+                continue
+            inside = [op, *(inner for region in op.regions for inner in region.walk())]
+            has_loop = any(isinstance(each, (ops.For, ops.While)) for each in inside)
+            if has_loop or not self.facts.is_repeatable(op):
+                return None
+            found[op] = None
+            wanted += [value for each in inside for value in each.operands]
+        return found
+
+    def stores(self) -> list[Operation]:
+        """What keeps values of a work item of the old task."""
+        builder, (item,) = Builder(), self.task.body.args
+        builder.location = self.task.location
+        for value, array in self.kept.items():
+            original = self.pairs.originals[value]
+            builder.store(array, [self.numbers.number(builder, item)], original)
+        return builder.block.ops
+
+    # -- the new task ----------------------------------------------------------------------------
+
+    def build(self) -> None:
+        """Fill `domain` and `body`."""
+        builder = Builder(self.domain)
+        sizes = self._sizes(builder, {})
+        some = builder.compare("gt", sizes.items, builder.offset(0))
+        count = builder.binary("mul", sizes.sums, sizes.parts)
+        builder.yield_([builder.offset(0), builder.select(some, count, builder.offset(0))])
+        builder = Builder(self.body)
+        builder.location = self.task.location
+        self._gather(builder)
+        builder.yield_()
+        prune_block(self.body, self.domain)
+
+    def _sizes(self, builder: Builder, values: dict[Value, Value]) -> _Sizes:
+        """How many sums there are, of how many items; emits all that is one for all items."""
+        domain, loop = self.task.domain, self.pairs.loop
+        assert domain is not None
+        before = [op for op in self.pairs.before if op.results and not op.regions]
+        fixed = [op for op in before if self.fixed.issuperset(op.results)]
+        for op in [*domain.ops[:-1], *fixed]:
+            _emit(builder, op, values)
+        bounds = (*domain.yielded[:2], loop.lower, loop.upper)
+        lower, upper, first, last = (builder.cast(values[value], i64) for value in bounds)
+        items, sums = (
+            builder.binary("max", builder.binary("sub", b, a), builder.offset(0))
+            for a, b in ((lower, upper), (first, last))
+        )
+        return _Sizes(lower, items, first, sums, self._parts(builder, items, sums))
+
+    def _parts(self, builder: Builder, items: Value, sums: Value) -> Value:
+        """In how many parts sums are taken: a power of two."""
+        parts = builder.offset(1)
+        for power in range(1, _MOST_PARTS + 1) if self.fills else ():
+            count = builder.offset(1 << power)
+            threads = builder.binary("mul", sums, count)
+            is_room = builder.compare("le", threads, builder.offset(self.fills))
+            pairs = builder.offset(_SHORTEST << power)
+            is_long = builder.compare("ge", items, pairs)
+            both = builder.binary("and", is_room, is_long)
+            parts = builder.select(both, count, parts)
+        return parts
+
+    def _gather(self, builder: Builder) -> None:
+        """Emit what one part of one sum takes."""
+        loop, item, (number,) = self.pairs.loop, self.pairs.item, self.body.args
+        values: dict[Value, Value] = {}
+        sizes = self._sizes(builder, values)
+        part: Value | None = None
+        if builder.constant_of(sizes.parts) != 1:
+            part = builder.binary("floordiv", number, sizes.sums)
+            number = builder.binary("mod", number, sizes.sums)
+        self._count(builder, values, sizes, number)
+        for op in loop.body.walk():
+            if op.results and self.ahead.issuperset(op.results) and op.results[0] not in values:
+                _emit(builder, op, values)
+        body = Block([Value(item.type)])
+        values[item] = body.args[0]
+        with builder.into(body):
+            for op in self.pairs.before:
+                if op in self.again:
+                    _emit(builder, op, values)
+            for value, array in self.kept.items():
+                place = self.numbers.number(builder, body.args[0])
+                values[value] = builder.load(array, [place])
+            builder.block.ops += self._pair(loop.body, values)
+            builder.yield_()
+        ends = [builder.cast(end, item.type) for end in _range(builder, sizes, part)]
+        builder.for_(ends[0], ends[1], [], body)
+
+    def _count(
+        self, builder: Builder, values: dict[Value, Value], sizes: _Sizes, number: Value
+    ) -> None:
+        """Bind the counter of the loop; where it is mirrored, the order is that of the mirror."""
+        loop = self.pairs.loop
+        counter = loop.body.args[0]
+        mirrored = self._mirrored()
+        if mirrored is None:
+            at = builder.binary("add", sizes.first, number)
+        else:
+            values[mirrored] = builder.cast(number, mirrored.type)
+            last = builder.binary("sub", sizes.sums, builder.offset(1))
+            at = builder.binary("sub", last, number)
+        values[counter] = builder.cast(at, counter.type)
+
+    def _mirrored(self) -> Value | None:
+        """The value of the loop that counts down to zero: n - i - 1, of i from 0 to n."""
+        loop = self.pairs.loop
+        if self._constant(loop.lower) != 0:
+            return None
+        subtractions = [op for op in loop.body.ops if isinstance(op, ops.Binary) and op.fn == "sub"]
+        ends = (loop.upper, loop.body.args[0])
+        left = {op.result for op in subtractions if (op.lhs, op.rhs) == ends}
+        found = (op.result for op in subtractions if op.lhs in left and self._constant(op.rhs) == 1)
+        return next(found, None)
+
+    def _constant(self, value: Value) -> object:
+        """The number that a value before the loop is, if it is one."""
+        op = self.definitions.get(value)
+        return op.value if isinstance(op, ops.Constant) else None
+
+    def _pair(self, block: Block, values: dict[Value, Value]) -> list[Operation]:
+        """The operations of a block that are not there yet, but for the yield of the loop."""
+        made: list[Operation] = []
+        for op in block.ops:
+            if op.results and all(value in values for value in op.results):
+                continue
+            if isinstance(op, ops.If):
+                regions = [Block([], self._pair(region, values)) for region in op.regions]
+                for old, region in zip(op.regions, regions, strict=True):
+                    region.ops.append(ops.Yield([values.get(v, v) for v in old.yielded]))
+                new = rebuild(op, [values.get(op.condition, op.condition)], regions)
+                values.update(zip(op.results, new.results, strict=True))
+                made.append(new)
+            elif not isinstance(op, ops.Yield):
+                made.append(copy_operation(op, values))
+        return made
+
+
+def _emit(builder: Builder, op: Operation, values: dict[Value, Value]) -> None:
+    new = copy_operation(op, values)
+    builder.append(new)
+    if isinstance(new, ops.Constant):
+        builder.note_constant(new)
+
+
+def _range(builder: Builder, sizes: _Sizes, part: Value | None) -> Iterator[Value]:
+    """The first work item of a part, and the one after its last."""
+    if part is None:
+        yield sizes.lower
+        yield builder.binary("add", sizes.lower, sizes.items)
+        return
+    for number in (part, builder.binary("add", part, builder.offset(1))):
+        share = builder.binary("mul", sizes.items, number)
+        yield builder.binary("add", sizes.lower, builder.binary("floordiv", share, sizes.parts))
+
+
+def _only_reads(op: Operation) -> bool:
+    """Whether an operation is a load, or computes where or whether one is."""
+    if isinstance(op, ops.If):
+        return all(_only_reads(inner) for region in op.regions for inner in region.ops)
+    if isinstance(op, (ops.Binary, ops.Compare)):
+        return not op.operands[0].type.is_float
+    return isinstance(op, (ops.Load, ops.Shape, ops.Constant, ops.Cast, ops.Yield))

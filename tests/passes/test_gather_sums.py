@@ -1,0 +1,240 @@
+"""Sums of pairs that are gathered: what is, what is not, and that gradients stay what they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.backends.cpu import CpuBackend
+from octants.runtime.device import Device
+
+LARGEST = 12
+ROWS, COLUMNS = 8, 8
+
+
+@pytest.fixture(params=[1, 100], ids=["whole", "in parts"])
+def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The CPU, as if it took so many work items to keep it busy."""
+    fills: int = request.param
+
+    def of_a_gpu(self: CpuBackend, device: Device | None) -> int:
+        return fills
+
+    monkeypatch.setattr(CpuBackend, "fills", of_a_gpu)
+    monkeypatch.setattr("octants.passes.gather_sums._SHORTEST", 1)
+    qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level="error")
+    yield
+    qd.reset()
+
+
+class World:
+    """Arrays that kernels over pairs read and write."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(3)
+        self.x = qd.field(qd.f64, LARGEST, needs_grad=True)
+        self.v = qd.Vector.field(2, qd.f64, LARGEST, needs_grad=True)
+        self.grid = qd.field(qd.f64, (ROWS, COLUMNS), needs_grad=True)
+        self.y = qd.field(qd.f64, LARGEST, needs_grad=True)
+        self.z = qd.field(qd.f64, LARGEST, needs_grad=True)
+        self.plain = qd.field(qd.f64, LARGEST)
+        self.loss = qd.field(qd.f64, (), needs_grad=True)
+        self.index = qd.field(qd.i32, LARGEST)
+        self.size = qd.field(qd.i32, 2)
+        for array in (self.x, self.v, self.grid, self.plain):
+            shape = array.to_numpy().shape
+            array.from_numpy(rng.uniform(0.5, 1.5, shape))
+        self.index.from_numpy(rng.integers(0, LARGEST, LARGEST).astype(np.int32))
+
+    @qd.kernel
+    def squares(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 0.0
+            for j in range(m):
+                total += (self.x[i] - self.x[j]) ** 2
+            self.y[i] += total
+
+    @qd.kernel
+    def nonlinear(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 0.0
+            for j in range(m):
+                total += qd.sin(self.x[i] * self.x[j])
+            self.y[i] = total * total
+
+    @qd.kernel
+    def bounds_of_a_field(self, n: qd.i32, m: qd.i32):
+        for i in range(self.size[0]):
+            total = 0.0
+            for j in range(self.size[1]):
+                total += qd.sin(self.x[i] * self.x[j])
+            self.y[i] = total * total
+
+    @qd.kernel
+    def forces(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            force = qd.Vector([0.0, 0.0])
+            for j in range(m):
+                if i != j:
+                    d = self.v[j] - self.v[i]
+                    r2 = d.dot(d) + 0.1
+                    force += d / (r2 * qd.sqrt(r2))
+            self.y[i] = force[0] * force[1]
+            self.loss[None] += force.dot(force)
+
+    @qd.kernel
+    def cut_off(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            for j in range(m):
+                d = self.x[j] - self.x[i]
+                if d > 0.2:
+                    self.y[i] += d * d * self.x[j] * self.plain[j]
+                elif d > 0.0:
+                    self.z[i] += d * self.plain[i]
+
+    @qd.kernel
+    def neighbours_of_j(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            for j in range(1, m - 1):
+                self.loss[None] += self.x[i] * self.x[j - 1] * self.x[j + 1] ** 2
+
+    @qd.kernel
+    def by_an_index(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            for j in range(m):
+                self.y[i] += self.x[self.index[i]] * self.x[self.index[j]] ** 2
+
+    @qd.kernel
+    def backwards_with_steps(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            for j in range(m - 1, -1, -2):
+                self.y[i] += qd.exp(self.x[i] * self.x[j])
+
+    @qd.kernel
+    def an_inner_loop(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            for j in range(m):
+                power = 1.0
+                for _ in range(3):
+                    power += self.x[i] * 0.5
+                self.y[i] += power * self.x[j]
+
+    @qd.kernel
+    def two_loops(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            first = 0.0
+            for j in range(m):
+                first += self.x[i] * self.x[j] ** 2
+            second = 0.0
+            for j in range(n):
+                second += qd.cos(self.x[j] * first)
+            self.y[i] = second * first
+
+    @qd.kernel
+    def of_a_grid(self, n: qd.i32, m: qd.i32):
+        for a, b in self.grid:
+            for j in range(m):
+                self.loss[None] += self.grid[a, b] * self.x[j] ** 2
+
+    @qd.kernel
+    def scatter(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            here = qd.sin(self.x[i])
+            for j in range(m):
+                self.y[j] += here * self.x[j]
+
+    # -- what stays as it is -----------------------------------------------------------------------
+
+    @qd.kernel
+    def triangle(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            for j in range(i):
+                self.y[i] += self.x[i] * self.x[j] ** 2
+
+    @qd.kernel
+    def product(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            value = self.x[i]
+            for j in range(m):
+                value *= self.x[j]
+            self.y[i] = value
+
+    @qd.kernel
+    def place_of_both(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            for j in range(m):
+                self.y[i] += self.x[(i + j) % LARGEST] ** 2
+
+    @qd.kernel
+    def few(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            for j in range(3):
+                self.y[i] += self.x[i] * self.x[j] ** 2
+
+
+GATHERED = (
+    "squares nonlinear bounds_of_a_field forces cut_off neighbours_of_j by_an_index"
+    " backwards_with_steps an_inner_loop two_loops of_a_grid scatter"
+).split()
+LEFT = "triangle product place_of_both few".split()
+
+
+def value_of(world: World, run: Callable[[], None]) -> float:
+    """A weighted sum of all outputs."""
+    weights = np.arange(1.0, LARGEST + 1)
+    for array in (world.y, world.z, world.loss):
+        array.fill(0.0)
+    run()
+    return float(weights @ world.y.to_numpy() + world.z.to_numpy().sum() + world.loss[None])
+
+
+def differences(world: World, array: Any, run: Callable[[], None]) -> np.ndarray[Any, Any]:
+    """Central differences by the elements of an array."""
+    before = array.to_numpy()
+    found = np.zeros(before.shape)
+    for place in np.ndindex(before.shape):
+        ends = []
+        for step in (1e-6, -1e-6):
+            moved = before.copy()
+            moved[place] += step
+            array.from_numpy(moved)
+            ends.append(value_of(world, run))
+        found[place] = (ends[0] - ends[1]) / 2e-6
+    array.from_numpy(before)
+    return found
+
+
+def is_gathered(kernel: Any, *arguments: int) -> bool:
+    return "_gather {" in kernel.inspect(*arguments, mode="reverse").stages["finish"]
+
+
+SIZES = [(12, 12), (12, 5), (1, 12), (7, 11), (0, 5), (5, 0)]
+
+
+@pytest.mark.parametrize("name", GATHERED + LEFT)
+def test_gradients(runtime: None, name: str) -> None:
+    world = World()
+    kernel = getattr(world, name)
+    assert is_gathered(kernel, 3, 3) == (name in GATHERED)
+    for n, m in SIZES:
+        world.size.from_numpy(np.array([n, m], np.int32))
+
+        def run(n: int = n, m: int = m) -> None:
+            kernel(n, m)
+
+        value_of(world, run)
+        for array in (world.x, world.v, world.grid):
+            array.grad.fill(0.5)  # gradients are added to what is there
+        world.y.grad.from_numpy(np.arange(1.0, LARGEST + 1))
+        world.z.grad.fill(1.0)
+        world.loss.grad.fill(1.0)
+        kernel.grad(n, m)
+        for array in (world.x, world.v, world.grid):
+            wanted = differences(world, array, run)
+            np.testing.assert_allclose(
+                array.grad.to_numpy() - 0.5, wanted, rtol=1e-6, atol=1e-6, err_msg=f"{n} {m}"
+            )
