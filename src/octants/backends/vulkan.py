@@ -47,7 +47,10 @@ class VulkanBackend(Backend):
 
     def make_device(self, chosen: Options) -> Device:
         return device.VulkanDevice(
-            chosen.device, chosen.ad_stack_budget_bytes, without=chosen.vulkan_without
+            chosen.device,
+            chosen.ad_stack_budget_bytes,
+            without=chosen.vulkan_without,
+            is_checked=chosen.debug,
         )
 
     def target(self, chosen: Options) -> Target:

@@ -127,3 +127,14 @@ class OutOfVulkanMemory(UserError):
     exception = OctantsMemoryError
     title = "the Vulkan device `{device}` has no {size} of memory left; {left}"
     remedy = "free arrays, use narrower types, or end other programs that use the device"
+
+
+class ValidationFailed(UserError):
+    """The validation layer says that a call of ours is wrong."""
+
+    problem: str
+    code = "OCT460"
+    exception = OctantsRuntimeError
+    title = "Vulkan's validation layer has found an error: {problem}"
+    notes = ("this is a mistake of Octants, or of the layer; programs cannot cause it",)
+    remedy = "report it; without `debug=True` the layer is not asked"

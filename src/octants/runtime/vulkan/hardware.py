@@ -21,6 +21,7 @@ from octants.runtime.vulkan.library import (
     global_function,
     instance_functions,
 )
+from octants.runtime.vulkan.validation import Validation, has_layer
 from octants.target import Blocks, Target
 
 _VERSION = 1 << 22 | 2 << 12  # Vulkan 1.2
@@ -58,11 +59,15 @@ _NEEDED = {
 class Hardware:
     """A physical device. `features` are those of `codegen.spirv.features`, and what is needed.
 
-    It offers `largest` bytes of memory at once, if it has a bound for that.
+    It offers `largest` bytes of memory at once, if it has a bound for that. With `validation` a
+    layer looks at all calls.
     """
 
-    def __init__(self, functions: Functions, handle: int) -> None:
+    def __init__(
+        self, functions: Functions, handle: int, validation: Validation | None = None
+    ) -> None:
         self.functions = functions
+        self.validation = validation
         self.handle = c_void_p(handle)
         properties, controls = vk.Properties2(), vk.FloatControls()
         limits, self._subgroups = vk.MemoryLimits(), vk.SubgroupProperties()
@@ -204,37 +209,42 @@ def _chain(hardware: Hardware) -> tuple[Any, ...]:
 
 
 @functools.cache
-def all_hardware() -> tuple[Hardware, ...]:
+def all_hardware(is_checked: bool = False) -> tuple[Hardware, ...]:
     """The devices, the best one first; `OctantsRuntimeError` where there are none.
 
-    The instance stays as long as the process.
+    They are those of an instance of their own where a validation layer is to look at all calls.
+    Instances stay as long as the process.
     """
-    functions = instance_functions(_make_instance())
+    validation = Validation() if is_checked and has_layer() else None
+    instance = _make_instance(validation)
+    functions = instance_functions(instance)
+    if validation is not None:
+        validation.attach(instance)
     count, ask = c_uint32(), functions.vkEnumeratePhysicalDevices
-    status = ask(_instance, byref(count), None)
+    status = ask(instance, byref(count), None)
     handles = (c_void_p * count.value)()
     if status == SUCCESS and count.value:
-        ask(_instance, byref(count), handles)
-    found = [Hardware(functions, handle) for handle in handles if handle]
+        ask(instance, byref(count), handles)
+    found = [Hardware(functions, handle, validation) for handle in handles if handle]
     if not found:
         raise NoVulkanDevice("no driver offers one").at(None)
     return tuple(sorted(found, key=lambda each: (bool(_missing(each)), each.rank)))
 
 
-_instance = c_void_p()
-
-
-def _make_instance() -> int:
+def _make_instance(validation: Validation | None) -> int:
     create = global_function("vkCreateInstance", c_int32, c_void_p, c_void_p, c_void_p)
     application = vk.ApplicationInfo(application=b"octants", api_version=_VERSION)
     info = vk.InstanceCreateInfo(application=addressof(application))
+    if validation is not None:
+        validation.ask_for(info)
+    instance = c_void_p()
     try:
-        status = create(byref(info), None, byref(_instance))
+        status = create(byref(info), None, byref(instance))
     except OctantsError as error:  # a loader without drivers
         raise NoVulkanDevice("no driver can be loaded").at(None) from error
-    if status != SUCCESS or not _instance.value:
+    if status != SUCCESS or not instance.value:
         raise NoVulkanDevice("no driver can be loaded").at(None)
-    return _instance.value
+    return instance.value
 
 
 def _missing(hardware: Hardware) -> bool:
@@ -242,9 +252,12 @@ def _missing(hardware: Hardware) -> bool:
 
 
 @functools.cache
-def choose(number: int | None, without: str = "") -> Hardware:
-    """The device of a number, the best one for None; see `Hardware.leaving` for ``without``."""
-    found = all_hardware()
+def choose(number: int | None, without: str = "", is_checked: bool = False) -> Hardware:
+    """The device of a number, the best one for None.
+
+    See `Hardware.leaving` for ``without``, `all_hardware` for ``is_checked``.
+    """
+    found = all_hardware(is_checked)
     if number is not None and not 0 <= number < len(found):
         names = ", ".join(f"{k}: {each.name}" for k, each in enumerate(found))
         raise NoSuchVulkanDevice(number, names).at(None)

@@ -151,15 +151,25 @@ _STATUS = {
 
 def global_function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
     """A function that needs no instance."""
+    function = ctypes.CFUNCTYPE(result, *arguments)(_find()(None, name.encode()))
+    return checked(name, function) if result is c_int32 else function
+
+
+def instance_function(instance: int, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    """A function of an instance that only some have."""
+    function = ctypes.CFUNCTYPE(result, *arguments)(_find()(instance, name.encode()))
+    return checked(name, function) if result is c_int32 else function
+
+
+def _find() -> Callable[[int | None, bytes], int]:
     find = loader().vkGetInstanceProcAddr
     find.restype, find.argtypes = c_void_p, (c_void_p, c_char_p)
-    function = ctypes.CFUNCTYPE(result, *arguments)(find(None, name.encode()))
-    return checked(name, function) if result is c_int32 else function
+    return find
 
 
 def instance_functions(instance: int) -> Functions:
     """The functions of an instance."""
-    find = loader().vkGetInstanceProcAddr
+    find = _find()
     return Functions(lambda name: find(instance, name), _INSTANCE)
 
 

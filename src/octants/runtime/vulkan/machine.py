@@ -54,7 +54,7 @@ def _shared(hardware: Hardware) -> _Shared:
 
 
 class Machine:
-    """The device of a number, or the best one for None; some features may be left unused.
+    """The device of a number, or the best one for None; see `hardware.choose`.
 
     ``tape_budget`` is what the records of a launch should take, as far as shorter blocks of long
     loops make that possible; 0: a 64th of the memory. ``tape_limit`` bounds the bytes of all tapes;
@@ -69,8 +69,9 @@ class Machine:
         tape_budget: int = 0,
         tape_limit: int = 0,
         without: str = "",
+        is_checked: bool = False,
     ) -> None:
-        self.hardware = choose(number or 0, without)
+        self.hardware = choose(number or 0, without, is_checked)
         shared = _shared(self.hardware)
         self.context, self.queue = shared.context, shared.queue
         self.heap, self.transfers = shared.heap, shared.transfers
@@ -104,6 +105,8 @@ class Machine:
 
     def deliver(self) -> None:
         """The same when all is done."""
+        if self.hardware.validation is not None:
+            self.hardware.validation.tell()
         if self._cut_word[0]:
             self._cut_word[0] = 0
             raise LoopCut(self.hardware.name).at(None)

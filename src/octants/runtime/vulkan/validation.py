@@ -1,0 +1,75 @@
+"""The validation layer of Khronos, where it is installed: what it says of our calls."""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+from collections import deque
+from ctypes import byref, c_char_p, c_int32, c_uint32, c_uint64, c_void_p
+from typing import Any
+
+from octants.diagnostics.exceptions import OctantsError, OctantsWarning
+from octants.diagnostics.stack import levels_to_the_user
+from octants.diagnostics.vulkan_errors import ValidationFailed
+from octants.runtime.vulkan import structures as vk
+from octants.runtime.vulkan.library import global_function, instance_function
+
+LAYER = b"VK_LAYER_KHRONOS_validation"
+_EXTENSION = b"VK_EXT_debug_utils"
+_WARNING, _ERROR = 0x100, 0x1000
+_ABOUT_VALIDITY = 2
+_MOST = 64
+
+
+def has_layer() -> bool:
+    """Whether the layer is installed."""
+    kinds = (c_int32, c_void_p, c_void_p)
+    ask = global_function("vkEnumerateInstanceLayerProperties", *kinds)
+    count = c_uint32()
+    ask(byref(count), None)
+    found = (vk.LayerProperties * count.value)()
+    ask(byref(count), found)
+    return any(each.name == LAYER for each in found)
+
+
+class Validation:
+    """What the layer has said of an instance, until somebody `tell`s it."""
+
+    def __init__(self) -> None:
+        self._said: deque[tuple[int, str]] = deque(maxlen=_MOST)
+        self._hear = vk.DebugCallback(self._heard)
+        self._names = (c_char_p * 1)(LAYER), (c_char_p * 1)(_EXTENSION)
+
+    def ask_for(self, info: Any) -> None:
+        """Have an instance that is to be made use the layer."""
+        info.layer_count, info.layers = 1, self._names[0]
+        info.extension_count, info.extensions = 1, self._names[1]
+
+    def attach(self, instance: int) -> None:
+        """Listen to what is said of an instance."""
+        kinds = (c_int32, c_void_p, c_void_p, c_void_p, c_void_p)
+        create = instance_function(instance, "vkCreateDebugUtilsMessengerEXT", *kinds)
+        info = vk.DebugMessengerCreateInfo(
+            severities=_WARNING | _ERROR,
+            kinds=_ABOUT_VALIDITY,
+            callback=ctypes.cast(self._hear, c_void_p),
+        )
+        create(instance, byref(info), None, byref(c_uint64()))
+
+    def _heard(self, severity: int, _: int, data: Any, __: Any) -> int:
+        """Called by the layer, within whatever call it is about."""
+        text = data.contents.message or b""
+        self._said.append((severity, text.decode(errors="replace")))
+        return 0
+
+    def tell(self) -> None:
+        """Warn of what is doubtful, and raise the first of what is wrong."""
+        first: OctantsError | None = None
+        while self._said:
+            severity, text = self._said.popleft()
+            if severity >= _ERROR:
+                first = first or ValidationFailed(text).at(None)
+            else:
+                warnings.warn(f"Vulkan: {text}", OctantsWarning, levels_to_the_user())
+        if first is not None:
+            raise first

@@ -1,0 +1,68 @@
+"""What Vulkan's validation layer says of our calls, where it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import octants as qd
+from octants.diagnostics.exceptions import OctantsError, OctantsWarning
+from octants.runtime.vulkan import VulkanDevice
+from octants.runtime.vulkan.validation import Validation, has_layer
+from tests.vulkan import compiled
+
+
+@pytest.fixture
+def device() -> Iterator[VulkanDevice]:
+    compiled.device()  # or skip
+    if not has_layer():
+        pytest.skip("the layer is not installed")
+    qd.init(arch=qd.vulkan, debug=True, offline_cache=False)
+    made = qd.driver.state.device
+    assert isinstance(made, VulkanDevice)
+    yield made
+    qd.reset()
+
+
+def test_programs_are_valid(device: VulkanDevice) -> None:
+    x, loss = qd.field(qd.f32, shape=40, needs_grad=True), qd.field(qd.f32, (), needs_grad=True)
+    a = qd.ndarray(qd.f64, 7)
+
+    @qd.kernel
+    def run(n: qd.i32):
+        for i in x:
+            v = x[i]
+            for _ in range(n):
+                v = qd.sin(v) + 0.1
+            loss[None] += v
+
+    for n in (3, 400):
+        with qd.ad.Tape(loss=loss):
+            run(n)
+    a.fill(2.0)
+    assert a.to_numpy().sum() == 14.0
+    assert x.grad[0] != 0.0
+    qd.sync()
+
+
+def test_what_is_wrong_is_an_error(device: VulkanDevice) -> None:
+    with device.queue.lock:
+        batch, functions = device.queue.open(), device.context.functions
+        functions.vkCmdFillBuffer(batch.commands, batch.arena.handle, 2, 4, 0)
+    with pytest.raises(OctantsError, match="(?s)OCT460.*vkCmdFillBuffer") as caught:
+        qd.sync()
+    assert "multiple of 4" in str(caught.value)
+    qd.sync()  # it is told once
+
+
+def test_what_is_doubtful_is_a_warning() -> None:
+    validation: Any = Validation()
+    validation._said.append((0x100, "this is slow"))
+    with pytest.warns(OctantsWarning, match="Vulkan: this is slow"):
+        validation.tell()
+
+
+def test_without_debug_there_is_no_layer() -> None:
+    assert compiled.device().hardware.validation is None
