@@ -24,11 +24,10 @@ test: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run the tests
 test-slow: $(VENV)/stamp-test  ## run more tests of the same kind, for some ten minutes
 	@$(RUN) -m pytest $(PYTEST_ARGS) -m slow
 
-VULKAN_TESTS := tests/vulkan tests/api/test_kernels.py tests/api/test_array_forms.py tests/api/test_bounds.py \
-	tests/ad/test_programs.py tests/ad/test_tape.py tests/ad/test_overwritten_arrays.py tests/ad/test_regions.py \
-	tests/ad/test_argument_gradients.py tests/ad/test_forward_mode.py tests/data tests/library
+VULKAN_TESTS ?= tests/ad tests/api tests/data tests/frontend tests/library tests/simt tests/vulkan \
+	tests/fuzz/test_fuzz_run.py
 
-test-vulkan: $(VENV)/stamp-test  ## run tests of kernels and gradients on Vulkan
+test-vulkan: $(VENV)/stamp-test  ## run the tests of kernels and gradients on Vulkan, and random programs
 	@OCTANTS_ARCH=vulkan OCTANTS_TEST_ARCH=vulkan $(RUN) -m pytest $(PYTEST_ARGS) $(VULKAN_TESTS)
 
 docs-test: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run the code of the README and of docs/

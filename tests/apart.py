@@ -1,6 +1,7 @@
 """Tests on a device whose memory the host cannot touch.
 
-``OCTANTS_APART=1`` lets all run on a CPU that stands for one, ``OCTANTS_TEST_ARCH=cuda`` on a GPU.
+``OCTANTS_APART=1`` lets all run on a CPU that stands for one, ``OCTANTS_TEST_ARCH=cuda`` on a GPU,
+``OCTANTS_TEST_ARCH=vulkan`` on whatever Vulkan has.
 """
 
 from __future__ import annotations
@@ -13,11 +14,27 @@ import pytest
 from octants import options
 from octants.runtime.cpu.apart import ApartMemory
 from octants.runtime.null import NullDevice
+from octants.runtime.vulkan import hardware
 
-ON_GPU = os.environ.get("OCTANTS_TEST_ARCH", "cpu") not in ("cpu", "python")
+ARCH = os.environ.get("OCTANTS_TEST_ARCH", "cpu")
+ON_GPU = ARCH not in ("cpu", "python")
 APART = options.keeps_memory_apart() or ON_GPU
 
 shares_memory: Any = pytest.mark.skipif(APART, reason="it is about memory that the host shares")
+
+
+def _is_llvmpipe() -> bool:
+    """Whether tests run on Mesa's driver for the CPU."""
+    return ARCH == "vulkan" and "cuts" in hardware.choose(None).features
+
+
+beyond_llvmpipe: Any = pytest.mark.skipif(
+    _is_llvmpipe(), reason="Mesa's driver ends long loops, and has no room for deep nests"
+)
+
+has_fast_functions: Any = pytest.mark.skipif(
+    ARCH == "vulkan", reason="on Vulkan there are no fast variants of functions"
+)
 
 on_cpu: Any = pytest.mark.skipif(ON_GPU, reason="it is about how the CPU runs kernels")
 

@@ -11,6 +11,7 @@ import numpy as np
 
 import octants as qd
 from octants import driver
+from tests.apart import ON_GPU
 
 N = 4
 Loop = Callable[[Callable[[int], Any], int], Any]
@@ -234,7 +235,11 @@ def recorded(step: Callable[[Chain, int], None], n: int) -> tuple[Any, ...]:
 
 
 def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """All bits are the same but, on a GPU, those of the loss: a sum of work items in any order."""
     for name, value in one.items():
+        if ON_GPU and name == "loss":
+            assert np.allclose(value, other[name], rtol=1e-14, atol=0.0)
+            continue
         assert value.tobytes() == other[name].tobytes(), name
 
 

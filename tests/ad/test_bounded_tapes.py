@@ -9,7 +9,7 @@ import pytest
 
 import octants as qd
 from tests.ad.tapes import check_gradient, iteration_bytes, tape_bytes
-from tests.apart import on_cpu
+from tests.apart import beyond_llvmpipe, on_cpu
 
 
 def start(budget: int = 0, **others: Any) -> None:
@@ -210,6 +210,7 @@ def six_variables() -> tuple[Any, Any, Any]:
     return recurrence, x, y
 
 
+@beyond_llvmpipe
 def test_a_long_recurrence_within_a_budget() -> None:
     n, gradients = 100_000, []
     for budget in (n * 48, 50_000):
@@ -227,6 +228,7 @@ def test_a_long_recurrence_within_a_budget() -> None:
     assert np.array_equal(*gradients)
 
 
+@beyond_llvmpipe
 def test_ten_million_steps_in_a_megabyte() -> None:
     n, gradients = 10_000_000, []
     for budget in (1_000_000, 1 << 14):
@@ -281,6 +283,7 @@ def test_a_long_while_within_a_budget(budget: int) -> None:
     assert np.array_equal(*gradients)
 
 
+@beyond_llvmpipe
 @pytest.mark.parametrize(("budget", "n"), [(2048, 100_000), (1200, 10_000)])
 def test_checkpoints_on_levels(budget: int, n: int) -> None:
     """Where the square root of the trips does not fit."""
@@ -297,6 +300,7 @@ def test_checkpoints_on_levels(budget: int, n: int) -> None:
     assert np.array_equal(*gradients)
 
 
+@beyond_llvmpipe
 @pytest.mark.parametrize("budget", [8, 100, 400])
 def test_a_while_with_checkpoints_on_levels(budget: int) -> None:
     """Its blocks and checkpoints take the budget, and one of each at least on every level."""
@@ -325,6 +329,7 @@ def test_a_while_with_checkpoints_on_levels(budget: int) -> None:
     assert gradients[0] == gradients[1] != 0
 
 
+@beyond_llvmpipe
 def test_nests_with_checkpoints_on_levels() -> None:
     gradients = []
     for given in (0, 200):

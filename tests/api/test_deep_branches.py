@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 import octants as qd
 from octants.autodiff import branches
+from tests.apart import beyond_llvmpipe, on_cpu
 from tests.api.test_deep_programs import define
 
 DEPTH = branches.MOST_AROUND + 2
@@ -77,7 +78,12 @@ def gradient(lines: list[str], simd: str) -> NDArray[np.float64]:
     return x.grad.to_numpy()
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+LARGE = ("loops", "nested loops")  # for which Mesa's driver takes minutes
+
+
+@pytest.mark.parametrize(
+    "program", [pytest.param(p, marks=beyond_llvmpipe if p in LARGE else ()) for p in PROGRAMS]
+)
 def test_gradient(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = PROGRAMS[program]
     found = gradient(lines, "never")
@@ -87,6 +93,7 @@ def test_gradient(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(gradient(lines, "never"), found)
 
 
+@on_cpu
 @pytest.mark.parametrize("program", ["work", "loops", "overwritten", "integers"])
 def test_gradient_in_lanes(program: str) -> None:
     lines = PROGRAMS[program]

@@ -11,6 +11,7 @@ import pytest
 
 import octants as qd
 from octants.diagnostics import recursion
+from tests.apart import beyond_llvmpipe
 from tests.golden_files import check_golden
 
 HEAD = """\
@@ -63,6 +64,7 @@ def alternatives(count: int) -> tuple[list[str], float]:
     return [*lines, "else: v = 0.0"], next(k for k, x in enumerate(limits) if 0.5 > x) + 0.5
 
 
+@beyond_llvmpipe
 def test_hundreds_of_alternatives() -> None:
     before = sys.getrecursionlimit()
     lines, factor = alternatives(400)

@@ -1,4 +1,4 @@
-"""Random programs, in f32 and f64, on the CPU: not one disagreement."""
+"""Random programs, in f32 and f64, on the arch of the tests: not one disagreement."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import pytest
 from octants.fuzz import runner
 from octants.fuzz.backends import BACKENDS, Backend
 from octants.fuzz.report import Report
+from tests.apart import ARCH, on_cpu
 
 PARTS, QUICK = 20, 3  # more by the command: see `python -m octants.fuzz --help`
-PROGRAMS = 100  # a part
-MOST_SET_ASIDE = 15  # of a part; over all parts it is below 10 %
-LEAST_NONZERO = 80
+PROGRAMS = 100 if ARCH == "cpu" else 50  # a part
+MOST_SET_ASIDE = PROGRAMS * 0.15  # of a part; over all parts it is below 10 %
+LEAST_NONZERO = PROGRAMS * 0.7
 
 pytestmark = pytest.mark.filterwarnings("ignore:the gradient ends")
 
 
-@pytest.fixture(scope="module", params=["cpu"])
+@pytest.fixture(scope="module", params=[ARCH])
 def backend(request: pytest.FixtureRequest) -> Backend:
     return BACKENDS[request.param]()
 
@@ -36,6 +37,7 @@ def test_programs_agree_with_the_oracle(part: int, backend: Backend) -> None:
     assert report.nonzero >= LEAST_NONZERO  # of those compared
 
 
+@on_cpu
 def test_programs_agree_on_the_interpreter() -> None:
     report = Report("interpreter")
     chosen = runner.cases(50_000, 50, runner.PRECISIONS)

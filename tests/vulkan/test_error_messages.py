@@ -30,6 +30,7 @@ TEXTS: dict[str, UserError] = {
     "out_of_vulkan_memory": errors.OutOfVulkanMemory("A GPU", "3 GB", "of 4 GB, 2 GB are Octants'"),
     "loop_cut": errors.LoopCut("A driver"),
     "not_on_this_arch": errors.NotOnThisArch("barrier"),
+    "too_deep_for_driver": errors.TooDeepForDriver("k", 72, "A driver"),
 }
 
 

@@ -7,10 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from octants.codegen.spirv.assembly import Assembly
+from octants.codegen.spirv.code import SpirvCode
+from octants.codegen.spirv.features import Features
+from octants.codegen.spirv.flow import Entry
+from octants.codegen.spirv.nesting import MOST
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.ir.core import Module
-from octants.types.scalars import i32, i64
-from tests.codegen.compiled import for_, ndarray, parallel, while_
+from octants.target import Target
+from octants.types.scalars import i32, i64, u1
+from tests.codegen.compiled import for_, if_, ndarray, parallel, while_
 from tests.vulkan import compiled
 
 
@@ -56,3 +62,60 @@ def test_a_loop_is_counted_to_its_end_or_that_it_was_cut_is_told(by_while: bool)
             assert most > 5900
             continue
         assert data["out"].tolist() == (10 * n).tolist()
+
+
+def chain(count: int) -> Module:
+    """Alternatives in each other: work item k takes the k-th."""
+    out = ndarray("out", i32)
+
+    def store(build: Any, i: Any, value: int) -> Any:
+        build.store(out, [i], build.constant(value, i32))
+        return []
+
+    def alternative(build: Any, i: Any, k: int) -> Any:
+        if k == count:
+            return store(build, i, -1)
+        chosen = build.compare("eq", i, build.index(k))
+        then = lambda b: store(b, i, k + 1)  # noqa: E731
+        return if_(build, chosen, then, lambda b: alternative(b, i, k + 1))
+
+    def body(build: Any, i: Any) -> None:
+        alternative(build, i, 0)
+
+    task = parallel("t", lambda build: (build.index(0), build.shape(out, 0)), body)
+    return Module("chain", [out], tasks=[task])
+
+
+@pytest.mark.parametrize("count", [8, 40, MOST - 2, MOST + 1, 100])
+def test_deep_branches_are_right_or_refused(count: int) -> None:
+    compiled.device()
+    try:
+        kernel = compiled.OnVulkan(chain(count))
+    except OctantsRuntimeError as error:
+        assert "OCT449" in str(error)
+        assert count > MOST - 3
+        return
+    data = {"out": np.zeros(count + 2, np.int32)}
+    kernel.run(data)
+    assert data["out"].tolist() == [*range(1, count + 1), -1, -1]
+
+
+def test_functions_count_where_they_are_called() -> None:
+    """No device is needed."""
+    target = Target("vulkan", "spirv", "a device", "int64,cuts")
+    code = SpirvCode(Assembly(Features(target)), Entry())
+    truth = code.constant(True, u1)
+
+    def nest(inner: Any, depth: int, bottom: Any = lambda: None) -> None:
+        if depth:
+            inner.branch(truth, lambda: nest(inner, depth - 1, bottom))
+        else:
+            bottom()
+
+    def call() -> None:
+        code.call("f", [], None, lambda inner, _: nest(inner, 30), [])
+
+    nest(code, MOST - 30, call)
+    nest(code, MOST)
+    with pytest.raises(OctantsRuntimeError, match="OCT449"):
+        nest(code, MOST - 29, call)

@@ -1,4 +1,4 @@
-"""What goes wrong with Vulkan: OCT45x."""
+"""What goes wrong with Vulkan: OCT449 and OCT45x."""
 
 from __future__ import annotations
 
@@ -138,3 +138,16 @@ class ValidationFailed(UserError):
     title = "Vulkan's validation layer has found an error: {problem}"
     notes = ("this is a mistake of Octants, or of the layer; programs cannot cause it",)
     remedy = "report it; without `debug=True` the layer is not asked"
+
+
+class TooDeepForDriver(UserError):
+    """Branches and loops within each other, for which a driver has no room."""
+
+    kernel: str
+    most: int
+    device: str
+    code = "OCT449"
+    exception = OctantsRuntimeError
+    title = "kernel `{kernel}` has more than {most} branches and loops within each other"
+    notes = ("the driver of `{device}` would take those further in wrong, without a word",)
+    remedy = "use fewer `elif`, or another device or `qd.init(arch=qd.cpu)`"

@@ -39,6 +39,7 @@ class Assembly:
     def __init__(self, features: Features) -> None:
         self.features = features
         self.functions: list[int] = []
+        self.depths: dict[int, int] = {}  # of helpers, by what stands for them
         self._bound = 0
         self._capabilities = dict.fromkeys((Capability.SHADER, Capability.PHYSICAL_ADDRESSES))
         self._extensions: dict[str, None] = {}

@@ -238,8 +238,10 @@ class SpirvCode(Flow):
         def write(function: int) -> None:
             code = SpirvCode(self.assembly, self._entry)
             code.write_function(function, parameters, result, make)
+            self.assembly.depths[function] = code.nesting.deepest
 
         function = self.assembly.helper(name, write)
+        self.nesting.see(self.assembly.depths[function])
         return self.assign(Op.FUNCTION_CALL, self._result_type(result), function, *operands)
 
     def _result_type(self, result: DType | None) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from octants.abi import LAUNCH_SIZE
 from octants.codegen.spirv.assembly import CUT_WORD, Assembly
+from octants.codegen.spirv.nesting import Nesting
 from octants.codegen.spirv.words import (
     Decoration,
     Op,
@@ -56,6 +57,7 @@ class Flow(Code):
         self._is_open = True
         self._hoisted: dict[Any, int] = {}
         self._types: dict[int, int] = {}  # of variables
+        self.nesting = Nesting(assembly.features)
 
     # -- words ----------------------------------------------------------------------------------
 
@@ -121,7 +123,8 @@ class Flow(Code):
         for label, write in ((first, then), (second, orelse)):
             if write is not None:
                 self._label(label)
-                write()
+                with self.nesting.inside():
+                    write()
                 self._jump(Op.BRANCH, merge)
         self._label(merge)
 
@@ -142,7 +145,8 @@ class Flow(Code):
         self._label(first)
         self._jump(Op.BRANCH_CONDITIONAL, test(), turn, merge)
         self._label(turn)
-        body()
+        with self.nesting.inside():
+            body()
         self._jump(Op.BRANCH, latch)
         self._label(latch)
         self._jump(Op.BRANCH, header)

@@ -87,9 +87,9 @@ class ObjectFile:
         for symbol, start in self._stubs.items():
             stub = self._machine.stub(self._outside(symbol, find))
             image[start : start + len(stub)] = stub
-        for symbol, start in self._slots.items():
-            struct.pack_into("<Q", image, start, self._address(symbol, base, find))
         try:
+            for symbol, start in self._slots.items():
+                struct.pack_into("<Q", image, start, self._address(symbol, base, find))
             self._relocate(image, base, find)
         except (struct.error, IndexError) as error:
             raise Refused(f"a relocation does not fit: {error}") from None
