@@ -180,3 +180,23 @@ def test_a_program() -> None:
         np.testing.assert_allclose(x.grad.to_numpy(), slope, rtol=1e-5)
         np.testing.assert_allclose(loss[None], v.sum(), atol=1e-3)
     assert not fake.problems
+
+
+def test_what_a_gradient_in_blocks_is_said_to_take() -> None:
+    with emulated_gpu(total=1 << 28):
+        qd.init(arch=qd.cuda)
+        x, y = (qd.field(qd.f32, shape=3, needs_grad=True) for _ in "xy")
+
+        @qd.kernel
+        def wave(n: qd.i32):
+            for i in x:
+                v = x[i]
+                for _ in range(n):
+                    v = qd.sin(v) * v
+                y[i] = v
+
+        (one_by_one,) = wave.grad.explain(5).loops
+        (in_blocks,) = wave.grad.explain(100).loops
+    assert (one_by_one.trips, one_by_one.capacity, one_by_one.runs) == (15, 5, 2.0)
+    assert (in_blocks.trips, in_blocks.capacity, in_blocks.checkpoints) == (300, 32 + 4, 2)
+    assert in_blocks.runs == 2 + 96 / 100

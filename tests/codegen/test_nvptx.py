@@ -12,6 +12,7 @@ import pytest
 
 import octants as qd
 from octants import driver
+from octants.autodiff import unrolling
 from octants.autodiff.reverse import differentiate
 from octants.backends.cpu import CpuBackend
 from octants.codegen.llvm import nvptx
@@ -21,6 +22,7 @@ from octants.ir.core import Module
 from octants.types import scalars
 from octants.types.scalars import f32, f64
 from tests.autodiff.test_checkpoints import LongLoops
+from tests.autodiff.test_whole_blocks import recurrence
 from tests.codegen import test_scalar_operations
 from tests.codegen.compiled import ndarray, parallel
 
@@ -187,3 +189,14 @@ def test_gradients_in_blocks_are_assembled(tmp_path: Path) -> None:
         result = differentiate(LongLoops(seed).simplified(), tape_whole=40)
         if not result.hazards:
             assemble(result.module, 75, tmp_path)
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_registers_hold_what_short_blocks_record(
+    capability: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = differentiate(recurrence(), tape_whole=1, tape_local=256).module
+    assert ".local" not in assemble(module, capability, tmp_path)
+    monkeypatch.setattr(unrolling, "MOST_WORK", 0)
+    module = differentiate(recurrence(), tape_whole=1, tape_local=256).module
+    assert ".local" in assemble(module, capability, tmp_path)

@@ -64,9 +64,9 @@ def swap_record_slots(patch: pytest.MonkeyPatch) -> None:
     """Two carried values of one type are read back from each other's slots."""
 
     def pop_record(
-        self: Backward, op: Any, turn: Value, iteration: Value, frames: list[Value]
+        self: Backward, op: Any, turn: Value, iteration: Value, frames: list[Value], *where: Any
     ) -> None:
-        original(self, op, turn, iteration, frames)
+        original(self, op, turn, iteration, frames, *where)
         pop = next(o for o in reversed(self.builder.block.ops) if isinstance(o, ops.RecordPop))
         for k, first in enumerate(pop.results):
             for j in range(k + 1, len(pop.results)):
@@ -82,11 +82,11 @@ def read_the_next_record(patch: pytest.MonkeyPatch) -> None:
     """The carried values of an iteration are those of the last one."""
 
     def pop_record(
-        self: Backward, op: Any, turn: Value, iteration: Value, frames: list[Value]
+        self: Backward, op: Any, turn: Value, iteration: Value, frames: list[Value], *where: Any
     ) -> None:
         one = self.builder.constant(1, i64)
         last = self.builder.binary("sub", self.values[op, "count"], one)
-        original(self, op, last, iteration, frames)
+        original(self, op, last, iteration, frames, *where)
 
     original = Backward._pop_record
     patch.setattr(Backward, "_pop_record", pop_record)

@@ -16,18 +16,18 @@ from octants.autodiff.branches import deep_ifs
 from octants.autodiff.checkpoints import Plan
 from octants.autodiff.hazards import Log
 from octants.autodiff.nests import Loop
-from octants.autodiff.recording import Recorder
 from octants.autodiff.replay import EntryBuilder, Flag
 from octants.autodiff.rules import SCALAR, Point, adjoint_type, has_unbounded_slope, rules_of
 from octants.autodiff.storing import Frame
+from octants.autodiff.whole_blocks import WholeBlocks
 from octants.ir import ops
-from octants.ir.core import Array, Block, Companion, Operation, Value
+from octants.ir.core import Array, Block, Companion, Operation, Record, Value
 from octants.types.scalars import i64
 
 ADJOINT = Companion.ADJOINT
 
 
-class Backward(Recorder):
+class Backward(WholeBlocks):
     """The reverse of a block; `adjoints` holds the adjoint of each primal value so far."""
 
     def __init__(
@@ -199,7 +199,9 @@ class Backward(Recorder):
         adjoints += [self.adjoint(value) for value in captured]
         for value in captured:
             self.adjoints.pop(value, None)
-        if op in self.rooms:
+        if self.has_whole_blocks(op):
+            adjoints = self._reverse_whole_blocks(op, adjoints, carried, captured)
+        elif op in self.rooms:
             adjoints = self._reverse_blocks(op, adjoints, carried, captured)
         else:
             zero, count = self.builder.constant(0, i64), self.values[op, "count"]
@@ -234,6 +236,33 @@ class Backward(Recorder):
             builder.yield_(inner)
         return builder.for_(zero, blocks, adjoints, body).results
 
+    def _reverse_whole_blocks(
+        self,
+        op: Loop,
+        adjoints: list[Value],
+        carried: list[int],
+        captured: list[Value],
+    ) -> list[Value]:
+        """Reverse the iterations behind the blocks of a loop, then run and reverse each block."""
+        builder, zero, length = (
+            self.builder,
+            self.builder.constant(0, i64),
+            self.values[op, "length"],
+        )
+        after, left = self.after_blocks(op)
+        rest, known = (self.rest(op), self.values[op, "rest"]), dict(self.adjoints)
+        adjoints = self._reverse_turns(op, after, left, [], adjoints, carried, captured, rest)
+        self.adjoints = known  # the body is reversed once more
+        self.agree_on_blocks(op)
+        blocks = self.values[op, "blocks"]
+        body = Block([Value(i64), *(Value(value.type) for value in adjoints)])
+        with builder.into(body):
+            step, *inner = body.args
+            self.rerun_block(op, builder.binary("sub", blocks, step))
+            first = builder.binary("mul", self._counted_down(blocks, step), length)
+            builder.yield_(self._reverse_turns(op, first, length, [], inner, carried, captured))
+        return builder.for_(zero, blocks, adjoints, body).results
+
     def _frames(self, op: Loop) -> list[Value]:
         """Where the frames of a loop end: all, and those that were kept; none if it has none."""
         return [self.values[op, what] for what in ("top", "kept")] if self.may_store(op) else []
@@ -247,8 +276,12 @@ class Backward(Recorder):
         adjoints: list[Value],
         carried: list[int],
         captured: list[Value],
+        stand: tuple[Record, Value] | None = None,
     ) -> list[Value]:
-        """Reverse so many iterations from the first one on, whose records are on the stack."""
+        """Reverse so many iterations from the first one on, whose records are on the stack.
+
+        ``stand`` says in which record, and where it begins, if that is not the loop's own.
+        """
         builder, frame = self.builder, self.frame
         inits = [*adjoints, *frames[:1]]
         body = Block([Value(i64), *(Value(value.type) for value in inits)])
@@ -256,7 +289,8 @@ class Backward(Recorder):
         with builder.into(body):
             turn = self._counted_down(count, body.args[0])
             tops = [body.args[-1], frames[1]] if frames else []
-            self._pop_record(op, turn, builder.binary("add", first, turn), tops)
+            stand = stand or (self.records[op], self.values[op, "base"])
+            self._pop_record(op, turn, builder.binary("add", first, turn), tops, stand)
             self.stack = self.values[op, "end"]
             self.recorded(op.body)
             starts = [self._start_of_frame()] if frames else []
@@ -274,16 +308,24 @@ class Backward(Recorder):
         back = self.builder.binary("sub", count, step)
         return self.builder.binary("sub", back, self.builder.constant(1, i64))
 
-    def _pop_record(self, op: Loop, turn: Value, iteration: Value, frames: list[Value]) -> None:
+    def _pop_record(
+        self,
+        op: Loop,
+        turn: Value,
+        iteration: Value,
+        frames: list[Value],
+        stand: tuple[Record, Value],
+    ) -> None:
         """Bind the arguments of the body of a loop to those of an iteration.
 
+        ``stand`` is its record, and where that begins.
         If it has frames, the first of ``frames`` is where the one of the iteration ends.
         """
         builder, carried = self.builder, op.body.args
         if isinstance(op, ops.For):
             counter, *carried = op.body.args
             self.bind(counter, self.counter(op, iteration))
-        record, base = self.records[op], self.values[op, "base"]
+        record, base = stand
         results = [Value(arg.type, arg.name) for arg in carried]
         if frames:
             top, kept = frames

@@ -31,7 +31,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from typing import Any
 
+from octants.autodiff import nearby
 from octants.autodiff.nests import IN_CACHE, Nests, nests
+from octants.autodiff.unrolling import unrolled_turns
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Operation, Record, Value
@@ -69,13 +71,15 @@ class Plan:
     """How the loops of a task are recorded.
 
     `in_blocks` has the loops that may be recorded in blocks, `parts` the parts into which the share
-    is cut. `local` tells of the loops whose records are local how many iterations these hold.
+    is cut. `local` tells of the loops whose records are local how many iterations these hold; those
+    of loops that are `unrolled` have so many turns, or blocks of so many, each of them written out.
     """
 
     parts: int = 1
     in_blocks: frozenset[Operation] = frozenset()
     nests: Nests = field(default_factory=Nests)
     local: Mapping[Operation, int] = field(default_factory=dict)
+    unrolled: frozenset[Operation] = frozenset()
 
 
 def plan(
@@ -102,16 +106,20 @@ def plan(
 def _plan_nearby(body: Block, strides: Mapping[Operation, int], most: int) -> Plan:
     """Blocks whose records are local: all loops have some, but those that surely are one block."""
     constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
-    local, in_blocks = {}, set()
+    local, in_blocks, unrolled = {}, set(), set()
     for op, stride in strides.items():
-        length = min(MOST_IN_BLOCK, max(LEAST_IN_BLOCK, most // stride))
+        length = unrolled_turns(op, stride)
+        if length:
+            unrolled.add(op)
+        else:
+            length = min(MOST_IN_BLOCK, max(LEAST_IN_BLOCK, most // stride))
         if _surely_fits(op, length, constants):
             local[op] = max(1, constants[op.upper] - constants[op.lower])  # type: ignore[attr-defined]
         else:
             local[op] = length
             in_blocks.add(op)
     parts = max(1, _most_at_once(body, dict.fromkeys(in_blocks, 1))[0])
-    return Plan(parts, frozenset(in_blocks), Nests({}, 0), local)
+    return Plan(parts, frozenset(in_blocks), Nests({}, 0), local, frozenset(unrolled))
 
 
 def _in_blocks(
@@ -190,7 +198,7 @@ class Room:
         one, (of_record, of_checkpoints) = builder.constant(1, i64), ends
         is_long = builder.compare("gt", count, self.whole)
         if self.local:
-            blocks = _divided(builder, count, self.whole)
+            blocks = nearby.blocks_of(builder, count, self.local)
             held = builder.binary("min", blocks, builder.binary("add", self.mixed, one))
             end = of_checkpoints(start, held)
         else:
@@ -205,7 +213,7 @@ class Room:
 class Blocks:
     """The length of a block, their number, the checkpoints of the first level, and of all levels.
 
-    All are i64.
+    All are i64. Where records are local the first level is told as in `nearby`.
     """
 
     length: Value
@@ -214,10 +222,10 @@ class Blocks:
     places: Value
 
 
-def split(builder: Builder, trips: Value, room: Room) -> Blocks:
-    """The blocks of so many iterations."""
+def split(builder: Builder, trips: Value, room: Room, *, whole: bool = False) -> Blocks:
+    """The blocks of so many iterations; where they are ``whole`` without those that are left."""
     if room.local:
-        return _split_nearby(builder, trips, room)
+        return _split_nearby(builder, trips, room, whole=whole)
     fits, splits = Block(), Block()
     one = builder.constant(1, i64)
     with builder.into(fits):
@@ -229,34 +237,29 @@ def split(builder: Builder, trips: Value, room: Room) -> Blocks:
         is_flat = builder.compare("le", both, room.mixed)
         half, quarter = unknown(builder, room)
         length = builder.select(is_flat, length, half)
-        whole = builder.binary("add", trips, builder.binary("sub", length, one))
-        count = _divided(builder, whole, length)
+        up = builder.binary("add", trips, builder.binary("sub", length, one))
+        count = _divided(builder, up, length)
         width = builder.select(is_flat, count, quarter)
         builder.yield_([length, count, width, _places(builder, count, width)])
     is_short = builder.compare("le", trips, room.whole)
     return Blocks(*builder.if_(is_short, fits, splits).results)
 
 
-def _split_nearby(builder: Builder, trips: Value, room: Room) -> Blocks:
-    """Blocks of a length that is the same for all loops."""
-    one = builder.constant(1, i64)
-    length, several = unknown(builder, room)
-    last = builder.binary("sub", length, one)
-    count = _divided(builder, builder.binary("add", trips, last), length)
-    count = builder.binary("max", count, one)
-    is_flat = builder.compare("le", count, room.mixed)
-    width = builder.select(is_flat, count, several)
-    return Blocks(length, count, width, places(builder, count, width))
+def _split_nearby(builder: Builder, trips: Value, room: Room, *, whole: bool) -> Blocks:
+    """Blocks of a length that is the same for all loops; a last one is shorter, or not there."""
+    blocks = nearby.blocks_of if whole else nearby.blocks_with_last
+    count = blocks(builder, trips, room.local)
+    bits = nearby.bits_for(builder, count, room.mixed)
+    length = builder.constant(room.local, i64)
+    return Blocks(length, count, bits, nearby.places(builder, count, bits))
 
 
 def unknown(builder: Builder, room: Room) -> tuple[Value, Value]:
     """The length of a block and the checkpoints on the first level where trips are not known."""
     one = builder.constant(1, i64)
     if room.local:
-        half = builder.binary("shr", room.mixed, one)
-        eighth = builder.binary("shr", room.mixed, builder.constant(3, i64))
-        half = builder.binary("sub", half, eighth)
-        return builder.constant(room.local, i64), builder.binary("max", one, half)
+        length = builder.constant(room.local, i64)
+        return length, nearby.bits_within(builder, room.mixed)
 
     def part(k: int) -> Value:
         return builder.binary("shr", room.mixed, builder.constant(k, i64))
@@ -269,19 +272,23 @@ def unknown(builder: Builder, room: Room) -> tuple[Value, Value]:
     return half, quarter
 
 
-def place(builder: Builder, number: Value, width: Value) -> tuple[Value, Value]:
+def place(builder: Builder, number: Value, width: Value, room: Room) -> tuple[Value, Value]:
     """Where the checkpoint of a block stands, and how many blocks there are to the one before it.
 
     That one is on its level, or a higher one; it is not the first block.
     """
+    if room.local:
+        return nearby.place(builder, number, width)
     number, start, width, span = _climb(builder, number, width, by_digits=True)
     digit = _modulo(builder, number, width)
     last = builder.binary("sub", digit, builder.constant(1, i64))
     return builder.binary("add", start, last), span
 
 
-def places(builder: Builder, count: Value, width: Value) -> Value:
+def places(builder: Builder, count: Value, width: Value, room: Room) -> Value:
     """How many places the checkpoints of so many blocks take."""
+    if room.local:
+        return nearby.places(builder, count, width)
     some, none = Block(), Block()
     with builder.into(some):
         builder.yield_([_places(builder, count, width)])

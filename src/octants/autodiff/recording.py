@@ -60,6 +60,7 @@ class Recorder(Brancher):
         self.plan = plan
         self.rooms: dict[Operation, Room] = {}
         self.checkpoints: dict[Operation, Record] = {}
+        self.rests: dict[Operation, Record] = {}
         self._inductions: dict[Operation, dict[int, Steps]] = {}
 
     def find_rooms(self, body: Block) -> None:
@@ -291,7 +292,8 @@ class Recorder(Brancher):
         self._know(op, count=count)
         self._know_frames(op, results[own : own + len(frames)])
         middle = self._after_block(op, base, builder.binary("min", count, length))
-        self._end_blocks(op, middle, blocks, checkpoints.places(builder, blocks, width))
+        places = checkpoints.places(builder, blocks, width, self.rooms[op])
+        self._end_blocks(op, middle, blocks, places)
 
     def _after_block(self, op: Loop, base: Value, length: Value) -> Value:
         """Where the records of a block of so many iterations end, at most."""
@@ -319,7 +321,7 @@ class Recorder(Brancher):
 
     def _record(self, op: Loop) -> Record:
         record = super()._record(op)
-        record.local = self.plan.local.get(op, 0)
+        record.local, record.unrolled = self.plan.local.get(op, 0), op in self.plan.unrolled
         return record
 
     def _checkpoint(self, op: Loop) -> Record:
@@ -333,7 +335,7 @@ class Recorder(Brancher):
         """Keep what is carried into a block, unless that is the one that is started from."""
         builder, push = self.builder, Block()
         with builder.into(push):
-            place, _ = checkpoints.place(builder, number, self.values[op, "width"])
+            place, _ = self._place(op, number)
             middle = self.values[op, "middle"]
             builder.append(ops.RecordPush(self._checkpoint(op), middle, place, carried))
         self._only_if(builder.compare("gt", number, start), push)
@@ -372,7 +374,7 @@ class Recorder(Brancher):
         The blocks from the nearest checkpoint on are run. Gives where the frames of the last end.
         """
         builder = self.builder
-        _, span = checkpoints.place(builder, following, self.values[op, "width"])
+        _, span = self._place(op, following)
         start = builder.binary("sub", following, span)
         inits = self._from_checkpoint(op, start)
         own, frames = 1 + len(inits), self.begin_frames(op, self.values[op, "base"])
@@ -387,13 +389,17 @@ class Recorder(Brancher):
             builder.yield_([*results, *later])
         return builder.for_(start, following, inits, body).results[own - 1 :]
 
+    def _place(self, op: Loop, number: Value) -> tuple[Value, Value]:
+        """Where the checkpoint of a block stands, and the blocks to the one before it."""
+        return checkpoints.place(self.builder, number, self.values[op, "width"], self.rooms[op])
+
     def _from_checkpoint(self, op: Loop, number: Value) -> list[Value]:
         """What a loop carries into a block."""
         builder = self.builder
         later, start = Block(), Block()
         with builder.into(later):
             results = [Value(value.type) for value in op.inits]
-            place, _ = checkpoints.place(builder, number, self.values[op, "width"])
+            place, _ = self._place(op, number)
             middle = self.values[op, "middle"]
             pop = ops.RecordPop(self._checkpoint(op), middle, place, results=results)
             builder.append(pop)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from octants.diagnostics.span import Span
 from octants.ir import ops
-from octants.ir.core import CHECKPOINT, LOG, Block, Companion, Module, Operation, Value
+from octants.ir.core import CHECKPOINT, LOG, Block, Companion, Module, Operation, Record, Value
 from octants.types.scalars import i64
 
 _EFFECTS = (ops.Store, ops.Atomic, ops.CompareExchange, ops.Print)
@@ -40,6 +40,18 @@ def restartable(body: Block) -> set[Operation]:
     return found
 
 
+def pushed_again(body: Block) -> set[Operation]:
+    """The pushes for which there is room already: of checkpoints that the first sweep has left."""
+    found: set[Operation] = set()
+    known: set[Record] = set()
+    for op in body.walk():
+        if isinstance(op, ops.RecordPush) and op.record.name == CHECKPOINT:
+            if op.record in known:
+                found.add(op)
+            known.add(op.record)
+    return found
+
+
 def asks_for_room(op: Operation) -> bool:
     """Whether an operation may find that the tape has too little room."""
     if not isinstance(op, _ASKING) or not op.record.slots:
@@ -68,7 +80,8 @@ def can_fail(module: Module) -> bool:
 
 def _restarts(body: Block) -> bool:
     """Whether all that asks for room does so before anything has been changed."""
-    return {op for op in body.walk() if asks_for_room(op)} <= restartable(body)
+    asking = {op for op in body.walk() if asks_for_room(op)}
+    return asking <= restartable(body) | pushed_again(body)
 
 
 class Written(Protocol):

@@ -69,7 +69,7 @@ class Array:
         return companion in self.layouts
 
 
-CHECKPOINT, LOG, BYTES = "checkpoint", "log", "bytes"
+CHECKPOINT, LOG, BYTES, REST = "checkpoint", "log", "bytes", "rest"
 """The names of records that are not of single iterations."""
 
 
@@ -79,10 +79,13 @@ class Record:
 
     Those of the names `CHECKPOINT` and `LOG` are not of single iterations: they hold what a block
     of iterations starts with, and what a task read before it overwrote it. Nothing is pushed to one
-    of the name `BYTES`, which only measures. `capacity` is how many
+    of the name `BYTES`, which only measures. One of the name `REST` holds the iterations that are
+    in no block. `capacity` is how many
     iterations it holds; 0: as many as there are. With `local`, a number of iterations that one
     execution of the loop or a block of it never exceeds, it is no part of the tape, but memory of
-    the work item's own, where one execution at a time is.
+    the work item's own, where one execution at a time is. Is it also `unrolled`, the loops that
+    push to it and pop from it have exactly so many turns, and code generation writes each turn of
+    them out, so that registers can hold it.
     """
 
     name: str
@@ -90,6 +93,7 @@ class Record:
     location: Span | None = None
     capacity: int = 0
     local: int = 0
+    unrolled: bool = False
 
     @property
     def stride(self) -> int:

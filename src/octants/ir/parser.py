@@ -121,13 +121,14 @@ class Parser:
     def _record(self) -> None:
         name = self._next()[1:]
         capacity = self._literal()[0] if self._peek() == "[" else 0
-        local = self._literal()[0] if self._peek() == "(" else 0
+        local, *unrolled = self._literal() if self._peek() == "(" else (0,)
         self._expect(":")
         slots = []
         while re.fullmatch(r"[uif]\d+", self._peek()):
             slots.append(by_name(self._next()))
             self._take(",")
-        self._records[name] = Record(re.sub(r"\d+$", "", name), slots, None, capacity, local)
+        kind = re.sub(r"\d+$", "", name)
+        self._records[name] = Record(kind, slots, None, capacity, local, bool(unrolled))
 
     def _task(self, head: str) -> Task:
         name = self._next()[1:]

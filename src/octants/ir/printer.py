@@ -100,7 +100,8 @@ def _array(array: Array) -> str:
 
 def _record(record: Record, name: str) -> str:
     capacity = f" [{record.capacity}]" if record.capacity else ""
-    local = f" ({record.local},)" if record.local else ""
+    near = (record.local, "unrolled") if record.unrolled else (record.local,)
+    local = f" {near}" if record.local else ""
     return f"record #{name}{capacity}{local}: {', '.join(map(str, record.slots))}"
 
 

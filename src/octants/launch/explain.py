@@ -21,6 +21,7 @@ from octants.ir import ops
 from octants.ir.core import (
     CHECKPOINT,
     LOG,
+    REST,
     Block,
     Companion,
     Module,
@@ -180,12 +181,14 @@ class _Run:
 def _loops(counting: Counting, counts: np.ndarray[Any, Any]) -> list[LoopTape]:
     """The recorded loops of a module, from what was counted."""
     numbers: dict[Record, list[int]] = dict(zip(counting.records, counts.tolist(), strict=True))
-    parents, checkpoints = counting.around, _checkpoints(counting.records)
-    reasons = _reasons(counting.module)
+    parents, checkpoints = counting.around, _beside(counting.records, CHECKPOINT)
+    rests, reasons = _beside(counting.records, REST), _reasons(counting.module)
+    for record, rest in rests.items():
+        numbers[record] = _with_rest(numbers[record], numbers[rest])
     has_log = any(record.name == LOG for record in counting.records)
     found: dict[Record, LoopTape] = {}
     for record in counting.records:
-        if record in checkpoints.values():
+        if record.name in (CHECKPOINT, REST):
             continue
         slots, _, pops, stored = numbers[record]
         held = numbers[checkpoints[record]][0] if record in checkpoints else 0
@@ -223,13 +226,19 @@ def _chain(record: Record, parents: Mapping[Record, Record]) -> list[Record]:
     return chain
 
 
-def _checkpoints(records: list[Record]) -> dict[Record, Record]:
-    """The record of its checkpoints for the one of each loop that is run in blocks."""
-    waiting = [record for record in records if record.name == CHECKPOINT]
+def _with_rest(row: list[int], rest: list[int]) -> list[int]:
+    """What was counted of a loop whose blocks were run before they were run to be recorded."""
+    slots, pushes, pops, stored = row
+    return [slots + rest[0], pushes + pops + rest[1], pops + rest[2], stored]
+
+
+def _beside(records: list[Record], name: str) -> dict[Record, Record]:
+    """The record of a name, such as that of its checkpoints, for the one of each loop with both."""
+    waiting = [record for record in records if record.name == name]
     found = {}
     for record in records:
         same = [one for one in waiting if one.location is record.location]
-        if record.name != CHECKPOINT and same:
+        if record.name not in (CHECKPOINT, REST) and same:
             found[record] = same[0]
             waiting.remove(same[0])
     return found

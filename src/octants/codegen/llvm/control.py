@@ -30,11 +30,22 @@ def for_(f: FunctionText, op: ops.For) -> None:
     step = "nsw" if counter_type.is_signed else "nuw"
     following = f.assign(f"add {step} {register} {counter.name}, 1")
     latch = f.label
-    f.branch_if(_less(f, counter_type, following, upper), body, leave)
+    f.branch_if(_less(f, counter_type, following, upper), body, leave, hint=_hint(f, op))
     _close(f, [counter, *carried], [following, *values], latch)
     f.start(leave)
     for result, init, value in zip(op.results, op.inits, values, strict=True):
         _merge(f, result, [(f.use(init), before), (value, latch)])
+
+
+def _hint(f: FunctionText, op: ops.For) -> str:
+    """Metadata of a loop whose turns are written out; one that updates memory is code enough."""
+    records = (ops.RecordPush, ops.RecordPop)
+    if not any(isinstance(each, records) and each.record.unrolled for each in op.body.ops):
+        return ""
+    if any(isinstance(each, (ops.Atomic, ops.CompareExchange)) for each in op.body.walk()):
+        return ""
+    how = f.text.metadata('!{!"llvm.loop.unroll.full"}')
+    return ", !llvm.loop " + f.text.metadata(f"distinct !{{{{}}, {how}}}")
 
 
 def while_(f: FunctionText, op: ops.While) -> None:

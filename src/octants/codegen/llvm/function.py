@@ -248,10 +248,15 @@ class FunctionText:
     def branch(self, label: str) -> None:
         self.lines.append(f"  br label %{label}")
 
-    def branch_if(self, condition: str, then: str, otherwise: str, *, likely: bool = False) -> None:
-        """Branch on an i1; ``likely`` says that the first way is nearly always taken."""
+    def branch_if(
+        self, condition: str, then: str, otherwise: str, *, likely: bool = False, hint: str = ""
+    ) -> None:
+        """Branch on an i1; ``likely`` says that the first way is nearly always taken.
+
+        ``hint`` is more metadata, with a comma before it.
+        """
         weights = f", !prof {self.text.likely}" if likely else ""
-        self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}{weights}")
+        self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}{weights}{hint}")
 
     def open_phi(self, type: str) -> Phi:
         """A phi at this place, to be completed by `close_phi`."""

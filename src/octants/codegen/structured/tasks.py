@@ -8,7 +8,13 @@ from functools import partial
 from octants import abi
 from octants.artifact import Dispatch
 from octants.codegen.bounds import host_bounds
-from octants.codegen.recording import asks_for_room, can_fail, can_run_again, restartable
+from octants.codegen.recording import (
+    asks_for_room,
+    can_fail,
+    can_run_again,
+    pushed_again,
+    restartable,
+)
 from octants.codegen.structured import cooperation, messages, records
 from octants.codegen.structured.blocks import Together, has_barriers
 from octants.codegen.structured.body import Body, Kernel
@@ -102,7 +108,7 @@ def _stop_if_failed(body: Body) -> None:
 
 def _write_serial(kernel: Kernel, position: int, code: Code) -> None:
     body, task = _body(kernel, code, position), kernel.module.tasks[position]
-    body.restartable = restartable(task.body)
+    body.restartable, body.reserved = restartable(task.body), pushed_again(task.body)
     _stop_if_failed(body)
     body.block(task.body)
 
@@ -160,7 +166,7 @@ def _item(
         inner = body if code is body.code else _body(kernel, code, position)
         inner.item = given[0]
         inner.lower, upper = _bounds(code, is_known=is_known)
-        inner.restartable = restartable(task.body)
+        inner.restartable, inner.reserved = restartable(task.body), pushed_again(task.body)
         if _needs_lanes(task):
             inner.lanes = cooperation.find_lanes(code, task, inner.item, upper)
         (index,) = task.body.args

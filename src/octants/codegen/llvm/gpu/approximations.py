@@ -65,6 +65,7 @@ def _fma(f: FunctionText, *operands: str) -> str:
 QUICK: dict[str, Callable[[FunctionText, str], str]] = {
     "sin": _wave("sin"),
     "cos": _wave("cos"),
+    "cos_beside_sin": _wave("cos"),
     "exp": _exp,
     "exp2": lambda f, x: _instruction(f, "ex2", x),
 }

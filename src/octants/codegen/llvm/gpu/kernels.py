@@ -21,6 +21,7 @@ from octants.codegen.recording import (
     asks_for_room,
     can_fail,
     can_run_again,
+    pushed_again,
     recorded_loops,
     restartable,
 )
@@ -129,6 +130,7 @@ class _Writer:
             block_size=block,
         )
         f.chains, f.restartable = find_chains(task.body), restartable(task.body)
+        f.reserved |= pushed_again(task.body)
         if task.is_parallel and not task.options.get("fixed_order"):
             f.shared_updates = reductions.find_shared(task.body)
         f.start("start")

@@ -1,0 +1,50 @@
+"""Which loops code generation writes out, turn by turn, so that registers hold what they record.
+
+Where threads of a GPU hold many registers few of them are at work at once, and what is written out
+has to be compiled: that bounds the turns, and the code of all of them.
+"""
+
+from __future__ import annotations
+
+from octants.ir import ops
+from octants.ir.core import Block, Companion, Operation
+
+WORD = 4  # bytes of a register
+REGISTERS = 32
+MOST_TURNS = 32
+MOST_WORK = 1024
+"""What records take at most; the turns of a block, and the operations of all of them."""
+
+LEAST_TURNS = 4
+"""Shorter blocks have more checkpoints than they save."""
+
+_LOOPS = (ops.For, ops.While)
+_SIMPLE = frozenset(("add", "sub", "mul", "min", "max", "and", "or", "xor", "neg", "abs", "not"))
+_FUNCTION, _UPDATE, _DRAW = 8, 24, 64
+
+
+def unrolled_turns(op: Operation, stride: int) -> int:
+    """How many iterations of a loop are written out at a time; 0 if it is not worth it.
+
+    The record of an iteration takes so many bytes.
+    """
+    if not isinstance(op, ops.For) or any(isinstance(each, _LOOPS) for each in op.body.walk()):
+        return 0
+    turns = min(MOST_TURNS, REGISTERS * WORD // stride)
+    return turns if turns >= LEAST_TURNS and turns * _work(op.body) <= MOST_WORK else 0
+
+
+def _work(block: Block) -> int:
+    """Roughly the operations of an iteration, and of its reverse where that is an atomic update."""
+    return sum(map(_work_of, block.walk()))
+
+
+def _work_of(op: Operation) -> int:
+    if isinstance(op, (ops.Constant, ops.Cast)):
+        return 0
+    if isinstance(op, (ops.Unary, ops.Binary)):
+        return 1 if op.fn in _SIMPLE else _FUNCTION
+    if isinstance(op, ops.Random):
+        return _DRAW
+    is_update = isinstance(op, ops.Load) and op.array.has(Companion.ADJOINT)
+    return _UPDATE if is_update else 1

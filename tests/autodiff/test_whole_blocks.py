@@ -1,0 +1,178 @@
+"""Blocks whose turns are written out: bit by bit the gradients of loops that are recorded whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.abi import MAXIMUM_TAPE
+from octants.autodiff import unrolling
+from octants.autodiff.reverse import differentiate
+from octants.interpreter import Interpreter, run
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.core import (
+    CHECKPOINT,
+    REST,
+    Array,
+    Block,
+    Companion,
+    Module,
+    Space,
+    Task,
+    Value,
+)
+from octants.ir.parser import parse
+from octants.ir.printer import to_text
+from octants.ir.verifier import verify
+from octants.simplify import simplify
+from octants.types.scalars import f64, i32
+from tests.autodiff.random_ir import Data, forward, inputs
+from tests.autodiff.strict_tape import strict_tape
+from tests.autodiff.test_checkpoints import LongLoops
+
+PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
+TURNS = 4
+
+
+@pytest.fixture(autouse=True)
+def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of four turns, of whatever there is in them."""
+    monkeypatch.setattr(unrolling, "MOST_TURNS", TURNS)
+    monkeypatch.setattr(unrolling, "MOST_WORK", 1 << 20)
+    monkeypatch.setattr(unrolling, "REGISTERS", 1 << 20)
+
+
+def _kinds(module: Module) -> Counter[str]:
+    """How many records of a module are unrolled, otherwise local, and of each other name."""
+    records = {op.record for op in module.walk() if isinstance(op, ops.RecordPush)}
+    kinds = ("unrolled" if r.unrolled else "local" if r.local else r.name for r in records)
+    return Counter(kinds)
+
+
+# -- a recurrence of so many steps -----------------------------------------------------------------
+
+
+def recurrence() -> Module:
+    """v = sin(v) p + k / 8 for k in range(n, n + trips), from v = x to y, for each work item."""
+    both: dict[Companion, Any] = {PRIMAL: None, ADJOINT: None}
+    x, p, y = (Array(name, f64, 1, Space.NDARRAY, layouts=dict(both)) for name in "xpy")
+    n = Array("n", i32, 1, Space.NDARRAY, layouts={PRIMAL: None})
+    row = Value(i32)
+    builder = Builder(Block([row]))
+    lower, trips = (builder.load(n, [builder.index(k)]) for k in range(2))
+    factor = builder.load(p, [row])
+    turn = Block([Value(i32), Value(f64)])
+    with builder.into(turn):
+        counter, v = turn.args
+        product = builder.binary("mul", builder.unary("sin", v), factor)
+        eighth = builder.binary("mul", builder.cast(counter, f64), builder.constant(0.125, f64))
+        builder.yield_([builder.binary("add", product, eighth)])
+    upper = builder.binary("add", lower, trips)
+    (result,) = builder.for_(lower, upper, [builder.load(x, [row])], turn).results
+    builder.store(y, [row], result)
+    builder.yield_()
+    domain = Builder()
+    domain.yield_([domain.index(0), domain.shape(x, 0)])
+    module = Module("k", [x, p, y, n], tasks=[Task("k", builder.block, domain.block)])
+    simplify(module)
+    return module
+
+
+def _gradient_of(trips: int, share: int, local: int) -> tuple[np.ndarray[Any, Any], int]:
+    """The adjoints of x and p, and the bytes of the tape."""
+    reversed_ = differentiate(recurrence(), tape_whole=1, tape_local=local)
+    assert not reversed_.hazards
+    arrays: dict[Any, Any] = {
+        "x": np.array([0.3, 1.7, -2.0]),
+        "p": np.array([0.9, -0.7, 0.2]),
+        "y": np.zeros(3),
+        "n": np.array([-3, trips], np.int32),
+        ("x", ADJOINT): np.zeros(3),
+        ("p", ADJOINT): np.zeros(3),
+        ("y", ADJOINT): np.array([1.0, 0.5, -2.0]),
+    }
+    launch: Interpreter = run(reversed_.module, arrays, share=share)
+    return np.stack([arrays["x", ADJOINT], arrays["p", ADJOINT]]), launch.tape_bytes
+
+
+@pytest.mark.parametrize("share", [1, 24, MAXIMUM_TAPE])
+@pytest.mark.parametrize("trips", [-2, 0, 1, 3, 4, 5, 8, 9, 31, 32, 70])
+def test_any_number_of_iterations(trips: int, share: int) -> None:
+    wanted, _ = _gradient_of(trips, MAXIMUM_TAPE, 0)
+    with strict_tape() as tape:
+        found, nbytes = _gradient_of(trips, share, 256)
+    assert np.array_equal(found, wanted)
+    blocks, rest = divmod(max(trips, 0), TURNS)
+    assert tape.pushes.get(REST, 0) == 3 * rest
+    if share == MAXIMUM_TAPE:
+        assert nbytes == 8 * (max(0, blocks - 1) + rest)
+        assert tape.pushes.get(CHECKPOINT, 0) == 3 * max(0, blocks - 1)
+
+
+def test_blocks_have_a_length_that_is_known() -> None:
+    module = differentiate(recurrence(), tape_whole=1, tape_local=256).module
+    assert _kinds(module) == {"unrolled": 1, REST: 1, CHECKPOINT: 1}
+    constants = {op.result: op.value for op in module.walk() if isinstance(op, ops.Constant)}
+    loops = [op for op in module.walk() if isinstance(op, ops.For)]
+    inside = {
+        type(op): (constants[loop.lower], constants[loop.upper])
+        for loop in loops
+        for op in loop.body.ops
+        if isinstance(op, (ops.RecordPush, ops.RecordPop)) and op.record.unrolled
+    }
+    assert inside == {ops.RecordPush: (0, TURNS), ops.RecordPop: (0, TURNS)}
+
+
+# -- random programs -------------------------------------------------------------------------------
+
+
+class ManyLoops(LongLoops):
+    """Loops that are seldom in another one."""
+
+    def statements(self, floats: list[Value], ints: list[Value], depth: int, count: int) -> None:
+        kinds = ["scalar", "scalar", "load", "store", "atomic", "step"]
+        if depth == 3:
+            kinds = ["scalar", "for", "for", "for", "while", "if"]
+        elif depth == 2:
+            kinds += ["if", "for"]
+        for _ in range(min(count, 5)):
+            getattr(self, self.random.choice(kinds))(floats, ints, depth)
+
+
+def _gradient(
+    module: Module, seed: int, share: int, local: int
+) -> tuple[Data, Counter[str]] | None:
+    data, adjoints = inputs(seed), inputs(seed + 1)
+    result = differentiate(module, tape_whole=share, tape_local=local)
+    if result.hazards:
+        return None
+    verify(result.module)
+    assert to_text(parse(to_text(result.module))) == to_text(result.module)
+    state = data if result.state == "before" else forward(module, data)
+    both: dict[Any, Any] = {name: value.copy() for name, value in state.items()}
+    both |= {(name, ADJOINT): value for name, value in adjoints.items()}
+    run(result.module, both, share=share or MAXIMUM_TAPE)
+    return adjoints, _kinds(result.module)
+
+
+@pytest.mark.parametrize("share", [0, 1, 40])
+def test_random_modules(share: int) -> None:
+    found: Counter[str] = Counter()
+    for seed in range(24):
+        module = ManyLoops(seed).simplified()
+        expected = _gradient(module, seed, 0, 0)
+        with strict_tape() as tape:
+            nearby = _gradient(module, seed, share, 256)
+        if expected is None or nearby is None:
+            continue
+        for name, value in expected[0].items():
+            assert np.array_equal(value, nearby[0][name], equal_nan=True), (seed, name)
+        found += nearby[1] + Counter({f"{name} pushed": 1 for name in tape.pushes})
+    assert found["unrolled"] >= 8
+    assert found["local"] >= 2
+    assert found[f"{REST} pushed"] >= 3
+    assert found[f"{CHECKPOINT} pushed"] >= 3
