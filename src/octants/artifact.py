@@ -122,7 +122,8 @@ class Artifact:
 
     `kernel` is the name of the user's function. `records` says what takes memory for a gradient:
     where the loops stand, and what they record. Code of GPUs is run by `dispatches`, in order; code
-    of CPUs has one `entry`.
+    of CPUs has one `entry`. `binary` is what the driver of a GPU makes of the code, where that is
+    known already.
     """
 
     name: str
@@ -136,6 +137,7 @@ class Artifact:
     kernel: str = ""
     records: tuple[tuple[Span, str], ...] = ()
     dispatches: tuple[Dispatch, ...] = ()
+    binary: bytes = b""
 
 
 def parameters_of(module: Module) -> ParameterLayout:

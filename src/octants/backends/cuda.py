@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
 from octants.artifact import Artifact
 from octants.backends.base import Backend
 from octants.codegen.llvm import backend
+from octants.codegen.llvm.gpu.capabilities import target
+from octants.compile_profile import stage
 from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsError
 from octants.ir.core import Module, Operation, Task
@@ -17,13 +20,14 @@ from octants.target import Arch, Blocks, Target
 
 if TYPE_CHECKING:
     from octants.codegen.llvm import nvptx, reductions
-    from octants.runtime.cuda import context, device, machine
+    from octants.runtime.cuda import context, device, machine, modules
 else:
     nvptx = Deferred("octants.codegen.llvm.nvptx")
     reductions = Deferred("octants.codegen.llvm.reductions")
     context = Deferred("octants.runtime.cuda.context")
     device = Deferred("octants.runtime.cuda.device")
     machine = Deferred("octants.runtime.cuda.machine")
+    modules = Deferred("octants.runtime.cuda.modules")
 
 _THREADS = 2048  # of a multiprocessor, at most
 
@@ -37,10 +41,16 @@ class CudaBackend(Backend):
     def obstacle(self) -> str:
         """The driver's absence, or that of a GPU."""
         try:
-            context.context_of(machine.driver_library(), 0)
+            library = machine.driver_library()
+            self._import_rest()
+            context.check_number(library, 0)
         except OctantsError as error:
             return str(error.diagnostic.title if error.diagnostic else error)
         return ""
+
+    def _import_rest(self) -> None:
+        """Import what each program needs, while the driver starts in a thread."""
+        _ = device.CudaDevice, modules.Module, self._version
 
     def make_device(self, chosen: Options) -> Device:
         return device.CudaDevice(chosen.device, chosen.ad_stack_budget_bytes)
@@ -48,11 +58,11 @@ class CudaBackend(Backend):
     def target(self, chosen: Options) -> Target:
         found = context.context_of(machine.driver_library(), chosen.device)
         major, minor = found.capability
-        return nvptx.target(10 * major + minor)
+        return target(10 * major + minor)
 
     @functools.cached_property
     def _version(self) -> str:
-        return backend.version()
+        return f"{backend.version()}, CUDA {machine.driver_library().driver_version}"
 
     def version(self) -> str:
         return self._version
@@ -60,7 +70,14 @@ class CudaBackend(Backend):
     # -- code -----------------------------------------------------------------------------------
 
     def compile(self, module: Module, chosen: Options) -> Artifact:
-        return nvptx.compile_module(module, self.target(chosen), **_choices(chosen))
+        artifact = nvptx.compile_module(module, self.target(chosen), **_choices(chosen))
+        if not artifact.dispatches:
+            return artifact
+        found = context.context_of(machine.driver_library(), chosen.device)
+        with stage("driver", module.name) as note:
+            binary = modules.link(found, artifact.code)
+            note.gives(binary.__len__, "bytes")
+        return dataclasses.replace(artifact, binary=binary)
 
     def llvm_text(self, module: Module, chosen: Options) -> str:
         return nvptx.llvm_text(module, fast_math=chosen.fast_math)

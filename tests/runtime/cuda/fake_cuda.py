@@ -26,13 +26,16 @@ ILLEGAL_ADDRESS = 700
 LAUNCH_FAILED = 719
 INVALID_VALUE = 1
 NOT_INITIALIZED = 3
+NO_BINARY = 209
 INVALID_PTX = 218
+BINARY = b"\x7fELF"
 NAMES = {
     1: ("CUDA_ERROR_INVALID_VALUE", "invalid argument"),
     2: ("CUDA_ERROR_OUT_OF_MEMORY", "out of memory"),
     3: ("CUDA_ERROR_NOT_INITIALIZED", "initialization error"),
     100: ("CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"),
     201: ("CUDA_ERROR_INVALID_CONTEXT", "invalid device context"),
+    209: ("CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for the device"),
     218: ("CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"),
     400: ("CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"),
     700: ("CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"),
@@ -385,15 +388,50 @@ class FakeCuda:
     # -- code -----------------------------------------------------------------------------------
 
     def cuModuleLoadDataEx(self, out: Any, code: int, count: int, options: Any, values: Any) -> int:
-        text = ctypes.string_at(code).decode()
-        entries = dict(_ENTRY.findall(text))
-        if not entries:
-            log = dict(zip(options[:count], values[:count], strict=True))
-            said = b"ptxas fatal   : Unexpected text at line 1\0"
-            assert log[cuda.JIT_ERROR_LOG_SIZE] >= len(said)
-            ctypes.memmove(log[cuda.JIT_ERROR_LOG], said, len(said))
-            return INVALID_PTX
+        text = ctypes.string_at(code)
+        entries = dict(_ENTRY.findall(text.decode(errors="replace")))
+        if text.startswith(BINARY):
+            if not text.startswith(self._binary_head):
+                return NO_BINARY
+        elif not entries:
+            return self._refuse(dict(zip(options[:count], values[:count], strict=True)))
         out[0] = self._handle((entries, self.stack[-1]))
+        return 0
+
+    def _refuse(self, log: dict[int, int]) -> int:
+        said = b"ptxas fatal   : Unexpected text at line 1\0"
+        assert log[cuda.JIT_ERROR_LOG_SIZE] >= len(said)
+        ctypes.memmove(log[cuda.JIT_ERROR_LOG], said, len(said))
+        return INVALID_PTX
+
+    @property
+    def _binary_head(self) -> bytes:
+        """How what is linked for this GPU begins."""
+        return BINARY + b" for %d.%d\n" % self.capability
+
+    def cuLinkCreate(self, count: int, options: Any, values: Any, out: Any) -> int:
+        log = dict(zip(options[:count], values[:count], strict=True))
+        out[0] = self._handle((log, bytearray()))
+        return 0
+
+    def cuLinkAddData(
+        self, state: int, kind: int, data: int, size: int, name: bytes, count: int, *options: Any
+    ) -> int:
+        log, linked = self._handles[state]
+        text = ctypes.string_at(data, size)
+        assert kind == cuda.INPUT_PTX and text.endswith(b"\0") and name and not count
+        if not _ENTRY.search(text.decode()):
+            return self._refuse(log)
+        linked[:] = self._binary_head + text
+        return 0
+
+    def cuLinkComplete(self, state: int, out: Any, size: Any) -> int:
+        linked = self._handles[state][1]
+        out[0], size[0] = ctypes.addressof(ctypes.c_char.from_buffer(linked)), len(linked)
+        return 0
+
+    def cuLinkDestroy(self, state: int) -> int:
+        del self._handles[state]
         return 0
 
     def cuModuleUnload(self, module: int) -> int:

@@ -11,6 +11,7 @@ from octants.artifact import Artifact
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.gpu import approximations
+from octants.codegen.llvm.gpu.capabilities import target as target
 from octants.codegen.llvm.gpu.kernels import write
 from octants.codegen.llvm.gpu.narrow_stores import narrow_stores
 from octants.codegen.llvm.gpu.remainder import remainder
@@ -20,24 +21,8 @@ from octants.compile_profile import stage
 from octants.ir.core import Module
 from octants.target import Target
 
-TRIPLE = "nvptx64-nvidia-cuda"
 BY_VALUE = 3968
 """Bytes of slots up to which they are parameters of a function; all of these take 4096 at most."""
-
-_PTX = {75: 63, 80: 70, 86: 71, 87: 74, 89: 78, 90: 78, 100: 86, 101: 86, 103: 88, 120: 87, 121: 88}
-"""The compute capabilities that LLVM knows, and the version of PTX that each came with."""
-
-LOWEST = 75
-"""The least compute capability, 7.5."""
-
-
-def target(capability: int) -> Target:
-    """The target of a compute capability, such as 90 for 9.0.
-
-    A device that is newer than the compiler runs what is made for an older one.
-    """
-    known = max(each for each in _PTX if each <= max(capability, LOWEST))
-    return Target("cuda", TRIPLE, f"sm_{known}", f"+ptx{_PTX[known]}")
 
 
 class Nvptx(GpuMachine):

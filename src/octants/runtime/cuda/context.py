@@ -7,6 +7,8 @@ memory of arrays that outlive a device stays valid, and the driver ends it with 
 from __future__ import annotations
 
 import os
+import sys
+import threading
 import time
 import weakref
 from collections import deque
@@ -29,6 +31,7 @@ from octants.runtime.launched import suspects
 
 _PATIENCE = 2e-3  # seconds that a wait spins before it sleeps
 _MOST_SLEEP = 5e-3
+_beginning = threading.Lock()
 
 
 class Context:
@@ -36,6 +39,9 @@ class Context:
 
     Calls are made by `call`, inside of `active` where they need the context. `launched` has the
     names of the kernels that were launched since the last wait for everything.
+
+    Making a context takes the driver a tenth of a second: `begin` lets a thread do it, while this
+    one goes on with what needs none.
     """
 
     def __init__(self, library: Library, ordinal: int) -> None:
@@ -43,7 +49,10 @@ class Context:
         self.ordinal = ordinal
         self.lost: UserError | None = None
         self.launched: deque[str] = deque(maxlen=1024)
-        device, handle = c_int(), c_void_p()
+        self._handle = 0
+        self._begun: threading.Thread | None = None
+        self._retained = 0, c_void_p()  # the status of that, and the handle
+        device = c_int()
         self.call("cuDeviceGet", byref(device), ordinal)
         self._device = device.value
         self.capability = (
@@ -59,12 +68,36 @@ class Context:
         total = c_size_t()
         self.call("cuDeviceTotalMem", byref(total), self._device)
         self.total_memory = total.value
-        self.call("cuDevicePrimaryCtxRetain", byref(handle), self._device)
-        self.handle = handle.value
         _contexts.add(self)
 
     def __repr__(self) -> str:
         return f"GPU {self.ordinal} ({self.name})"
+
+    def begin(self) -> None:
+        """Let a thread make the driver's context, which others wait for where they need it."""
+        with _beginning:
+            if self._begun is None and not self._handle:
+                self._begun = threading.Thread(target=self._retain, name="octants context")
+                self._begun.start()
+
+    @property
+    def handle(self) -> int:
+        """What CUDA calls the context; waits for it. `OctantsRuntimeError` if there is none."""
+        if not self._handle:
+            self.begin()
+            assert self._begun is not None
+            self._begun.join()
+            status, handle = self._retained
+            if status:
+                self._begun = None
+                raise self.error("cuDevicePrimaryCtxRetain", status)
+            self._handle = handle.value or 0
+        return self._handle
+
+    def _retain(self) -> None:
+        handle = c_void_p()
+        status: int = self.library.cuDevicePrimaryCtxRetain(byref(handle), self._device)
+        self._retained = status, handle
 
     def _attribute(self, which: int) -> int:
         value = c_int()
@@ -103,12 +136,11 @@ class Context:
         """Makes the context the thread's own for a while."""
         return _Active(self)
 
-    def adopt(self) -> None:
-        """Make the context the thread's own for good, if the thread has none yet."""
-        current = c_void_p()
-        self.call("cuCtxGetCurrent", byref(current))
-        if not current.value:
-            self.call("cuCtxSetCurrent", self.handle)
+    def replaces(self, current: int | None) -> bool:
+        """Whether it becomes a thread's own for good where that has another one, or none."""
+        return not current or (
+            "torch" not in sys.modules and any(current == other._handle for other in _contexts)
+        )
 
     # -- waiting --------------------------------------------------------------------------------
 
@@ -150,7 +182,10 @@ class Context:
 
 
 class _Active:
-    """What `Context.active` gives. Mostly the context is the thread's own anyway."""
+    """What `Context.active` gives. Mostly the context is the thread's own anyway.
+
+    It becomes so where the thread has none, or one that was ours before; others' come back.
+    """
 
     __slots__ = ("_context", "_is_pushed", "_place")
 
@@ -162,9 +197,11 @@ class _Active:
     def __enter__(self) -> None:
         context = self._context
         context.call("cuCtxGetCurrent", byref(self._place))
-        if self._place.value != context.handle:
-            context.call("cuCtxPushCurrent", context.handle)
-            self._is_pushed = True
+        current = self._place.value
+        if current != context.handle:
+            is_pushed = not context.replaces(current)
+            context.call("cuCtxPushCurrent" if is_pushed else "cuCtxSetCurrent", context.handle)
+            self._is_pushed = is_pushed
 
     def __exit__(self, *_: object) -> None:
         if self._is_pushed:
@@ -173,7 +210,17 @@ class _Active:
 
 def context_of(library: Library, ordinal: int) -> Context:
     """The context of a GPU, one for the process; `OctantsRuntimeError` if it cannot be used."""
-    status = library.cuInit(0)
+    made = library.find_kept("context", ordinal)
+    if made is None:
+        check_number(library, ordinal)
+        made = library.kept("context", ordinal, lambda: Context(library, ordinal))
+    context: Context = made
+    return context
+
+
+def check_number(library: Library, ordinal: int) -> None:
+    """An error if there is no GPU of a number, or none at all."""
+    status = library.started()
     if status:
         raise NoDevice(f"{library.text_of(status)} ({library.name_of(status)})").at(None)
     count = c_int()
@@ -182,8 +229,6 @@ def context_of(library: Library, ordinal: int) -> Context:
         raise NoDevice("the driver knows none").at(None)
     if not 0 <= ordinal < count.value:
         raise NoSuchDevice(ordinal, count.value).at(None)
-    context: Context = library.kept("context", ordinal, lambda: Context(library, ordinal))
-    return context
 
 
 _contexts: weakref.WeakSet[Context] = weakref.WeakSet()

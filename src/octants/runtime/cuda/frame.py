@@ -131,7 +131,6 @@ class Step:
     def launch_again(self, status: int) -> None:
         """Launch what has failed because the context is not the thread's own; or raise."""
         if status in (cuda.INVALID_CONTEXT, cuda.INVALID_HANDLE):
-            self._context.adopt()
             with self._context.active():
                 launch = self._context.library.cuLaunchKernelEx
                 status = launch(self.configured, self.handle, self.arguments, None)

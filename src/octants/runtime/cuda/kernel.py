@@ -32,7 +32,7 @@ class CudaKernel:
         self._name = artifact.kernel or artifact.name
         self._actions: list[Action] = []
         if artifact.dispatches:
-            module = machine.module(artifact.code)
+            module = machine.module(artifact)
             self._actions = [Action(dispatch, module) for dispatch in artifact.dispatches]
         self._recordings = {
             action: Recording(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from collections.abc import Callable
 from ctypes import (
     POINTER,
@@ -52,6 +53,8 @@ ALLOCATION_PINNED = 1
 
 JIT_ERROR_LOG = 5
 JIT_ERROR_LOG_SIZE = 6
+
+INPUT_PTX = 1
 
 FUNCTION_MAX_THREADS = 0
 
@@ -161,6 +164,12 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuEventQuery": (c_void_p,),
     "cuModuleLoadDataEx": (_HANDLE, c_void_p, c_uint, POINTER(c_int), _HANDLE),
     "cuModuleUnload": (c_void_p,),
+    "cuLinkCreate_v2": (c_uint, POINTER(c_int), _HANDLE, _HANDLE),
+    "cuLinkAddData_v2": (
+        *(c_void_p, c_int, c_void_p, c_size_t, c_char_p, c_uint, POINTER(c_int), _HANDLE),
+    ),
+    "cuLinkComplete": (c_void_p, _HANDLE, POINTER(c_size_t)),
+    "cuLinkDestroy": (c_void_p,),
     "cuModuleGetFunction": (_HANDLE, c_void_p, c_char_p),
     "cuFuncGetAttribute": (POINTER(c_int), c_int, c_void_p),
     "cuOccupancyMaxActiveBlocksPerMultiprocessor": (POINTER(c_int), c_void_p, c_int, c_size_t),
@@ -187,6 +196,26 @@ class Library:
         for symbol in SIGNATURES:
             setattr(self, symbol.partition("_v2")[0], find(symbol))
         self._kept: dict[tuple[str, int], Any] = {}
+        self._start: threading.Thread | None = None
+        self._started: int | None = None
+
+    def begin(self) -> None:
+        """Let a thread start the driver, which takes it a tenth of a second; see `started`."""
+        self._start = threading.Thread(target=self._begin, name="octants driver")
+        self._start.start()
+
+    def _begin(self) -> None:
+        self._started = self.cuInit(0)
+
+    def started(self) -> int:
+        """Start the driver, or wait until it is started; what it says of that."""
+        if self._start is not None:
+            self._start.join()
+            self._start = None
+        if self._started != SUCCESS:  # or perhaps it can be now
+            self._begin()
+        assert self._started is not None
+        return self._started
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         raise AttributeError(f"no function `{name}` of CUDA is used")
@@ -196,6 +225,10 @@ class Library:
         if (what, ordinal) not in self._kept:
             self._kept[what, ordinal] = make()
         return self._kept[what, ordinal]
+
+    def find_kept(self, what: str, ordinal: int) -> Any:
+        """The same, None if nobody needed it yet."""
+        return self._kept.get((what, ordinal))
 
     def name_of(self, status: int) -> str:
         """What CUDA calls a status: ``CUDA_ERROR_INVALID_VALUE``."""
@@ -229,7 +262,9 @@ def open_library() -> Library:
             function.argtypes = SIGNATURES[symbol]
         return function
 
-    return Library(find)
+    opened = Library(find)
+    opened.begin()
+    return opened
 
 
 def _version(function: Callable[..., int]) -> int:

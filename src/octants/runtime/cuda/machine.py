@@ -8,6 +8,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 
+from octants.artifact import Artifact
 from octants.runtime.cuda.context import Context, context_of
 from octants.runtime.cuda.library import Library, open_library
 from octants.runtime.cuda.memory import DeviceMemory
@@ -40,7 +41,7 @@ class Machine:
         self.library = library or driver_library()
         self.context: Context = context_of(self.library, ordinal)
         context, kept = self.context, self.library.kept
-        context.adopt()
+        context.begin()
         self.memory: DeviceMemory = kept("memory", ordinal, lambda: DeviceMemory(context))
         self.staging: Staging = kept("staging", ordinal, lambda: Staging(context))
         self.pending = Pending()
@@ -57,11 +58,13 @@ class Machine:
     def __repr__(self) -> str:
         return repr(self.context)
 
-    def module(self, code: bytes) -> Module:
+    def module(self, artifact: Artifact) -> Module:
         """The loaded form of code; kernels that were compiled together share theirs."""
+        code = artifact.code
         module = self._modules.get(code)
         if module is None:
-            module = self._modules[code] = Module(self.context, code, self._dropped_modules)
+            made = Module(self.context, code, artifact.binary, self._dropped_modules)
+            module = self._modules[code] = made
         return module
 
     def tape_of(self, stream: Stream) -> Tape:

@@ -49,13 +49,20 @@ class DeviceMemory:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._pool = self._make_pool() if context.has_pools else None
+        self._made_pool: int | None = None
         self._dropped: deque[int] = deque()
         self._live: dict[int, tuple[int, str]] = {}
         self.relieve: Callable[[], None] = _nothing
         self.before_free: Callable[[], None] = _nothing
         self.after_allocation: Callable[[], None] = _nothing
         self._pinned: list[PinnedMemory] = []
+
+    @property
+    def _pool(self) -> int | None:
+        """Where memory comes from, made when it is first needed; None where there are no pools."""
+        if self._made_pool is None and self._context.has_pools:
+            self._made_pool = self._make_pool()
+        return self._made_pool
 
     def _make_pool(self) -> int | None:
         ordinal = self._context.ordinal
@@ -91,8 +98,9 @@ class DeviceMemory:
 
     def _ask(self, size: int) -> int | None:
         address = c_uint64()
-        name = "cuMemAlloc" if self._pool is None else "cuMemAllocFromPoolAsync"
-        arguments = () if self._pool is None else (self._pool, DEFAULT_STREAM)
+        pool = self._pool
+        name = "cuMemAlloc" if pool is None else "cuMemAllocFromPoolAsync"
+        arguments = () if pool is None else (pool, DEFAULT_STREAM)
         status = self._context.status(name, byref(address), size, *arguments)
         if status not in (cuda.SUCCESS, cuda.OUT_OF_MEMORY):
             raise self._context.error(name, status)
@@ -122,8 +130,8 @@ class DeviceMemory:
 
     def _trim(self) -> None:
         self._context.wait_for_stream(DEFAULT_STREAM)
-        if self._pool is not None:
-            self._context.call("cuMemPoolTrimTo", self._pool, 0)
+        if self._made_pool is not None:
+            self._context.call("cuMemPoolTrimTo", self._made_pool, 0)
 
     def free(self) -> None:
         """Free what nobody refers to, and give it back to the system."""

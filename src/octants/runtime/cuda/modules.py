@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from ctypes import byref, c_char, c_int, c_void_p
+from ctypes import byref, c_char, c_int, c_size_t, c_void_p
 
 from octants.diagnostics.exceptions import InternalError
 from octants.runtime.cuda import library as cuda
@@ -16,25 +16,32 @@ WARP = 32
 
 
 class Module:
-    """Loaded code. It is unloaded some time after the last reference to it is gone."""
+    """Loaded code: a binary if the driver takes it, else PTX, which the driver compiles first.
 
-    def __init__(self, context: Context, code: bytes, dropped: deque[int]) -> None:
+    It is unloaded some time after the last reference to it is gone.
+    """
+
+    def __init__(self, context: Context, ptx: bytes, binary: bytes, dropped: deque[int]) -> None:
         self._context = context
         self._handle = 0
         self._dropped = dropped
-        handle = c_void_p()
-        log = (c_char * _LOG_SIZE)()
-        options = (c_int * 2)(cuda.JIT_ERROR_LOG, cuda.JIT_ERROR_LOG_SIZE)
-        values = (c_void_p * 2)(ctypes.addressof(log), _LOG_SIZE)
         with context.active():
-            # The driver wants the text to end with a zero, as ctypes makes it.
-            text = ctypes.c_char_p(code)
-            status = context.status("cuModuleLoadDataEx", byref(handle), text, 2, options, values)
+            handle = self._load_binary(binary) if binary else 0
+            self._handle = handle or self._load(ptx)
+
+    def _load_binary(self, binary: bytes) -> int:
+        handle = c_void_p()
+        status = self._context.status("cuModuleLoadDataEx", byref(handle), binary, 0, None, None)
+        return 0 if status else handle.value or 0
+
+    def _load(self, ptx: bytes) -> int:
+        handle, log = c_void_p(), Log()
+        # The driver wants the text to end with a zero, as ctypes makes it.
+        text = ctypes.c_char_p(ptx)
+        status = self._context.status("cuModuleLoadDataEx", byref(handle), text, *log.options)
         if status:
-            error = context.error("cuModuleLoadDataEx", status)
-            said = log.value.decode(errors="replace").strip()
-            raise InternalError(f"the driver does not take the code: {said}") from error
-        self._handle = handle.value or 0
+            raise log.refusal(self._context, "cuModuleLoadDataEx", status)
+        return handle.value or 0
 
     def __del__(self) -> None:
         if self._handle:
@@ -46,6 +53,45 @@ class Module:
         with self._context.active():
             self._context.call("cuModuleGetFunction", byref(handle), self._handle, name.encode())
             return Function(self._context, handle.value or 0, self)
+
+
+class Log:
+    """What the driver says of code that it compiles; `options` ask for it."""
+
+    def __init__(self) -> None:
+        self._text = (c_char * _LOG_SIZE)()
+        self.options = (
+            2,
+            (c_int * 2)(cuda.JIT_ERROR_LOG, cuda.JIT_ERROR_LOG_SIZE),
+            (c_void_p * 2)(ctypes.addressof(self._text), _LOG_SIZE),
+        )
+
+    def refusal(self, context: Context, function: str, status: int) -> InternalError:
+        """The error for code that the driver does not take."""
+        error = context.error(function, status)
+        said = self._text.value.decode(errors="replace").strip()
+        refused = InternalError(f"the driver does not take the code: {said}")
+        refused.__cause__ = error
+        return refused
+
+
+def link(context: Context, ptx: bytes) -> bytes:
+    """What the driver makes of PTX for a GPU: code that is loaded as it is."""
+    state, binary, size, log = c_void_p(), c_void_p(), c_size_t(), Log()
+    with context.active():
+        context.call("cuLinkCreate", *log.options, byref(state))
+        try:
+            text = ctypes.c_char_p(ptx)
+            for function, arguments in (
+                ("cuLinkAddData", (cuda.INPUT_PTX, text, len(ptx) + 1, b"kernel", 0, None, None)),
+                ("cuLinkComplete", (byref(binary), byref(size))),
+            ):
+                status = context.status(function, state, *arguments)
+                if status:
+                    raise log.refusal(context, function, status)
+            return ctypes.string_at(binary.value or 0, size.value)
+        finally:
+            context.library.cuLinkDestroy(state)
 
 
 class Function:

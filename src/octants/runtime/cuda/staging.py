@@ -47,8 +47,14 @@ class Staging:
         self._context = context
         self._lock, self._small_lock = threading.Lock(), threading.Lock()
         self._small: PinnedMemory | None = None
-        with context.active():
-            self._turns = [_Turn(context), _Turn(context)]
+        self._made_turns: list[_Turn] = []
+
+    @property
+    def _turns(self) -> list[_Turn]:
+        """The buffers, made when they are first needed, in the order of their use."""
+        if not self._made_turns:
+            self._made_turns = [_Turn(self._context), _Turn(self._context)]
+        return self._made_turns
 
     def write(self, address: int, values: Bytes, stream: int = DEFAULT_STREAM) -> None:
         """Copy to the GPU, in a stream; ``values`` may be changed when this returns."""
