@@ -97,6 +97,18 @@ def overflow_message(record: Record) -> MessageFormat:
 
 
 @dataclass(frozen=True, slots=True)
+class Needs:
+    """What decides how much tape the work items of a dispatch need, where memory does not.
+
+    That is what stands in some `slots` of the parameter block and, where it is so `by_item`, the
+    number of the work item; besides the share that records have.
+    """
+
+    slots: tuple[int, ...]
+    by_item: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Dispatch:
     """One function of a GPU's code and the threads that run it; `abi` says what it is told.
 
@@ -105,6 +117,7 @@ class Dispatch:
     parameter block, that gives (lower, upper). `block` is the number of threads in a block, and
     `threads` the most that there may be; 0 stands for any number. A dispatch that `records` needs a
     tape. If its work items cannot `run_again` when that has too little room, it is given plenty.
+    `needs` says what decides how much of it they need; None where memory has a say.
     """
 
     entry: str
@@ -114,6 +127,7 @@ class Dispatch:
     threads: int = 0
     records: bool = False
     run_again: bool = True
+    needs: Needs | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ at once. There few threads have plenty.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -26,6 +27,7 @@ MOST_ITEMS = 1 << 27
 
 _GUESS = 512  # bytes that a thread of a kernel that has not run yet begins with
 _LEAST_SHARE = abi.TAPE_WORD
+_MOST_KNOWN = 256  # launches that are told apart by what decides their need
 _PLENTY = 1 << 30  # bytes of the tapes of a dispatch whose work items cannot run again
 
 
@@ -70,6 +72,9 @@ class Tape(Protocol):
     def expect(self, items: int) -> int:
         """The address of room for what is told of so many work items, all of it zero."""
 
+    def nothing_refused(self, items: int) -> int:
+        """The same address, for a launch of which no work item can be refused."""
+
     def refused(self) -> tuple[int, int]:
         """(the most bytes that one needs, how many were refused), when what was launched is done.
 
@@ -107,15 +112,24 @@ class Recording:
     ) -> None:
         self._artifact = artifact
         self._runs_again = dispatch.run_again
+        self._needs = dispatch.needs
         self._budget = budget
         self._multiprocessors = multiprocessors
         self._need = 0  # what its work items have needed so far, at the first share
+        self._known: dict[tuple[int, ...], tuple[int, int]] = {}
 
-    def run(self, step: Step, lower: int, upper: int, tape: Tape) -> None:
-        """Run all work items; the host waits for them."""
+    def run(
+        self, step: Step, lower: int, upper: int, tape: Tape, slots: Sequence[int] = ()
+    ) -> None:
+        """Run all work items. The host waits for them, unless it knows from an earlier launch with
+        ``slots`` like these what they need.
+        """
         with tape.lock:
             for begin in range(lower, upper, MOST_ITEMS):
-                self._run_some(step, begin, min(begin + MOST_ITEMS, upper), tape)
+                end = min(begin + MOST_ITEMS, upper)
+                key = self._key(step, begin, end, slots)
+                if key not in self._known or not self._run_known(step, begin, end, tape, key):
+                    self._run_some(step, begin, end, tape, key)
 
     def run_computed(self, step: Step, tape: Tape, address: int) -> None:
         """The same over bounds that the device has computed; they and a copy are at ``address``."""
@@ -127,10 +141,55 @@ class Recording:
                 tape.write_bounds(address + 16, begin, end)
                 self._run_some(step, begin, end, tape)
 
-    def _run_some(self, step: Step, lower: int, upper: int, tape: Tape) -> None:
-        items = upper - lower
-        full = Room(min(step.fill, -(-items // step.block)), step.block, 0)
-        share = first_share = _whole(self._budget // (full.blocks * full.block))
+    # -- what is known --------------------------------------------------------------------------
+
+    def _key(
+        self, step: Step, lower: int, upper: int, slots: Sequence[int]
+    ) -> tuple[int, ...] | None:
+        """What decides the need of work items; None where memory has a say."""
+        needs = self._needs
+        if needs is None:
+            return None
+        share = self._first_share(self._full(step, upper - lower))
+        bounds = (lower, upper) if needs.by_item else ()
+        return (share, *(slots[number] for number in needs.slots), *bounds)
+
+    def _run_known(self, step: Step, lower: int, upper: int, tape: Tape, key: Any) -> bool:
+        """Run work items with the room that they need for sure; False if memory is refused."""
+        capacity, share = self._known[key]
+        room = self._fit(
+            self._full(step, upper - lower), capacity, capacity, step.least_block, tape
+        )
+        if room is None:
+            return False
+        self._launch(step, lower, upper, tape.nothing_refused(upper - lower), tape, room, share)
+        return True
+
+    def _full(self, step: Step, items: int) -> Room:
+        """The threads that fill the GPU, or have a work item each."""
+        return Room(min(step.fill, -(-items // step.block)), step.block, 0)
+
+    def _first_share(self, full: Room) -> int:
+        return _whole(self._budget // (full.blocks * full.block))
+
+    def _learn(self, key: tuple[int, ...], capacity: int, share: int) -> None:
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[key] = capacity, share
+
+    # -- what is found out ----------------------------------------------------------------------
+
+    def _run_some(
+        self,
+        step: Step,
+        lower: int,
+        upper: int,
+        tape: Tape,
+        key: tuple[int, ...] | None = None,
+    ) -> None:
+        """Run work items until none is refused any more; learn what those of a key need."""
+        full = self._full(step, upper - lower)
+        share = first_share = self._first_share(full)
         need, is_found = self._need or min(share, _GUESS), bool(self._need)
         if not self._runs_again:
             full.blocks = min(full.blocks, self._multiprocessors)
@@ -140,7 +199,8 @@ class Recording:
         while True:
             room = self._fit(full, need, generous, step.least_block, tape)
             if room is not None:
-                self._launch(step, lower, upper, tape, room, share, again)
+                told = step.words[abi.LAUNCH_REFUSED // 8] if again else tape.expect(upper - lower)
+                self._launch(step, lower, upper, told, tape, room, share, again)
                 found, count = tape.refused()
                 if not count:
                     break
@@ -155,22 +215,24 @@ class Recording:
                 need = generous = max(share, min(_GUESS, need // 4))
         if is_found and share == first_share:
             self._need = max(self._need, room.capacity)
+        if key is not None:
+            self._learn(key, room.capacity, share)
 
     def _launch(
         self,
         step: Step,
         lower: int,
         upper: int,
+        refused: int,
         tape: Tape,
         room: Room,
         share: int,
-        again: bool,
+        again: bool = False,
     ) -> None:
         words = step.words
         words[abi.LAUNCH_LOWER // 8] = lower
         words[abi.LAUNCH_UPPER // 8] = upper
-        if not again:
-            words[abi.LAUNCH_REFUSED // 8] = tape.expect(upper - lower)
+        words[abi.LAUNCH_REFUSED // 8] = refused
         words[abi.LAUNCH_TAPE // 8] = tape.address
         words[abi.LAUNCH_CAPACITY // 8] = room.capacity
         words[abi.LAUNCH_SHARE // 8] = share

@@ -77,6 +77,12 @@ class TapeMemory(ABC):
 
     def expect(self, items: int) -> int:
         """The address of room for what is told of so many work items, all of it zero."""
+        address = self.nothing_refused(items)
+        self._is_clean = False
+        return address
+
+    def nothing_refused(self, items: int) -> int:
+        """The same address, for a launch of which no work item can be refused."""
         nbytes = abi.REFUSED_ITEMS + 4 * (-(-items // 32))
         if self._refused is None or self._refused.nbytes < nbytes:
             self._refused = None
@@ -84,7 +90,7 @@ class TapeMemory(ABC):
             self._is_clean = False
         if not self._is_clean:
             self._clear(self._refused.address, self._refused.nbytes)
-        self._is_clean = False
+            self._is_clean = True
         return self._refused.address
 
     def refused(self) -> tuple[int, int]:

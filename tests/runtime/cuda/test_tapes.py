@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from octants import abi
-from octants.artifact import Artifact, Dispatch
+from octants.artifact import Artifact, Dispatch, Needs
 from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
 from octants.diagnostics.span import Span
 from octants.runtime import recording
@@ -265,6 +265,73 @@ def test_tapes_of_other_streams_are_given_up(fake: FakeCuda, reverse: Any) -> No
     memory = device.allocate(2 << 20)
     assert device.tape_bytes == 0
     assert memory.nbytes == 2 << 20
+
+
+def known_artifact(by_item: bool = False, bounds: str = "(slots[3], slots[4])") -> Artifact:
+    """One whose need depends on the last of three slots alone."""
+    needs = Needs((5,), by_item)
+    return artifact("r", [Dispatch("run", 0, bounds, records=True, needs=needs)], 3)
+
+
+def test_the_host_does_not_look_where_it_knows(fake: FakeCuda, reverse: Any) -> None:
+    device, made = make_device(fake), reverse(lambda item, share: 0)
+    kernel = device.load(known_artifact())
+    for need, looks in ((700, 2), (700, 0), (20, 1), (700, 0), (9000, 2), (20, 0), (9000, 0)):
+        made.need = lambda item, share: need
+        fake.calls.clear()
+        launch(kernel, 0, 100, need)
+        assert fake.calls["cuMemcpyDtoHAsync"] == looks
+        device.synchronize()
+        check_done(made, 0, 100)
+
+
+def test_it_knows_for_other_bounds_unless_items_differ(fake: FakeCuda, reverse: Any) -> None:
+    device, made = make_device(fake), reverse(lambda item, share: 64)
+    for by_item, looks in ((False, [1, 0, 0]), (True, [1, 1, 0])):
+        kernel = device.load(known_artifact(by_item))
+        for bounds, expected in zip([(0, 100), (7, 99), (0, 100)], looks, strict=True):
+            fake.calls.clear()
+            launch(kernel, *bounds, 0)
+            assert fake.calls["cuMemcpyDtoHAsync"] == expected
+            device.synchronize()
+            check_done(made, *bounds)
+
+
+def test_what_is_known_has_the_same_share(fake: FakeCuda, reverse: Any) -> None:
+    device, made = make_device(fake, 1 << 16), reverse(lambda item, share: share)
+    kernel = device.load(known_artifact())
+    for items in (32, 2000, 32, 2000):
+        launch(kernel, 0, items, 0)
+        device.synchronize()
+        check_done(made, 0, items)
+
+
+def test_what_is_known_and_refused_memory(fake: FakeCuda, reverse: Any) -> None:
+    fake.total = 1 << 21
+    made = reverse(lambda item, share: 1 << 12)
+    device = make_device(fake, 1 << 24)
+    kernel = device.load(known_artifact())
+    launch(kernel, 0, 128, 0)
+    check_done(made, 0, 128)
+    device.free_tapes()
+    memory = device.allocate((1 << 21) - (1 << 18) - 4096)  # one block of 32 threads is left
+    launch(kernel, 0, 128, 0)
+    device.synchronize()
+    check_done(made, 0, 128)
+    assert {call.threads for call in made.rounds[-1:]} == {32}
+    del memory
+
+
+def test_launches_that_are_not_looked_at_leave_nothing(fake: FakeCuda, reverse: Any) -> None:
+    device, made = make_device(fake), reverse(lambda item, share: 0)
+    known, other = device.load(known_artifact()), device.load(make_artifact())
+    for need in (600, 40, 5000, 40, 600):
+        made.need = lambda item, share: need
+        launch(known, 0, 300, need)
+        device.synchronize()
+        check_done(made, 0, 300)
+        launch(other, 3, 303)
+        check_done(made, 3, 303)
 
 
 def test_streams_have_tapes_of_their_own(fake: FakeCuda, reverse: Any) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import partial
 
 from octants import abi
-from octants.artifact import Dispatch
+from octants.artifact import Dispatch, Needs
 from octants.codegen.bounds import host_bounds
+from octants.codegen.needs import find_needs
 from octants.codegen.recording import (
     asks_for_room,
     can_fail,
@@ -53,7 +54,8 @@ def functions(kernel: Kernel, block: int, blocks: Blocks | None) -> list[Functio
     for position, task in enumerate(kernel.module.tasks):
         name, needs_tape = f"task_{position}", has_records(task)
         if task.domain is None:
-            dispatch = Dispatch(name, position, "", 1, 1, needs_tape, can_run_again(task.body))
+            tape = _tape(kernel, task, needs_tape=needs_tape)
+            dispatch = Dispatch(name, position, "", 1, 1, *tape)
             found.append(Function(dispatch, partial(_write_serial, kernel, position)))
             continue
         bounds = host_bounds(task.domain, kernel.module.arrays, kernel.parameters)
@@ -61,7 +63,7 @@ def functions(kernel: Kernel, block: int, blocks: Blocks | None) -> list[Functio
             dispatch = Dispatch(f"domain_{position}", position, block=1, threads=1)
             found.append(Function(dispatch, partial(_write_domain, kernel, position)))
         items, most = _items(task, block, blocks)
-        tape = needs_tape, can_run_again(task.body)
+        tape = _tape(kernel, task, needs_tape=needs_tape)
         dispatch = Dispatch(name, position, bounds or "device", items, most, *tape)
         if not cooperates(task):
             write = partial(_write_items, kernel, position, is_known=bool(bounds))
@@ -73,6 +75,12 @@ def functions(kernel: Kernel, block: int, blocks: Blocks | None) -> list[Functio
         write = partial(_write_blocks, kernel, position, threads, is_known=bool(bounds))
         found.append(Function(dispatch, write, threads))
     return found
+
+
+def _tape(kernel: Kernel, task: Task, *, needs_tape: bool) -> tuple[bool, bool, Needs | None]:
+    """What a dispatch says of its tape."""
+    needs = find_needs(task, kernel.module.arrays, kernel.parameters) if needs_tape else None
+    return needs_tape, can_run_again(task.body), needs
 
 
 def _items(task: Task, block: int, blocks: Blocks | None) -> tuple[int, int]:

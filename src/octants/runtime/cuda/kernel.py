@@ -152,4 +152,4 @@ class CudaKernel:
         if action.is_computed:
             recording.run_computed(step, tape, stream.bounds())
         else:
-            recording.run(step, *(step.known or (0, 1)), tape)
+            recording.run(step, *(step.known or (0, 1)), tape, slots)

@@ -168,4 +168,4 @@ class VulkanKernel:
             step.resize(lower, upper)
             step.launch()
         else:
-            recording.run(step, lower, upper, tape)
+            recording.run(step, lower, upper, tape, slots)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from octants import abi
-from octants.artifact import Artifact, Dispatch
+from octants.artifact import Artifact, Dispatch, Needs
 from octants.codegen.bounds import host_bounds
 from octants.codegen.llvm import atomics
 from octants.codegen.llvm.chains import find_chains
@@ -17,6 +17,7 @@ from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.reductions import Collect, Deliver, find_reductions
 from octants.codegen.llvm.text import identifier
+from octants.codegen.needs import find_needs
 from octants.codegen.recording import (
     asks_for_room,
     can_fail,
@@ -148,8 +149,20 @@ class _Writer:
         self._finish(
             f,
             name,
-            Dispatch(name, position, bounds, block, threads, asks, can_run_again(task.body)),
+            Dispatch(
+                name,
+                position,
+                bounds,
+                block,
+                threads,
+                asks,
+                can_run_again(task.body),
+                self._needs(task) if asks else None,
+            ),
         )
+
+    def _needs(self, task: Task) -> Needs | None:
+        return find_needs(task, self._kernel.module.arrays, self._kernel.parameters)
 
     def _block_size(self, task: Task) -> int:
         """The threads of a block, if a number was asked for.
