@@ -23,9 +23,9 @@ are compared with those of CUDA in double precision.
 """
 RUNS = """\
 Milliseconds of a call, of many that are queued in a row until all is done; the least of some
-runs. A backward run includes the forward run that it needs, for all systems. *Ratio* is Octants by
-hand-written CUDA; *best* is the fastest other system with a right gradient by Octants: above 1,
-Octants is faster than all of them.
+runs. A backward run includes the forward run that it needs, but for `springs`, where the tape of a
+forward run is there. *Ratio* is Octants by hand-written CUDA; *best* is the fastest other system
+with a right gradient by Octants: above 1, Octants is faster than all of them.
 """
 FOOTNOTE = "\\* the gradient is wrong: off by more than {tolerance:g} of its largest element.\n"
 

@@ -20,7 +20,7 @@ TITLES = {
     "decay": "v = 0.95 * v + 0.01, whose gradient needs nothing of what it computed",
     "harmonics": "v = v + sin(k * x) in step k, whose gradient needs nothing, either",
     "springs": "a sheet of 64 x 64 masses, a launch for each of 64 steps, on a tape",
-    "springs-graph": "the same, forward and backward each a graph of launches",
+    "springs-graph": "the same as a graph of launches; the backward one has all of them",
 }
 
 # (items, steps) of runs that take seconds, and of those that results are told of.

@@ -106,6 +106,7 @@ class Worker:
 
     def launches(self, count: int):
         """The seconds of one call of each tiny kernel, out of many in a row."""
+        self.program = None  # a tape would clear its gradients
         if self.calls is None:
             self.calls = self.system.launches()
             for call in self.calls.values():

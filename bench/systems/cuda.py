@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent.parent / "reference" / "cuda"
 LONGS = ("items", "steps")
 POINTERS = ("x", "a", "y", "y_adjoint", "x_adjoint", "a_adjoint", "tape")
 # Steps between checkpoints, in loops.cu and ode.cu; what pairwise.cu calls BODIES and SPLIT.
-BLOCK, BODIES, SPLIT = 16, 32, 8
+BLOCK, BODIES, SPLIT = 16, 64, 8
 
 
 class Work(ctypes.Structure):
@@ -192,8 +192,10 @@ class Springs(Program):
 
     def __init__(self, *arguments, **named) -> None:
         super().__init__(*arguments, **named)
-        if self.problem.name == "springs-graph":
-            self.forwards, self.backwards = map(self.graph, (self.forwards, self.backwards))
+        self.is_paired = self.problem.name == "springs"
+        if not self.is_paired:
+            whole = [*self.forwards, *self.backwards]
+            self.forwards, self.backwards = map(self.graph, (self.forwards, whole))
 
     def make(self) -> None:
         problem = self.problem

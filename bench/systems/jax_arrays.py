@@ -42,7 +42,7 @@ class System:
     def program(self, problem):
         """The workload."""
         if problem.name == "springs-graph":
-            raise NotOffered("all steps are one function")
+            raise NotOffered("is one already")
         kind = Springs if problem.name == "springs" else Program
         self.last = kind(problem, FUNCTIONS[problem.name](problem))
         return self.last

@@ -32,7 +32,7 @@ class System:
     def program(self, problem):
         """The workload."""
         if problem.name not in FUNCTIONS:
-            raise NotOffered("a program of whole arrays says little of it")
+            raise NotOffered("no fitting program")
         return Program(problem, FUNCTIONS[problem.name])
 
     def launches(self):

@@ -241,9 +241,7 @@ def spring_loss(x: wp.array2d(dtype=wp.vec3), loss: wp.array(dtype=f32)):
 
 
 class Springs(Program):
-    """A launch for each step; as a graph, forward and backward are captured once."""
-
-    is_paired = True
+    """A launch for each step; as a graph, all of them are captured once."""
 
     def __init__(self, problem) -> None:
         self.problem, side = problem, problem.side
@@ -253,7 +251,8 @@ class Springs(Program):
             array.assign(values)
         self.loss = wp.zeros(1, dtype=f32, requires_grad=True)
         self.graphs = None
-        if problem.name == "springs-graph":
+        self.is_paired = problem.name == "springs"
+        if not self.is_paired:
             if not wp.get_device().is_cuda:
                 raise NotOffered("graphs are for GPUs")
             self.capture()
@@ -265,6 +264,7 @@ class Springs(Program):
         with wp.ScopedCapture() as forward:
             self.launch()
         with wp.ScopedCapture() as backward:
+            self.launch()
             self.reverse()
         self.graphs = forward.graph, backward.graph
 
@@ -293,7 +293,7 @@ class Springs(Program):
         """A reverse run does that."""
 
     def backward(self) -> None:
-        """All steps, backward."""
+        """All steps, backward; a graph has the forward ones, too."""
         if self.graphs:
             wp.capture_launch(self.graphs[1])
         else:

@@ -12,6 +12,7 @@ import pytest
 
 import octants as qd
 from octants import driver
+from octants.ad import quick
 from octants.ad import tape as tapes
 from octants.ad.contents import Content
 from tests.apart import shares_memory
@@ -173,6 +174,31 @@ def test_steps_through_the_rows_of_an_array(
         assert tape.snapshot_bytes == 0
         np.testing.assert_allclose(x.grad.to_numpy()[0], gradient_through(start))
     assert ways == ["quick"] * (STEPS + 1)
+
+
+def test_rows_are_found_once_for_the_same_numbers(
+    make: Callable[[Any], Any], loss: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For each pair of an array and a number: another array has rows of its own."""
+    found: list[Any] = []
+    rows_of = quick.rows_of
+    monkeypatch.setattr(quick, "rows_of", lambda region: found.append(region) or rows_of(region))
+    start, counts = np.array([1.0, 2.0, 0.5]), []
+    first, second = make((STEPS + 1, 3)), make((STEPS + 1, 3))
+    for x in (first, second, first, second):
+        for i in range(3):
+            x[0, i] = start[i]
+        with qd.ad.Tape(loss=loss) as tape:
+            for t in range(STEPS):
+                advance(x, t)
+            last_row(x, loss)
+            if x is second:
+                advance(x, 1)  # a row that is needed: it is saved, with what it holds
+        assert tape.snapshot_bytes == (24 if x is second else 0)
+        np.testing.assert_allclose(x.grad.to_numpy()[0], gradient_through(start))
+        counts.append(len(found))
+    assert 0 < counts[0]
+    assert counts[2] == counts[3] == counts[1]
 
 
 @pytest.mark.parametrize("by", ["launch", "host"])

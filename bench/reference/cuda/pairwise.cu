@@ -6,7 +6,7 @@
 #include "work.cuh"
 
 #ifndef BODIES
-#define BODIES 32
+#define BODIES 64
 #endif
 #ifndef SPLIT
 #define SPLIT 8

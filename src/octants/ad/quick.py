@@ -22,7 +22,7 @@ from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments import StructAnnotation
 from octants.types.signature import ScalarType
 
-_MOST_KEYS = 64
+_MOST_KEYS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Touched:
 class QuickWay:
     """How launches of a specialisation are recorded in this way."""
 
-    __slots__ = ("_identities", "_is_by_rows", "_known", "_positions", "freezes", "outside", "step")
+    __slots__ = ("_identities", "_known", "_positions", "_stepped", "freezes", "outside", "step")
 
     def __init__(
         self, specialisation: Specialisation, identities: Identities, plan: TapePlan
@@ -51,8 +51,9 @@ class QuickWay:
         )
         self._identities = identities
         self._positions = positions_of(specialisation)
-        # A kernel that steps through the rows of an array writes none that it needs later.
-        self._is_by_rows = not self.step.regions.is_constant
+        # A kernel that steps through the rows of an array writes none that it needs later. Which
+        # ones, these arguments tell.
+        self._stepped = self.step.regions.named
         self._known: dict[tuple[int, ...], Touched] = {}
 
     def touched(self, arguments: tuple[Any, ...]) -> Touched | None:
@@ -60,14 +61,22 @@ class QuickWay:
         identities = self._identities(*arguments)
         if identities is None:
             return None
-        if self._is_by_rows:
-            return self._find(identities, self.step.accessed(arguments))
-        return self._known.get(identities) or self._learn(identities)
+        key = identities
+        for position in self._stepped:
+            number = arguments[position]
+            if type(number) is not int:  # an array, whose shape is asked
+                return self._find(identities, self.step.accessed(arguments))
+            key = (*key, number)
+        return self._known.get(key) or self._learn(key, identities, arguments)
 
-    def _learn(self, identities: tuple[int, ...]) -> Touched:
+    def _learn(
+        self, key: tuple[int, ...], identities: tuple[int, ...], arguments: tuple[Any, ...]
+    ) -> Touched:
+        """What a launch touches; programs repeat themselves, and so ask for it again."""
         if len(self._known) >= _MOST_KEYS:
             self._known.clear()
-        found = self._known[identities] = self._find(identities, {})
+        accessed = self.step.accessed(arguments) if self._stepped else {}
+        found = self._known[key] = self._find(identities, accessed)
         return found
 
     def _find(self, identities: tuple[int, ...], accessed: Mapping[int, Accessed]) -> Touched:

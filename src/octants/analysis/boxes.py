@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -118,8 +119,14 @@ class Regions:
     @property
     def is_constant(self) -> bool:
         """Whether the answer is the same for all arguments."""
+        return not self.named
+
+    @property
+    def named(self) -> tuple[int, ...]:
+        """The positions of the arguments that the answer depends on."""
         _, _, body = self.text.partition(":\n")
-        return not any(f"a{k}" in body for k in range(self.count))
+        found = {int(number) for number in re.findall(r"\ba(\d+)\b", body)}
+        return tuple(sorted(found))
 
     def _compile(self) -> Callable[..., Mapping[int, Accessed]]:
         scope: dict[str, Any] = {"Accessed": Accessed, "FAR": FARTHEST}
