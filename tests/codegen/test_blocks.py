@@ -15,7 +15,7 @@ from octants import interpreter
 from octants.autodiff.forward import forward
 from octants.autodiff.reverse import differentiate
 from octants.codegen.llvm import nvptx
-from octants.codegen.llvm.reductions import find_reductions
+from octants.codegen.reductions import find_reductions
 from octants.diagnostics.exceptions import OctantsTypeError
 from octants.ir import ops
 from octants.ir.cooperation import cooperates

@@ -35,7 +35,7 @@ class OnVulkan(Compiled):
     def __init__(self, module: Module, target: Target | None = None, **options: Any) -> None:
         verify(module)
         self.module = module
-        self.artifact = compile_module(module, device().hardware.target)
+        self.artifact = compile_module(module, target or device().hardware.target)
         check(self.artifact)
         self.kernel = device().load(self.artifact)  # type: ignore[assignment]
 

@@ -142,6 +142,21 @@ def test_barriers_in_branches_and_loops(count: int, n: int) -> None:
     compare(in_branches, (rng.random(count), np.zeros(count), n), checks_bounds=True)
 
 
+@pytest.mark.parametrize("size", [1, 3, 8])
+def test_small_blocks(size: int) -> None:
+    """Fewer work items than a subgroup has lanes."""
+
+    def kernel(x: Array, y: Array):
+        loop_config(block_dim=size)
+        for i in x:
+            pad = block.SharedArray(size, f64)
+            pad[block.thread_idx()] = x[i]
+            block.sync()
+            y[i] = pad[block.size() - 1 - block.thread_idx()] + subgroup.reduce_add(x[i])
+
+    compare(kernel, (rng.random(50), np.zeros(50)))
+
+
 def many_blocks(x: Array, y: Array):
     loop_config(block_dim=8)
     for i in x:

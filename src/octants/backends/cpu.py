@@ -22,12 +22,13 @@ from octants.target import HOST, Blocks, Target
 
 if TYPE_CHECKING:
     from octants.analysis.sums import Sums
-    from octants.codegen.llvm import cpu, reductions
+    from octants.codegen import reductions
+    from octants.codegen.llvm import cpu
     from octants.codegen.llvm.lanes import choice
     from octants.runtime.cpu import apart
 else:
     cpu = Deferred("octants.codegen.llvm.cpu")
-    reductions = Deferred("octants.codegen.llvm.reductions")
+    reductions = Deferred("octants.codegen.reductions")
     choice = Deferred("octants.codegen.llvm.lanes.choice")
     apart = Deferred("octants.runtime.cpu.apart")
 

@@ -19,11 +19,12 @@ from octants.runtime.device import Device
 from octants.target import Arch, Blocks, Target
 
 if TYPE_CHECKING:
-    from octants.codegen.llvm import nvptx, reductions
+    from octants.codegen import reductions
+    from octants.codegen.llvm import nvptx
     from octants.runtime.cuda import context, device, machine, modules
 else:
     nvptx = Deferred("octants.codegen.llvm.nvptx")
-    reductions = Deferred("octants.codegen.llvm.reductions")
+    reductions = Deferred("octants.codegen.reductions")
     context = Deferred("octants.runtime.cuda.context")
     device = Deferred("octants.runtime.cuda.device")
     machine = Deferred("octants.runtime.cuda.machine")

@@ -8,15 +8,17 @@ from octants.artifact import Artifact
 from octants.backends.base import Backend
 from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsError
-from octants.ir.core import Module
+from octants.ir.core import Module, Operation, Task
 from octants.options import Options
 from octants.runtime.device import Device
 from octants.target import Arch, Blocks, Target
 
 if TYPE_CHECKING:
+    from octants.codegen import reductions
     from octants.codegen.spirv import compile as spirv
     from octants.runtime.vulkan import device, hardware
 else:
+    reductions = Deferred("octants.codegen.reductions")
     spirv = Deferred("octants.codegen.spirv.compile")
     device = Deferred("octants.runtime.vulkan.device")
     hardware = Deferred("octants.runtime.vulkan.hardware")
@@ -75,6 +77,9 @@ class VulkanBackend(Backend):
     def contracts(self, chosen: Options) -> bool:
         """Never: drivers may round a fused operation twice."""
         return False
+
+    def shared_updates(self, task: Task, apart: bool) -> set[Operation]:
+        return {op for found in reductions.find_reductions(task, apart) for op in found.atomics}
 
     def workers(self, device: Device | None) -> int:
         found = hardware.choose(0) if device is None else getattr(device, "hardware", None)

@@ -1,20 +1,13 @@
-"""Which accesses can never touch the same memory, said to LLVM by scopes.
-
-Two fields of different types lie apart; two of one type may be one field under two names (a
-component of a vector field, the gradient of another). Ndarrays come from outside and may overlap
-each other and fields, unless the module says that they are apart. Temporaries, return values, and
-tapes belong to the launch alone.
-"""
+"""Which accesses can never touch the same memory (see `codegen.apart`), said to LLVM by scopes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.ir.core import Array, Companion, Space
+from octants.codegen.apart import Place, are_apart
+from octants.ir.core import Array
 
 _MAXIMUM = 64  # arrays; the lists grow with the square
-
-Place = tuple[Array, Companion]
 
 
 class Scopes:
@@ -54,18 +47,3 @@ class Scopes:
             return f", !alias.scope {scope}"
         listed = self._metadata("!{" + ", ".join(self._scopes[other] for other in apart) + "}")
         return f", !alias.scope {scope}, !noalias {listed}"
-
-
-def are_apart(first: Place | None, second: Place | None, apart: bool = False) -> bool:
-    """Whether two places never overlap; a place is an array's companion, or None for the tape.
-
-    ``apart`` says that of a module no two arrays share memory.
-    """
-    if first is None or second is None or apart:
-        return first != second
-    if first[0] is second[0]:
-        return first[1] is not second[1]
-    spaces = {first[0].space, second[0].space}
-    if not spaces <= {Space.FIELD, Space.NDARRAY}:
-        return True
-    return spaces == {Space.FIELD} and first[0].dtype is not second[0].dtype

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from octants.codegen.llvm import arithmetic, halves
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.memory import address
-from octants.codegen.llvm.reductions import Collect, Deliver, neutral
+from octants.codegen.reductions import Collect, Deliver, neutral
 from octants.ir import ops
 from octants.types.scalars import DType, f16, f32, u1
 

@@ -29,11 +29,11 @@ from octants.codegen.llvm.lanes.text import LaneText
 from octants.codegen.llvm.lanes.widths import NEVER
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
-from octants.codegen.llvm.reductions import find_reductions
 from octants.codegen.llvm.sums import Loop
 from octants.codegen.llvm.text import identifier
 from octants.codegen.llvm.worker_tape import WorkerTape
 from octants.codegen.recording import recorded_loops, restartable
+from octants.codegen.reductions import find_reductions
 from octants.compile_profile import stage
 from octants.ir import ops
 from octants.ir.core import Module, Task, Value

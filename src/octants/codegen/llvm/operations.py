@@ -17,7 +17,7 @@ from octants.codegen.llvm import (
 )
 from octants.codegen.llvm.chains import Table
 from octants.codegen.llvm.function import HandlerTable
-from octants.codegen.llvm.reductions import Collect, Deliver
+from octants.codegen.reductions import Collect, Deliver
 from octants.ir import ops
 
 TABLE: HandlerTable = {

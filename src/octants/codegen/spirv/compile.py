@@ -16,11 +16,15 @@ from octants.target import Target
 BLOCK = 64
 """Threads that run together: a multiple of what devices run in step."""
 
+ENOUGH = 1 << 16
+"""Threads that fill any device; where the turns of a thread are counted there are more of them."""
+
 
 def compile_module(module: Module, target: Target) -> Artifact:
     """The code of a module with tasks; `OctantsRuntimeError` where the device lacks a feature."""
     kernel, assembly = Kernel(module), Assembly(Features(target, module.kernel or module.name))
-    written = functions(kernel, BLOCK, target.blocks)
+    enough = 0 if assembly.features.has("cuts") else ENOUGH
+    written = functions(kernel, BLOCK, target.blocks, enough)
     for function in written:
         _write(assembly, function)
     return Artifact(

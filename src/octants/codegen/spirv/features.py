@@ -18,9 +18,10 @@ MEANINGS = {
     "lanes": "subgroups whose lanes exchange values (shuffle, ballot and vote)",
 }
 """Features that programs may need. A target also names some that make code better: those for f32
-and f64 `nan`, `rte`, `denormals` (with the width behind), `add32` and `add64`, atomic sums, and
-`fences`: drivers that run on the CPU get them wrong in loops, and need none. One that `cuts` ends
-all loops of a thread after some 65,000 turns, which must be told."""
+and f64 `nan`, `rte`, `denormals` (with the width behind), `add32` and `add64`, atomic sums,
+`fences`, which drivers that run on the CPU get wrong in loops, and do not need, and `gathers`: it
+pays there that lanes which update one place make one update of all. One that `cuts` ends all loops
+of a thread after some 65,000 turns, which must be told."""
 
 
 class Features:

@@ -50,6 +50,7 @@ class Flow(Code):
         self.assembly = assembly
         self.has_f64 = assembly.features.has("float64")
         self.subgroup = assembly.features.lanes
+        self.gathers = self.subgroup > 1 and assembly.features.has("gathers")
         self._entry = entry
         self._variables: list[int] = []
         self._start: list[int] = []

@@ -8,12 +8,11 @@ of these does; the program sees to it that all of these do the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from octants.codegen.structured import control
-from octants.codegen.structured.body import Body
 from octants.codegen.structured.code import Element, Operand
+from octants.codegen.structured.endings import Ending
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 from octants.types.scalars import u1, u32
@@ -24,24 +23,22 @@ def has_barriers(block: Block) -> bool:
     return any(isinstance(op, ops.Barrier) and op.scope == "block" for op in block.walk())
 
 
-class Together(Body):
+class Together(Ending):
     """The work item of a thread, which may have none: where it is not `active`."""
 
-    def begin(self, block: Block, active: Operand, whole: Operand | None) -> None:
+    def begin_block(self, block: Block, active: Operand, whole: Operand | None) -> None:
         """Start with the code of a work item; ``whole`` says that all threads have one.
 
         It is None where that may never be so.
         """
+        self.begin(block, active)
         self._whole = whole
-        self.active = self.code.variable(u1)
-        self.code.write(self.active, active)
         self._users: dict[Value, set[Operation]] = {}
         self._waiting: set[Operation] = set()
-        self._leaving: set[Operation] = set()
         self._look(block)
 
     def _look(self, block: Block) -> None:
-        """Note who uses which value, and in what there are barriers, or ends of work items."""
+        """Note who uses which value, and in what there are barriers."""
         for op in block.ops:
             for value in op.operands:
                 self._users.setdefault(value, set()).add(op)
@@ -49,50 +46,8 @@ class Together(Body):
                 self._look(region)
                 for inner in region.ops:
                     self._waiting |= {op} if inner in self._waiting else set()
-                    self._leaving |= {op} if inner in self._leaving else set()
             if isinstance(op, ops.Barrier) and op.scope == "block":
                 self._waiting.add(op)
-            if isinstance(op, ops.Assert):
-                self._leaving.add(op)
-
-    # -- ends of work items -----------------------------------------------------------------------
-
-    def leave(self) -> None:
-        self.code.write(self.active, self.number(False, u1))
-
-    def condition(self, op: Operation, make: Callable[[], Operand]) -> Operand:
-        """A loop that has ended its item asks for nothing more."""
-        if op not in self._leaving:
-            return make()
-        goes_on = self.code.variable(u1)
-        self.code.write(goes_on, self.number(False, u1))
-        self._if_active(lambda: self.code.write(goes_on, make()))
-        return self.code.read(goes_on)
-
-    def _if_active(self, write: Callable[[], object]) -> None:
-        self.code.branch(self.code.read(self.active), write)
-
-    def block(self, block: Block) -> list[Operand]:
-        """Operations without barriers, after which the item may have ended."""
-        if self._leaving.isdisjoint(block.ops):
-            return super().block(block)
-        results = [self.variable(value) for value in block.yielded]
-        self._write(block.ops, lambda: self._hand(results, block.yielded))
-        return [self.code.read(result) for result in results]
-
-    def _write(self, given: Sequence[Operation], finish: Callable[[], None]) -> None:
-        """Operations up to the end of the item; ``finish`` writes what follows if it goes on."""
-        for number, op in enumerate(given):
-            self.operation(op)
-            if op in self._leaving:
-                rest = given[number + 1 :]
-                self._if_active(lambda: self._write(rest, finish))
-                return
-        finish()
-
-    def _hand(self, variables: Sequence[Any], values: Sequence[Value]) -> None:
-        for variable, value in zip(variables, values, strict=True):
-            self.code.write(variable, self.use(value))
 
     # -- from barrier to barrier ------------------------------------------------------------------
 
@@ -121,7 +76,7 @@ class Together(Body):
         variables = [self.variable(value) for value in kept]
         for variable, value in zip(variables, kept, strict=True):
             self.code.write(variable, self.zero(value))
-        self._if_active(lambda: self._write(run, lambda: self._hand(variables, kept)))
+        self.if_active(lambda: self.write(run, lambda: self.hand(variables, kept)))
         for variable, value in zip(variables, kept, strict=True):
             self.bind(value, self.code.read(variable))
 

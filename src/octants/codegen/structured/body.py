@@ -79,6 +79,8 @@ class Body:
         self.item: Operand = code.constant(0, i64)
         self.lower: Operand = code.constant(0, i64)
         self.lanes: Lanes | None = None
+        self.collected: dict[Operation, tuple[Variable, Variable]] = {}  # see `reductions`
+        self.shared_updates: set[Operation] = set()
         self.restartable: set[Operation] = set()
         self.reserved: set[Operation] = set()  # pushes for which there is room already
         self._operands: dict[Value, Operand] = {}

@@ -47,6 +47,9 @@ class Code(ABC):
     subgroup: int
     """How many threads run in step, as far as they can exchange values; else 1."""
 
+    gathers: bool
+    """Whether it pays to put together what threads that run in step do to one place."""
+
     @abstractmethod
     def note(self, location: Span | None) -> None:
         """Say what the code is written for that follows."""

@@ -11,6 +11,7 @@ from octants.codegen.structured import (
     messages,
     random,
     records,
+    reductions,
 )
 from octants.codegen.structured.body import HandlerTable
 from octants.ir import ops
@@ -32,7 +33,7 @@ TABLE: HandlerTable = {
     ops.Load: memory.load,
     ops.Store: memory.store,
     ops.Shape: memory.shape,
-    ops.Atomic: atomics.atomic,
+    ops.Atomic: reductions.atomic,
     ops.CompareExchange: atomics.compare_exchange,
     ops.Print: messages.print_,
     ops.Assert: messages.assert_,

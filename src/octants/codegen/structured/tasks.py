@@ -16,12 +16,13 @@ from octants.codegen.recording import (
     pushed_again,
     restartable,
 )
-from octants.codegen.structured import cooperation, messages, records
+from octants.codegen.reductions import Reduction, find_reductions, find_shared
+from octants.codegen.structured import cooperation, messages, records, reductions
 from octants.codegen.structured.blocks import Together, has_barriers
 from octants.codegen.structured.body import Body, Kernel
 from octants.codegen.structured.code import Code, Operand
+from octants.codegen.structured.endings import Ending, can_end
 from octants.codegen.structured.operations import TABLE
-from octants.ir import ops
 from octants.ir.cooperation import cooperates, shared_places, sizes
 from octants.ir.core import Task
 from octants.ir.ops.cooperation import Subgroup
@@ -29,7 +30,6 @@ from octants.lazy_dataclass import dataclass
 from octants.target import Blocks
 from octants.types.scalars import i64, u1, u32
 
-_LEAVING = (ops.Assert, ops.RecordCheck, ops.RecordPush, ops.RecordReserve)
 _MOST_IN_BLOCK = 128  # that any device takes
 
 
@@ -45,10 +45,11 @@ class Function:
     threads: int = 1
 
 
-def functions(kernel: Kernel, block: int, blocks: Blocks | None) -> list[Function]:
+def functions(kernel: Kernel, block: int, blocks: Blocks | None, most: int) -> list[Function]:
     """The functions of a kernel, in the order of their dispatches, of ``block`` threads each.
 
-    ``blocks`` is what the machine has for work items that work together.
+    ``blocks`` is what the machine has for work items that work together, ``most`` how many threads
+    are enough where they sum up; 0 stands for any number.
     """
     found: list[Function] = []
     for position, task in enumerate(kernel.module.tasks):
@@ -62,9 +63,10 @@ def functions(kernel: Kernel, block: int, blocks: Blocks | None) -> list[Functio
         if not bounds:
             dispatch = Dispatch(f"domain_{position}", position, block=1, threads=1)
             found.append(Function(dispatch, partial(_write_domain, kernel, position)))
-        items, most = _items(task, block, blocks)
+        items = _items(task, block, blocks)
         tape = _tape(kernel, task, needs_tape=needs_tape)
-        dispatch = Dispatch(name, position, bounds or "device", items, most, *tape)
+        limit = _threads(kernel, task, most)
+        dispatch = Dispatch(name, position, bounds or "device", items, limit, *tape)
         if not cooperates(task):
             write = partial(_write_items, kernel, position, is_known=bool(bounds))
             found.append(Function(dispatch, write, items))
@@ -83,14 +85,31 @@ def _tape(kernel: Kernel, task: Task, *, needs_tape: bool) -> tuple[bool, bool, 
     return needs_tape, can_run_again(task.body), needs
 
 
-def _items(task: Task, block: int, blocks: Blocks | None) -> tuple[int, int]:
-    """How many work items a block has, and the most threads at all; 0 stands for any number."""
+def _items(task: Task, block: int, blocks: Blocks | None) -> int:
+    """How many work items a block has; whole subgroups, all of which sum up in the end."""
     if task.options.get("fixed_order"):
-        return 1, 1
+        return 1
     if cooperates(task):
-        return sizes(task)[0], 0
-    most = _MOST_IN_BLOCK if blocks is None else blocks.most_items
-    return min(int(task.options.get("block_dim", 0)) or block, most), 0
+        return sizes(task)[0]
+    asked = int(task.options.get("block_dim", 0)) or block
+    if blocks is None:
+        return min(asked, _MOST_IN_BLOCK)
+    lanes = blocks.subgroup_size
+    return min(-(-asked // lanes) * lanes, blocks.most_items)
+
+
+def _threads(kernel: Kernel, task: Task, most: int) -> int:
+    """The most threads that a task has use for; 0 stands for any number."""
+    if task.options.get("fixed_order"):
+        return 1
+    return most if _collects(kernel, task) else 0
+
+
+def _collects(kernel: Kernel, task: Task) -> list[Reduction]:
+    """What each thread of a task collects, and updates once."""
+    if task.options.get("fixed_order") or cooperates(task):
+        return []
+    return find_reductions(task, kernel.module.apart)
 
 
 def has_records(task: Task) -> bool:
@@ -152,6 +171,9 @@ def _write_items(kernel: Kernel, position: int, code: Code, *, is_known: bool) -
     lower, upper = _bounds(code, is_known=is_known)
     item = code.variable(i64)
     code.write(item, code.apply("add", i64, lower, code.thread()))
+    collected = _collects(kernel, task)
+    for reduction in collected:
+        reductions.collect(body, reduction)
     run = _item(kernel, position, task, body, is_known=is_known)
 
     def turn() -> None:
@@ -163,25 +185,39 @@ def _write_items(kernel: Kernel, position: int, code: Code, *, is_known: bool) -
         code.write(item, code.apply("add", i64, number, code.threads()))
 
     code.loop(lambda: code.compare("lt", i64, code.read(item), upper), turn)
+    for reduction in collected:
+        reductions.deliver(body, reduction)
 
 
 def _item(
     kernel: Kernel, position: int, task: Task, body: Body, *, is_known: bool
 ) -> Callable[[Operand], None]:
-    """What writes a work item: in line, or as a function if something may end it early."""
+    """What writes a work item: in line, or as a function if something may end it early.
+
+    What threads collect is in variables of theirs; so their items are in line.
+    """
+    ends = any(map(can_end, task.body.walk()))
 
     def write(code: Code, given: list[Operand]) -> None:
-        inner = body if code is body.code else _body(kernel, code, position)
+        if code is not body.code:
+            inner = _body(kernel, code, position)
+        else:
+            inner = Ending(kernel, code, TABLE, position) if ends else body
         inner.item = given[0]
         inner.lower, upper = _bounds(code, is_known=is_known)
         inner.restartable, inner.reserved = restartable(task.body), pushed_again(task.body)
+        inner.collected = body.collected
+        if task.is_parallel and not task.options.get("fixed_order"):
+            inner.shared_updates = find_shared(task.body) if code.gathers else set()
+        if isinstance(inner, Ending):
+            inner.begin(task.body, code.constant(True, u1))
         if _needs_lanes(task):
             inner.lanes = cooperation.find_lanes(code, task, inner.item, upper)
         (index,) = task.body.args
         inner.bind(index, code.convert(inner.item, i64, index.type))
         inner.block(task.body)
 
-    if not any(isinstance(op, _LEAVING) for op in task.body.walk()):
+    if not ends or body.collected:
         return lambda number: write(body.code, [number])
     name = f"item.{position}"
     return lambda number: body.code.call(name, [i64], None, write, [number])
@@ -244,8 +280,8 @@ def _write_together(
         body.lanes = cooperation.find_lanes(code, task, body.item, upper)
     (index,) = task.body.args
     body.bind(index, code.convert(body.item, i64, index.type))
-    can_end = any(isinstance(op, _LEAVING) for op in task.body.walk())
-    body.begin(task.body, has_item, None if can_end else whole)
+    ends = any(map(can_end, task.body.walk()))
+    body.begin_block(task.body, has_item, None if ends else whole)
     body.steps(task.body)
 
 

@@ -164,6 +164,7 @@ class Hardware:
             **{name: asked[kind].values[place] for name, (kind, place) in _BITS.items()},
             "lanes": self._has_lanes(),
             "fences": not self.is_cpu,
+            "gathers": not self.is_cpu,
             "cuts": "llvmpipe" in self.name,
             **_float_modes(controls),
         }

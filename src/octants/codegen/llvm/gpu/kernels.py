@@ -15,7 +15,6 @@ from octants.codegen.llvm.gpu import cooperation, reductions
 from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
-from octants.codegen.llvm.reductions import Collect, Deliver, find_reductions
 from octants.codegen.llvm.text import identifier
 from octants.codegen.needs import find_needs
 from octants.codegen.recording import (
@@ -26,6 +25,7 @@ from octants.codegen.recording import (
     recorded_loops,
     restartable,
 )
+from octants.codegen.reductions import Collect, Deliver, find_reductions, find_shared
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
 from octants.ir.core import Module, Task
@@ -133,7 +133,7 @@ class _Writer:
         f.chains, f.restartable = find_chains(task.body), restartable(task.body)
         f.reserved |= pushed_again(task.body)
         if task.is_parallel and not task.options.get("fixed_order"):
-            f.shared_updates = reductions.find_shared(task.body)
+            f.shared_updates = find_shared(task.body)
         f.start("start")
         self._stop_if_failed(f)
         asks = any(map(asks_for_room, task.body.walk()))

@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import arithmetic, atomics
 from octants.codegen.llvm.gpu.text import ThreadText
 from octants.codegen.llvm.memory import address
-from octants.codegen.llvm.reductions import Deliver, neutral
+from octants.codegen.reductions import Deliver, neutral
 from octants.ir import ops
-from octants.ir.core import Block, Operation
-from octants.types.scalars import DType, f16, u1
-
-_FUNCTIONS = ("add", "min", "max")
-
-
-def find_shared(block: Block) -> set[Operation]:
-    """The updates of a task whose place is one for threads that work in step, as far as it seems.
-
-    Nobody asks what was there before.
-    """
-    used = {value for op in block.walk() for value in op.operands}
-    updates = [
-        op
-        for op in block.walk()
-        if isinstance(op, ops.Atomic)
-        and op.fn in _FUNCTIONS
-        and op.array.dtype not in (u1, f16)
-        and op.result not in used
-    ]
-    if not updates:
-        return set()
-    facts = Uniformity(block)
-    return {op for op in updates if not any(map(facts.varies, op.indices))}
+from octants.types.scalars import DType
 
 
 def atomic(f: ThreadText, op: ops.Atomic) -> None:

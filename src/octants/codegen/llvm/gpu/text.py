@@ -44,7 +44,7 @@ class ThreadText(FunctionText):
         self.block_size = block_size
         self.shared_arrays: dict[tuple[Array, Companion], str] = {}  # those of the block
         self.lanes: Lanes | None = None  # of the work item; see `cooperation`
-        self.shared_updates: set[Operation] = set()  # see `reductions.find_shared`
+        self.shared_updates: set[Operation] = set()  # see `codegen.reductions.find_shared`
         super().__init__(kernel, machine, table, task)
 
     # -- memory -----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from octants.codegen.llvm import arithmetic, atomics
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.memory import Place
 from octants.codegen.llvm.lanes.text import LaneText
-from octants.codegen.llvm.reductions import Collect, Deliver, neutral
+from octants.codegen.reductions import Collect, Deliver, neutral
 from octants.ir import ops
 from octants.types.scalars import DType, f16, f32, u1
 

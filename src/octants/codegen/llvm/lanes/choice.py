@@ -13,7 +13,7 @@ from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm.lanes.estimate import Estimate, Updates
 from octants.codegen.llvm.lanes.rows import Rows, find_rows
 from octants.codegen.llvm.lanes.widths import ALWAYS, MOST_VECTORS, NEVER, lanes_of_target
-from octants.codegen.llvm.reductions import find_reductions
+from octants.codegen.reductions import find_reductions
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Operation, Task
 from octants.lazy_dataclass import dataclass

@@ -17,7 +17,7 @@ from octants.codegen.llvm.lanes import (
     tables,
 )
 from octants.codegen.llvm.library import Call
-from octants.codegen.llvm.reductions import Collect, Deliver
+from octants.codegen.reductions import Collect, Deliver
 from octants.ir import ops
 
 _SAME = (

@@ -12,7 +12,7 @@ from octants.codegen.llvm.lanes.atomics import atomic as shared_atomic
 from octants.codegen.llvm.lanes.atomics import fold
 from octants.codegen.llvm.lanes.memory import Place
 from octants.codegen.llvm.lanes.text import LaneText
-from octants.codegen.llvm.reductions import neutral
+from octants.codegen.reductions import neutral
 from octants.ir import ops
 
 

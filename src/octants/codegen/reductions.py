@@ -13,6 +13,9 @@ A place is one for all work items if its indices are computed from constants, ar
 Nothing else in the task may look at it afterwards, or change it in another way; updates of the same
 kind at places that vary may. This changes the order of a float sum, which is anybody's guess among
 threads anyway. Numbers of 16 bits are collected in 32.
+
+What varies from one turn of a loop to the next, but is one place for all threads that run in step,
+is summed up among these: `find_shared`.
 """
 
 from __future__ import annotations
@@ -22,14 +25,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from octants.analysis.forms import Forms
-from octants.codegen.llvm.alias import Place, are_apart
+from octants.analysis.uniformity import Uniformity
+from octants.codegen.apart import Place, are_apart
 from octants.ir import ops
-from octants.ir.core import Array, Companion, Operation, Space, Task, Value
+from octants.ir.core import Array, Block, Companion, Operation, Space, Task, Value
 from octants.ir.semantics import identity_of
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, f16, f32, u1
 
 _FUNCTIONS = {"add": "add", "sub": "add", "min": "min", "max": "max"}
+_TOGETHER = ("add", "min", "max")
 _MAXIMUM = 16  # registers are few
 
 Access = ops.Load | ops.Store | ops.Atomic | ops.CompareExchange
@@ -52,7 +57,12 @@ class Reduction:
     @property
     def dtype(self) -> DType:
         """The type in which it is collected."""
-        return f32 if self.array.dtype is f16 else self.array.dtype
+        return self.type_of(self.array)
+
+    @staticmethod
+    def type_of(array: Array) -> DType:
+        """The type in which numbers of an array are collected."""
+        return f32 if array.dtype is f16 else array.dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +89,26 @@ def neutral(fn: str, dtype: DType) -> Any:
 def find_reductions(task: Task, apart: bool = False) -> list[Reduction]:
     """The reductions of a parallel task; ``apart`` says that no two arrays share memory."""
     return list(_Finder(task, apart).find())[:_MAXIMUM]
+
+
+def find_shared(block: Block) -> set[Operation]:
+    """The updates of a task whose place is one for threads that work in step, as far as it seems.
+
+    Nobody asks what was there before.
+    """
+    used = {value for op in block.walk() for value in op.operands}
+    updates = [
+        op
+        for op in block.walk()
+        if isinstance(op, ops.Atomic)
+        and op.fn in _TOGETHER
+        and op.array.dtype not in (u1, f16)
+        and op.result not in used
+    ]
+    if not updates:
+        return set()
+    facts = Uniformity(block)
+    return {op for op in updates if not any(map(facts.varies, op.indices))}
 
 
 class _Finder:

@@ -1,0 +1,178 @@
+"""Updates of one place: collected by threads, put together by those that run in step."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.codegen.reductions import find_reductions, find_shared
+from octants.codegen.spirv.compile import ENOUGH, compile_module
+from octants.codegen.spirv.words import Op
+from octants.diagnostics.exceptions import OctantsAssertionError
+from octants.ir.core import Module
+from octants.target import Blocks, Target
+from octants.types import scalars
+from octants.types.scalars import DType, f16, f32, i32, u1
+from tests.codegen import test_reductions as reductions
+from tests.codegen.compiled import for_, if_, ndarray, parallel, temporary
+from tests.vulkan import compiled
+from tests.vulkan.test_validity import MUCH
+from tests.vulkan.validation import check, needs_validator
+
+N = 3000
+NUMBERS = [dtype for dtype in scalars.ALL if dtype not in (f16, u1)]
+
+
+@pytest.fixture
+def on_vulkan(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled.device()
+    monkeypatch.setattr(reductions, "Compiled", compiled.OnVulkan)
+    monkeypatch.setattr(reductions, "run", compiled.run)
+    monkeypatch.setattr(reductions, "updates_in_loop", lambda _: False)
+
+
+@pytest.mark.usefixtures("on_vulkan")
+@pytest.mark.parametrize("fn", ["add", "sub", "min", "max"])
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+def test_what_is_collected(dtype: DType, fn: str) -> None:
+    reductions.test_what_is_collected(dtype, fn)
+
+
+@pytest.mark.usefixtures("on_vulkan")
+@pytest.mark.parametrize(
+    "test",
+    [
+        reductions.test_nothing_is_touched_if_no_item_updates,
+        reductions.test_zeros_and_nan_as_if_one_by_one,
+        reductions.test_one_place_for_all_by_an_argument,
+    ],
+    ids=lambda test: test.__name__,
+)
+def test_what_holds_on_the_cpu(test: Any) -> None:
+    test()
+
+
+def of(count: int) -> Any:
+    return lambda build: (build.index(0), build.index(count))
+
+
+def test_halves_are_collected_in_single_precision() -> None:
+    s = temporary("s", f16)
+
+    def body(build: Any, i: Any) -> None:
+        build.atomic("add", s, [], build.constant(0.25, f16))
+
+    data = {"s": np.zeros((), np.float16)}
+    compiled.run(Module("halves", [s], tasks=[parallel("t", of(N), body)]), data)
+    assert data["s"] == N // 4
+
+
+def checked_sum(limit: int) -> Module:
+    """Each work item may end before it adds."""
+    s, x = temporary("s", f32), ndarray("x", i32)
+
+    def body(build: Any, i: Any) -> None:
+        def turn(build: Any, j: Any, carried: Any) -> Any:
+            value = build.load(x, [i])
+            holds = build.compare("lt", value, build.constant(limit, i32))
+            build.assert_("assertion", "{} is too much", holds, [value])
+            return [build.binary("add", carried[0], build.cast(value, f32))]
+
+        (total,) = for_(build, build.index(0), build.index(3), [build.constant(0.0, f32)], turn)
+        build.atomic("add", s, [], total)
+
+    task = parallel("t", lambda build: (build.index(0), build.shape(x, 0)), body)
+    assert len(find_reductions(task)) == 1
+    return Module("checked", [s, x], tasks=[task])
+
+
+def test_work_items_that_may_end_early_collect_as_well() -> None:
+    x = np.arange(N, dtype=np.int32) % 100
+    data = {"x": x, "s": np.zeros((), np.float32)}
+    compiled.run(checked_sum(100), data)
+    assert data["s"] == 3 * x.sum()
+    data["s"][...] = 0
+    with pytest.raises(OctantsAssertionError, match="99 is too much"):
+        compiled.run(checked_sum(99), data)
+    assert data["s"] == 3 * x[x < 99].sum()
+
+
+# -- places that change from turn to turn -------------------------------------------------------
+
+
+def column_sums(dtype: DType, fn: str) -> Module:
+    """All lanes update one place in a turn, in some turns without a few of them."""
+    s, x = ndarray("s", dtype), ndarray("x", dtype)
+
+    def body(build: Any, i: Any) -> None:
+        def turn(build: Any, j: Any, _: Any) -> Any:
+            def update(build: Any) -> Any:
+                build.atomic(fn, s, [j], build.load(x, [i]))
+                return []
+
+            part = build.binary("and", build.binary("add", i, j), build.index(7))
+            taken = build.compare("gt", part, build.binary("sub", j, build.index(2)))
+            if_(build, taken, update, lambda _: [])
+            return []
+
+        for_(build, build.index(0), build.index(8), [], turn)
+
+    task = parallel("t", lambda build: (build.index(0), build.shape(x, 0)), body)
+    assert len(find_shared(task.body)) == 1
+    return Module("columns", [s, x], tasks=[task])
+
+
+def with_gathering(target: Target) -> Target:
+    return dataclasses.replace(target, features=f"{target.features},gathers")
+
+
+@pytest.mark.parametrize("fn", ["add", "max"])
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+def test_one_update_for_those_that_run_in_step(dtype: DType, fn: str) -> None:
+    target = with_gathering(compiled.device().hardware.target)
+    x = (np.arange(N) % 61).astype(dtype.numpy)
+    data = {"x": x, "s": np.zeros(8, dtype.numpy)}
+    kernel = compiled.OnVulkan(column_sums(dtype, fn), target)
+    assert count(kernel.artifact.code, Op.GROUP_ALL_EQUAL) == 2
+    kernel.run(data)
+    number = np.arange(N)
+    for j in range(8):
+        part = x[((number + j) & 7) > j - 2].astype(object)
+        wanted = part.sum() if fn == "add" else part.max()
+        assert data["s"][j] == scalars.convert(wanted, dtype)
+
+
+def count(code: bytes, op: Op) -> int:
+    """How many instructions of a kind a module has."""
+    words, position, found = np.frombuffer(code, np.uint32), 5, 0
+    while position < len(words):
+        found += int(words[position]) & 0xFFFF == op
+        position += int(words[position]) >> 16
+    return found
+
+
+# -- no device is needed ------------------------------------------------------------------------
+
+
+def a_target(lanes: int, features: str) -> Target:
+    return Target("vulkan", "spirv", "a device", features, blocks=Blocks(lanes))
+
+
+@needs_validator
+@pytest.mark.parametrize("lanes", [32, 64])
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+def test_validity(dtype: DType, lanes: int) -> None:
+    check(compile_module(column_sums(dtype, "add"), a_target(lanes, f"{MUCH},lanes,gathers")))
+    check(compile_module(checked_sum(9), a_target(lanes, f"{MUCH},lanes,gathers")))
+
+
+def test_threads_are_as_many_as_pay() -> None:
+    """A thread that sums up has many work items, unless a driver counts its turns."""
+    few = compile_module(checked_sum(9), a_target(32, f"{MUCH},lanes"))
+    many = compile_module(checked_sum(9), a_target(32, f"{MUCH},lanes,cuts"))
+    alone = compile_module(checked_sum(9), a_target(32, MUCH))
+    assert [a.dispatches[0].threads for a in (few, many, alone)] == [ENOUGH, 0, ENOUGH]
+    assert [count(a.code, Op.GROUP_SHUFFLE) for a in (few, many, alone)] == [5, 5, 0]
