@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -30,12 +31,19 @@ def device() -> VulkanDevice:
 
 
 class OnVulkan(Compiled):
-    """A kernel on the device of the tests; what is said comes when a launch is over."""
+    """A kernel on the device of the tests; what is said comes when a launch is over.
 
-    def __init__(self, module: Module, target: Target | None = None, **options: Any) -> None:
+    The targets of other devices do not matter; ``features`` are added to those that there are.
+    """
+
+    def __init__(
+        self, module: Module, target: Target | None = None, features: str = "", **options: Any
+    ) -> None:
         verify(module)
         self.module = module
-        self.artifact = compile_module(module, target or device().hardware.target)
+        own = device().hardware.target
+        own = dataclasses.replace(own, features=f"{own.features},{features}")
+        self.artifact = compile_module(module, own)
         check(self.artifact)
         self.kernel = device().load(self.artifact)  # type: ignore[assignment]
 

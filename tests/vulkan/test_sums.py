@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -125,17 +124,12 @@ def column_sums(dtype: DType, fn: str) -> Module:
     return Module("columns", [s, x], tasks=[task])
 
 
-def with_gathering(target: Target) -> Target:
-    return dataclasses.replace(target, features=f"{target.features},gathers")
-
-
 @pytest.mark.parametrize("fn", ["add", "max"])
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
 def test_one_update_for_those_that_run_in_step(dtype: DType, fn: str) -> None:
-    target = with_gathering(compiled.device().hardware.target)
     x = (np.arange(N) % 61).astype(dtype.numpy)
     data = {"x": x, "s": np.zeros(8, dtype.numpy)}
-    kernel = compiled.OnVulkan(column_sums(dtype, fn), target)
+    kernel = compiled.OnVulkan(column_sums(dtype, fn), features="gathers")
     assert count(kernel.artifact.code, Op.GROUP_ALL_EQUAL) == 2
     kernel.run(data)
     number = np.arange(N)
