@@ -209,6 +209,7 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
         deterministic=chosen.deterministic,
         serialises_blocks=backend_of(chosen.arch).serialises_blocks,
         fills=backend_of(chosen.arch).fills(state.device),
+        splits=backend_of(chosen.arch).splits,
     )
 
 

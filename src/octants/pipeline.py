@@ -29,6 +29,7 @@ from octants.passes.outline_tasks import outline_tasks
 from octants.passes.relax_divisions import relax_divisions
 from octants.passes.serialise_blocks import serialise_blocks
 from octants.passes.share_reciprocals import share_reciprocals
+from octants.passes.split_sums import split_sums
 from octants.simplify import simplify
 from octants.stage import Observer as Observer
 from octants.stage import Stage as Stage
@@ -181,6 +182,8 @@ def finish(module: Module, stage: Stage, *, apart: bool = False) -> Module:
         if stage.contracts:
             expand_powers(result)
             share_reciprocals(result)
+        if stage.splits and stage.contracts:
+            split_sums(result, apart, stage.fills)
         note.gives(result.size)
     stage.see("finish", result)
     return result

@@ -30,7 +30,7 @@ class Stage:
     always the same. Where it `contracts`, a product and a sum may be rounded as one, and
     what is divided be multiplied by a reciprocal. One that `serialises_blocks` runs work items that
     work together one after the other. `fills` is how many work items a GPU needs to be busy; 0 on
-    CPUs, which are so with few.
+    CPUs, which are so with few. Where it `splits`, lanes of a subgroup may share a work item.
     """
 
     checks_bounds: bool = False
@@ -46,6 +46,7 @@ class Stage:
     deterministic: bool = False
     serialises_blocks: bool = False
     fills: int = 0
+    splits: bool = False
 
     def see(self, name: str, module: Module) -> None:
         """Verify and show a module."""

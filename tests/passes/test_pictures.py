@@ -25,6 +25,7 @@ from octants.passes import (
     relax_divisions,
     serialise_blocks,
     share_reciprocals,
+    split_sums,
 )
 from octants.simplify import fold, prune
 
@@ -41,6 +42,7 @@ PASSES = [
     (relax_divisions, "relax_divisions"),
     (serialise_blocks, "serialise_blocks"),
     (share_reciprocals, "share_reciprocals"),
+    (split_sums, "split_sums"),
     (fold, "fold"),
     (prune, "prune"),
     (reverse, "reverse"),

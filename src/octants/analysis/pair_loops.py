@@ -13,6 +13,7 @@ There the pair (i, j) is computed again. That gives the same if
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
@@ -62,33 +63,47 @@ class PairLoops:
         self.task = task
         self._apart = apart
         self._used = {value for op in task.body.walk() for value in op.operands}
+        self._numbers = _numbers(task.body)
         self._written: set[Target] = set()
         self._observed: set[Target] = set()  # by more than sums
         for op in task.body.walk():
             if isinstance(op, Write):
                 self._written.add((op.array, op.companion))
-            if isinstance(op, Access) and not self._is_sum(op):
+            if isinstance(op, Access) and not self.is_sum(op):
                 self._observed.add((op.array, op.companion))
+
+    def is_free(self) -> bool:
+        """Whether its work items, and how many they are, can be told anew by other work items."""
+        task = self.task
+        if task.domain is None or cooperates(task) or task.options.get("fixed_order"):
+            return False
+        if any(isinstance(op, _TIES) for op in task.body.walk()):
+            return False
+        return all(map(self.is_repeatable, task.domain.ops))
 
     def find(self) -> Iterator[tuple[ops.For, set[Operation]]]:
         """The loops whose bounds are one for all work items, and their sums at places of j."""
         task = self.task
-        if task.domain is None or cooperates(task) or task.options.get("fixed_order"):
+        if task.domain is None or not self.is_free():
             return
-        if any(isinstance(op, _TIES) for op in task.body.walk()):
-            return
-        if not all(map(self.is_repeatable, task.domain.ops)):
-            return
-        if _are_few(task.domain, *task.domain.yielded[:2]):
+        if _are_few(_numbers(task.domain), task.domain.yielded, FEW):
             return
         known = self.following(task.body)
         for op in task.body.ops:
             if not isinstance(op, ops.For) or not known.issuperset((op.lower, op.upper)):
                 continue
-            if not _are_few(task.body, op.lower, op.upper):
+            if not self.is_short(op, FEW):
                 sums = set(self._sums(op, known))
                 if sums:
                     yield op, sums
+
+    def is_short(self, loop: Operation, few: int) -> bool:
+        """Whether a loop is known to have less than so many iterations."""
+        return isinstance(loop, ops.For) and _are_few(self._numbers, loop.operands, few)
+
+    def meet(self, one: Access, other: Access) -> bool:
+        """Whether two accesses may be to one element."""
+        return self._may_be_in((one.array, one.companion), [(other.array, other.companion)])
 
     def is_repeatable(self, op: Operation) -> bool:
         """Whether an operation gives the same after the task, from the same operands."""
@@ -123,12 +138,13 @@ class PairLoops:
         """The updates of a loop whose places follow from its counter."""
         places = self.following(loop.body, {*known, loop.body.args[0]})
         for op in _own_updates(loop.body):
-            if self._is_sum(op) and places.issuperset(op.indices):
+            if self.is_sum(op) and places.issuperset(op.indices):
                 seen = self._may_be_in((op.array, op.companion), self._observed)
                 if not seen and not known.issuperset(op.indices):
                     yield op
 
-    def _is_sum(self, op: Operation) -> bool:
+    def is_sum(self, op: Operation) -> bool:
+        """Whether an operation adds to memory, where nobody asks what was there before."""
         if not isinstance(op, ops.Atomic) or op.fn not in ("add", "sub"):
             return False
         return op.array.dtype is not u1 and op.result not in self._used
@@ -152,7 +168,12 @@ def _own_updates(block: Block) -> Iterator[ops.Atomic]:
                 yield from _own_updates(region)
 
 
-def _are_few(block: Block, lower: Value, upper: Value) -> bool:
-    """Whether a range is known to be short, by constants of a block."""
-    numbers = {op.result: op.value for op in block.ops if isinstance(op, ops.Constant)}
-    return lower in numbers and upper in numbers and numbers[upper] - numbers[lower] < FEW
+def _numbers(block: Block) -> dict[Value, Any]:
+    """The constants of a block, but for its regions."""
+    return {op.result: op.value for op in block.ops if isinstance(op, ops.Constant)}
+
+
+def _are_few(numbers: dict[Value, Any], bounds: list[Value], few: int) -> bool:
+    """Whether there is less between two bounds, the first of some values."""
+    lower, upper = (numbers.get(bound) for bound in bounds[:2])
+    return lower is not None and upper is not None and bool(upper - lower < few)

@@ -35,6 +35,7 @@ class Backend(ABC):
     compiles = True
     serialises_blocks = False
     local_bytes = 0
+    splits = False
 
     # -- what there is --------------------------------------------------------------------------
 

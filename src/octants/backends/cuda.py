@@ -38,6 +38,7 @@ class CudaBackend(Backend):
 
     name = Arch.cuda.name
     local_bytes = 256
+    splits = True
 
     def obstacle(self) -> str:
         """The driver's absence, or that of a GPU."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from octants.diagnostics.cooperation_errors import NoOrder
 from octants.ir import ops
+from octants.ir.builder import Builder
 from octants.ir.cooperation import first_cooperative
 from octants.ir.core import Array, Block, Module, Operation, Task, Value, rebuild
 
@@ -22,6 +23,14 @@ def copy_operation(op: Operation, values: dict[Value, Value]) -> Operation:
     new = rebuild(op, operands, regions)
     values.update(zip(op.results, new.results, strict=True))
     return new
+
+
+def emit(builder: Builder, op: Operation, values: dict[Value, Value]) -> None:
+    """Append a copy of an operation, whose constants are known to the builder."""
+    new = copy_operation(op, values)
+    builder.append(new)
+    if isinstance(new, ops.Constant):
+        builder.note_constant(new)
 
 
 def copy_task(task: Task) -> Task:

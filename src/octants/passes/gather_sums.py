@@ -76,7 +76,7 @@ from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Module, Operation, Task, Value, rebuild
-from octants.ir.rewriter import copy_block, copy_operation
+from octants.ir.rewriter import copy_block, copy_operation, emit
 from octants.lazy_dataclass import dataclass
 from octants.passes.item_numbers import ItemNumbers
 from octants.simplify.prune import EFFECTS, prune_block
@@ -102,7 +102,8 @@ def gather_sums(module: Module, apart: bool = True, fills: int = 0) -> None:
             tasks.append(task)
         for number, gather in enumerate(gathers):
             name = f"{task.name}_gather{number or ''}"
-            tasks.append(Task(name, gather.body, gather.domain, task.location))
+            options = {"in_parts": True} if fills else {}
+            tasks.append(Task(name, gather.body, gather.domain, task.location, options))
             module.arrays += gather.kept.values()
     module.tasks[:] = tasks
 
@@ -267,7 +268,7 @@ class _Gather:
         before = [op for op in self.pairs.before if op.results and not op.regions]
         fixed = [op for op in before if self.fixed.issuperset(op.results)]
         for op in [*domain.ops[:-1], *fixed]:
-            _emit(builder, op, values)
+            emit(builder, op, values)
         bounds = (*domain.yielded[:2], loop.lower, loop.upper)
         lower, upper, first, last = (builder.cast(values[value], i64) for value in bounds)
         items, sums = (
@@ -301,13 +302,13 @@ class _Gather:
         self._count(builder, values, sizes, number)
         for op in loop.body.walk():
             if op.results and self.ahead.issuperset(op.results) and op.results[0] not in values:
-                _emit(builder, op, values)
+                emit(builder, op, values)
         body = Block([Value(item.type)])
         values[item] = body.args[0]
         with builder.into(body):
             for op in self.pairs.before:
                 if op in self.again:
-                    _emit(builder, op, values)
+                    emit(builder, op, values)
             for value, array in self.kept.items():
                 place = self.numbers.number(builder, body.args[0])
                 values[value] = builder.load(array, [place])
@@ -363,13 +364,6 @@ class _Gather:
             elif not isinstance(op, ops.Yield):
                 made.append(copy_operation(op, values))
         return made
-
-
-def _emit(builder: Builder, op: Operation, values: dict[Value, Value]) -> None:
-    new = copy_operation(op, values)
-    builder.append(new)
-    if isinstance(new, ops.Constant):
-        builder.note_constant(new)
 
 
 def _range(builder: Builder, sizes: _Sizes, part: Value | None) -> Iterator[Value]:

@@ -1,0 +1,96 @@
+"""What decides which way a computation takes, so that each replay must find the same bits of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from octants.ir import ops
+from octants.ir.core import Array, Block, Companion, Operation, Value
+
+Target = tuple[Array, Companion]
+_WRITES = (ops.Store, ops.Atomic, ops.CompareExchange)
+
+
+def decides(block: Block, numbers: Collection[Value]) -> bool:
+    """Whether a branch, a trip count, a place or a random draw in a block hangs on some numbers.
+
+    So does what is stored in an array that the block reads, for a replay that stores it again, but
+    not what is added there. What is stored is followed to where the block loads from the array.
+    """
+    flow = _Flow(numbers)
+    size = -1
+    while size != flow.size:  # what loops carry, and what memory holds, comes round
+        size = flow.size
+        flow.visit(block)
+    return flow.decides
+
+
+class _Flow:
+    """The values and the arrays that hang on some numbers."""
+
+    def __init__(self, numbers: Collection[Value]) -> None:
+        self.values = set(numbers)
+        self.places: set[Target] = set()
+        self.decides = False
+
+    @property
+    def size(self) -> int:
+        return len(self.values) + len(self.places)
+
+    def visit(self, block: Block) -> None:
+        for number, op in enumerate(block.ops):
+            self._look(op, _is_update(block.ops[number : number + 3]))
+            for region in op.regions:
+                self.visit(region)
+            if op.regions:
+                self._join(op)
+            elif not self.values.isdisjoint(op.operands):
+                self.values.update(op.results)
+
+    def _look(self, op: Operation, is_update: bool) -> None:
+        """Whether an operation decides something; what memory holds."""
+        deciding: list[Value] = []
+        if isinstance(op, (*_WRITES, ops.Load)):
+            deciding = op.indices
+            place = op.array, op.companion
+            if isinstance(op, _WRITES) and op.value in self.values:
+                self.places.add(place)
+            if place in self.places and op.results:
+                self.values.update(op.results)
+                is_read = isinstance(op, ops.Load) and not is_update
+                self.decides |= is_read and op.companion is Companion.PRIMAL
+        elif isinstance(op, ops.For):
+            deciding = [op.lower, op.upper]
+        elif isinstance(op, ops.If):
+            deciding = [op.condition]
+        elif isinstance(op, ops.Random):
+            deciding = op.operands
+        self.decides |= not self.values.isdisjoint(deciding)
+
+    def _join(self, op: Operation) -> None:
+        """From what regions begin with, and yield, to results and to the next iteration."""
+        blocks = [op.then, op.orelse] if isinstance(op, ops.If) else [op.body]  # type: ignore[attr-defined]
+        for number, result in enumerate(op.results):
+            ends = [block.yielded[number] for block in blocks]
+            starts: list[Value] = []
+            if isinstance(op, (ops.For, ops.While)):
+                ends.append(op.inits[number])
+                starts.append(op.body.args[number - len(op.inits)])
+            if isinstance(op, ops.While):
+                starts.append(op.condition.args[number])
+            if not self.values.isdisjoint(ends):
+                self.values.update((result, *starts))
+        if isinstance(op, ops.While):
+            self.decides |= op.condition.yielded[0] in self.values
+
+
+def _is_update(three: list[Operation]) -> bool:
+    """Whether operations are those of an addition to an element, which looks at nothing else."""
+    if len(three) < 3:
+        return False
+    load, add, store = three
+    if not (isinstance(load, ops.Load) and isinstance(store, ops.Store)):
+        return False
+    is_sum = isinstance(add, ops.Binary) and add.fn in ("add", "sub") and add.lhs is load.result
+    is_there = load.indices == store.indices and store.value in add.results
+    return is_sum and is_there and (load.array, load.companion) == (store.array, store.companion)

@@ -1,0 +1,255 @@
+"""Work items whose lanes share their sums: which do, and that results stay what they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants import pipeline
+from octants.backends.cpu import CpuBackend
+from octants.ir.core import Module
+from octants.passes.serialise_blocks import serialise_blocks
+from octants.passes.split_sums import split_sums
+from octants.runtime.device import Device
+
+LARGEST = 70
+
+
+@pytest.fixture(params=[1, 40, 300, 100_000])
+def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The CPU as a GPU that so many threads fill; lanes run one after the other."""
+    fills: int = request.param
+
+    def of_a_gpu(self: CpuBackend, device: Device | None) -> int:
+        return fills
+
+    def split_and_serialise(module: Module, apart: bool, fills: int) -> None:
+        split_sums(module, apart, fills)
+        serialise_blocks(module)
+
+    monkeypatch.setattr(CpuBackend, "fills", of_a_gpu)
+    monkeypatch.setattr(CpuBackend, "splits", True)
+    monkeypatch.setattr(pipeline, "split_sums", split_and_serialise)
+    qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level="error")
+    yield
+    qd.reset()
+
+
+class World:
+    """Arrays, and kernels whose work items have serial loops."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(3)
+        self.x = qd.field(qd.f64, LARGEST, needs_grad=True)
+        self.y = qd.field(qd.f64, LARGEST, needs_grad=True)
+        self.z = qd.field(qd.f64, LARGEST, needs_grad=True)
+        self.half = qd.field(qd.f16, LARGEST)
+        self.count = qd.field(qd.i32, LARGEST)
+        self.loss = qd.field(qd.f64, (), needs_grad=True)
+        self.x.from_numpy(rng.uniform(0.5, 1.5, LARGEST))
+
+    @qd.kernel
+    def plain(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 1.0
+            for j in range(m):
+                total += qd.sin(self.x[i] * self.x[j])
+            self.y[i] = total * total
+
+    @qd.kernel
+    def less(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = self.x[i]
+            for j in range(m):
+                total -= self.x[j] * 0.1
+            self.y[i] += total
+
+    @qd.kernel
+    def branches(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            near, far, count = 0.0, 0.0, 0
+            for j in range(m):
+                d = self.x[i] - self.x[j]
+                if d > 0.3:
+                    far += d
+                elif d > 0.0 and j != 4:
+                    near += d * d
+                    far -= 0.5 * d
+                    count += 1
+            self.y[i] = near * far
+            self.count[i] = count
+
+    @qd.kernel
+    def triangle(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 0.0
+            for j in range(i, -1, -1):
+                total += self.x[j] ** 2
+            self.y[i] = total
+            self.loss[None] += total * 0.1
+
+    @qd.kernel
+    def two_loops(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            first = 0.0
+            for j in range(m):
+                first += self.x[j] ** 2
+            second = 0.0
+            for j in range(2, n):
+                second += qd.cos(self.x[j] * first)
+            self.y[i] = second * first
+            self.z[i] = self.y[i] + 1.0
+
+    @qd.kernel
+    def of_an_offset(self, n: qd.i32, m: qd.i32):
+        for i in range(3, n):
+            total = 0.0
+            for j in range(-5, m - 5):
+                total += self.x[j + 5] * i
+            self.y[i] = total
+
+    @qd.kernel
+    def scatter_too(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 0.0
+            for j in range(m):
+                total += self.x[j] ** 2
+                self.z[(i + j) % LARGEST] += self.x[j]
+            self.y[i] = total
+
+    @qd.kernel
+    def narrow(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = qd.f16(0.0)
+            for j in range(m):
+                total += qd.f16(j % 3)
+            self.half[i] = total
+
+    # -- what stays as it is -----------------------------------------------------------------------
+
+    @qd.kernel
+    def recurrence(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            value = self.x[i]
+            for j in range(m):
+                value = qd.sin(value) + self.x[j]
+            self.y[i] = value
+
+    @qd.kernel
+    def looks(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 0.0
+            for j in range(m):
+                total += self.x[j]
+                if total > 10.0:
+                    total += 1.0
+            self.y[i] = total
+
+    @qd.kernel
+    def prefix(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 0.0
+            for j in range(m):
+                total += self.x[j]
+                self.z[j] = total
+            self.y[i] = total
+
+    @qd.kernel
+    def decides(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 0.0
+            for j in range(m):
+                total += self.x[j]
+            if total > 5.0:
+                self.y[i] = total
+
+    @qd.kernel
+    def places(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 0.0
+            for j in range(m):
+                total += self.x[i] * self.x[j]
+            self.y[qd.i32(total) % LARGEST] += 1.0
+
+    @qd.kernel
+    def overwrites(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 0.0
+            for j in range(m):
+                total += self.x[i] * j
+            self.x[i] = 0.01 * total
+
+    @qd.kernel
+    def prints(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 0.0
+            for j in range(m):
+                total += self.x[j]
+            if m < 0:
+                print(i, m)
+            self.y[i] = total
+
+
+SPLIT = "plain less branches triangle two_loops of_an_offset scatter_too narrow".split()
+LEFT = "recurrence looks prefix decides places overwrites prints".split()
+SIZES = [(LARGEST, LARGEST), (LARGEST, 5), (1, LARGEST), (33, 17), (0, 5), (5, 0)]
+
+
+def outputs(world: World, name: str, n: int, m: int) -> list[np.ndarray[Any, Any]]:
+    arrays = (world.y, world.z, world.half, world.count, world.loss)
+    for array in arrays:
+        array.fill(0)
+    world.x.from_numpy(np.random.default_rng(3).uniform(0.5, 1.5, LARGEST))
+    getattr(world, name)(n, m)
+    return [array.to_numpy() for array in (*arrays, world.x)]
+
+
+def is_split(kernel: Any, mode: str = "primal") -> bool:
+    return "_bounds {" in kernel.inspect(3, 3, mode=mode).stages["finish"]
+
+
+@pytest.mark.parametrize("name", SPLIT + LEFT)
+def test_results(runtime: None, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    assert is_split(getattr(world, name)) == (name in SPLIT)
+    found = [outputs(world, name, n, m) for n, m in SIZES]
+    monkeypatch.setattr(CpuBackend, "splits", False)
+    qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level="error")
+    world = World()
+    for (n, m), values in zip(SIZES, found, strict=True):
+        for value, wanted in zip(values, outputs(world, name, n, m), strict=True):
+            np.testing.assert_allclose(value, wanted, rtol=1e-12, err_msg=f"{n} {m}")
+
+
+@pytest.mark.parametrize("name", ["plain", "less", "branches", "triangle", "two_loops"])
+def test_gradients(runtime: None, name: str) -> None:
+    world = World()
+    kernel, n, m = getattr(world, name), 9, 11
+    assert is_split(kernel, "reverse") == (name not in ("less", "triangle"))  # no sums are left
+    weights = np.arange(1.0, LARGEST + 1)
+
+    def value() -> float:
+        for array in (world.y, world.z, world.loss):
+            array.fill(0.0)
+        kernel(n, m)
+        return float(weights @ world.y.to_numpy() + world.z.to_numpy().sum() + world.loss[None])
+
+    value()
+    world.x.grad.fill(0.5)
+    world.y.grad.from_numpy(weights)
+    world.z.grad.fill(1.0)
+    world.loss.grad.fill(1.0)
+    kernel.grad(n, m)
+    found, before = world.x.grad.to_numpy() - 0.5, world.x.to_numpy()
+    for place in range(12):
+        ends = []
+        for step in (1e-6, -1e-6):
+            moved = before.copy()
+            moved[place] += step
+            world.x.from_numpy(moved)
+            ends.append(value())
+        np.testing.assert_allclose(found[place], (ends[0] - ends[1]) / 2e-6, rtol=1e-6, atol=1e-6)
