@@ -198,5 +198,5 @@ def test_what_a_gradient_in_blocks_is_said_to_take() -> None:
         (one_by_one,) = wave.grad.explain(5).loops
         (in_blocks,) = wave.grad.explain(100).loops
     assert (one_by_one.trips, one_by_one.capacity, one_by_one.runs) == (15, 5, 2.0)
-    assert (in_blocks.trips, in_blocks.capacity, in_blocks.checkpoints) == (300, 32 + 4, 2)
+    assert (in_blocks.trips, in_blocks.capacity, in_blocks.checkpoints) == (300, 16 + 4, 5)
     assert in_blocks.runs == 2 + 96 / 100

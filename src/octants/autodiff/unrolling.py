@@ -15,8 +15,11 @@ MOST_TURNS = 32
 MOST_WORK = 1024
 """What records take at most; the turns of a block, and the operations of all of them."""
 
-LEAST_TURNS = 4
-"""Shorter blocks have more checkpoints than they save."""
+ENOUGH_WORK = 160
+"""Operations of a block beside which its checkpoint costs little: longer ones hold registers."""
+
+USUAL_TURNS, LEAST_TURNS = 16, 4
+"""The turns of a block that is enough work; all have a multiple of the least number."""
 
 _LOOPS = (ops.For, ops.While)
 _SIMPLE = frozenset(("add", "sub", "mul", "min", "max", "and", "or", "xor", "neg", "abs", "not"))
@@ -30,8 +33,10 @@ def unrolled_turns(op: Operation, stride: int) -> int:
     """
     if not isinstance(op, ops.For) or any(isinstance(each, _LOOPS) for each in op.body.walk()):
         return 0
-    turns = min(MOST_TURNS, REGISTERS * WORD // stride)
-    return turns if turns >= LEAST_TURNS and turns * _work(op.body) <= MOST_WORK else 0
+    work = max(1, _work(op.body))
+    turns = min(MOST_TURNS, REGISTERS * WORD // stride, max(USUAL_TURNS, ENOUGH_WORK // work))
+    turns -= turns % LEAST_TURNS
+    return turns if turns and turns * work <= MOST_WORK else 0
 
 
 def _work(block: Block) -> int:

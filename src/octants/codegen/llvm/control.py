@@ -10,9 +10,21 @@ from octants.types.scalars import DType
 
 
 def for_(f: FunctionText, op: ops.For) -> None:
-    """A test before the first turn, one after each."""
+    """A loop over all its turns."""
+    inits = [f.use(value) for value in op.inits]
+    results = turns(f, op, f.use(op.lower), f.use(op.upper), inits, hint=hint(f, op))
+    for result, operand in zip(op.results, results, strict=True):
+        f.bind(result, operand)
+
+
+def turns(
+    f: FunctionText, op: ops.For, lower: str, upper: str, inits: list[str], *, hint: str = ""
+) -> list[str]:
+    """Some turns of a loop, from what is carried into them; what is carried out.
+
+    There is a test before the first turn, and one after each, with ``hint`` as its metadata.
+    """
     counter_type = op.lower.type
-    lower, upper = f.use(op.lower), f.use(op.upper)
     register = f.type(counter_type)
     enter, body, leave = (f.fresh_label(hint) for hint in ("enter", "body", "leave"))
     before = f.label
@@ -22,29 +34,42 @@ def for_(f: FunctionText, op: ops.For) -> None:
     preheader = f.label
     f.branch(body)
     f.start(body)
-    counter = _open(f, op.body.args[:1], [lower], preheader)[0]
-    carried = _open(f, op.body.args[1:], [f.use(value) for value in op.inits], preheader)
+    phis = open_phis(f, op.body.args, [lower, *inits], preheader)
     values = f.block(op.body)
     if f.kernel.costs.is_long_turn(op.body):
         f.machine.poll(f)
     step = "nsw" if counter_type.is_signed else "nuw"
-    following = f.assign(f"add {step} {register} {counter.name}, 1")
+    following = f.assign(f"add {step} {register} {phis[0].name}, 1")
     latch = f.label
-    f.branch_if(_less(f, counter_type, following, upper), body, leave, hint=_hint(f, op))
-    _close(f, [counter, *carried], [following, *values], latch)
+    f.branch_if(_less(f, counter_type, following, upper), body, leave, hint=hint)
+    close_phis(f, phis, [following, *values], latch)
     f.start(leave)
-    for result, init, value in zip(op.results, op.inits, values, strict=True):
-        _merge(f, result, [(f.use(init), before), (value, latch)])
+    return [
+        joined(f, result.type, [(init, before), (value, latch)])
+        for result, init, value in zip(op.results, inits, values, strict=True)
+    ]
 
 
-def _hint(f: FunctionText, op: ops.For) -> str:
-    """Metadata of a loop whose turns are written out; one that updates memory is code enough."""
+def is_written_out(op: ops.For) -> bool:
+    """Whether each turn of a loop has code of its own; one that updates memory is code enough."""
     records = (ops.RecordPush, ops.RecordPop)
     if not any(isinstance(each, records) and each.record.unrolled for each in op.body.ops):
-        return ""
-    if any(isinstance(each, (ops.Atomic, ops.CompareExchange)) for each in op.body.walk()):
-        return ""
-    how = f.text.metadata('!{!"llvm.loop.unroll.full"}')
+        return False
+    return not any(isinstance(each, (ops.Atomic, ops.CompareExchange)) for each in op.body.walk())
+
+
+def hint(f: FunctionText, op: ops.For) -> str:
+    """Metadata of the branch that ends a loop's turns, if it is to be written out."""
+    return _metadata(f, "llvm.loop.unroll.full") if is_written_out(op) else ""
+
+
+def rolled(f: FunctionText) -> str:
+    """The same for a loop that is to stay one."""
+    return _metadata(f, "llvm.loop.unroll.disable")
+
+
+def _metadata(f: FunctionText, name: str) -> str:
+    how = f.text.metadata(f'!{{!"{name}"}}')
     return ", !llvm.loop " + f.text.metadata(f"distinct !{{{{}}, {how}}}")
 
 
@@ -54,7 +79,7 @@ def while_(f: FunctionText, op: ops.While) -> None:
     before = f.label
     f.branch(test)
     f.start(test)
-    carried = _open(f, op.condition.args, [f.use(value) for value in op.inits], before)
+    carried = open_phis(f, op.condition.args, [f.use(value) for value in op.inits], before)
     (condition,) = f.block(op.condition)
     f.branch_if(condition, body, leave)
     f.start(body)
@@ -62,7 +87,7 @@ def while_(f: FunctionText, op: ops.While) -> None:
         f.bind(arg, phi.name)
     values = f.block(op.body)
     f.machine.poll(f)
-    _close(f, carried, values, f.label)
+    close_phis(f, carried, values, f.label)
     f.branch(test)
     f.start(leave)
     for result, phi in zip(op.results, carried, strict=True):
@@ -81,7 +106,8 @@ def if_(f: FunctionText, op: ops.If) -> None:
         f.branch(merge)
     f.start(merge)
     for position, result in enumerate(op.results):
-        _merge(f, result, [(values[position], label) for values, label in incoming])
+        found = joined(f, result.type, [(values[position], label) for values, label in incoming])
+        f.bind(result, found)
 
 
 def yield_(_: FunctionText, __: ops.Yield) -> None:
@@ -89,10 +115,15 @@ def yield_(_: FunctionText, __: ops.Yield) -> None:
 
 
 def _less(f: FunctionText, dtype: DType, a: str, b: str) -> str:
-    return f.apply(f"icmp {'slt' if dtype.is_signed else 'ult'}", f.type(dtype), a, b)
+    return f.apply(f"icmp {less(dtype)}", f.type(dtype), a, b)
 
 
-def _open(f: FunctionText, args: list[Value], inits: list[str], before: str) -> list[Phi]:
+def less(dtype: DType) -> str:
+    """How LLVM calls the comparison of integers of a type."""
+    return "slt" if dtype.is_signed else "ult"
+
+
+def open_phis(f: FunctionText, args: list[Value], inits: list[str], before: str) -> list[Phi]:
     """Phis for the arguments of a loop's block, with their values at the first entry."""
     phis = []
     for arg, init in zip(args, inits, strict=True):
@@ -103,14 +134,16 @@ def _open(f: FunctionText, args: list[Value], inits: list[str], before: str) -> 
     return phis
 
 
-def _close(f: FunctionText, phis: list[Phi], values: list[str], latch: str) -> None:
+def close_phis(f: FunctionText, phis: list[Phi], values: list[str], latch: str) -> None:
+    """Complete such phis with their values after a turn."""
     for phi, value in zip(phis, values, strict=True):
         phi.incoming.append((value, latch))
         f.close_phi(phi)
 
 
-def _merge(f: FunctionText, result: Value, incoming: list[tuple[str, str]]) -> None:
-    phi = f.open_phi(f.type(result.type))
+def joined(f: FunctionText, dtype: DType, incoming: list[tuple[str, str]]) -> str:
+    """A value that depends on the block from which control comes."""
+    phi = f.open_phi(f.type(dtype))
     phi.incoming.extend(incoming)
     f.close_phi(phi)
-    f.bind(result, phi.name)
+    return phi.name

@@ -39,6 +39,9 @@ class Machine(ABC):
     has_functions = False
     """Whether work that is there in many places may be moved into functions."""
 
+    guessed: frozenset[str] = frozenset()
+    """Functions that `quick` knows whose rare ways it leaves out where `doubts` are noted."""
+
     @abstractmethod
     def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
         """A mathematical function that is no instruction, of operands of an LLVM type."""
@@ -148,6 +151,7 @@ class FunctionText:
         self.sums = Sums()  # the targets to which it adds plainly; see `sums`
         self.parts: dict[tuple[Array, Companion], str] = {}  # where it does so; see `local`, too
         self.shared = "true"  # whether it has to add atomically after all
+        self.doubts: list[str] | None = None  # where rare ways are left out: what was to be true
         self._names: dict[Value, str] = {}
         self._once: dict[Any, str] = {}
         self._count = 0

@@ -29,6 +29,7 @@ class Nvptx(GpuMachine):
     """Subgroups are warps of 32 threads."""
 
     subgroup = 32
+    guessed = approximations.WAVES
     shared_bytes = 48 * 1024
     reciprocal_root = approximations.ROOT
 

@@ -31,6 +31,9 @@ def _wave(name: str) -> Callable[[FunctionText, str], str]:
         near = _instruction(f, name, x)
         size = f.intrinsic("fabs", "float", [("float", x)])
         is_near = f.apply("fcmp olt", "float", size, _FAR)
+        if f.doubts is not None:
+            f.doubts.append(is_near)
+            return near
 
         def far() -> str:
             found: str = f.table[Call](f, Call(function(name, f32, True), [x], " noinline"))
@@ -61,6 +64,9 @@ def _exp(f: FunctionText, x: str) -> str:
 def _fma(f: FunctionText, *operands: str) -> str:
     return f.intrinsic("fma", "float", [("float", x) for x in operands])
 
+
+WAVES = frozenset(("sin", "cos", "cos_beside_sin"))
+"""Functions that have rare ways."""
 
 QUICK: dict[str, Callable[[FunctionText, str], str]] = {
     "sin": _wave("sin"),

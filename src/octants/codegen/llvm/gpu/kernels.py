@@ -11,7 +11,7 @@ from octants.codegen.bounds import host_bounds
 from octants.codegen.llvm import atomics
 from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.function import HandlerTable
-from octants.codegen.llvm.gpu import cooperation, reductions
+from octants.codegen.llvm.gpu import cooperation, guesses, reductions
 from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
@@ -42,6 +42,7 @@ _TABLE: HandlerTable = {
     Collect: atomics.collect,
     Deliver: reductions.deliver,
     ops.Atomic: reductions.atomic,
+    ops.For: guesses.for_,
 }
 
 

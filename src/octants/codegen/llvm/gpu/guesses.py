@@ -1,0 +1,169 @@
+"""Loops that run in fours of turns, on the guess that no function in them needs its rare way.
+
+A function of a machine that is right for most operands only has a test in front of it, and a rare
+way for the others. In a loop that does little else the tests are most of the work. Four turns are
+run as if there were none, with a look at the end whether that was right; if not, they are run
+again with all tests. So that nobody notices, such a loop changes no memory, and does not use as an
+index what may have been guessed wrong::
+
+    chunk:  four turns
+            br all operands were usual, next, again
+    again:  the same four turns, with tests
+    next:   as long as there are four: chunk
+            the turns that are left, with tests
+"""
+
+from __future__ import annotations
+
+from octants.codegen.llvm import control
+from octants.codegen.llvm.gpu.text import ThreadText
+from octants.ir import ops
+from octants.ir.core import Block, Operation, Value
+from octants.types.scalars import f32
+
+TURNS = 4
+"""How many turns are run at a time."""
+
+_MOST_WORK = 32
+"""Operations of a turn, which is there six times."""
+
+_PURE = (
+    ops.Binary,
+    ops.Bitcast,
+    ops.Cast,
+    ops.Compare,
+    ops.Constant,
+    ops.Fma,
+    ops.If,
+    ops.Load,
+    ops.Select,
+    ops.Shape,
+    ops.Unary,
+    ops.Yield,
+)
+
+
+def for_(f: ThreadText, op: ops.For) -> None:
+    """A loop as it is, or in fours."""
+    if _is_worth_it(f, op):
+        results = _in_fours(f, op)
+    else:
+        results = control.turns(f, op, *_bounds(f, op), hint=control.hint(f, op))
+    for result, found in zip(op.results, results, strict=True):
+        f.bind(result, found)
+
+
+def _bounds(f: ThreadText, op: ops.For) -> tuple[str, str, list[str]]:
+    return f.use(op.lower), f.use(op.upper), [f.use(value) for value in op.inits]
+
+
+# -- which loops -----------------------------------------------------------------------------------
+
+
+def _is_worth_it(f: ThreadText, op: ops.For) -> bool:
+    """Whether a loop has functions with rare ways, does little else, and can be run again."""
+    if not f.text.fast_math or not any(_may_be_rare(f, each) for each in op.body.ops):
+        return False
+    inside = [each for each in op.body.walk() if not isinstance(each, ops.Constant)]
+    if len(inside) > _MOST_WORK or not all(_is_pure(each) for each in inside):
+        return False
+    branches = (each for each in inside if isinstance(each, ops.If))
+    if any(_may_be_rare(f, each) for branch in branches for each in _inside(branch)):
+        return False
+    guessed = _guessed(f, op.body)
+    loads = (each for each in inside if isinstance(each, ops.Load))
+    return guessed.isdisjoint(index for load in loads for index in load.indices)
+
+
+def _inside(op: Operation) -> list[Operation]:
+    return [each for region in op.regions for each in region.walk()]
+
+
+def _may_be_rare(f: ThreadText, op: Operation) -> bool:
+    return isinstance(op, ops.Unary) and op.fn in f.machine.guessed and op.x.type is f32
+
+
+def _is_pure(op: Operation) -> bool:
+    """Whether an operation can be run again; what a record in registers holds is overwritten."""
+    return isinstance(op, _PURE) or (isinstance(op, ops.RecordPush) and op.record.unrolled)
+
+
+def _guessed(f: ThreadText, body: Block) -> set[Value]:
+    """The values of a turn that may be wrong: those of functions with rare ways, and after them.
+
+    What the loop carries is among them.
+    """
+    wrong = set(body.args[1:])
+    for op in body.walk():
+        inside = [value for each in _inside(op) for value in each.operands]
+        if _may_be_rare(f, op) or not wrong.isdisjoint([*op.operands, *inside]):
+            wrong.update(op.results)
+    return wrong
+
+
+# -- the loop --------------------------------------------------------------------------------------
+
+
+def _in_fours(f: ThreadText, op: ops.For) -> list[str]:
+    """The loop; what stands for its results."""
+    lower, upper, inits = _bounds(f, op)
+    register = f.type(op.lower.type)
+    chunk, again, following, tail = (f.fresh_label(h) for h in ("chunk", "again", "next", "tail"))
+    before = f.label
+    some = f.apply(f"icmp {control.less(op.lower.type)}", register, lower, upper)
+    f.branch_if(f.apply("and", "i1", some, _are_four(f, register, lower, upper)), chunk, tail)
+    f.start(chunk)
+    counter, *carried = phis = control.open_phis(f, op.body.args, [lower, *inits], before)
+    starts = [phi.name for phi in carried]
+    f.doubts = []
+    fast, end = _four_turns(f, op, counter.name, starts)
+    usual, f.doubts = f.doubts, None
+    guessed = f.label
+    f.branch_if(_all(f, usual), following, again, likely=True)
+    f.start(again)
+    if control.is_written_out(op):
+        slow, _ = _four_turns(f, op, counter.name, starts)
+    else:
+        slow = control.turns(f, op, counter.name, end, starts, hint=control.rolled(f))
+    checked = f.label
+    f.branch(following)
+    f.start(following)
+    values = [
+        control.joined(f, value.type, [(one, guessed), (other, checked)])
+        for value, one, other in zip(op.results, fast, slow, strict=True)
+    ]
+    hint = control.hint(f, op) or control.rolled(f)
+    f.branch_if(_are_four(f, register, end, upper), chunk, tail, hint=hint)
+    control.close_phis(f, phis, [end, *values], following)
+    f.start(tail)
+    rest = control.joined(f, op.lower.type, [(lower, before), (end, following)])
+    left = [
+        control.joined(f, value.type, [(init, before), (value_, following)])
+        for value, init, value_ in zip(op.results, inits, values, strict=True)
+    ]
+    return control.turns(f, op, rest, upper, left, hint=control.hint(f, op) or control.rolled(f))
+
+
+def _are_four(f: ThreadText, register: str, lower: str, upper: str) -> str:
+    """Whether there are turns enough from one number to another that is not lower."""
+    return f.apply("icmp ugt", register, f.apply("sub", register, upper, lower), TURNS - 1)
+
+
+def _four_turns(
+    f: ThreadText, op: ops.For, counter: str, values: list[str]
+) -> tuple[list[str], str]:
+    """Turns from a value of the counter on; what is carried on, and the counter after them."""
+    step = "nsw" if op.lower.type.is_signed else "nuw"
+    for _ in range(TURNS):
+        for arg, operand in zip(op.body.args, [counter, *values], strict=True):
+            f.bind(arg, operand)
+        values = f.block(op.body)
+        counter = f.apply(f"add {step}", f.type(op.lower.type), counter, 1)
+    return values, counter
+
+
+def _all(f: ThreadText, conditions: list[str]) -> str:
+    found, *others = conditions
+    for each in others:
+        found = f.apply("and", "i1", found, each)
+    return found
