@@ -35,6 +35,7 @@ from octants.data.axes import jl as jl
 from octants.data.axes import k as k
 from octants.data.axes import kl as kl
 from octants.data.axes import l as l
+from octants.data.borrowed import from_dlpack as from_dlpack
 from octants.data.field import Field as Field
 from octants.data.field import MatrixField as MatrixField
 from octants.data.field import ScalarField as ScalarField

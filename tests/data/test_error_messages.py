@@ -11,6 +11,7 @@ import pytest
 
 from octants.data import axes as ax
 from octants.data import current, errors
+from octants.data.borrowed import from_dlpack
 from octants.data.make_fields import field
 from octants.data.ndarray import ndarray
 from octants.data.roots import FieldsBuilder, root
@@ -59,11 +60,18 @@ def wrong_option() -> None:
 @case
 def out_of_memory() -> None:
     class Full(NullDevice):
-        def allocate(self, nbytes: int) -> Any:
+        def allocate(self, nbytes: int, what: str) -> Any:
             raise OctantsMemoryError("no")
 
     current.start(Full())
     ndarray(f32, (1000, 1000))
+
+
+@case
+def read_only() -> None:
+    values = np.zeros(3, np.float32)
+    values.flags.writeable = False
+    from_dlpack(values).fill(1.0)
 
 
 @case

@@ -420,7 +420,7 @@ class _Miserly(NullDevice):
         super().__init__()
         self.refusals = 0
 
-    def allocate(self, nbytes: int) -> Any:
+    def allocate(self, nbytes: int, what: str = "") -> Any:
         if self.refusals == 0 and nbytes < 10_000:
             return super().allocate(nbytes)
         self.refusals = max(0, self.refusals - 1)

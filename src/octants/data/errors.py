@@ -361,6 +361,16 @@ class CannotShare(UserError):
     remedy = "{advice}"
 
 
+class ReadOnly(UserError):
+    """The host was to write the memory of a library that does not allow it."""
+
+    what: str
+    code = "OCT539"
+    exception = OctantsValueError
+    title = "the {what} shares memory that another library has marked as read-only"
+    remedy = "copy it: `y = qd.ndarray(...)`, `y.copy_from(x)`"
+
+
 class CannotCopy(UserError):
     """An array was to be pickled, or copied as a Python object."""
 

@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from octants.data.errors import CannotShare, WrongArray, describe
+from octants.data import current
+from octants.data.errors import WrongArray, describe
+from octants.data.memory import Window
 from octants.diagnostics.extras import import_optional
+from octants.runtime.device import Device
+from octants.runtime.foreign import place
+from octants.runtime.parts import Saved
 
 Array = np.ndarray[Any, Any]
 
-CPU = (1, 0)
-"""The device of CPU memory in DLPack: kDLCPU, number 0."""
+_OF_THE_HOST = (1, 3)  # what DLPack calls the memory of CPUs, plain and pinned
 
 
 def is_torch_tensor(value: Any) -> bool:
@@ -37,12 +41,13 @@ class Shared:
         self.owner = owner
 
 
-def torch_of_memory(elements: Array | dict[str, Any], owner: Any) -> Any:
-    """A tensor that shares memory, and keeps ``owner`` alive; of a device what tells of it."""
+def torch_of_memory(elements: Array | dict[str, Any], window: Window) -> Any:
+    """A tensor that shares the memory of a window; of a device there is what tells of it."""
     if isinstance(elements, np.ndarray):
         return to_torch(elements, None)
-    torch = import_optional("torch", "torch")
-    return torch.as_tensor(Shared(elements, owner), device="cuda")
+    torch, device = import_optional("torch", "torch"), current.device()
+    shared = Shared(elements, device.lend(window.storage))
+    return torch.as_tensor(shared, device=f"cuda:{device.dlpack_device[1]}")
 
 
 def writes_of(tensor: Any) -> int:
@@ -70,15 +75,14 @@ def torch_to_numpy(what: str, tensor: Any) -> Array:
     return values
 
 
-def to_dlpack(values: Array, versioned: bool) -> Any:
-    """A capsule that shares the memory of a numpy array and keeps it alive."""
-    if not versioned:
-        return values.__dlpack__()
-    try:
-        return values.__dlpack__(max_version=(1, 0))
-    except TypeError:
-        problem = f"numpy {np.__version__} has no versioned capsules"
-        raise CannotShare("to_dlpack()", problem, "leave out `versioned=True`").at(None) from None
+def borrow(device: Device, what: str, source: Any) -> Saved | None:
+    """The elements of an array of another library in the memory of a device; None elsewhere."""
+    part = device.borrow(source, f"the array that {what} takes")
+    if part is None:
+        return None
+    if part.dtype is None:
+        raise WrongArray(what, "one of a type that the language has not", "numbers").at(None)
+    return Saved(place(part.address, part.dtype, part.shape, part.strides), part.owner)
 
 
 def from_dlpack(what: str, source: Any) -> Array:
@@ -86,9 +90,10 @@ def from_dlpack(what: str, source: Any) -> Array:
     if not hasattr(source, "__dlpack__"):
         needed = "an array that offers `__dlpack__`"
         raise WrongArray(what, describe(source), needed).at(None)
-    if source.__dlpack_device__()[0] != CPU[0]:
+    if source.__dlpack_device__()[0] not in _OF_THE_HOST:
         given = f"one on device {tuple(source.__dlpack_device__())}"
-        raise WrongArray(what, given, "an array in CPU memory", "copy it there first").at(None)
+        needed = "an array in the memory of the CPU, or of the device of `init`"
+        raise WrongArray(what, given, needed, "copy it there first").at(None)
     if is_torch_tensor(source):
         return torch_to_numpy(what, source)
     values: Array = np.from_dlpack(source)

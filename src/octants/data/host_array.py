@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from octants.data import events, exchange
+from octants.data import current, events, exchange, lending
 from octants.data.elements import make_element
 from octants.data.errors import (
     CannotCopy,
     CannotShare,
     IndexOutOfRange,
+    ReadOnly,
     UsedAfterReset,
     WrongArray,
     WrongIndex,
@@ -33,7 +34,6 @@ from octants.types.scalars import DType
 
 Array = np.ndarray[Any, Any]
 
-_ELSEWHERE = "it is in the memory of the device, which the host cannot touch"
 _identities = itertools.count(1)
 
 
@@ -54,10 +54,14 @@ class Tensor(StoredArray, AnyTensor):
     layout: tuple[int, ...] | None = None
     """The order of the axes in memory, where `tensor` was asked for another than row-major."""
 
+    is_read_only = False
+    """Whether the memory is that of another library, which does not want it to be written."""
+
     _kind = "tensor"
     _opened: Window | None = None
     _end: Callable[[str], UserError] | None = None
     _tensor: Any = None  # torch's view of the memory, once it was asked for
+    _lent: Any = None  # what tells the device of the end, once others were told the address
     own_identity: int | None
     """The `identity` of a primal that only launches and announced writes change; None where torch
     sees the memory, and for companions."""
@@ -93,7 +97,7 @@ class Tensor(StoredArray, AnyTensor):
 
     def retire(self, reason: Callable[[str], UserError] = UsedAfterReset) -> None:
         """Give up the memory; any later use is an error."""
-        self._opened = self._tensor = None
+        self._opened = self._tensor = self._lent = None
         self._end = self._end or reason
 
     def describe(self) -> str:
@@ -136,6 +140,8 @@ class Tensor(StoredArray, AnyTensor):
     def write(self, values: Any, region: Region = (), source: Any = None) -> None:
         """Store converted values: every write of the host goes through here."""
         window = self.window()
+        if self.is_read_only:
+            raise ReadOnly(self.describe()).at(None)
         events.before_write(self, region, source)
         window.write(values, region)
         self.version += 1
@@ -198,8 +204,7 @@ class Tensor(StoredArray, AnyTensor):
         view = window.view()
         what = f"sharing {self.describe()}"
         if view is None:
-            is_split = window.part() is None
-            problem = "an axis of it is split over several blocks" if is_split else _ELSEWHERE
+            problem = lending.SPLIT if window.part() is None else lending.ELSEWHERE
             raise CannotShare(what, problem).at(None)
         if dtype is not None and resolve(dtype) is not self.dtype:
             raise CannotShare(what, f"its elements are {self.dtype}, not {dtype}").at(None)
@@ -252,7 +257,7 @@ class Tensor(StoredArray, AnyTensor):
         if interface is None or str(device) == "cpu":
             return exchange.to_torch(self.to_numpy(), device)
         events.before_read(self)
-        return exchange.torch_of_memory(interface, window.storage).clone().to(device)
+        return exchange.torch_of_memory(interface, window).clone().to(device)
 
     def _share_torch(self, device: Any) -> Any:
         """The memory as a tensor; all of them have one counter of writes."""
@@ -262,7 +267,7 @@ class Tensor(StoredArray, AnyTensor):
             elements = self._shared() if interface is None else interface
             events.before_share(self)
             self.own_identity = None
-            self._tensor = exchange.torch_of_memory(elements, window.storage)
+            self._tensor = exchange.torch_of_memory(elements, window)
         tensor = self._tensor.detach()
         return tensor if device is None else tensor.to(device)
 
@@ -283,15 +288,33 @@ class Tensor(StoredArray, AnyTensor):
 
     def to_dlpack(self, versioned: bool = False) -> Any:
         """A DLPack capsule of the memory itself; after writing through it call `mark_written`."""
-        return exchange.to_dlpack(self._shared(), versioned)
+        return self.__dlpack__(max_version=(1, 0) if versioned else None)
 
     def from_dlpack(self, source: Any) -> None:
         """Copy an array of another library, which offers ``__dlpack__``, into this."""
         what = f"from_dlpack() of {self.describe()}"
-        self._copy_in(what, exchange.from_dlpack(what, source))
+        device, window = current.device(), self.window()
+        there = None if device.shares_memory else exchange.borrow(device, what, source)
+        if there is None:
+            self._copy_in(what, exchange.from_dlpack(what, source))
+        elif (there.part.shape, there.part.dtype) == (window.shape, self.dtype.numpy):
+            self.write(there)
+        else:
+            self._copy_in(what, window.parts.read(there.part))
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._shared().__dlpack__(**options)
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The memory itself, after all that was launched; with ``copy=True`` a copy of it."""
+        window, what = self.window(), f"sharing {self.describe()}"
+        events.before_read(self)
+        asked = stream, max_version, dl_device, copy
+        return lending.capsule(what, window, self.is_read_only, *asked)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -300,10 +323,12 @@ class Tensor(StoredArray, AnyTensor):
         if interface is None:
             raise AttributeError(f"{self.describe()} is in no memory that is shared like this")
         events.before_read(self)
+        if self._lent is None:
+            self._lent = current.device().lend(None)
         return interface
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return exchange.CPU
+        return current.device().dlpack_device
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return Tensor.to_numpy(self, dtype, copy=copy is not False)

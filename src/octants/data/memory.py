@@ -9,7 +9,7 @@ import dataclasses
 import gc
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from octants.runtime.memory import describe_bytes
 from octants.runtime.parts import HOST, Parts, Saved, parts_of
 from octants.types.layouts import Layout
 from octants.types.scalars import DType
+
+if TYPE_CHECKING:
+    from octants.runtime.dlpack import Part
 
 Array = np.ndarray[Any, Any]
 Region = tuple[int, ...]
@@ -42,14 +45,23 @@ class Storage:
         self.bytes: Array = describe_bytes(allocation.address, nbytes, allocation)
         self.parts = parts_of(device)
 
+    @classmethod
+    def of_others(cls, device: Device, part: Part, nbytes: int) -> Storage:
+        """Memory of an array of another library, which it keeps alive."""
+        made = cls.__new__(cls)
+        made.address, made.nbytes = part.address, nbytes
+        made.bytes = describe_bytes(part.address, nbytes, part.owner)
+        made.parts = parts_of(device)
+        return made
+
 
 def _allocate(device: Device, nbytes: int, what: str) -> Allocation:
     try:
-        return device.allocate(nbytes)
+        return device.allocate(nbytes, what)
     except MemoryError:
         gc.collect()  # a field and its gradient refer to each other
     try:
-        return device.allocate(nbytes)
+        return device.allocate(nbytes, what)
     except MemoryError as refused:
         raise _refused(what, nbytes, refused) from None
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 import weakref
-from typing import Any
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
 
-from octants.data import current
+from octants.data import current, exchange
 from octants.data.axes import check_shape
 from octants.data.dtypes import (
     check_dtype,
@@ -22,6 +23,9 @@ from octants.types.companions import Companion
 from octants.types.layouts import Layout, Term
 from octants.types.scalars import DType
 from octants.types.signature import NdarrayHandle, NdarrayType
+
+if TYPE_CHECKING:
+    from octants.runtime.dlpack import Part
 
 
 class Ndarray(Tensor, NdarrayHandle):
@@ -40,10 +44,13 @@ class Ndarray(Tensor, NdarrayHandle):
         needed: tuple[Companion, ...] = (),
         primal: Ndarray | None = None,
         companion: Companion = Companion.PRIMAL,
+        borrowed: Part | None = None,
     ) -> None:
         super().__init__()
-        if primal is not None:
+        if primal is not None or borrowed is not None:
             self.own_identity = None
+        self._borrowed = borrowed
+        self.is_read_only = borrowed is not None and borrowed.is_read_only
         self.dtype = dtype
         self.shape = shape
         self.element_shape = element_shape
@@ -68,7 +75,10 @@ class Ndarray(Tensor, NdarrayHandle):
         terms = tuple(Term(axis, 1, 0, strides[axis]) for axis in range(rank))
         layout = Layout(self.shape, terms, strides[rank:])
         nbytes = strides[0] * (*self.shape, *self.element_shape)[0] if strides else self.dtype.size
-        storage = Storage(runtime.device, nbytes, f"{self.describe()} of shape {self.shape}")
+        if self._borrowed is not None:
+            storage = Storage.of_others(runtime.device, self._borrowed, nbytes)
+        else:
+            storage = Storage(runtime.device, nbytes, f"{self.describe()} of shape {self.shape}")
         return make_window(storage, 0, layout, self.dtype, self.element_shape)
 
     def _open(self) -> Window:
@@ -78,6 +88,7 @@ class Ndarray(Tensor, NdarrayHandle):
         """Give up the memory; any later use is an error."""
         super().retire(*reason)
         self._addresses.clear()
+        self._borrowed = None
         self.__dict__.pop("head", None)
 
     # -- companions -----------------------------------------------------------------------------
@@ -107,6 +118,23 @@ class Ndarray(Tensor, NdarrayHandle):
         except KeyError:
             self.require_alive()
             raise MissingCompanion(self.describe(), *COMPANION_WORDS[companion]).at(None) from None
+
+    # -- the memory of others -------------------------------------------------------------------
+
+    @property
+    def identity(self) -> Hashable:
+        """What is equal for two arrays exactly if they are the same memory."""
+        if self._borrowed is None:
+            return super().identity
+        window = self.window()
+        return window.address, window.shape, self.dtype
+
+    @property
+    def shared_version(self) -> int:
+        """What torch counts of the writes through its tensors on this memory."""
+        if self._borrowed is None:
+            return super().shared_version
+        return exchange.writes_of(self._borrowed.owner[1]) + super().shared_version
 
     # -- elements -------------------------------------------------------------------------------
 
@@ -156,6 +184,11 @@ class MatrixNdarray(Ndarray):
 _CLASSES = (ScalarNdarray, VectorNdarray, MatrixNdarray)
 
 
+def class_of(element_shape: tuple[int, ...]) -> type[Ndarray]:
+    """The class of ndarrays whose elements have a shape."""
+    return _CLASSES[len(element_shape)]
+
+
 def ndarray(dtype: Any, shape: Any, needs_grad: bool = False, needs_dual: bool = False) -> Ndarray:
     """A row-major array of ``shape``, an integer or a tuple of integers; extents may be 0.
 
@@ -181,4 +214,4 @@ def make_ndarray(
     needed = needed_companions(needs_grad, needs_dual)
     require_differentiable("ndarray", scalar, needed)
     extents = check_shape("ndarray", shape, least=0)
-    return _CLASSES[len(element_shape)](scalar, extents, element_shape, needed)
+    return class_of(element_shape)(scalar, extents, element_shape, needed)

@@ -17,7 +17,7 @@ from octants.types import scalars
 from octants.types.companions import Companion
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
-from octants.types.signature import ScalarType
+from octants.types.signature import NdarrayHandle, ScalarType
 
 
 def describe(value: Any) -> str:
@@ -182,6 +182,8 @@ def interface(value: Any) -> Mapping[str, Any]:
 
 def is_read_only(value: Any) -> bool:
     """Whether another library holds an array for read-only."""
+    if isinstance(value, NdarrayHandle):
+        return value.is_read_only
     if isinstance(value, np.ndarray):
         return not value.flags.writeable
     return has_interface(type(value)) and not is_torch(type(value)) and interface(value)["data"][1]

@@ -87,8 +87,10 @@ class Device(Protocol):
     def load(self, artifact: Artifact) -> LoadedKernel:
         """Make a kernel ready to be launched."""
 
-    def allocate(self, nbytes: int) -> Allocation:
+    def allocate(self, nbytes: int, what: str = "", /) -> Allocation:
         """``nbytes`` of zeros at a multiple of 64; `OctantsMemoryError` if there are none.
+
+        ``what`` is their name where it is told what takes memory.
 
         They are zeros for whatever is launched later.
         """
@@ -149,6 +151,25 @@ class Device(Protocol):
 
     def make_graph(self, commands: Sequence[Command]) -> Replay:
         """What does the commands of a capture again, in order."""
+
+    dlpack_device: tuple[int, int]
+    """What DLPack calls this memory, where others can share it: a kind, and a number."""
+
+    def borrow(self, value: Any, what: str, /) -> Any:
+        """The `dlpack.Part` of an array of another library in this memory; None elsewhere.
+
+        What its library has queued on it comes before what is launched next. ``what`` names it in
+        the error for memory of another device of this kind.
+        """
+
+    def lend(self, owner: Any) -> Any:
+        """What keeps an owner of memory alive for another library.
+
+        When it is dropped, others may still work on the memory, which waits for that.
+        """
+
+    def let_wait(self, stream: int | None) -> None:
+        """Let a stream of another library wait for all that was launched; None: the usual one."""
 
     def synchronize(self) -> None:
         """Wait until all that was launched is done; raises what went wrong in it.

@@ -33,12 +33,13 @@ def foreign_part(device: Device, value: Any) -> Part | None:
         dtype = np.dtype(name)
     except TypeError:  # a type that numpy has not
         return None
-    return None if address is None else _describe(address, dtype, shape, strides)
+    return None if address is None else place(address, dtype, shape, strides)
 
 
-def _describe(
+def place(
     address: int, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> Part:
+    """The part of memory whose first element is at an address."""
     reach = [(extent - 1) * step for extent, step in zip(shape, strides, strict=True) if extent]
     before = -sum(min(step, 0) for step in reach)
     nbytes = before + sum(max(step, 0) for step in reach) + dtype.itemsize

@@ -44,8 +44,9 @@ class HostMemory:
     """What a `Device` does with memory, where its memory is the host's."""
 
     shares_memory = True
+    dlpack_device = (1, 0)
 
-    def allocate(self, nbytes: int) -> HostAllocation:
+    def allocate(self, nbytes: int, _: str = "", /) -> HostAllocation:
         """``nbytes`` of zeros at a multiple of 64; `OctantsMemoryError` if there are none."""
         allocation = allocate(nbytes)
         if captures:
@@ -89,6 +90,16 @@ class HostMemory:
     def interface_of(self, *_: object) -> dict[str, Any] | None:
         """None: others share this memory by numpy."""
         return None
+
+    def borrow(self, *_: object) -> Any:
+        """None: numpy borrows what is in this memory."""
+
+    def lend(self, owner: Any) -> Any:
+        """The owner itself: nobody works on this memory unseen."""
+        return owner
+
+    def let_wait(self, _: int | None) -> None:
+        """Do nothing: what was launched is done, as far as others can tell."""
 
 
 def view_memory(

@@ -89,7 +89,7 @@ class StructArgument:
     python_type: Any = None
 
 
-_NUMBER_OF_TYPE: dict[NdarrayType, int] = {}
+_NUMBER_OF_TYPE: dict[tuple[NdarrayType, bool], int] = {}
 
 
 class NdarrayHandle(ABC):
@@ -97,14 +97,16 @@ class NdarrayHandle(ABC):
 
     shape: tuple[int, ...]
     argument_type: NdarrayType
+    is_read_only = False
     head: bytes
     """The extents and the address of the first element as a parameter block has them, 8 bytes each.
     The attribute is gone where the array can no longer be used."""
 
     @functools.cached_property
     def argument_key(self) -> int:
-        """A number that stands for `argument_type`: quicker to hash."""
-        return _NUMBER_OF_TYPE.setdefault(self.argument_type, len(_NUMBER_OF_TYPE))
+        """A number that stands for `argument_type`, and for whether it can be written."""
+        key = self.argument_type, self.is_read_only
+        return _NUMBER_OF_TYPE.setdefault(key, len(_NUMBER_OF_TYPE))
 
     @abstractmethod
     def address(self, companion: Companion) -> int:

@@ -42,7 +42,7 @@ NAMES = {
     719: ("CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"),
 }
 _ENTRY = re.compile(r"entry (\w+)(?: |\([^\[]*\[)(\d+)")  # of `code_of`, and of PTX
-_NO_CONTEXT = re.compile(r"cu(Init|DriverGet|GetError|Device|Ctx)")
+_NO_CONTEXT = re.compile(r"cu(Init|DriverGet|GetError|Device|Ctx(?!Sync))")
 _FIRST = 0x7000_0000_0000
 _CONTEXT = 0xC0DE_0000
 
@@ -540,6 +540,11 @@ class FakeCuda:
 
     def cuCtxSetCurrent(self, context: int) -> int:
         self.stack[-1:] = [context]
+        return 0
+
+    def cuCtxSynchronize(self) -> int:
+        for stream in self._streams.values():
+            self._finish(stream.last)
         return 0
 
     def cuCtxPushCurrent(self, context: int) -> int:

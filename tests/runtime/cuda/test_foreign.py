@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
 import pytest
 
 from octants.diagnostics.exceptions import OctantsRuntimeError
+from octants.runtime import dlpack
 from octants.runtime.cuda import foreign
 from octants.runtime.cuda.device import CudaDevice
 from tests.runtime.cuda.fake_cuda import FakeCuda
@@ -74,44 +74,48 @@ def test_memory_that_the_driver_does_not_know(device: CudaDevice) -> None:
 
 
 class Lender:
-    """What offers DLPack: a capsule over memory that is said to be on a GPU."""
+    """What offers DLPack: capsules over memory that is said to be on a GPU."""
 
-    def __init__(
-        self, address: int, shape: tuple[int, ...], strides: tuple[int, ...] | None
-    ) -> None:
-        count = len(shape)
+    def __init__(self, part: dlpack.Part, *, knows_versions: bool = True) -> None:
+        self.part = part
+        self.knows_versions = knows_versions
         self.streams: list[int] = []
-        self._tensor = foreign._Tensor(
-            address, 2, 0, count, 2, 64, 1, (ctypes.c_int64 * count)(*shape), None, 16
-        )
-        if strides is not None:
-            self._tensor.strides = (ctypes.c_int64 * count)(*strides)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return 2, 0
+        return self.part.device
 
-    def __dlpack__(self, stream: int) -> Any:
+    def __dlpack__(self, *, stream: int, **more: Any) -> Any:
+        if more and not self.knows_versions:
+            raise TypeError("no such argument")
         self.streams.append(stream)
-        new = ctypes.pythonapi.PyCapsule_New
-        new.restype, new.argtypes = (
-            ctypes.py_object,
-            (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p),
-        )
-        return new(ctypes.addressof(self._tensor), b"dltensor", None)
+        return dlpack.lend(self.part, versioned="max_version" in more)
 
 
-@pytest.mark.parametrize("strides", [None, (1, 3)])
-def test_dlpack(device: CudaDevice, strides: tuple[int, ...] | None) -> None:
+def part(address: int, shape: tuple[int, ...], strides: tuple[int, ...], **more: Any) -> Any:
+    given = {"device": (2, 0), "is_read_only": False, "owner": None, **more}
+    return dlpack.Part(address, shape, strides, np.dtype(np.float64), **given)
+
+
+@pytest.mark.parametrize("knows_versions", [False, True])
+@pytest.mark.parametrize("strides", [(32, 8), (8, 24)])
+def test_dlpack(device: CudaDevice, strides: tuple[int, ...], knows_versions: bool) -> None:
     memory = device.allocate(200)
-    lender = Lender(memory.address, (3, 4), strides)
+    lent = part(memory.address, (3, 4), strides, is_read_only=knows_versions)
+    lender = Lender(lent, knows_versions=knows_versions)
     found = device.foreign(lender, "x")
     assert found is not None
-    assert (found.address, found.shape, found.type) == (memory.address + 16, (3, 4), "f8")
-    assert found.strides == ((8, 24) if strides else (32, 8))
+    assert (found.address, found.shape, found.type) == (memory.address, (3, 4), "f8")
+    assert (found.strides, found.is_read_only) == (strides, knows_versions)
     stream = device.create_stream()
     with device.using(stream):
         device.foreign(lender, "x")
     assert lender.streams == [1, stream.handle]
+
+
+def test_dlpack_of_another_gpu(device: CudaDevice) -> None:
+    lender = Lender(part(4096, (3,), (8,), device=(2, 1)))
+    with pytest.raises(OctantsRuntimeError, match="memory of GPU 1, and kernels run on GPU 0"):
+        device.foreign(lender, "x")
 
 
 def test_what_is_offered_to_others() -> None:

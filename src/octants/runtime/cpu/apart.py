@@ -75,7 +75,7 @@ class ApartMemory(HostMemory):
         self._sizes: dict[int, int] = {}
         super().__init__(*given, **options)
 
-    def allocate(self, nbytes: int) -> ApartAllocation:  # type: ignore[override]
+    def allocate(self, nbytes: int, _: str = "", /) -> ApartAllocation:  # type: ignore[override]
         allocation = ApartAllocation(self, allocate(nbytes))
         if captures:
             captures[0].allocated(self.clear, allocation)

@@ -7,9 +7,12 @@ import contextlib
 import ctypes
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from octants.artifact import Artifact
+from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.capture import (
     Command,
@@ -24,11 +27,18 @@ from octants.runtime.cuda.foreign import ForeignArray, array_interface, foreign_
 from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.library import MOST_PITCH, ON_DEVICE, RowCopy
 from octants.runtime.cuda.machine import Machine
-from octants.runtime.cuda.memory import DeviceAllocation
+from octants.runtime.cuda.memory import DeviceAllocation, Lent
 from octants.runtime.cuda.staging import SMALL
 from octants.runtime.cuda.streams import Event, Stream
 from octants.runtime.device import Bytes
 from octants.runtime.rows import copy_rows
+
+if TYPE_CHECKING:
+    from octants.runtime import dlpack
+else:
+    dlpack = Deferred("octants.runtime.dlpack")
+
+DLPACK_GPU = 2  # kDLCUDA
 
 
 class CudaDevice(Machine):
@@ -38,6 +48,7 @@ class CudaDevice(Machine):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
+        self.dlpack_device = DLPACK_GPU, self.context.ordinal
         _devices.add(self)
 
     # -- kernels --------------------------------------------------------------------------------
@@ -185,11 +196,34 @@ class CudaDevice(Machine):
                 self.streams.current.expecting.append(stream)
         return found.address
 
+    def borrow(self, value: Any, what: str) -> dlpack.Part | None:
+        """The memory of an array of another library that is here; None if it is on no GPU."""
+        found = self.foreign(value, what)
+        if found is None:
+            return None
+        dtype = np.dtype(found.type) if found.type else None
+        place = found.address, found.shape, found.strides
+        return dlpack.Part(
+            *place, dtype, self.dlpack_device, found.is_read_only, (value, found.owner)
+        )
+
+    def lend(self, owner: Any) -> Any:
+        """What keeps an owner of memory alive for another library."""
+        return Lent(owner, self.memory)
+
+    def let_wait(self, stream: int | None) -> None:
+        """Let a stream of another library wait for all that was launched; -1: none has to."""
+        if stream == -1:
+            return
+        self.streams.leave(self.streams.current.stream)
+        self.streams.settle()
+        self.streams.order(self.streams.default, self.streams.foreign(stream or 0))
+
     def interface_of(
         self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], typestr: str
     ) -> dict[str, Any]:
         """What other libraries are told of an array in this memory."""
-        stream = self.streams.current.stream.handle
+        stream = self.streams.here()
         return array_interface(address, shape, strides, typestr, stream)
 
     @contextlib.contextmanager

@@ -6,17 +6,18 @@ Nothing is copied.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import sys
-from ctypes import POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from octants.deferred import Deferred
 from octants.lazy_dataclass import dataclass
 from octants.runtime.cuda.streams import LEGACY_STREAM
 
-_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
-_KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}  # of DLPack, and of numpy
+if TYPE_CHECKING:
+    from octants.runtime import dlpack
+else:
+    dlpack = Deferred("octants.runtime.dlpack")
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,10 @@ def foreign_array(value: Any, stream: int = 0) -> ForeignArray | None:
     interface = getattr(value, "__cuda_array_interface__", None)
     if interface is not None:
         return _interface(value, interface)
-    if hasattr(value, "__dlpack__") and value.__dlpack_device__()[0] in _DLPACK_CUDA:
-        return _dlpack(value, stream or LEGACY_STREAM)
+    if hasattr(value, "__dlpack__"):
+        where = dlpack.device_of(value)
+        if where is not None and where[0] in (dlpack.GPU, dlpack.MANAGED):
+            return _dlpack(value, stream or LEGACY_STREAM)
     return None
 
 
@@ -122,42 +125,15 @@ def _row_major(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     return tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-class _Tensor(Structure):
-    """DLTensor."""
-
-    _fields_ = [
-        ("data", c_uint64),
-        ("device", c_int32),
-        ("ordinal", c_int32),
-        ("rank", c_int32),
-        ("kind", c_uint8),
-        ("bits", c_uint8),
-        ("lanes", c_uint16),
-        ("shape", POINTER(c_int64)),
-        ("strides", POINTER(c_int64)),
-        ("offset", c_uint64),
-    ]
-
-
 def _dlpack(value: Any, stream: int) -> ForeignArray:
-    """The capsule stays as it is, and ends the loan when it is dropped."""
-    capsule = value.__dlpack__(stream=stream)
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    tensor = _Tensor.from_address(pointer(capsule, b"dltensor"))
-    shape = tuple(tensor.shape[: tensor.rank])
-    size = tensor.bits // 8
-    is_known = tensor.lanes == 1 and tensor.kind in _KINDS and tensor.bits % 8 == 0
-    strides = _row_major(shape, size)
-    if tensor.strides:
-        strides = tuple(size * stride for stride in tensor.strides[: tensor.rank])
+    part = dlpack.borrow(value, stream=stream)
     return ForeignArray(
-        tensor.data + tensor.offset,
-        shape,
-        strides,
-        f"{_KINDS[tensor.kind]}{size}" if is_known else "",
-        tensor.ordinal,
+        part.address,
+        part.shape,
+        part.strides,
+        "" if part.dtype is None else part.dtype.str[1:],
+        part.device[1] if part.device[0] == dlpack.GPU else None,
         None,
-        is_read_only=False,
-        owner=(capsule, value),
+        part.is_read_only,
+        part.owner,
     )

@@ -137,6 +137,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuDevicePrimaryCtxRetain": (_HANDLE, c_int),
     "cuCtxGetCurrent": (_HANDLE,),
     "cuCtxSetCurrent": (c_void_p,),
+    "cuCtxSynchronize": (),
     "cuCtxPushCurrent_v2": (c_void_p,),
     "cuCtxPopCurrent_v2": (_HANDLE,),
     "cuMemGetInfo_v2": (POINTER(c_size_t), POINTER(c_size_t)),

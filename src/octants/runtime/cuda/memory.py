@@ -12,6 +12,7 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable
 from ctypes import byref, c_uint64, c_void_p
+from typing import Any
 
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.quantities import format_bytes
@@ -39,6 +40,19 @@ class DeviceAllocation:
         self._dropped.append(self.address)
 
 
+class Lent:
+    """Keeps memory alive for another library, which may leave work on it in streams unknown."""
+
+    __slots__ = ("_memory", "owner")
+
+    def __init__(self, owner: Any, memory: DeviceMemory) -> None:
+        self.owner = owner
+        self._memory = memory
+
+    def __del__(self) -> None:
+        self._memory.waits_for_all = True
+
+
 class DeviceMemory:
     """All allocations of a context.
 
@@ -56,6 +70,8 @@ class DeviceMemory:
         self.before_free: Callable[[], None] = _nothing
         self.after_allocation: Callable[[], None] = _nothing
         self._pinned: list[PinnedMemory] = []
+        self.waits_for_all = False
+        """Whether what is freed next may be in use by streams that nobody here knows of."""
 
     @property
     def _pool(self) -> int | None:
@@ -117,6 +133,9 @@ class DeviceMemory:
         if not self._dropped:
             return
         self.before_free()
+        if self.waits_for_all:
+            self.waits_for_all = False
+            self._context.call("cuCtxSynchronize")
         while self._dropped:
             try:
                 address = self._dropped.popleft()

@@ -18,6 +18,7 @@ class VulkanDevice(SerialLaunches, Machine):
     """The device of a number, made as a `Machine`. Launches are queued."""
 
     shares_memory = False
+    dlpack_device = (1, 0)
 
     def load(self, artifact: Artifact) -> VulkanKernel:
         """Make a kernel ready to be launched; `OctantsRuntimeError` if that cannot be."""
@@ -25,9 +26,9 @@ class VulkanDevice(SerialLaunches, Machine):
 
     # -- memory ---------------------------------------------------------------------------------
 
-    def allocate(self, nbytes: int) -> Piece:
+    def allocate(self, nbytes: int, what: str = "") -> Piece:
         """``nbytes`` of zeros; `OctantsMemoryError` if there are none."""
-        piece = self.heap.allocate(nbytes)
+        piece = self.heap.allocate(nbytes, what)
         self.transfers.clear(piece.address, -(-nbytes // 4) * 4)
         if captures:
             captures[0].allocated(self.clear, piece)
@@ -70,6 +71,16 @@ class VulkanDevice(SerialLaunches, Machine):
 
     def interface_of(self, *_: object) -> None:
         """None: no other library can share this memory."""
+
+    def borrow(self, *_: object) -> None:
+        """None: no other library's arrays are in this memory."""
+
+    def lend(self, owner: object) -> object:
+        """The owner; nobody asks for it."""
+        return owner
+
+    def let_wait(self, _: int | None) -> None:
+        """Do nothing: there are no streams of others."""
 
     # -- the end of waiting ---------------------------------------------------------------------
 

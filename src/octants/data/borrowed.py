@@ -1,0 +1,102 @@
+"""Ndarrays in the memory of arrays of other libraries, which DLPack lends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from octants.data import current, exchange
+from octants.data.dtypes import needed_companions, require_differentiable
+from octants.data.errors import CannotShare, WrongArray, WrongOption, describe
+from octants.data.memory import row_major
+from octants.data.ndarray import Ndarray, class_of
+from octants.deferred import Deferred
+from octants.runtime.device import Device
+from octants.types import scalars
+from octants.types.scalars import DType
+
+if TYPE_CHECKING:
+    from octants.runtime import dlpack
+else:
+    dlpack = Deferred("octants.runtime.dlpack")
+
+_WHAT = "from_dlpack()"
+
+
+def from_dlpack(
+    source: Any, *, element_dim: int = 0, needs_grad: bool = False, needs_dual: bool = False
+) -> Ndarray:
+    """An ndarray in the memory of an array of another library, which offers ``__dlpack__``.
+
+    Nothing is copied: what one writes the other reads, and the memory stays as long as either needs
+    it. `source` is row-major and in the memory that kernels use: that of the CPU, or of the GPU of
+    `init`, where what its library has queued on it comes first. Of one that is read-only the host
+    and kernels only read. The last `element_dim` axes are those of vectors or matrices.
+    `needs_grad` and `needs_dual` are those of `ndarray`; these arrays are Octants' own.
+
+    After the other library has written the memory call `mark_written`; of tensors of torch, torch
+    counts the writes itself.
+
+    Raises `OctantsValueError` for memory that cannot be shared, `OctantsRuntimeTypeError` for what
+    is no such array.
+    """
+    if element_dim not in (0, 1, 2):
+        advice = "elements are numbers, vectors or matrices"
+        raise WrongOption(_WHAT, "element_dim", f"cannot be {describe(element_dim)}", advice).at(
+            None
+        )
+    part = _borrow(current.device(), source)
+    dtype, rank = _dtype(part), len(part.shape) - element_dim
+    if rank < 0:
+        needed = f"an array of at least {element_dim} axes"
+        raise WrongArray(_WHAT, f"one of shape {part.shape}", needed).at(None)
+    _check_order(part)
+    needed_arrays = needed_companions(needs_grad, needs_dual)
+    require_differentiable("ndarray", dtype, needed_arrays)
+    shape, element_shape = part.shape[:rank], part.shape[rank:]
+    return class_of(element_shape)(dtype, shape, element_shape, needed_arrays, borrowed=part)
+
+
+def _borrow(device: Device, source: Any) -> dlpack.Part:
+    where = dlpack.device_of(source)
+    if where is None or not hasattr(source, "__dlpack__"):
+        needed = "an array that offers `__dlpack__`"
+        raise WrongArray(_WHAT, describe(source), needed).at(None)
+    if where[0] in (dlpack.CPU[0], dlpack.PINNED) and device.shares_memory:
+        values = exchange.from_dlpack(_WHAT, source)
+        address = values.__array_interface__["data"][0]
+        is_read_only = not values.flags.writeable
+        place = address, values.shape, values.strides, values.dtype
+        return dlpack.Part(*place, dlpack.CPU, is_read_only, (values, source))
+    part: dlpack.Part | None = device.borrow(source, "the array")
+    if part is None:
+        problem = f"the array is in the memory of {_place(where)}, and kernels run on {device!r}"
+        advice = "copy it to the memory of the device first, or pass it to a kernel as it is"
+        raise CannotShare(_WHAT, problem, advice).at(None)
+    return part
+
+
+def _place(where: tuple[int, int]) -> str:
+    kind, number = where
+    names = {dlpack.CPU[0]: "the CPU", dlpack.PINNED: "the CPU", dlpack.GPU: f"GPU {number}"}
+    return names.get(kind, f"device {where}")
+
+
+def _dtype(part: dlpack.Part) -> DType:
+    try:
+        if part.dtype is not None:
+            return scalars.from_numpy(part.dtype)
+    except KeyError:
+        pass
+    given = "one of a type that the language has not"
+    given = given if part.dtype is None else f"one of {part.dtype}"
+    raise WrongArray(_WHAT, given, "an array of numbers", "convert it first").at(None)
+
+
+def _check_order(part: dlpack.Part) -> None:
+    assert part.dtype is not None
+    wanted = row_major(part.shape, part.dtype.itemsize)
+    axes = zip(part.shape, part.strides, wanted, strict=True)
+    if 0 not in part.shape and any(n > 1 and has != needs for n, has, needs in axes):
+        problem = f"its elements of shape {part.shape} are not row-major"
+        advice = "make it so (`x.contiguous()`), or pass it to a kernel as it is"
+        raise CannotShare(_WHAT, problem, advice).at(None)

@@ -1,0 +1,78 @@
+"""The memory of fields and ndarrays, lent to other libraries by DLPack."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from octants.data import current
+from octants.data.errors import CannotShare
+from octants.data.memory import Window
+from octants.deferred import Deferred
+
+if TYPE_CHECKING:
+    from octants.runtime import dlpack
+else:
+    dlpack = Deferred("octants.runtime.dlpack")
+
+ELSEWHERE = "it is in the memory of the device, which the host cannot touch"
+SPLIT = "an axis of it is split over several blocks"
+_CPU = (1, 0)
+
+
+def capsule(
+    what: str,
+    window: Window,
+    is_read_only: bool,
+    stream: int | None,
+    max_version: tuple[int, int] | None,
+    dl_device: tuple[int, int] | None,
+    copy: bool | None,
+) -> Any:
+    """What ``__dlpack__`` gives: the memory itself, or a copy where one is asked for."""
+    device = current.device()
+    target = dl_device or device.dlpack_device
+    is_elsewhere = target != device.dlpack_device
+    if is_elsewhere and (copy is False or target != _CPU):
+        raise CannotShare(what, f"it is not on device {target}", "leave out `dl_device`").at(None)
+    if is_elsewhere:
+        values, owner = window.read(), None
+    elif copy:
+        values, owner = _copied(window)
+    else:
+        values, owner = _shared(what, window), device.lend(window.storage)
+    if not is_elsewhere:
+        device.let_wait(stream)
+    address = values.__array_interface__["data"][0]
+    is_copy = bool(copy) or is_elsewhere
+    part = dlpack.Part(
+        address if values.size else 0,
+        values.shape,
+        values.strides,
+        values.dtype,
+        target,
+        is_read_only and not is_copy,
+        (values, owner),
+    )
+    if part.is_read_only and not max_version:
+        raise CannotShare(what, "it is read-only, which a capsule of old cannot say", "").at(None)
+    return dlpack.lend(part, versioned=bool(max_version), flags=dlpack.IS_COPY * is_copy)
+
+
+def _copied(window: Window) -> tuple[np.ndarray[Any, Any], Any]:
+    part = window.part()
+    if part is None:
+        raise CannotShare("a copy", SPLIT, "use `to_numpy()` or `to_torch()`").at(None)
+    saved = window.parts.save(part)
+    return (saved, None) if isinstance(saved, np.ndarray) else (saved.part, saved.owner)
+
+
+def _shared(what: str, window: Window) -> np.ndarray[Any, Any]:
+    part = window.part()
+    if part is None:
+        raise CannotShare(what, SPLIT).at(None)
+    device = current.device()
+    if not device.shares_memory and device.dlpack_device == _CPU:
+        raise CannotShare(what, ELSEWHERE).at(None)
+    return part

@@ -1,0 +1,244 @@
+"""DLPack: arrays that libraries lend each other, as capsules around a structure in C.
+
+What we lend stays alive until the other library calls the deleter, from any thread. What we borrow
+stays until the capsule is dropped, which then calls the deleter of its owner.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import itertools
+from collections.abc import Callable, Sequence
+from ctypes import (
+    POINTER,
+    Structure,
+    c_char_p,
+    c_int32,
+    c_int64,
+    c_uint8,
+    c_uint16,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+    py_object,
+)
+from typing import Any
+
+import numpy as np
+
+from octants.lazy_dataclass import dataclass
+
+CPU = (1, 0)
+"""Memory of the CPU: kDLCPU, number 0."""
+GPU, PINNED, MANAGED = 2, 3, 13
+"""The kinds of memory of CUDA: kDLCUDA, kDLCUDAHost, kDLCUDAManaged."""
+
+VERSION = (1, 0)
+READ_ONLY, IS_COPY = 1, 2
+_NUMPY_KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
+_NUMBERS = {kind: number for number, kind in _NUMPY_KINDS.items()}
+_PLAIN, _VERSIONED = b"dltensor", b"dltensor_versioned"
+
+
+class DLTensor(Structure):
+    """DLTensor; `strides` count elements."""
+
+    _fields_ = [
+        ("data", c_uint64),
+        ("device", c_int32),
+        ("ordinal", c_int32),
+        ("rank", c_int32),
+        ("kind", c_uint8),
+        ("bits", c_uint8),
+        ("lanes", c_uint16),
+        ("shape", POINTER(c_int64)),
+        ("strides", POINTER(c_int64)),
+        ("offset", c_uint64),
+    ]
+
+
+class Managed(Structure):
+    """DLManagedTensor, of libraries before version 1."""
+
+    _fields_ = [("tensor", DLTensor), ("context", c_void_p), ("deleter", c_void_p)]
+
+
+class ManagedVersioned(Structure):
+    """DLManagedTensorVersioned."""
+
+    _fields_ = [
+        ("major", c_uint32),
+        ("minor", c_uint32),
+        ("context", c_void_p),
+        ("deleter", c_void_p),
+        ("flags", c_uint64),
+        ("tensor", DLTensor),
+    ]
+
+
+_FORMS: dict[bytes, type[Managed | ManagedVersioned]] = {
+    _PLAIN: Managed,
+    _VERSIONED: ManagedVersioned,
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of memory: `strides` are bytes, `device` is (kind, number) in DLPack's words.
+
+    `owner` keeps it alive. There is no `dtype` where numpy has no such type.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any] | None
+    device: tuple[int, int]
+    is_read_only: bool
+    owner: Any
+
+
+def _api(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+_new_capsule = _api("PyCapsule_New", py_object, c_void_p, c_char_p, c_void_p)
+_name_of = _api("PyCapsule_GetName", c_char_p, py_object)
+_pointer_of = _api("PyCapsule_GetPointer", c_void_p, py_object, c_char_p)
+# The same for a capsule at an address, which is about to be freed.
+_is_valid = _api("PyCapsule_IsValid", ctypes.c_int, c_void_p, c_char_p)
+_pointer_at = _api("PyCapsule_GetPointer", c_void_p, c_void_p, c_char_p)
+_fetch_error = _api("PyErr_Fetch", None, *[POINTER(c_void_p)] * 3)
+_restore_error = _api("PyErr_Restore", None, *[c_void_p] * 3)
+
+
+# -- lending --------------------------------------------------------------------------------------
+
+_lent: dict[int, tuple[Any, Any, Part]] = {}
+
+
+def lend(part: Part, *, versioned: bool, flags: int = 0) -> Any:
+    """A capsule of a part, which lives until the capsule's taker has no use for it any more.
+
+    The strides are multiples of the size of an element.
+    """
+    form = ManagedVersioned if versioned else Managed
+    made, rank = form(deleter=_deleter), len(part.shape)
+    assert part.dtype is not None
+    size = part.dtype.itemsize
+    steps = [stride // size for stride in part.strides]
+    extents = (c_int64 * (2 * rank))(*part.shape, *steps)
+    tensor = made.tensor
+    tensor.data = part.address
+    tensor.device, tensor.ordinal = part.device
+    tensor.kind, tensor.bits, tensor.lanes = _NUMBERS[part.dtype.kind], 8 * size, 1
+    tensor.rank = rank
+    first = ctypes.addressof(extents)
+    tensor.shape = ctypes.cast(first, POINTER(c_int64))
+    tensor.strides = ctypes.cast(first + 8 * rank, POINTER(c_int64))
+    if isinstance(made, ManagedVersioned):
+        made.major, made.minor = VERSION
+        made.flags = flags | READ_ONLY * part.is_read_only
+    address = ctypes.addressof(made)
+    _lent[address] = made, extents, part
+    return _new_capsule(address, _VERSIONED if versioned else _PLAIN, _destructor)
+
+
+def lent_count() -> int:
+    """How many capsules, or arrays made of them, are in use."""
+    return len(_lent)
+
+
+def _make_callbacks() -> tuple[Any, Any]:
+    """The deleter of what is lent, and the destructor of capsules.
+
+    They may be called when modules are gone at the end of Python, and use nothing global.
+    """
+    is_valid, pointer_at, names, lent = _is_valid, _pointer_at, (_PLAIN, _VERSIONED), _lent
+    fetch_error, restore_error = _fetch_error, _restore_error
+    error = [c_void_p() for _ in range(3)]
+    places = [ctypes.pointer(place) for place in error]
+
+    def end_loan(address: int) -> None:
+        lent.pop(address, None)
+
+    def drop_capsule(capsule: int) -> None:
+        # An exception may be on its way: it is put aside, since calls must not be made under it.
+        fetch_error(*places)
+        kept = [place.value for place in error]
+        for name in names:
+            if is_valid(capsule, name):  # nobody has taken what is in it
+                lent.pop(pointer_at(capsule, name), None)
+        restore_error(*kept)
+
+    return (
+        ctypes.CFUNCTYPE(None, c_void_p)(end_loan),
+        ctypes.PYFUNCTYPE(None, c_void_p)(drop_capsule),
+    )
+
+
+_callbacks = _make_callbacks()
+_deleter, _destructor = (ctypes.cast(each, c_void_p).value for each in _callbacks)
+
+
+@atexit.register
+def _forget() -> None:
+    """Let others keep what they have borrowed: nobody can be called back after Python's end."""
+    for made, *_ in list(_lent.values()):
+        made.deleter = None
+    if _lent:
+        for kept in (_lent, _callbacks):
+            _api("Py_IncRef", None, py_object)(kept)
+
+
+# -- borrowing ------------------------------------------------------------------------------------
+
+
+def device_of(value: Any) -> tuple[int, int] | None:
+    """The memory that an array of another library says that it is in; None if it says nothing."""
+    tell = getattr(value, "__dlpack_device__", None)
+    if tell is None:
+        return None
+    kind, number = tell()
+    return int(kind), int(number)
+
+
+def borrow(value: Any, **options: Any) -> Part:
+    """The memory of an array of another library that offers ``__dlpack__``.
+
+    ``stream`` is the one that will use it, which the owner lets wait for its own work.
+    """
+    try:
+        capsule = value.__dlpack__(max_version=VERSION, **options)
+    except TypeError:  # a library from before version 1
+        capsule = value.__dlpack__(**options)
+    name = _name_of(capsule)
+    managed = _FORMS[name].from_address(_pointer_of(capsule, name))
+    tensor = managed.tensor
+    shape, size = tuple(tensor.shape[: tensor.rank]), tensor.bits // 8
+    steps = tensor.strides[: tensor.rank] if tensor.strides else _row_major(shape)
+    return Part(
+        tensor.data + tensor.offset,
+        shape,
+        tuple(size * step for step in steps),
+        _dtype(tensor),
+        (tensor.device, tensor.ordinal),
+        bool(getattr(managed, "flags", 0) & READ_ONLY),
+        (capsule, value),
+    )
+
+
+def _dtype(tensor: DLTensor) -> np.dtype[Any] | None:
+    kind = _NUMPY_KINDS.get(tensor.kind)
+    if kind is None or tensor.lanes != 1 or tensor.bits % 8:
+        return None
+    try:
+        return np.dtype(f"{kind}{tensor.bits // 8}")
+    except TypeError:
+        return None
+
+
+def _row_major(shape: Sequence[int]) -> list[int]:
+    steps = itertools.accumulate([*shape[:0:-1]], lambda a, b: a * b, initial=1)
+    return [*steps][::-1] if shape else []

@@ -1,0 +1,165 @@
+"""Arrays that Octants on a GPU and other libraries share; on a fake GPU."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.runtime import dlpack
+from tests.runtime.cuda.fake_cuda import Call
+from tests.runtime.cuda.test_foreign import Lender
+from tests.runtime.cuda.whole import Gpu, gpu, numbers
+
+__all__ = ["gpu"]
+
+
+@qd.kernel
+def double(a: qd.types.NDArray[qd.f64, 1]):
+    for i in a:
+        a[i] *= 2.0
+
+
+def run_double(call: Call) -> None:
+    numbers(call, 4, int(call.slots[3]), np.float64)[:] *= 2
+
+
+@pytest.fixture(autouse=True)
+def start(gpu: Gpu) -> None:
+    gpu.fake.kernels["double"] = run_double
+    gpu.init()
+
+
+def lent(gpu: Gpu, count: int, **more: Any) -> Any:
+    """Memory of another library, and its array."""
+    memory = gpu.device.allocate(8 * count)
+    qd.sync()
+    given = {"device": (2, 0), "is_read_only": False, "owner": memory, **more}
+    part = dlpack.Part(memory.address, (count,), (8,), np.dtype(np.float64), **given)
+    return memory, Lender(part)
+
+
+def test_a_capsule_says_where_memory_is(gpu: Gpu) -> None:
+    x = qd.ndarray(qd.f64, (2, 3))
+    assert x.__dlpack_device__() == (2, 0)
+    for versioned in (False, True):
+        managed = x.to_dlpack(versioned)
+        assert "versioned" in repr(managed) or not versioned
+    part = dlpack.borrow(x, stream=1)
+    assert (part.address, part.shape, part.strides) == (x._opened.address, (2, 3), (24, 8))
+    assert (part.device, part.dtype) == ((2, 0), np.float64)
+
+
+def test_the_taker_waits_for_launches(gpu: Gpu) -> None:
+    x = qd.ndarray(qd.f64, 3)
+    x.fill(1.0)
+    handle = gpu.fake.add_foreign_stream()
+    double(x)
+    double(x, qd_stream=qd.Stream(gpu.fake.add_foreign_stream()))
+    part = dlpack.borrow(x, stream=handle)
+    with gpu.device.context.active():
+        gpu.device.context.wait_for_stream(handle)
+    assert gpu.fake.view(part.address, 3, np.float64).tolist() == [4, 4, 4]
+    double(x)
+    dlpack.borrow(x, stream=-1)  # nobody has to wait
+    with gpu.device.context.active():
+        gpu.device.context.wait_for_stream(handle)
+    assert gpu.fake.view(part.address, 3, np.float64).tolist() == [4, 4, 4]
+
+
+def test_copies_and_other_devices(gpu: Gpu) -> None:
+    x = qd.ndarray(qd.f64, 3)
+    x.fill(3.0)
+    copied = dlpack.borrow(x, copy=True, stream=1)
+    assert copied.device == (2, 0) and copied.address != x._opened.address
+    host = dlpack.borrow(x, dl_device=(1, 0))
+    assert host.device == (1, 0)
+    assert np.ctypeslib.as_array((np.ctypeslib.ctypes.c_double * 3).from_address(host.address))[
+        :
+    ].tolist() == [3, 3, 3]
+    with pytest.raises(ValueError, match=r"not on device \(2, 1\)"):
+        x.__dlpack__(dl_device=(2, 1))
+
+
+def test_lent_memory_outlives_the_array(gpu: Gpu) -> None:
+    x = qd.ndarray(qd.f64, 3)
+    x.fill(5.0)
+    part = dlpack.borrow(x, stream=1)
+    del x
+    gc.collect()
+    qd.ndarray(qd.f64, 3)
+    qd.sync()
+    assert gpu.fake.view(part.address, 3, np.float64).tolist() == [5, 5, 5]
+
+
+@pytest.mark.parametrize("way", ["dlpack", "interface", "torch"])
+def test_lent_memory_is_freed_after_the_work_of_others(gpu: Gpu, way: str) -> None:
+    """Which they have queued in streams that nobody here knows."""
+    x = qd.ndarray(qd.f64, 3)
+    handle = gpu.fake.add_foreign_stream()
+    if way == "dlpack":
+        given: Any = dlpack.borrow(x, stream=handle)
+    elif way == "interface":
+        given = x.__cuda_array_interface__
+    else:
+        given = gpu.device.lend(x.window().storage)
+    with gpu.device.context.active():
+        gpu.device.context.call("cuMemsetD8Async", x._opened.address, 1, 24, handle)
+    del x, given
+    gc.collect()
+    qd.ndarray(qd.f64, 3)  # frees what was dropped
+    qd.sync()
+    with gpu.device.context.active():
+        gpu.device.context.wait_for_stream(handle)
+
+
+def test_memory_of_others_is_borrowed(gpu: Gpu) -> None:
+    memory, lender = lent(gpu, 3)
+    gpu.fake.view(memory.address, 3, np.float64)[:] = 1
+    x = qd.from_dlpack(lender)
+    assert x._opened.address == memory.address
+    double(x)
+    assert x.to_numpy().tolist() == [2, 2, 2]
+    x.fill(7.0)
+    double(x)
+    qd.sync()
+    assert gpu.fake.view(memory.address, 3, np.float64).tolist() == [14, 14, 14]
+    before = dlpack.lent_count()
+    del x
+    gc.collect()
+    assert dlpack.lent_count() == before - 1
+
+
+def test_memory_that_is_read_only(gpu: Gpu) -> None:
+    x = qd.from_dlpack(lent(gpu, 3, is_read_only=True)[1])
+    assert x.is_read_only
+    with pytest.raises(qd.OctantsRuntimeError, match="read-only"):
+        double(x)
+    with pytest.raises(ValueError, match="OCT539"):
+        x.fill(1.0)
+
+
+def test_copy_in(gpu: Gpu) -> None:
+    memory, lender = lent(gpu, 3)
+    gpu.fake.view(memory.address, 3, np.float64)[:] = 4
+    x = qd.ndarray(qd.f64, 3)
+    copies = gpu.fake.calls["cuMemcpyDtoDAsync"]
+    x.from_dlpack(lender)
+    assert gpu.fake.calls["cuMemcpyDtoDAsync"] == copies + 1
+    y = qd.ndarray(qd.f32, 3)
+    y.from_dlpack(lender)  # of another type: by way of the host
+    x.from_dlpack(np.full(3, 2.0))
+    assert (x[0], y[0]) == (2, 4)
+
+
+def test_wrong_places(gpu: Gpu) -> None:
+    with pytest.raises(ValueError, match=r"memory of the CPU, and kernels run on GPU 0 \(Fake"):
+        qd.from_dlpack(np.ones(3))
+    other = lent(gpu, 3, device=(2, 1))[1]
+    with pytest.raises(qd.OctantsRuntimeError, match=r"GPU 1, and kernels run on GPU 0 \(Fake GPU"):
+        qd.from_dlpack(other)
+    with pytest.raises(qd.OctantsRuntimeError, match="GPU 1"):
+        qd.ndarray(qd.f64, 3).from_dlpack(other)
