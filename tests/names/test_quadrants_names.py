@@ -57,7 +57,7 @@ def runtime() -> Iterator[None]:
     qd.reset()
 
 
-OTHER_WAYS = {"Tile16x16", "Tile32x32", "NoSuchThing", "radix_rank_match_atomic_or"}
+OTHER_WAYS = {"NoSuchThing"}
 
 
 def test_work_items_work_together_by_the_same_names() -> None:

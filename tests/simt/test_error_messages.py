@@ -183,6 +183,19 @@ def a_part_of_a_warp(x: qd.types.ndarray):
         x[i] = qd.simt.warp.shfl_down_f32(0xFFFF, x[i], 1)
 
 
+@case
+def a_tile(x: qd.types.ndarray):
+    for i in x:
+        tile = qd.simt.Tile32x32.eye(dtype=qd.f32)
+        x[i] = tile
+
+
+@case
+def a_radix_rank(x: qd.types.ndarray):
+    for i in x:
+        x[i] = block.radix_rank_match_atomic_or(i, 128, 4, 0)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_text(name: str) -> None:
     with pytest.raises(qd.OctantsError) as raised:

@@ -86,6 +86,18 @@ class NoOrder(UserError):
     remedy = "move these updates to a loop of their own"
 
 
+class NoSuchWork(UserError):
+    """A function of Quadrants for work items that work together, which is not supported."""
+
+    what: str
+    way_out: str
+    code = "OCT246"
+    exception = OctantsTypeError
+    title = "{what} not supported"
+    label = "used here"
+    remedy = "{way_out}"
+
+
 class NotMet(UserError):
     """Work items that had to meet, and came to different places."""
 

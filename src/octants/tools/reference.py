@@ -79,7 +79,11 @@ def _public(module: ModuleType, prefix: str) -> Names:
 
 
 def _is_defined_in(module: ModuleType, value: Any) -> bool:
-    return getattr(value, "__module__", None) == module.__name__
+    """Whether a value stands in a module, or beside it in a file that has no name of its own."""
+    home = str(getattr(value, "__module__", ""))
+    own_names = {f"octants.lang.{name}" for name in MODULES}
+    beside = home.startswith("octants.lang.simt.") and home not in own_names
+    return home == module.__name__ or beside
 
 
 def _is_ours(value: Any) -> bool:

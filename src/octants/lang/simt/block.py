@@ -237,6 +237,11 @@ def _scan(value: Any, op: CompileTime, dtype: CompileTime) -> Any:
     return before, thread >= lanes, own
 
 
+@kernel_only
+def radix_rank_match_atomic_or(*arguments: Any, **named: Any) -> Any:
+    """Not supported: scan the counts of each digit by `exclusive_add`."""
+
+
 # -- functions of two ------------------------------------------------------------------------------
 
 

@@ -14,6 +14,48 @@ from octants.lang.functions import clz
 from octants.lang.functions import max as larger
 from octants.lang.functions import min as smaller
 from octants.lang.marker import kernel_only, library_function
+from octants.lang.simt.scans import exclusive_add as exclusive_add
+from octants.lang.simt.scans import exclusive_add_tiled as exclusive_add_tiled
+from octants.lang.simt.scans import exclusive_and as exclusive_and
+from octants.lang.simt.scans import exclusive_and_tiled as exclusive_and_tiled
+from octants.lang.simt.scans import exclusive_max as exclusive_max
+from octants.lang.simt.scans import exclusive_max_tiled as exclusive_max_tiled
+from octants.lang.simt.scans import exclusive_min as exclusive_min
+from octants.lang.simt.scans import exclusive_min_tiled as exclusive_min_tiled
+from octants.lang.simt.scans import exclusive_mul as exclusive_mul
+from octants.lang.simt.scans import exclusive_mul_tiled as exclusive_mul_tiled
+from octants.lang.simt.scans import exclusive_or as exclusive_or
+from octants.lang.simt.scans import exclusive_or_tiled as exclusive_or_tiled
+from octants.lang.simt.scans import exclusive_xor as exclusive_xor
+from octants.lang.simt.scans import exclusive_xor_tiled as exclusive_xor_tiled
+from octants.lang.simt.scans import inclusive_add as inclusive_add
+from octants.lang.simt.scans import inclusive_add_tiled as inclusive_add_tiled
+from octants.lang.simt.scans import inclusive_and as inclusive_and
+from octants.lang.simt.scans import inclusive_and_tiled as inclusive_and_tiled
+from octants.lang.simt.scans import inclusive_max as inclusive_max
+from octants.lang.simt.scans import inclusive_max_tiled as inclusive_max_tiled
+from octants.lang.simt.scans import inclusive_min as inclusive_min
+from octants.lang.simt.scans import inclusive_min_tiled as inclusive_min_tiled
+from octants.lang.simt.scans import inclusive_mul as inclusive_mul
+from octants.lang.simt.scans import inclusive_mul_tiled as inclusive_mul_tiled
+from octants.lang.simt.scans import inclusive_or as inclusive_or
+from octants.lang.simt.scans import inclusive_or_tiled as inclusive_or_tiled
+from octants.lang.simt.scans import inclusive_xor as inclusive_xor
+from octants.lang.simt.scans import inclusive_xor_tiled as inclusive_xor_tiled
+from octants.lang.simt.scans import reduce_add as reduce_add
+from octants.lang.simt.scans import reduce_add_tiled as reduce_add_tiled
+from octants.lang.simt.scans import reduce_and as reduce_and
+from octants.lang.simt.scans import reduce_and_tiled as reduce_and_tiled
+from octants.lang.simt.scans import reduce_max as reduce_max
+from octants.lang.simt.scans import reduce_max_tiled as reduce_max_tiled
+from octants.lang.simt.scans import reduce_min as reduce_min
+from octants.lang.simt.scans import reduce_min_tiled as reduce_min_tiled
+from octants.lang.simt.scans import reduce_mul as reduce_mul
+from octants.lang.simt.scans import reduce_mul_tiled as reduce_mul_tiled
+from octants.lang.simt.scans import reduce_or as reduce_or
+from octants.lang.simt.scans import reduce_or_tiled as reduce_or_tiled
+from octants.lang.simt.scans import reduce_xor as reduce_xor
+from octants.lang.simt.scans import reduce_xor_tiled as reduce_xor_tiled
 from octants.lang.syntax import static
 from octants.types.annotations import CompileTime
 from octants.types.scalars import i32, u32, u64
@@ -169,224 +211,11 @@ def all_equal_tiled(value: Any, log2_size: int) -> Any:
     """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
 
 
-# -- reductions ------------------------------------------------------------------------------------
-
-
-@kernel_only
-def reduce_add(value: Any) -> Any:
-    """The sum of the values of all lanes, in each of them."""
-
-
-@kernel_only
-def reduce_add_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def reduce_mul(value: Any) -> Any:
-    """The product of the values of all lanes, in each of them."""
-
-
-@kernel_only
-def reduce_mul_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def reduce_min(value: Any) -> Any:
-    """The least of the values of all lanes, in each of them."""
-
-
-@kernel_only
-def reduce_min_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def reduce_max(value: Any) -> Any:
-    """The largest of the values of all lanes, in each of them."""
-
-
-@kernel_only
-def reduce_max_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def reduce_and(value: Any) -> Any:
-    """The bitwise and of the values of all lanes, in each of them."""
-
-
-@kernel_only
-def reduce_and_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def reduce_or(value: Any) -> Any:
-    """The bitwise or of the values of all lanes, in each of them."""
-
-
-@kernel_only
-def reduce_or_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def reduce_xor(value: Any) -> Any:
-    """The bitwise exclusive or of the values of all lanes, in each of them."""
-
-
-@kernel_only
-def reduce_xor_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
+# -- reductions and scans --------------------------------------------------------------------------
 
 reduce_all_add, reduce_all_add_tiled = reduce_add, reduce_add_tiled
 reduce_all_min, reduce_all_min_tiled = reduce_min, reduce_min_tiled
 reduce_all_max, reduce_all_max_tiled = reduce_max, reduce_max_tiled
-
-# -- scans -----------------------------------------------------------------------------------------
-
-
-@kernel_only
-def inclusive_add(value: Any) -> Any:
-    """The sum of the values of the lanes up to the own one."""
-
-
-@kernel_only
-def inclusive_add_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def inclusive_mul(value: Any) -> Any:
-    """The product of the values of the lanes up to the own one."""
-
-
-@kernel_only
-def inclusive_mul_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def inclusive_min(value: Any) -> Any:
-    """The least of the values of the lanes up to the own one."""
-
-
-@kernel_only
-def inclusive_min_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def inclusive_max(value: Any) -> Any:
-    """The largest of the values of the lanes up to the own one."""
-
-
-@kernel_only
-def inclusive_max_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def inclusive_and(value: Any) -> Any:
-    """The bitwise and of the values of the lanes up to the own one."""
-
-
-@kernel_only
-def inclusive_and_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def inclusive_or(value: Any) -> Any:
-    """The bitwise or of the values of the lanes up to the own one."""
-
-
-@kernel_only
-def inclusive_or_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def inclusive_xor(value: Any) -> Any:
-    """The bitwise exclusive or of the values of the lanes up to the own one."""
-
-
-@kernel_only
-def inclusive_xor_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def exclusive_add(value: Any) -> Any:
-    """The sum of the values of the lanes before the own one."""
-
-
-@kernel_only
-def exclusive_add_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def exclusive_mul(value: Any) -> Any:
-    """The product of the values of the lanes before the own one."""
-
-
-@kernel_only
-def exclusive_mul_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def exclusive_min(value: Any) -> Any:
-    """The least of the values of the lanes before the own one."""
-
-
-@kernel_only
-def exclusive_min_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def exclusive_max(value: Any) -> Any:
-    """The largest of the values of the lanes before the own one."""
-
-
-@kernel_only
-def exclusive_max_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def exclusive_and(value: Any) -> Any:
-    """The bitwise and of the values of the lanes before the own one."""
-
-
-@kernel_only
-def exclusive_and_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def exclusive_or(value: Any) -> Any:
-    """The bitwise or of the values of the lanes before the own one."""
-
-
-@kernel_only
-def exclusive_or_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
-
-
-@kernel_only
-def exclusive_xor(value: Any) -> Any:
-    """The bitwise exclusive or of the values of the lanes before the own one."""
-
-
-@kernel_only
-def exclusive_xor_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
 
 
 @kernel_only
