@@ -9,6 +9,7 @@ to one of them. The clock is ``wall``, or ``cpu``: the time of the process on al
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -106,7 +107,8 @@ class Worker:
 
     def launches(self, count: int):
         """The seconds of one call of each tiny kernel, out of many in a row."""
-        self.program = None  # a tape would clear its gradients
+        self.program = None
+        gc.collect()  # a tape would clear the gradients of all programs that are there
         if self.calls is None:
             self.calls = self.system.launches()
             for call in self.calls.values():
