@@ -148,6 +148,27 @@ def test_how_much_is_asked_of_the_device(
     assert twins.device.calls == calls
 
 
+@pytest.mark.parametrize("count", [5, 32768, 32769, 100_001])
+def test_equal_elements_are_sent_once_and_copied_by_the_device(count: int) -> None:
+    twins = Twins(count)
+    end = slice(1, None)  # what lies before it stays
+    for value, first in ((-7, "write"), (0, "clear"), (5.9, "write")):
+        twins.device.calls.clear()
+        twins.parts.write(twins.whole[end], value)
+        twins.host[end] = value
+        copies = 0 if value == 0 else max(0, (count - 2) // 32768).bit_length()
+        assert twins.device.calls == [first] + ["copy"] * copies
+        twins.check()
+
+
+def test_negative_zeros_stay_negative() -> None:
+    parts = DeviceParts(device := Counting())
+    allocation = device.allocate(64)
+    numbers = describe(allocation.address, 64, np.dtype("f8"), (8,), (8,))
+    parts.write(numbers, -0.0)
+    assert np.signbit(parts.read(numbers)).all()
+
+
 @pytest.mark.parametrize("action", ["read", "write", "clear", "save"])
 def test_a_transposed_array_is_one_piece(action: str) -> None:
     twins = Twins()

@@ -18,6 +18,7 @@ from octants.runtime.memory import address_of, describe
 from octants.runtime.runs import Runs, order_of, packed_strides
 
 Part = np.ndarray[Any, Any]
+_PIECE = 1 << 16  # of bytes that are equal elements, and are written by the host
 _MUCH = 4  # times the bytes of the elements: so many are read with them rather than left out
 
 
@@ -129,16 +130,31 @@ class DeviceParts:
         part, turned = _forward(part)
         if part.size == 0:
             return
+        runs = Runs(part)
+        if not runs.axes and np.ndim(values) == 0:
+            self._fill(runs, np.full(min(part.size, _PIECE // part.itemsize), values, part.dtype))
+            return
         memory = np.empty(part.nbytes, np.uint8)
         packed: Part = np.ndarray(part.shape, part.dtype, memory, 0, packed_strides(part))
         packed[turned] = values
-        runs = Runs(part)
         if not runs.axes:
             self.device.write(runs.address, memory)
             return
         allocation = self.device.allocate(part.nbytes)
         self.device.write(allocation.address, memory)
         self._scatter(runs, allocation.address)
+
+    def _fill(self, run: Runs, equal: Part) -> None:
+        """Write equal elements to a run: some of them, which the device copies to the others."""
+        piece, done = equal.view(np.uint8), equal.nbytes
+        if not piece.any():
+            self.device.clear(run.address, run.nbytes)
+            return
+        self.device.write(run.address, piece)
+        while done < run.nbytes:
+            count = min(done, run.nbytes - done)
+            self.device.copy(run.address + done, run.address, count)
+            done += count
 
     def clear(self, part: Part) -> None:
         _keep(part)
