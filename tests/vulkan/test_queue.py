@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants.runtime.vulkan import context as contexts
 from octants.runtime.vulkan import queue as queues
 from octants.runtime.vulkan.device import VulkanDevice
 from tests.vulkan import compiled
@@ -104,3 +105,16 @@ def test_parameters_that_fill_the_memory_of_a_batch(
         double(a)
     assert np.all(a.to_numpy() == 127.0)
     assert device.context.submitted > before + 1
+
+
+def test_a_gpu_is_looked_at_before_the_host_sleeps(
+    device: VulkanDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = qd.ndarray(qd.f32, 3)
+    slept: list[int] = []
+    monkeypatch.setattr(device.context, "_sleep", slept.append)
+    monkeypatch.setattr(type(device.hardware), "is_cpu", False)
+    monkeypatch.setattr(contexts, "_PATIENCE", 10.0)
+    double(a)
+    assert np.all(a.to_numpy() == 1.0)
+    assert not slept

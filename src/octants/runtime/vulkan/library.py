@@ -61,6 +61,7 @@ _DEVICE = {
     "vkCmdCopyBuffer": (None, _P, _U64, _U64, _U32, _P),
     "vkCmdFillBuffer": (None, _P, _U64, _U64, _U64, _U32),
     "vkCreateSemaphore": (c_int32, _P, _P, _P, _P),
+    "vkGetSemaphoreCounterValue": (c_int32, _P, _U64, _P),
     "vkWaitSemaphores": (c_int32, _P, _P, _U64),
 }
 
