@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,7 +26,7 @@ from tests.vulkan.validation import check
 def device() -> VulkanDevice:
     """The device that the tests run on; they are skipped where there is none."""
     try:
-        return VulkanDevice()
+        return VulkanDevice(without=os.environ.get("OCTANTS_VULKAN_WITHOUT", ""))
     except OctantsError as error:
         pytest.skip(f"no Vulkan here: {error}")
 

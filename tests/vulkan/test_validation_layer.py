@@ -50,8 +50,8 @@ def test_programs_are_valid(device: VulkanDevice) -> None:
 def test_what_is_wrong_is_an_error(device: VulkanDevice) -> None:
     with device.queue.lock:
         batch, functions = device.queue.open(), device.context.functions
-        functions.vkCmdFillBuffer(batch.commands, batch.arena.handle, 2, 4, 0)
-    with pytest.raises(OctantsError, match="(?s)OCT460.*vkCmdFillBuffer") as caught:
+        functions.vkCmdFillBuffer(batch.commands, batch.arena.buffer.handle, 2, 4, 0)
+    with pytest.raises(OctantsError, match="(?s)OCT448.*vkCmdFillBuffer") as caught:
         qd.sync()
     assert "multiple of 4" in str(caught.value)
     qd.sync()  # it is told once

@@ -1,4 +1,4 @@
-"""What goes wrong with Vulkan: OCT449 and OCT45x."""
+"""What goes wrong with Vulkan: OCT448 to OCT459."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class ValidationFailed(UserError):
     """The validation layer says that a call of ours is wrong."""
 
     problem: str
-    code = "OCT460"
+    code = "OCT448"
     exception = OctantsRuntimeError
     title = "Vulkan's validation layer has found an error: {problem}"
     notes = ("this is a mistake of Octants, or of the layer; programs cannot cause it",)

@@ -11,6 +11,7 @@ from octants.codegen.spirv.features import Features
 from octants.codegen.spirv.words import (
     COMPUTE,
     GLSL_MEMORY,
+    LOGICAL_ADDRESSING,
     MAGIC,
     PHYSICAL_ADDRESSING,
     VERSION,
@@ -30,10 +31,14 @@ CUT_WORD, PUSHED_WORDS = 9, 10
 u32 in which a bit is set where the driver has cut a loop short."""
 
 
+_OF_INTEGERS = {8: Capability.INT_8, 16: Capability.INT_16, 64: Capability.INT_64}
+
+
 class Assembly:
     """The sections of a module. Results are numbered from 1 on.
 
-    Integers of either sign have one kind, which has no sign: instructions know it.
+    Integers of either sign have one kind, which has no sign: instructions know it. Where all memory
+    `is_bound` to the module as one buffer, addresses are offsets in that.
     """
 
     def __init__(self, features: Features) -> None:
@@ -41,7 +46,8 @@ class Assembly:
         self.functions: list[int] = []
         self.depths: dict[int, int] = {}  # of helpers, by what stands for them
         self._bound = 0
-        self._capabilities = dict.fromkeys((Capability.SHADER, Capability.PHYSICAL_ADDRESSES))
+        self.is_bound = not (features.has("addresses") and features.has("int64"))
+        self._capabilities = {Capability.SHADER: None}
         self._extensions: dict[str, None] = {}
         self._modes: list[int] = []
         self._entries: list[tuple[str, int, list[int]]] = []
@@ -52,8 +58,8 @@ class Assembly:
         self._constants: dict[int, Any] = {}
         self._helpers: dict[str, int] = {}
         self.library = self.fresh()
-        features.require("int64")
-        self._capabilities[Capability.INT_64] = None
+        if not self.is_bound:
+            self.require(Capability.PHYSICAL_ADDRESSES)
 
     # -- results --------------------------------------------------------------------------------
 
@@ -103,9 +109,9 @@ class Assembly:
                 self.features.require("float64")
                 self.require(Capability.FLOAT_64)
             return self.declare(Op.TYPE_FLOAT, dtype.bits)
-        if dtype.bits < 32:
+        if dtype.bits != 32:
             self.features.require(f"int{dtype.bits}")
-            self.require(Capability.INT_8 if dtype.bits == 8 else Capability.INT_16)
+            self.require(_OF_INTEGERS[dtype.bits])
         return self.declare(Op.TYPE_INT, dtype.bits, 0)
 
     def void(self) -> int:
@@ -150,6 +156,25 @@ class Assembly:
         self._globals.append(result)
         return instruction(Op.VARIABLE, pointer, result, Storage.PUSH_CONSTANT)
 
+    def heap(self, dtype: DType) -> int:
+        """The variable of all memory that is bound, as a structure of an array of numbers."""
+        kind = self.type(dtype)
+        return self.once(("heap", kind), lambda result: self._declare_heap(result, kind, dtype))
+
+    def _declare_heap(self, result: int, kind: int, dtype: DType) -> list[int]:
+        numbers, whole = self.fresh(), self.fresh()
+        self._declarations += instruction(Op.TYPE_RUNTIME_ARRAY, numbers, kind)
+        self._declarations += instruction(Op.TYPE_STRUCT, whole, numbers)
+        self.decorate(numbers, Decoration.ARRAY_STRIDE, dtype.size)
+        self.decorate(whole, Decoration.BLOCK)
+        self._decorations += instruction(Op.MEMBER_DECORATE, whole, 0, Decoration.OFFSET, 0)
+        for decoration in (Decoration.DESCRIPTOR_SET, Decoration.BINDING):
+            self.decorate(result, decoration, 0)
+        self.decorate(result, Decoration.ALIASED)
+        pointer = self.pointer(Storage.BUFFER, whole)
+        self._globals.append(result)
+        return instruction(Op.VARIABLE, pointer, result, Storage.BUFFER)
+
     def built_in(self, which: BuiltIn) -> int:
         """A variable of three u32 that the device fills."""
         return self.once(("built in", which), lambda result: self._declare_built_in(result, which))
@@ -190,7 +215,8 @@ class Assembly:
         for extension in self._extensions:
             words += instruction(Op.EXTENSION, *text_words(extension))
         words += instruction(Op.EXT_INST_IMPORT, self.library, *text_words("GLSL.std.450"))
-        words += instruction(Op.MEMORY_MODEL, PHYSICAL_ADDRESSING, GLSL_MEMORY)
+        addressing = LOGICAL_ADDRESSING if self.is_bound else PHYSICAL_ADDRESSING
+        words += instruction(Op.MEMORY_MODEL, addressing, GLSL_MEMORY)
         for name, function, shared in self._entries:
             operands = (COMPUTE, function, *text_words(name), *self._globals, *shared)
             words += instruction(Op.ENTRY_POINT, *operands)

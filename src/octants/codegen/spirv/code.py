@@ -129,16 +129,31 @@ class SpirvCode(Flow):
             self.assembly.features.require(f"storage{dtype.bits}")
             small = Capability.STORAGE_8_BIT if dtype.bits == 8 else Capability.STORAGE_16_BIT
             self.assembly.require(small)
+        if self.assembly.is_bound:
+            return self._bound_place(address, dtype)
         pointer = self.assembly.pointer(Storage.PHYSICAL, self.assembly.type(dtype))
         return self.assign(Op.CONVERT_U_TO_PTR, pointer, address)
 
+    def _bound_place(self, address: Any, dtype: DType) -> int:
+        """The same where an address is an offset in the buffer that is all memory."""
+        number, zero = self.convert(address, u64, u32), self.constant(0, u32)
+        if dtype.size > 1:
+            digits = self.constant(dtype.size.bit_length() - 1, u32)
+            number = self.apply("ushr", u32, number, digits)
+        pointer = self.assembly.pointer(Storage.BUFFER, self.assembly.type(dtype))
+        return self.assign(Op.ACCESS_CHAIN, pointer, self.assembly.heap(dtype), zero, number)
+
+    def _alignment(self, place: Place, dtype: DType) -> tuple[int, ...]:
+        is_addressed = not (isinstance(place, Element) or self.assembly.is_bound)
+        return (ALIGNED, dtype.size) if is_addressed else ()
+
     def load(self, place: Place, dtype: DType) -> int:
-        alignment = () if isinstance(place, Element) else (ALIGNED, dtype.size)
+        alignment = self._alignment(place, dtype)
         pointer, kind = self._place(place, dtype), self.assembly.type(dtype)
         return self.assign(Op.LOAD, kind, pointer, *alignment)
 
     def store(self, place: Place, dtype: DType, value: int) -> None:
-        alignment = () if isinstance(place, Element) else (ALIGNED, dtype.size)
+        alignment = self._alignment(place, dtype)
         self.emit(Op.STORE, self._place(place, dtype), value, *alignment)
 
     def local_array(self, dtype: DType, count: int) -> Words:

@@ -27,6 +27,7 @@ class Op(enum.IntEnum):
     TYPE_FLOAT = 22
     TYPE_VECTOR = 23
     TYPE_ARRAY = 28
+    TYPE_RUNTIME_ARRAY = 29
     TYPE_STRUCT = 30
     TYPE_POINTER = 32
     TYPE_FUNCTION = 33
@@ -162,6 +163,7 @@ class Storage(enum.IntEnum):
     WORKGROUP = 4
     FUNCTION = 7
     PUSH_CONSTANT = 9
+    BUFFER = 12
     PHYSICAL = 5349
 
 
@@ -169,7 +171,11 @@ class Decoration(enum.IntEnum):
     """What is said of results and members."""
 
     BLOCK = 2
+    ARRAY_STRIDE = 6
     BUILT_IN = 11
+    ALIASED = 20
+    BINDING = 33
+    DESCRIPTOR_SET = 34
     OFFSET = 35
     NO_CONTRACTION = 42
 
@@ -194,7 +200,8 @@ class Ext(enum.IntEnum):
     SQRT = 31
 
 
-PHYSICAL_ADDRESSING, GLSL_MEMORY = 5348, 1
+LOGICAL_ADDRESSING, PHYSICAL_ADDRESSING = 0, 5348
+GLSL_MEMORY = 1
 COMPUTE = 5
 ALIGNED = 2
 DEVICE_SCOPE, BLOCK_SCOPE, SUBGROUP_SCOPE = 1, 2, 3

@@ -29,6 +29,7 @@ _BEST_FIRST = (2, 1, 3, 0, 4)  # discrete, integrated, virtual, other, the CPU
 _CPU = 4
 _COMPUTE = 2
 _DEVICE_LOCAL_HEAP = 1
+_STORAGE_RANGE = 7  # of `DeviceProperties.limits`: the bytes of a buffer that is bound
 _BITS = {
     "float64": (0, 39),
     "int64": (0, 40),
@@ -49,11 +50,7 @@ _SHARED_BYTES, _MOST_ITEMS, _LONGEST_BLOCK = 54, 58, 59  # of the limits, in wor
 _MOST_BLOCK_DIM = 1024
 _INDEPENDENT = 1  # of `FloatControls`: 2 says that widths must agree
 ATOMIC_FLOAT = b"VK_EXT_shader_atomic_float"
-_NEEDED = {
-    "int64": "64-bit integers (shaderInt64)",
-    "addresses": "addresses of buffers (bufferDeviceAddress)",
-    "timeline": "timeline semaphores (timelineSemaphore)",
-}
+_NEEDED = {"timeline": "timeline semaphores (timelineSemaphore)"}
 
 
 class Hardware:
@@ -99,7 +96,20 @@ class Hardware:
         return bool(self.properties.type == _CPU)
 
     @property
+    def is_bound(self) -> bool:
+        """Whether kernels reach memory as one buffer that is bound to them, and not by address."""
+        return not self.features >= {"addresses", "int64"}
+
+    @property
     def memory_bytes(self) -> int:
+        """The bytes of memory that kernels can reach."""
+        if not self.is_bound:
+            return self._memory
+        reached: int = self.properties.limits[_STORAGE_RANGE]
+        return min(self._memory // 2, self.largest, reached)
+
+    @property
+    def _memory(self) -> int:
         """The bytes of the largest heap that is the device's own."""
         properties = self.memory_properties()
         heaps = [properties.heaps[k] for k in range(properties.heap_count)]

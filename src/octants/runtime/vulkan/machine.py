@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from ctypes import addressof, c_uint64
 
 import numpy as np
 
@@ -11,12 +10,12 @@ from octants.artifact import Artifact
 from octants.diagnostics.vulkan_errors import LoopCut
 from octants.runtime.memory import view_memory
 from octants.runtime.pending import Pending
-from octants.runtime.vulkan import structures as vk
+from octants.runtime.vulkan.bound import BoundMemory, pipeline_layout
 from octants.runtime.vulkan.context import Context
 from octants.runtime.vulkan.hardware import Hardware, choose
-from octants.runtime.vulkan.memory import MAPPED, Heap, Piece
+from octants.runtime.vulkan.memory import MAPPED, NEAR, Heap, Piece
 from octants.runtime.vulkan.messages import Messages
-from octants.runtime.vulkan.programs import COMPUTE_STAGE, Program
+from octants.runtime.vulkan.programs import Program
 from octants.runtime.vulkan.queue import PUSHED, Queue
 from octants.runtime.vulkan.tapes import Tape
 from octants.runtime.vulkan.transfers import Transfers
@@ -28,18 +27,19 @@ class _Shared:
     """What of a device stays as long as the process, since arrays may outlive their device."""
 
     def __init__(self, hardware: Hardware) -> None:
-        self.context = Context(hardware)
-        self.queue = Queue(self.context)
-        self.heap = Heap(self.context)
-        self.mapped = Heap(self.context, MAPPED)
-        self.transfers = Transfers(self.queue, self.heap)
-        self.layout = self._make_layout()
+        self.context = context = Context(hardware)
         self.programs: weakref.WeakValueDictionary[bytes, Program] = weakref.WeakValueDictionary()
-
-    def _make_layout(self) -> c_uint64:
-        pushed = vk.PushRange(COMPUTE_STAGE, 0, PUSHED)
-        info = vk.PipelineLayoutCreateInfo(range_count=1, ranges=addressof(pushed))
-        return c_uint64(self.context.create("vkCreatePipelineLayout", info))
+        if hardware.is_bound:
+            self.heap = self.mapped = near = Heap(context, NEAR)
+            bound = BoundMemory(context, near.hold(hardware.memory_bytes), PUSHED)
+            self.layout = bound.layout
+        else:
+            self.heap, self.mapped = Heap(context), Heap(context, MAPPED)
+            near, self.layout = Heap(context, NEAR), pipeline_layout(context, PUSHED)
+        self.queue = Queue(context, near)
+        if hardware.is_bound:
+            self.queue.bind = bound.bind
+        self.transfers = Transfers(self.queue, self.heap)
 
 
 _known: dict[Hardware, _Shared] = {}

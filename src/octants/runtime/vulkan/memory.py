@@ -24,7 +24,8 @@ from octants.runtime.vulkan.library import SUCCESS
 ALIGNMENT = 256
 _BLOCK = 1 << 24  # bytes of a buffer that small pieces share
 _LARGE = _BLOCK // 4  # pieces from here on have a buffer of their own
-_USAGE = 0x1 | 0x2 | 0x20 | 0x20000  # copied from and to, storage, with an address
+_USAGE = 0x1 | 0x2 | 0x20  # copied from and to, storage
+_WITH_ADDRESS = 0x20000
 _ADDRESSED = 2
 DEVICE_LOCAL, HOST_VISIBLE, COHERENT, CACHED = 1, 2, 4, 8
 MAPPED = HOST_VISIBLE | COHERENT
@@ -34,13 +35,18 @@ NEAR = MAPPED | DEVICE_LOCAL
 
 
 class Buffer:
-    """A buffer with its memory; `host` is where the host has it mapped, 0 if it has not."""
+    """A buffer with its memory; `host` is where the host has it mapped, 0 if it has not.
+
+    Its address is 0 where kernels are told none.
+    """
 
     def __init__(self, context: Context, nbytes: int, wanted: int) -> None:
         self.context = context
         self.nbytes = nbytes
+        has_address = "addresses" in context.hardware.features
+        usage = _USAGE | _WITH_ADDRESS * has_address
         self.handle = context.create(
-            "vkCreateBuffer", vk.BufferCreateInfo(size=nbytes, usage=_USAGE)
+            "vkCreateBuffer", vk.BufferCreateInfo(size=nbytes, usage=usage)
         )
         self.memory = 0
         self.host = 0
@@ -48,15 +54,18 @@ class Buffer:
         if not self.handle or is_too_large or not self._bind(wanted):
             self.free()
             raise OctantsMemoryError(f"{nbytes} bytes are refused")
-        info = vk.BufferAddressInfo(buffer=self.handle)
-        get = context.functions.vkGetBufferDeviceAddress
-        self.address: int = get(context.handle, byref(info))
+        self.address = 0
+        if not context.hardware.is_bound:
+            asked = vk.BufferAddressInfo(buffer=self.handle)
+            get = context.functions.vkGetBufferDeviceAddress
+            self.address = get(context.handle, byref(asked))
 
     def _bind(self, wanted: int) -> bool:
         context, functions = self.context, self.context.functions
         needs = vk.MemoryRequirements()
         functions.vkGetBufferMemoryRequirements(context.handle, self.handle, byref(needs))
-        flags = vk.MemoryAllocateFlagsInfo(flags=_ADDRESSED)
+        has_address = "addresses" in context.hardware.features
+        flags = vk.MemoryAllocateFlagsInfo(flags=_ADDRESSED * has_address)
         for kind, properties in _types(context, needs.types, wanted):
             info = vk.MemoryAllocateInfo(next=addressof(flags), size=needs.size, type=kind)
             self.memory = context.create("vkAllocateMemory", info)
@@ -113,9 +122,14 @@ class Piece:
         self.nbytes = nbytes
 
     @property
+    def offset(self) -> int:
+        """Where it begins in its buffer."""
+        return self.address - self.buffer.address
+
+    @property
     def host(self) -> int:
         """Where the host has it mapped; 0 if it has not."""
-        return self.buffer.host and self.buffer.host + self.address - self.buffer.address
+        return self.buffer.host and self.buffer.host + self.offset
 
 
 class Heap:
@@ -131,6 +145,7 @@ class Heap:
         self._free: dict[Buffer, list[tuple[int, int]]] = {}  # offsets and sizes, in order
         self._freed: deque[tuple[Buffer, int, int]] = deque()
         self._leaving: deque[tuple[int, Buffer]] = deque()  # with the submission to wait for
+        self._can_grow = True
         self._live: dict[tuple[Buffer, int], tuple[int, str]] = {}
 
     def allocate(self, nbytes: int, what: str = "") -> Piece:
@@ -161,6 +176,8 @@ class Heap:
         return None
 
     def _grow(self, size: int) -> tuple[Buffer, int]:
+        if not self._can_grow:
+            raise OctantsMemoryError(f"{size} bytes are refused")
         whole = size if size >= _LARGE else _BLOCK
         try:
             buffer = Buffer(self._context, whole, self._wanted)
@@ -170,6 +187,19 @@ class Heap:
         bisect.insort(self._buffers, buffer, key=lambda each: each.address)
         self._free[buffer] = [(size, buffer.nbytes - size)] if buffer.nbytes > size else []
         return buffer, 0
+
+    def hold(self, nbytes: int) -> Buffer:
+        """Have all pieces in one buffer of so many bytes, or fewer; nothing is at its beginning."""
+        for size in (nbytes, nbytes // 2, nbytes // 4):
+            try:
+                buffer = Buffer(self._context, size // ALIGNMENT * ALIGNMENT, self._wanted)
+            except OctantsMemoryError:
+                continue
+            self._buffers = [buffer]
+            self._free = {buffer: [(ALIGNMENT, buffer.nbytes - ALIGNMENT)]}
+            self._can_grow = False
+            return buffer
+        raise self._refused(nbytes)
 
     def find(self, address: int) -> tuple[Buffer, int]:
         """The buffer that an address is in, and the offset; `KeyError` if it is in none."""
@@ -201,7 +231,8 @@ class Heap:
             place = bisect.bisect(gaps, (offset, size))
             gaps.insert(place, (offset, size))
             _merge(gaps, place)
-            if gaps == [(0, buffer.nbytes)] and buffer.nbytes != _BLOCK:
+            is_whole = gaps == [(0, buffer.nbytes)] and buffer.nbytes != _BLOCK
+            if is_whole and self._can_grow:
                 self._drop(buffer)
         self._release()
 

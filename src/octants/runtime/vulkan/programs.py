@@ -17,10 +17,10 @@ from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.vulkan_errors import VulkanFailed
 from octants.hashing import blake2b
 from octants.runtime.vulkan import structures as vk
+from octants.runtime.vulkan.bound import COMPUTE_STAGE
 from octants.runtime.vulkan.context import Context
 from octants.runtime.vulkan.library import OUT_OF_MEMORY, SUCCESS
 
-COMPUTE_STAGE = 0x20
 _HEAD = struct.Struct("<4I16s")  # its own length, a version, vendor, device, what drivers compare
 _HEAD_VERSION = 1
 

@@ -6,6 +6,7 @@ import ctypes
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from ctypes import byref, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from octants.runtime.memory import view_memory
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.context import Context, Submission
 from octants.runtime.vulkan.library import SUCCESS
-from octants.runtime.vulkan.memory import NEAR, Buffer
+from octants.runtime.vulkan.memory import Buffer, Heap
 
 if TYPE_CHECKING:
     Bytes = memoryview[int]
@@ -47,9 +48,9 @@ _ONCE = 1
 class Batch:
     """A command buffer, and memory that its commands read; `number` is that of its submission."""
 
-    def __init__(self, context: Context, pool: int) -> None:
+    def __init__(self, context: Context, pool: int, memory: Heap) -> None:
         self.commands = c_void_p()
-        self.arena = Buffer(context, _ARENA, NEAR)
+        self.arena = memory.allocate(_ARENA, "parameters of launches")
         self._bytes: Bytes = view_memory(self.arena.host, np.uint8, (_ARENA,)).data
         info = vk.CommandBufferAllocateInfo(pool=pool, count=1)
         allocate = context.functions.vkAllocateCommandBuffers
@@ -78,10 +79,13 @@ class Queue:
     """The commands of a device. Whatever is written is read by all that comes after it.
 
     Commands are gathered in batches. Who gives several that belong together holds the `lock`.
+    Parameters are in ``memory`` that the host writes; `bind` is called at the start of each batch.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, memory: Heap) -> None:
         self.context = context
+        self._memory = memory
+        self.bind: Callable[[c_void_p], None] | None = None
         self.lock = threading.RLock()
         info = vk.CommandPoolCreateInfo(flags=_MAY_BE_RESET, family=context.family)
         self._pool = context.create("vkCreateCommandPool", info)
@@ -102,6 +106,8 @@ class Queue:
         batch = self._batch = self._next()
         info = vk.CommandBufferBeginInfo(flags=_ONCE)
         self.context.functions.vkBeginCommandBuffer(batch.commands, byref(info))
+        if self.bind is not None:
+            self.bind(batch.commands)
         return batch
 
     def _is_due(self, batch: Batch) -> bool:
@@ -114,7 +120,7 @@ class Queue:
     def _next(self) -> Batch:
         self.context.check()
         if len(self._flying) < _IN_FLIGHT:
-            return Batch(self.context, self._pool)
+            return Batch(self.context, self._pool, self._memory)
         batch = self._flying.popleft()
         self.context.wait(batch.number)
         batch.clear()
@@ -190,9 +196,9 @@ class Queue:
         """Copy bytes from the host, which are few."""
         with self.lock:
             batch = self.open(len(data))
-            piece = vk.BufferCopy(batch.put(data), to[1], len(data))
-            copy = self.context.functions.vkCmdCopyBuffer
-            copy(self._begin(batch), batch.arena.handle, to[0].handle, 1, byref(piece))
+            piece = vk.BufferCopy(batch.arena.offset + batch.put(data), to[1], len(data))
+            copy, source = self.context.functions.vkCmdCopyBuffer, batch.arena.buffer.handle
+            copy(self._begin(batch), source, to[0].handle, 1, byref(piece))
 
     def fill(self, buffer: Buffer, offset: int, nbytes: int) -> None:
         """Set whole words to zero."""

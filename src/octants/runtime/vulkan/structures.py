@@ -140,6 +140,40 @@ PipelineLayoutCreateInfo = _typed(
     ("range_count", c_uint32),
     ("ranges", c_void_p),
 )
+DescriptorSetLayoutCreateInfo = _typed(
+    "DescriptorSetLayoutCreateInfo",
+    32,
+    ("flags", c_uint32),
+    ("count", c_uint32),
+    ("bindings", c_void_p),
+)
+DescriptorPoolCreateInfo = _typed(
+    "DescriptorPoolCreateInfo",
+    33,
+    ("flags", c_uint32),
+    ("set_count", c_uint32),
+    ("size_count", c_uint32),
+    ("sizes", c_void_p),
+)
+DescriptorSetAllocateInfo = _typed(
+    "DescriptorSetAllocateInfo",
+    34,
+    ("pool", c_uint64),
+    ("count", c_uint32),
+    ("layouts", POINTER(c_uint64)),
+)
+WriteDescriptorSet = _typed(
+    "WriteDescriptorSet",
+    35,
+    ("set", c_uint64),
+    ("binding", c_uint32),
+    ("element", c_uint32),
+    ("count", c_uint32),
+    ("type", c_int32),
+    ("images", c_void_p),
+    ("buffers", c_void_p),
+    ("views", c_void_p),
+)
 CommandPoolCreateInfo = _typed(
     "CommandPoolCreateInfo", 39, ("flags", c_uint32), ("family", c_uint32)
 )
@@ -173,6 +207,30 @@ SemaphoreWaitInfo = _typed(
     ("values", POINTER(c_uint64)),
 )
 BufferAddressInfo = _typed("BufferAddressInfo", 1000244001, ("buffer", c_uint64))
+
+
+class SetBinding(Structure):
+    """A place for a buffer in a set."""
+
+    _fields_ = (
+        ("binding", c_uint32),
+        ("type", c_int32),
+        ("count", c_uint32),
+        ("stages", c_uint32),
+        ("samplers", c_void_p),
+    )
+
+
+class PoolSize(Structure):
+    """How many descriptors of a type a pool has."""
+
+    _fields_ = (("type", c_int32), ("count", c_uint32))
+
+
+class BoundBuffer(Structure):
+    """A part of a buffer that is bound."""
+
+    _fields_ = (("buffer", c_uint64), ("offset", c_uint64), ("size", c_uint64))
 
 
 class PushRange(Structure):
@@ -228,7 +286,7 @@ class QueueFamily(Structure):
 
 
 class DeviceProperties(Structure):
-    """What a device is; its limits are not read."""
+    """What a device is; of its limits, the first ones are counts of 32 bits."""
 
     _fields_ = (
         ("api_version", c_uint32),
@@ -238,7 +296,8 @@ class DeviceProperties(Structure):
         ("type", c_uint32),
         ("name", c_char * 256),
         ("cache", c_ubyte * 16),
-        ("limits", c_uint64 * 63),
+        ("padding", c_uint32),
+        ("limits", c_uint32 * 126),
         ("sparse", c_uint32 * 5),
     )
 
