@@ -69,7 +69,7 @@ class VulkanBackend(Backend):
     # -- what passes want to know ---------------------------------------------------------------
 
     def memory_bytes(self, chosen: Options) -> int:
-        return hardware.choose(chosen.device).memory_bytes
+        return hardware.choose(chosen.device, chosen.vulkan_without).memory_bytes
 
     def blocks(self, chosen: Options) -> Blocks | None:
         return hardware.choose(chosen.device, chosen.vulkan_without).blocks

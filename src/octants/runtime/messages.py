@@ -58,10 +58,15 @@ def capacity_for(artifact: Artifact) -> int:
     return PRINT_WORDS if any(each.kind == "print" for each in artifact.messages) else 0
 
 
+NO_END = 2**32 - 1
+"""The end of a buffer that is not full: more than any has, in half a word, since some devices
+update no more than that."""
+
+
 def clear_head(head: np.ndarray[Any, np.dtype[np.int64]], capacity: int) -> None:
     """Make the head of a buffer that of one to which nothing was written."""
     head[: abi.MESSAGES_HEADER // 8] = 0
-    head[abi.MESSAGES_END // 8] = -1
+    head[abi.MESSAGES_END // 8] = NO_END
     head[abi.MESSAGES_CAPACITY // 8] = capacity
 
 

@@ -13,6 +13,7 @@ from octants.runtime.cuda import device as device_module
 from octants.runtime.cuda.device import CudaDevice
 from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.messages import MOST_IN_FLIGHT, PRINT_WORDS
+from octants.runtime.messages import NO_END
 from tests.runtime.cuda.fake_cuda import Call, FakeCuda, Trap
 from tests.runtime.cuda.kernels import ASSERT, OVERFLOW, PRINT, artifact, launch, read
 
@@ -25,7 +26,7 @@ def speak(call: Call) -> None:
     words = call.words(buffer, abi.MESSAGES_HEADER // 8)
     assert list(words[4:]) == [0] * (len(words) - 4)
     assert int(words[abi.MESSAGES_COUNT // 8]) == int(words[abi.MESSAGES_CURSOR // 8]) == 0
-    assert int(words[abi.MESSAGES_END // 8]) == -1
+    assert int(words[abi.MESSAGES_END // 8]) == NO_END
     if what & PRINTS:
         assert words[abi.MESSAGES_CAPACITY // 8] == PRINT_WORDS
         call.words(buffer + abi.MESSAGES_HEADER, 3)[:] = 0, 5, value

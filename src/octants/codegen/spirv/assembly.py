@@ -141,16 +141,17 @@ class Assembly:
     # -- what is outside of functions -----------------------------------------------------------
 
     def pushed(self) -> int:
-        """The variable of what a launch pushes: words of 8 bytes."""
+        """The variable of what a launch pushes: words of 8 bytes, or the halves of these."""
         return self.once("pushed", self._declare_pushed)
 
     def _declare_pushed(self, result: int) -> list[int]:
-        struct_type = self.fresh()
-        words = instruction(Op.TYPE_STRUCT, struct_type, *[self.type(i64)] * PUSHED_WORDS)
+        struct_type, word = self.fresh(), i64 if self.features.has("int64") else u32
+        members = PUSHED_WORDS * 8 // word.size
+        words = instruction(Op.TYPE_STRUCT, struct_type, *[self.type(word)] * members)
         self._declarations += words
         self.decorate(struct_type, Decoration.BLOCK)
-        for member in range(PUSHED_WORDS):
-            offset = (struct_type, member, Decoration.OFFSET, 8 * member)
+        for member in range(members):
+            offset = (struct_type, member, Decoration.OFFSET, word.size * member)
             self._decorations += instruction(Op.MEMBER_DECORATE, *offset)
         pointer = self.pointer(Storage.PUSH_CONSTANT, struct_type)
         self._globals.append(result)

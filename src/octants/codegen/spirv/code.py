@@ -251,7 +251,7 @@ class SpirvCode(Flow):
         operands: Sequence[int],
     ) -> int:
         def write(function: int) -> None:
-            code = SpirvCode(self.assembly, self._entry)
+            code = type(self)(self.assembly, self._entry)
             code.write_function(function, parameters, result, make)
             self.assembly.depths[function] = code.nesting.deepest
 

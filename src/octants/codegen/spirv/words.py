@@ -44,6 +44,7 @@ class Op(enum.IntEnum):
     ACCESS_CHAIN = 65
     DECORATE = 71
     MEMBER_DECORATE = 72
+    COMPOSITE_CONSTRUCT = 80
     COMPOSITE_EXTRACT = 81
     CONVERT_F_TO_U = 109
     CONVERT_F_TO_S = 110
@@ -66,6 +67,7 @@ class Op(enum.IntEnum):
     S_DIV = 135
     F_DIV = 136
     U_MOD = 137
+    U_MUL_EXTENDED = 151
     LOGICAL_NOT_EQUAL = 165
     LOGICAL_OR = 166
     LOGICAL_AND = 167

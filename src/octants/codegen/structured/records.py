@@ -265,11 +265,21 @@ def make_room(body: Body, op: ops.RecordPush | ops.RecordReserve, nbytes: Operan
 def _refuse(code: Code, operands: list[Operand]) -> None:
     """Note what is needed, and which of the work items needs it."""
     place, number, need = operands
-    code.atomic("max", u64, messages.at(code, place, abi.REFUSED_NEED), need)
+    raise_atomically(code, messages.at(code, place, abi.REFUSED_NEED), need)
     one = code.constant(1, u64)
     messages.add_atomically(code, messages.at(code, place, abi.REFUSED_COUNT), one)
     word, bit = refused_bit(code, place, number)
     code.atomic("or", u32, word, bit)
+
+
+def raise_atomically(code: Code, place: Operand, number: Operand) -> None:
+    """Have a u64 be no less than a number, or than the largest u32 where only those are atomic."""
+    if code.has_atomic("max", u64):
+        code.atomic("max", u64, place, number)
+        return
+    most = code.constant(0xFFFFFFFF, u64)
+    least = code.choose(code.compare("lt", u64, number, most), u64, number, most)
+    code.atomic("max", u32, place, code.convert(least, u64, u32))
 
 
 def refused_bit(code: Code, place: Operand, number: Operand) -> tuple[Operand, Operand]:

@@ -1,0 +1,23 @@
+"""A number of 64 bits where there are only 32."""
+
+from __future__ import annotations
+
+from octants.lazy_dataclass import dataclass
+from octants.types.scalars import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two u32 that are an i64 or u64 together; `value` is the number if that is a constant.
+
+    Of a variable it has the variables of both halves.
+    """
+
+    low: int
+    high: int
+    value: int | None = None
+
+
+def is_wide(dtype: DType) -> bool:
+    """Whether numbers of a type are pairs."""
+    return dtype.bits == 64 and not dtype.is_float

@@ -1,0 +1,175 @@
+"""Devices that lack what most have: memory is bound, and 64 bits are two numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.diagnostics.exceptions import OctantsAssertionError, OctantsError, OctantsMemoryError
+from tests.vulkan import compiled
+
+NAMES = ["addresses", "int64", "int64,atomic64,add32", "float64,int64"]
+
+
+@pytest.fixture(params=NAMES)
+def vulkan(request: pytest.FixtureRequest) -> Iterator[str]:
+    compiled.device()  # or skip
+    qd.init(arch=qd.vulkan, offline_cache=False, vulkan_without=request.param)
+    device = qd.driver.state.device
+    assert device is not None
+    assert device.hardware.is_bound  # type: ignore[attr-defined]
+    yield request.param
+    qd.reset()
+
+
+@pytest.mark.usefixtures("vulkan")
+def test_a_gradient_through_loops_whose_tape_grows() -> None:
+    x, loss = qd.field(qd.f32, shape=50, needs_grad=True), qd.field(qd.f32, (), needs_grad=True)
+
+    @qd.kernel
+    def run(n: qd.i32):
+        for i in x:
+            v = x[i]
+            k = 0
+            while k < n + i * 40:
+                v = v * 0.999 + 0.001 * qd.sin(v)
+                k += 1
+            loss[None] += v * v
+
+    def value(at: np.ndarray) -> np.ndarray:
+        v = at.astype(np.float64)
+        for k in range(7 + 49 * 40):
+            going = k < 7 + np.arange(50) * 40
+            v = np.where(going, v * 0.999 + 0.001 * np.sin(v), v)
+        return v * v
+
+    start = np.linspace(0.5, 1.5, 50, dtype=np.float32)
+    x.from_numpy(start)
+    for _ in range(2):
+        with qd.ad.Tape(loss=loss):
+            run(7)
+        step = 1e-6
+        wanted = (value(start + step) - value(start - step)) / ((start + step) - (start - step))
+        wanted = (value(start.astype(np.float64) + step) - value(start - np.float64(step))) / 2e-6
+        np.testing.assert_allclose(x.grad.to_numpy(), wanted, rtol=3e-4)
+
+
+def test_prints_and_failures(vulkan: str, capfd: pytest.CaptureFixture[str]) -> None:
+    qd.init(arch=qd.vulkan, offline_cache=False, vulkan_without=vulkan, debug=True)
+
+    @qd.kernel
+    def speak(n: qd.i32):
+        for i in range(n):
+            print("item", i, 0.5 * i)
+            assert i < 3, "too far"
+
+    speak(3)
+    qd.sync()
+    assert sorted(capfd.readouterr().out.splitlines()) == [
+        "item 0 0.0",
+        "item 1 0.5",
+        "item 2 1.0",
+    ]
+    with pytest.raises(OctantsAssertionError, match="too far"):
+        speak(9)
+        qd.sync()
+
+
+@pytest.mark.usefixtures("vulkan")
+def test_random_draws_are_those_of_the_cpu() -> None:
+    def draw() -> list[float]:
+        x = qd.field(qd.f32, shape=10)
+
+        @qd.kernel
+        def fill():
+            for i in x:
+                x[i] = qd.random(qd.f32)
+
+        fill()
+        return x.to_numpy().tolist()
+
+    found = draw()
+    qd.init(arch=qd.cpu, offline_cache=False)
+    assert draw() == found
+
+
+def test_integers_of_64_bits(vulkan: str) -> None:
+    a, f = qd.ndarray(qd.i64, 6), qd.ndarray(qd.f32, 6)
+
+    @qd.kernel
+    def run(a: qd.types.NDArray[qd.i64, 1], f: qd.types.NDArray[qd.f32, 1], n: qd.i64):
+        for i in a:
+            v = a[i] * n + (a[i] >> 3) - (a[i] << 33)
+            f[i] = qd.cast(v, qd.f32)
+            a[i] = v // 12345678912 + v % 1000 + qd.cast(f[i] * 3.0, qd.i64)
+
+    numbers = [3, -5, 1 << 40, -(1 << 41) - 7, 123456789123, 0]
+    a.from_numpy(np.array(numbers, np.int64))
+    run(a, f, 77_777_777_777)
+    values = [
+        (x * 77_777_777_777 + (x >> 3) - (x << 33) + (1 << 63)) % (1 << 64) - (1 << 63)
+        for x in numbers
+    ]
+    floats = [np.float32(v) for v in values]
+    assert f.to_numpy().tolist() == floats
+    casts = [int(float(np.float32(x * np.float32(3.0)))) for x in floats]
+    low, high = -(1 << 63), (1 << 63) - 1
+    wanted = [
+        v // 12345678912 + v % 1000 + min(max(c, low), high)
+        for v, c in zip(values, casts, strict=True)
+    ]
+    found = a.to_numpy()
+    for value, right, cast in zip(found.tolist(), wanted, casts, strict=True):
+        assert low < cast < high, "the test means what can be cast"
+        assert value == (right + (1 << 63)) % (1 << 64) - (1 << 63), vulkan
+
+
+def test_updates_of_64_bits(vulkan: str) -> None:
+    total = qd.field(qd.i64, shape=())
+
+    @qd.kernel
+    def count():
+        for i in range(100):
+            total[None] += i
+
+    if "int64" not in vulkan:
+        count()
+        assert total[None] == 4950
+        return
+    with pytest.raises(
+        OctantsError, match="OCT450: kernel `count` needs 64-bit integers"
+    ) as caught:
+        count()
+    assert "total[None] += i" in str(caught.value)
+
+
+@pytest.mark.usefixtures("vulkan")
+def test_memory_is_what_can_be_bound() -> None:
+    reach = qd.driver.backend_of("vulkan").memory_bytes(qd.options.current())
+    with pytest.raises(OctantsMemoryError, match="OCT506"):
+        qd.ndarray(qd.i8, reach)
+    most = qd.ndarray(qd.i32, reach // 16)
+
+    @qd.kernel
+    def mark(a: qd.types.NDArray[qd.i32, 1]):
+        for i in a:
+            a[i] = i
+
+    mark(most)
+    assert (most.to_numpy() == np.arange(reach // 16)).all()
+
+
+@pytest.mark.usefixtures("vulkan")
+def test_an_index_of_64_bits_reaches_the_end() -> None:
+    x = qd.field(qd.i32, shape=(300, 300))
+
+    @qd.kernel
+    def fill(n: qd.i64):
+        for i in range(n):
+            x[i // 300, i % 300] = qd.cast(i, qd.i32)
+
+    fill(90_000)
+    assert (x.to_numpy().ravel() == np.arange(90_000)).all()
