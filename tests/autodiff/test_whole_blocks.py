@@ -43,6 +43,7 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of four turns, of whatever there is in them."""
     monkeypatch.setattr(unrolling, "MOST_TURNS", TURNS)
     monkeypatch.setattr(unrolling, "MOST_WORK", 1 << 20)
+    monkeypatch.setattr(unrolling, "MOST_IN_TASK", 1 << 20)
     monkeypatch.setattr(unrolling, "REGISTERS", 1 << 20)
 
 
@@ -56,7 +57,7 @@ def _kinds(module: Module) -> Counter[str]:
 # -- a recurrence of so many steps -----------------------------------------------------------------
 
 
-def recurrence() -> Module:
+def recurrence(by_while: bool = False) -> Module:
     """v = sin(v) p + k / 8 for k in range(n, n + trips), from v = x to y, for each work item."""
     both: dict[Companion, Any] = {PRIMAL: None, ADJOINT: None}
     x, p, y = (Array(name, f64, 1, Space.NDARRAY, layouts=dict(both)) for name in "xpy")
@@ -72,7 +73,21 @@ def recurrence() -> Module:
         eighth = builder.binary("mul", builder.cast(counter, f64), builder.constant(0.125, f64))
         builder.yield_([builder.binary("add", product, eighth)])
     upper = builder.binary("add", lower, trips)
-    (result,) = builder.for_(lower, upper, [builder.load(x, [row])], turn).results
+    start = builder.load(x, [row])
+    if by_while:
+        goes_on = Block([Value(i32), Value(f64)])
+        with builder.into(goes_on):
+            builder.yield_([builder.compare("lt", goes_on.args[0], upper)])
+        last = turn.ops[-1]
+        assert isinstance(last, ops.Yield)
+        with builder.into(turn):
+            following = builder.binary("add", turn.args[0], builder.index(1))
+        turn.ops.remove(last)
+        last.values = [following, *last.values]
+        turn.ops.append(last)
+        _, result = builder.while_([lower, start], goes_on, turn).results
+    else:
+        (result,) = builder.for_(lower, upper, [start], turn).results
     builder.store(y, [row], result)
     builder.yield_()
     domain = Builder()
@@ -82,9 +97,11 @@ def recurrence() -> Module:
     return module
 
 
-def _gradient_of(trips: int, share: int, local: int) -> tuple[np.ndarray[Any, Any], int]:
+def _gradient_of(
+    trips: int, share: int, local: int, by_while: bool = False
+) -> tuple[np.ndarray[Any, Any], int]:
     """The adjoints of x and p, and the bytes of the tape."""
-    reversed_ = differentiate(recurrence(), tape_whole=1, tape_local=local)
+    reversed_ = differentiate(recurrence(by_while), tape_whole=1, tape_local=local)
     assert not reversed_.hazards
     arrays: dict[Any, Any] = {
         "x": np.array([0.3, 1.7, -2.0]),
@@ -113,6 +130,20 @@ def test_any_number_of_iterations(trips: int, share: int) -> None:
         assert tape.pushes.get(CHECKPOINT, 0) == 3 * max(0, blocks - 1)
 
 
+@pytest.mark.parametrize("share", [1, 24, MAXIMUM_TAPE])
+@pytest.mark.parametrize("trips", [-2, 0, 1, 3, 4, 5, 8, 9, 31, 32, 70])
+def test_a_while_with_any_number_of_iterations(trips: int, share: int) -> None:
+    wanted, _ = _gradient_of(trips, MAXIMUM_TAPE, 0)
+    with strict_tape() as tape:
+        found, nbytes = _gradient_of(trips, share, 256, by_while=True)
+    assert np.array_equal(found, wanted)
+    trips = max(trips, 0)
+    assert tape.pushes.get(REST, 0) == 3 * trips
+    if share == MAXIMUM_TAPE:
+        assert tape.pushes.get("r", 0) == 3 * (trips - trips % TURNS)
+        assert nbytes == 8 * max(0, -(-trips // TURNS) - 1)
+
+
 def test_blocks_have_a_length_that_is_known() -> None:
     module = differentiate(recurrence(), tape_whole=1, tape_local=256).module
     assert _kinds(module) == {"unrolled": 1, REST: 1, CHECKPOINT: 1}
@@ -125,6 +156,14 @@ def test_blocks_have_a_length_that_is_known() -> None:
         if isinstance(op, (ops.RecordPush, ops.RecordPop)) and op.record.unrolled
     }
     assert inside == {ops.RecordPush: (0, TURNS), ops.RecordPop: (0, TURNS)}
+
+
+def test_work_that_is_written_out_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, most in (("MOST_WORK", 8), ("MOST_IN_TASK", 8), ("REGISTERS", 2 * TURNS - 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(unrolling, name, most)
+            module = differentiate(recurrence(), tape_whole=1, tape_local=256).module
+            assert _kinds(module) == {"local": 1, CHECKPOINT: 1}
 
 
 # -- random programs -------------------------------------------------------------------------------

@@ -31,9 +31,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from typing import Any
 
-from octants.autodiff import nearby
+from octants.autodiff import nearby, unrolling
 from octants.autodiff.nests import IN_CACHE, Nests, nests
-from octants.autodiff.unrolling import unrolled_turns
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Operation, Record, Value
@@ -106,11 +105,12 @@ def plan(
 def _plan_nearby(body: Block, strides: Mapping[Operation, int], most: int) -> Plan:
     """Blocks whose records are local: all loops have some, but those that surely are one block."""
     constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
-    local, in_blocks, unrolled = {}, set(), set()
+    local, in_blocks, unrolled, left = {}, set(), set(), unrolling.MOST_IN_TASK
     for op, stride in strides.items():
-        length = unrolled_turns(op, stride)
+        length = unrolling.unrolled_turns(op, stride, left)
         if length:
             unrolled.add(op)
+            left -= length * unrolling.work_of(op.regions[-1])
         else:
             length = min(MOST_IN_BLOCK, max(LEAST_IN_BLOCK, most // stride))
         if _surely_fits(op, length, constants):
@@ -252,6 +252,11 @@ def _split_nearby(builder: Builder, trips: Value, room: Room, *, whole: bool) ->
     bits = nearby.bits_for(builder, count, room.mixed)
     length = builder.constant(room.local, i64)
     return Blocks(length, count, bits, nearby.places(builder, count, bits))
+
+
+def whole_blocks(builder: Builder, trips: Value, room: Room) -> Value:
+    """The blocks that so many iterations fill where all have one length."""
+    return nearby.blocks_of(builder, trips, room.local)
 
 
 def unknown(builder: Builder, room: Room) -> tuple[Value, Value]:

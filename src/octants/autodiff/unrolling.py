@@ -12,8 +12,11 @@ from octants.ir.core import Block, Companion, Operation
 WORD = 4  # bytes of a register
 REGISTERS = 32
 MOST_TURNS = 32
-MOST_WORK = 1024
+MOST_WORK = 640
 """What records take at most; the turns of a block, and the operations of all of them."""
+
+MOST_IN_TASK = 4 * MOST_WORK
+"""Operations of the blocks of all loops of a task."""
 
 ENOUGH_WORK = 160
 """Operations of a block beside which its checkpoint costs little: longer ones hold registers."""
@@ -26,25 +29,26 @@ _SIMPLE = frozenset(("add", "sub", "mul", "min", "max", "and", "or", "xor", "neg
 _FUNCTION, _UPDATE, _DRAW = 8, 24, 64
 
 
-def unrolled_turns(op: Operation, stride: int) -> int:
+def unrolled_turns(op: Operation, stride: int, most: int) -> int:
     """How many iterations of a loop are written out at a time; 0 if it is not worth it.
 
-    The record of an iteration takes so many bytes.
+    The record of an iteration takes so many bytes, and all of them may be so many operations.
     """
-    if not isinstance(op, ops.For) or any(isinstance(each, _LOOPS) for each in op.body.walk()):
+    assert isinstance(op, (ops.For, ops.While))
+    if any(isinstance(each, _LOOPS) for each in op.body.walk()):
         return 0
-    work = max(1, _work(op.body))
+    work = max(1, work_of(op.body))
     turns = min(MOST_TURNS, REGISTERS * WORD // stride, max(USUAL_TURNS, ENOUGH_WORK // work))
     turns -= turns % LEAST_TURNS
-    return turns if turns and turns * work <= MOST_WORK else 0
+    return turns if turns * work <= min(most, MOST_WORK) else 0
 
 
-def _work(block: Block) -> int:
+def work_of(block: Block) -> int:
     """Roughly the operations of an iteration, and of its reverse where that is an atomic update."""
-    return sum(map(_work_of, block.walk()))
+    return sum(map(_work, block.walk()))
 
 
-def _work_of(op: Operation) -> int:
+def _work(op: Operation) -> int:
     if isinstance(op, (ops.Constant, ops.Cast)):
         return 0
     if isinstance(op, (ops.Unary, ops.Binary)):

@@ -15,7 +15,8 @@ of blocks but their checkpoints::
     }
 
 and each block is run again before it is reversed. There are no loops in them, so that nothing else
-is recorded meanwhile.
+is recorded meanwhile. A `while` does not know how many blocks it has until it has run: it records
+all iterations in memory of the work item's own, of which those behind the last block stay there.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from __future__ import annotations
 from octants.autodiff import checkpoints
 from octants.autodiff.nests import Loop
 from octants.autodiff.recording import Recorder
+from octants.autodiff.replay import Turn
 from octants.ir import ops
 from octants.ir.core import REST, Block, Operation, Record, Value
 from octants.types.scalars import i64
@@ -52,21 +54,40 @@ class WholeBlocks(Recorder):
         self._end_blocks(op, base, split.count, split.places)
         self._bind_all(op.results, self._record_rest(op, carried))
 
+    def _record_while_in_blocks(self, op: ops.While) -> None:
+        super()._record_while_in_blocks(op)
+        if self.has_whole_blocks(op):
+            blocks = checkpoints.whole_blocks(
+                self.builder, self.values[op, "count"], self.rooms[op]
+            )
+            self._know(op, blocks=self._longest(blocks), rest=self.values[op, "base"])
+
+    def _recorded_turn(self, op: ops.While, base: Value) -> Turn:
+        if not self.has_whole_blocks(op):
+            return super()._recorded_turn(op, base)
+
+        def turn(number: Value, carried: list[Value], _: list[Value]) -> list[Value]:
+            self.builder.append(ops.RecordPush(self.rest(op), base, number, carried))
+            self.plain(op.body)
+            return []
+
+        return turn
+
     def has_whole_blocks(self, op: Operation) -> bool:
         """Whether a loop has blocks, all of one length."""
         return op in self.rooms and op in self.plan.unrolled
 
     def _whole_block(
-        self, op: ops.For, first: Value, carried: list[Value], record: Record | None
+        self, op: Loop, first: Value, carried: list[Value], record: Record | None
     ) -> list[Value]:
         """Run as many iterations as a block has, and record them; what is carried on."""
         builder, zero = self.builder, self.builder.constant(0, i64)
-        start = self.counter(op, first)
         body = Block([Value(i64), *(Value(value.type) for value in carried)])
         with builder.into(body):
             turn, *args = body.args
-            counter = builder.binary("add", start, builder.cast(turn, start.type))
-            self._bind_all(op.body.args, [counter, *args])
+            self._bind_all(op.body.args[len(op.body.args) - len(args) :], args)
+            if isinstance(op, ops.For):
+                self.bind(op.body.args[0], self.counter(op, builder.binary("add", first, turn)))
             if record is not None:
                 builder.append(ops.RecordPush(record, self.values[op, "base"], turn, args))
             self.plain(op.body)
@@ -78,7 +99,6 @@ class WholeBlocks(Recorder):
     ) -> tuple[list[Value], list[Value]]:
         if not self.has_whole_blocks(op):
             return super().run_block(op, first, size, carried)
-        assert isinstance(op, ops.For)
         return self._whole_block(op, first, carried, self._record(op)), []
 
     def _record_rest(self, op: ops.For, carried: list[Value]) -> list[Value]:
@@ -107,12 +127,13 @@ class WholeBlocks(Recorder):
     def rest(self, op: Loop) -> Record:
         """The record of the iterations that are in no block."""
         if op not in self.rests:
-            self.rests[op] = Record(REST, self._slots(op), op.location)
+            local = 0 if isinstance(op, ops.For) else self.plan.local[op]
+            self.rests[op] = Record(REST, self._slots(op), op.location, 0, local)
         return self.rests[op]
 
     def end_of(self, op: Loop, start: Value, count: Value, stored: Value | None) -> Value:
         end = super().end_of(op, start, count, stored)
-        if not self.has_whole_blocks(op):
+        if not self.has_whole_blocks(op) or isinstance(op, ops.While):
             return end
         most = self.builder.constant(self.plan.local[op] - 1, i64)
         return self._end(self.rest(op), end, self.builder.binary("min", count, most))

@@ -184,7 +184,7 @@ def _loops(counting: Counting, counts: np.ndarray[Any, Any]) -> list[LoopTape]:
     parents, checkpoints = counting.around, _beside(counting.records, CHECKPOINT)
     rests, reasons = _beside(counting.records, REST), _reasons(counting.module)
     for record, rest in rests.items():
-        numbers[record] = _with_rest(numbers[record], numbers[rest])
+        numbers[record] = _with_rest(numbers[record], numbers[rest], bool(rest.local))
     has_log = any(record.name == LOG for record in counting.records)
     found: dict[Record, LoopTape] = {}
     for record in counting.records:
@@ -226,10 +226,14 @@ def _chain(record: Record, parents: Mapping[Record, Record]) -> list[Record]:
     return chain
 
 
-def _with_rest(row: list[int], rest: list[int]) -> list[int]:
-    """What was counted of a loop whose blocks were run before they were run to be recorded."""
+def _with_rest(row: list[int], rest: list[int], holds_all: bool) -> list[int]:
+    """What was counted of a loop whose blocks were run before they were run to be recorded.
+
+    Then the other record, of what is in no block, may have held all iterations for a while.
+    """
     slots, pushes, pops, stored = row
-    return [slots + rest[0], pushes + pops + rest[1], pops + rest[2], stored]
+    before = 0 if holds_all else pops
+    return [slots + rest[0], pushes + before + rest[1], pops + rest[2], stored]
 
 
 def _beside(records: list[Record], name: str) -> dict[Record, Record]:

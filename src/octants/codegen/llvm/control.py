@@ -35,7 +35,7 @@ def turns(
     f.branch(body)
     f.start(body)
     phis = open_phis(f, op.body.args, [lower, *inits], preheader)
-    values = f.block(op.body)
+    values = written(f, op)
     if f.kernel.costs.is_long_turn(op.body):
         f.machine.poll(f)
     step = "nsw" if counter_type.is_signed else "nuw"
@@ -48,6 +48,14 @@ def turns(
         joined(f, result.type, [(init, before), (value, latch)])
         for result, init, value in zip(op.results, inits, values, strict=True)
     ]
+
+
+def written(f: FunctionText, op: ops.For) -> list[str]:
+    """The operations of a turn; gives what stands for the values that it yields."""
+    outer, f.is_copied = f.is_copied, f.is_copied or is_written_out(op)
+    values = f.block(op.body)
+    f.is_copied = outer
+    return values
 
 
 def is_written_out(op: ops.For) -> bool:

@@ -151,6 +151,7 @@ class FunctionText:
         self.sums = Sums()  # the targets to which it adds plainly; see `sums`
         self.parts: dict[tuple[Array, Companion], str] = {}  # where it does so; see `local`, too
         self.shared = "true"  # whether it has to add atomically after all
+        self.is_copied = False  # whether what is written now will be there for each turn of a loop
         self.doubts: list[str] | None = None  # where rare ways are left out: what was to be true
         self._names: dict[Value, str] = {}
         self._once: dict[Any, str] = {}

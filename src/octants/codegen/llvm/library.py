@@ -1,7 +1,8 @@
 """The mathematical functions as functions of LLVM, from their code in `mathlib`, each once.
 
-The first few calls in a module may be inlined, as LLVM sees fit; all others stay calls. So the time
-to compile grows with the functions, not with their calls.
+The first few calls in a module may be inlined, as LLVM sees fit; all others stay calls, as do those
+in loops whose turns are written out. So the time to compile grows with the functions, not with
+their calls.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def call(f: FunctionText, fn: str, dtype: DType, operands: list[str]) -> str:
         if found is not None:
             return found
     f.text.mathematics += 1
-    attribute = "" if f.text.mathematics <= _INLINED else " noinline"
+    attribute = "" if f.text.mathematics <= _INLINED and not f.is_copied else " noinline"
     kind = f32 if dtype is f16 else dtype
     result: str = f.table[Call](f, Call(function(fn, kind, f.text.fast_math), operands, attribute))
     return result

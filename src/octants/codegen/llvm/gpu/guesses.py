@@ -1,4 +1,4 @@
-"""Loops that run in fours of turns, on the guess that no function in them needs its rare way.
+"""Loops that run eight turns at a time, on the guess that no function in them needs its rare way.
 
 A function of a machine that is right for most operands only has a test in front of it, and a rare
 way for the others. In a loop that does little else the tests are most of the work. Four turns are
@@ -21,7 +21,7 @@ from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 from octants.types.scalars import f32
 
-TURNS = 4
+TURNS = 8
 """How many turns are run at a time."""
 
 _MOST_WORK = 32
@@ -157,7 +157,7 @@ def _four_turns(
     for _ in range(TURNS):
         for arg, operand in zip(op.body.args, [counter, *values], strict=True):
             f.bind(arg, operand)
-        values = f.block(op.body)
+        values = control.written(f, op)
         counter = f.apply(f"add {step}", f.type(op.lower.type), counter, 1)
     return values, counter
 
