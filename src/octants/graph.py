@@ -56,6 +56,11 @@ class Graph:
         """How many commands a replay gives to the device."""
         return 0 if self._capture is None else len(self._capture.commands)
 
+    @property
+    def is_one_launch(self) -> bool:
+        """Whether the device does the next replay as one launch, rather than command by command."""
+        return self._replay is not None and self._replay.is_one_launch
+
     def replay(self) -> None:
         """Do again what was captured, on the arrays as they are now; queued like a launch.
 
@@ -152,10 +157,17 @@ class capture:  # noqa: N801  # it reads as a word of the language
         failure = error or found.failure
         if failure is not None:
             self._graph._fail(failure)
-        elif driver.state.recorder is not None:
-            raise GraphUnderTape("captured").at(None)
         else:
-            self._graph._finish(found)
+            self._finish()
+
+    def _finish(self) -> None:
+        try:
+            if driver.state.recorder is not None:
+                raise GraphUnderTape("captured").at(None)
+            self._graph._finish(self._capture)
+        except BaseException as error:
+            self._graph._fail(error)
+            raise
 
 
 class Foreign:

@@ -67,6 +67,11 @@ def graph_that_is_over() -> None:
     graph()
 
 
+@case
+def graph_with_too_little_memory() -> None:
+    raise errors.GraphRanOut("collide", 4096).at(None)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_text(name: str) -> None:
     with pytest.raises(OctantsError) as caught:

@@ -19,6 +19,7 @@ from octants.launch.outside import Outside
 from octants.launch.specialisation import Specialisation
 from octants.launch.witness import Witness
 from octants.lazy_dataclass import dataclass
+from octants.runtime.capture import refuse
 
 
 class Keeper(Protocol):
@@ -229,6 +230,11 @@ class HostEntry:
         if adjoint is None:
             return
         source = adjoint_of(self.write.source)
+        if source is not None:
+            refuse(
+                "the gradient of `copy_from` cannot go back, since the host adds it up",
+                "copy by a kernel",
+            )
         values = None if source is None else adjoint.read(self.write.region)
         if self.ends or self.write.source is not None:
             adjoint.clear(self.write.region)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octants.diagnostics.errors import UserError
-from octants.diagnostics.exceptions import OctantsRuntimeError
+from octants.diagnostics.exceptions import OctantsMemoryError, OctantsRuntimeError
 
 
 class NotInAGraph(UserError):
@@ -49,6 +49,21 @@ class GraphUnderTape(UserError):
     remedy = (
         "let the capture contain the whole tape: `with qd.graph.capture() as g: with tape: ...`"
     )
+
+
+class GraphRanOut(UserError):
+    """Tapes of a graph that were too small for what memory held at a replay."""
+
+    kernel: str
+    need: int
+    code = "OCT465"
+    exception = OctantsMemoryError
+    title = (
+        "a replay of a graph had too little memory for the gradient of kernel `{kernel}`: a work"
+        " item has come to need {need} bytes"
+    )
+    notes = ("gradients that were computed since the last synchronisation are not complete",)
+    remedy = "start from what the arrays held before, and replay it: it has more memory from now on"
 
 
 class GraphIsOver(UserError):

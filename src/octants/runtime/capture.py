@@ -12,7 +12,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.graph_errors import NotInAGraph
 from octants.lazy_dataclass import dataclass
 
-_NUMBER = 8 * SYSTEM.index("launch")
+NUMBER = 8 * SYSTEM.index("launch")
 _Part = np.ndarray[Any, Any]
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -48,7 +48,7 @@ class Launch:
 
     def __call__(self, later: int) -> None:
         """Do it again, as a launch of a number that is so much larger."""
-        ctypes.c_uint64.from_address(self.block + _NUMBER).value = self.number + later
+        ctypes.c_uint64.from_address(self.block + NUMBER).value = self.number + later
         if self.storage:
             ctypes.memset(self.block + self.slots, 0, self.storage)
         self.run(self.block)
@@ -78,12 +78,22 @@ class HostCopy:
 
 
 Command = Launch | Told | HostCopy
-Replay = Callable[[int], None]
-"""Does all commands again; launches have numbers that are larger by so much."""
+
+
+class Replay(Protocol):
+    """Does all commands again; see `Device.make_graph`."""
+
+    @property
+    def is_one_launch(self) -> bool: ...
+
+    def __call__(self, later: int, /) -> None:
+        """Do it, with launches of numbers that are so much larger."""
 
 
 class CommandList:
     """Commands, done again one after the other: a graph for devices that have none."""
+
+    is_one_launch = False
 
     def __init__(self, commands: Sequence[Command]) -> None:
         self._commands = tuple(commands)
@@ -148,7 +158,7 @@ class Capture:
         """
         if not self.listens():
             return False
-        number = ctypes.c_uint64.from_address(place[0] + _NUMBER).value
+        number = ctypes.c_uint64.from_address(place[0] + NUMBER).value
         rooms = kernel.rooms() if hasattr(kernel, "rooms") else None
         self.commands.append(Launch(run, kernel, *place, number, rooms))
         self.kept.append(block)

@@ -104,6 +104,40 @@ class Room:
         return _lanes(self.blocks * self.block) * self.capacity
 
 
+Noted = tuple[Room, int]
+"""The room that work items had, and the share, when none was refused any more."""
+
+
+@dataclass
+class Planned:
+    """How a part of a dispatch runs again in a graph: like `Room`, at a share.
+
+    It has so many `items` from `lower` on; 0 if the device tells the bounds. One that `is_sure`
+    has all room that its work items can need.
+    """
+
+    room: Room
+    share: int
+    lower: int
+    items: int
+    is_sure: bool
+
+    def tell(self, words: Any, heap: int, refused: int) -> None:
+        """Write the launch words."""
+        words[abi.LAUNCH_LOWER // 8] = self.lower
+        words[abi.LAUNCH_UPPER // 8] = self.lower + self.items
+        words[abi.LAUNCH_TAPE // 8] = heap
+        words[abi.LAUNCH_CAPACITY // 8] = self.room.capacity
+        words[abi.LAUNCH_SHARE // 8] = self.share
+        words[abi.LAUNCH_REFUSED // 8] = refused
+        words[abi.LAUNCH_AGAIN // 8] = 0
+
+    def shrink(self) -> bool:
+        """Run fewer threads at once; False if there is one block already."""
+        self.room.blocks, before = max(1, self.room.blocks // 2), self.room.blocks
+        return self.room.blocks < before
+
+
 class Recording:
     """A dispatch that records, at all its launches. ``budget`` is what its tapes should take."""
 
@@ -117,6 +151,7 @@ class Recording:
         self._multiprocessors = multiprocessors
         self._need = 0  # what its work items have needed so far, at the first share
         self._known: dict[tuple[int, ...], tuple[int, int]] = {}
+        self.last: list[Noted] = []
 
     def run(
         self, step: Step, lower: int, upper: int, tape: Tape, slots: Sequence[int] = ()
@@ -124,6 +159,7 @@ class Recording:
         """Run all work items. The host waits for them, unless it knows from an earlier launch with
         ``slots`` like these what they need.
         """
+        self.last = []
         with tape.lock:
             for begin in range(lower, upper, MOST_ITEMS):
                 end = min(begin + MOST_ITEMS, upper)
@@ -131,15 +167,16 @@ class Recording:
                 if key not in self._known or not self._run_known(step, begin, end, tape, key):
                     self._run_some(step, begin, end, tape, key)
 
-    def run_computed(self, step: Step, tape: Tape, address: int) -> None:
+    def run_computed(self, step: Step, tape: Tape, address: int, slots: Sequence[int] = ()) -> None:
         """The same over bounds that the device has computed; they and a copy are at ``address``."""
+        self.last = []
         with tape.lock:
             lower, upper = tape.read_bounds(address)
             step.words[abi.LAUNCH_BOUNDS // 8] = address + 16
             for begin in range(lower, upper, MOST_ITEMS):
                 end = min(begin + MOST_ITEMS, upper)
                 tape.write_bounds(address + 16, begin, end)
-                self._run_some(step, begin, end, tape)
+                self._run_some(step, begin, end, tape, self._key(step, begin, end, slots))
 
     # -- what is known --------------------------------------------------------------------------
 
@@ -163,6 +200,7 @@ class Recording:
         if room is None:
             return False
         self._launch(step, lower, upper, tape.nothing_refused(upper - lower), tape, room, share)
+        self.last.append((room, share))
         return True
 
     def _full(self, step: Step, items: int) -> Room:
@@ -176,6 +214,53 @@ class Recording:
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         self._known[key] = capacity, share
+
+    # -- graphs ---------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        step: Step,
+        bounds: tuple[int, int] | None,
+        slots: Sequence[int],
+        last: Sequence[Noted],
+    ) -> list[Planned]:
+        """How a launch that has just run does so again; ``last`` is what was noted of it then.
+
+        Without ``bounds`` the device computes them. Nothing can be planned where it is not known
+        what the work items need.
+        """
+        if bounds is None:
+            found = self._known_of(slots)
+            if found is None:
+                return []
+            room = self._limited(Room(step.fill, step.block, 0), found[0])
+            return [Planned(room, found[1], 0, 0, is_sure=True)]
+        if not last:
+            return []
+        return [
+            self._plan_some(step, begin, min(begin + MOST_ITEMS, bounds[1]), slots, last)
+            for begin in range(bounds[0], bounds[1], MOST_ITEMS)
+        ]
+
+    def _plan_some(
+        self, step: Step, lower: int, upper: int, slots: Sequence[int], last: Sequence[Noted]
+    ) -> Planned:
+        key = self._key(step, lower, upper, slots)
+        known = None if key is None else self._known.get(key)
+        if known is not None:
+            room = self._limited(self._full(step, upper - lower), known[0])
+            return Planned(room, known[1], lower, upper - lower, is_sure=True)
+        room, share = max(last, key=lambda noted: noted[0].capacity)
+        room = Room(room.blocks, room.block, 2 * room.capacity)
+        return Planned(room, share, lower, upper - lower, is_sure=False)
+
+    def _known_of(self, slots: Sequence[int]) -> tuple[int, int] | None:
+        """(capacity, share) of a launch with slots like these, at any share."""
+        if self._needs is None or self._needs.by_item:
+            return None
+        values = tuple(slots[number] for number in self._needs.slots)
+        found = [room for key, room in self._known.items() if key[1:] == values]
+        return found[-1] if found else None
 
     # -- what is found out ----------------------------------------------------------------------
 
@@ -215,6 +300,7 @@ class Recording:
                 need = generous = max(share, min(_GUESS, need // 4))
         if is_found and share == first_share:
             self._need = max(self._need, room.capacity)
+        self.last.append((room, share))
         if key is not None:
             self._learn(key, room.capacity, share)
 
@@ -245,9 +331,7 @@ class Recording:
         With these there are as many threads as there is memory for.
         """
         for capacity in dict.fromkeys((generous, need)):
-            budget = self._budget if self._runs_again else max(self._budget, _PLENTY)
-            most = max(budget // (_lanes(full.block) * capacity), self._multiprocessors)
-            room = Room(min(full.blocks, most), full.block, capacity)
+            room = self._limited(full, capacity)
             if tape.reserve(room.nbytes):
                 return room
         while not tape.reserve(room.nbytes):
@@ -258,6 +342,12 @@ class Recording:
             else:
                 return None
         return room
+
+    def _limited(self, full: Room, capacity: int) -> Room:
+        """As many threads with so many bytes each as the budget has room for."""
+        budget = self._budget if self._runs_again else max(self._budget, _PLENTY)
+        most = max(budget // (_lanes(full.block) * capacity), self._multiprocessors)
+        return Room(min(full.blocks, most), full.block, capacity)
 
     def _refused(self, need: int, lower: int, tape: Tape) -> OctantsError:
         artifact = self._artifact

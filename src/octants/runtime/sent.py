@@ -101,7 +101,8 @@ def launch_on_sent(
     """
 
     def launch_on_copies(seed: int, number: int, outside: int, *arguments: Any) -> tuple[Any, ...]:
-        refuse("an array of the host cannot be sent to the device", "pass a field or an ndarray")
+        if leaves:
+            refuse("an array of the host cannot be sent to the device", "pass a field or ndarray")
         pieces: dict[Any, _Piece] = {}
         replaced: Sequence[Any] = arguments
         for sent in leaves:

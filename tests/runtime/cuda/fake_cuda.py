@@ -9,6 +9,7 @@ rules. Kernels are Python functions, registered by the names of entries.
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
 import threading
 from collections import Counter
@@ -72,6 +73,13 @@ class FakeStream:
 @dataclass(eq=False)
 class FakeEvent:
     operation: Operation | None = None
+
+
+@dataclass(eq=False)
+class FakeGraph:
+    """What nodes do, in order, by their handles: launches, or functions."""
+
+    nodes: dict[int, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -481,6 +489,85 @@ class FakeCuda:
         """The function of an entry; that of the compiler's first one goes by the kernel's name."""
         name = re.sub(r"^octants_(\w+)_task_0$", r"\1", entry)
         return self.kernels[entry if entry in self.kernels else name]
+
+    # -- graphs ---------------------------------------------------------------------------------
+
+    def cuGraphCreate(self, out: Any, flags: int) -> int:
+        out[0] = self._handle(FakeGraph())
+        return 0
+
+    def cuGraphDestroy(self, graph: int) -> int:
+        del self._handles[graph]
+        return 0
+
+    def _add_node(self, out: Any, graph: int, before: Any, count: int, run: Any) -> int:
+        """A node after the last one: others are not made here."""
+        nodes = self._handles[graph].nodes
+        assert count == (1 if nodes else 0)
+        assert not nodes or before[0] == list(nodes)[-1]
+        self._next += 256
+        out[0] = self._next
+        nodes[self._next] = run
+        return 0
+
+    def _kernel_node(self, made: Any) -> Call:
+        node, arguments = made[0], ctypes.cast(made[0].arguments, ctypes.POINTER(ctypes.c_void_p))
+        entry, size, _ = self._handles[node.function]
+        assert node.grid > 0
+        assert node.block > 0
+        assert (node.grid_y, node.grid_z, node.block_y, node.block_z) == (1, 1, 1, 1)
+        words = (ctypes.c_int64 * 8).from_address(arguments[1] or 0)
+        parameters = ctypes.string_at(arguments[0] or 0, size)
+        return Call(self, entry, parameters, list(words), node.grid, node.block, 0)
+
+    def cuGraphAddKernelNode(self, out: Any, graph: int, before: Any, count: int, made: Any) -> int:
+        return self._add_node(out, graph, before, count, self._kernel_node(made))
+
+    def cuGraphAddMemsetNode(
+        self, out: Any, graph: int, before: Any, count: int, made: Any, context: int
+    ) -> int:
+        fill = made[0]
+        assert fill.size in (1, 2, 4)
+        assert fill.target % fill.size == fill.value == 0
+        assert fill.width * fill.height > 0
+        target, size = fill.target, fill.size * fill.width * fill.height
+        run = functools.partial(self._store, target, bytes(size))
+        return self._add_node(out, graph, before, count, run)
+
+    def cuGraphAddMemcpyNode(
+        self, out: Any, graph: int, before: Any, count: int, made: Any, context: int
+    ) -> int:
+        c = cuda.CopyNode.from_buffer_copy(made[0])
+        assert c.source_kind == c.target_kind == cuda.ON_DEVICE
+        assert c.depth == 1
+        assert min(c.source_pitch, c.target_pitch) >= c.width
+
+        def run() -> None:
+            for row in range(c.height):
+                values = bytes(self.bytes_at(c.source + row * c.source_pitch, c.width))
+                self._store(c.target + row * c.target_pitch, values)
+
+        return self._add_node(out, graph, before, count, run)
+
+    def cuGraphInstantiateWithFlags(self, out: Any, graph: int, flags: int) -> int:
+        assert flags == 0
+        out[0] = self._handle(FakeGraph(dict(self._handles[graph].nodes)))
+        return 0
+
+    def cuGraphExecKernelNodeSetParams(self, graph: int, node: int, made: Any) -> int:
+        nodes = self._handles[graph].nodes
+        assert isinstance(nodes[node], Call)
+        nodes[node] = self._kernel_node(made)
+        return 0
+
+    def cuGraphExecDestroy(self, graph: int) -> int:
+        del self._handles[graph]
+        return 0
+
+    def cuGraphLaunch(self, graph: int, stream: int | None) -> int:
+        for run in self._handles[graph].nodes.values():
+            self._put(stream, functools.partial(self._launch, run) if type(run) is Call else run)
+        return 0
 
     # -- the driver and its devices -------------------------------------------------------------
 

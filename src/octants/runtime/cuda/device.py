@@ -16,14 +16,13 @@ from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.capture import (
     Command,
-    CommandList,
-    Replay,
     captures,
     noted,
     refuse_read,
 )
 from octants.runtime.cuda.errors import OtherDevice
 from octants.runtime.cuda.foreign import ForeignArray, array_interface, foreign_array, torch_stream
+from octants.runtime.cuda.graphs import CudaGraph
 from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.library import MOST_PITCH, ON_DEVICE, RowCopy
 from octants.runtime.cuda.machine import Machine
@@ -120,9 +119,9 @@ class CudaDevice(Machine):
         with self.context.active():
             self.context.call("cuMemsetD8Async", address, 0, nbytes, self.streams.here())
 
-    def make_graph(self, commands: Sequence[Command]) -> Replay:
+    def make_graph(self, commands: Sequence[Command]) -> CudaGraph:
         """What does the commands of a capture again, in order."""
-        return CommandList(commands)
+        return CudaGraph(self, commands)
 
     # -- streams --------------------------------------------------------------------------------
 

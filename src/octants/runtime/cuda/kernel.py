@@ -7,14 +7,14 @@ Most kernels say nothing, record nothing, and are told all bounds by the host: t
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from octants.artifact import SYSTEM, Artifact, Slot
 from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
 from octants.runtime.cuda.frame import Action, Frame, Step, parameter_bytes
 from octants.runtime.cuda.machine import Machine
 from octants.runtime.cuda.messages import DeviceBuffer
-from octants.runtime.recording import Recording
+from octants.runtime.recording import Noted, Recording
 from octants.runtime.slots import SlotViews, bounds_reader
 
 
@@ -54,6 +54,28 @@ class CudaKernel:
     def _make_frame(self) -> Frame:
         machine, large = self._machine, parameter_bytes(self.artifact)
         return Frame(machine.context, machine.memory, self._actions, large)
+
+    # -- for graphs -----------------------------------------------------------------------------
+
+    @property
+    def actions(self) -> Sequence[Action]:
+        """What a launch does, one after the other."""
+        return self._actions
+
+    def recording_of(self, action: Action) -> Recording | None:
+        """How an action records; None if it does not."""
+        return self._recordings.get(action)
+
+    def slots_at(self, block: int) -> tuple[int, ...]:
+        """The slots of a parameter block."""
+        return self._slots.unpack(self._slots.view(block))
+
+    def rooms(self) -> list[Sequence[Noted]]:
+        """What tapes the last launch took, action by action."""
+        recordings = [self._recordings.get(action) for action in self._actions]
+        return [() if each is None else each.last for each in recordings]
+
+    # -- launches -------------------------------------------------------------------------------
 
     def _plain(self) -> Callable[[int], None]:
         frames, make_frame, slots = self._frames, self._make_frame, self._slots
@@ -142,6 +164,8 @@ class CudaKernel:
         action, recording = step.action, self._recordings.get(step.action)
         if action.bounds is not None:
             step.resize(action.bounds(slots))
+        if recording is not None:
+            recording.last = []
         if step.is_empty:
             return
         if recording is None:
@@ -150,6 +174,6 @@ class CudaKernel:
         stream = self._machine.streams.current.stream
         tape = self._machine.tape_of(stream)
         if action.is_computed:
-            recording.run_computed(step, tape, stream.bounds())
+            recording.run_computed(step, tape, stream.bounds(), slots)
         else:
             recording.run(step, *(step.known or (0, 1)), tape, slots)

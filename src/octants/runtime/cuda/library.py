@@ -122,6 +122,68 @@ class LaunchConfiguration(Structure):
     ]
 
 
+class KernelNode(Structure):
+    """CUDA_KERNEL_NODE_PARAMS of its first version: a launch as a node of a graph."""
+
+    _fields_ = [
+        ("function", c_void_p),
+        ("grid", c_uint),
+        ("grid_y", c_uint),
+        ("grid_z", c_uint),
+        ("block", c_uint),
+        ("block_y", c_uint),
+        ("block_z", c_uint),
+        ("shared", c_uint),
+        ("arguments", c_void_p),
+        ("extra", c_void_p),
+    ]
+
+
+class FillNode(Structure):
+    """CUDA_MEMSET_NODE_PARAMS of its first version: elements of 1, 2 or 4 bytes."""
+
+    _fields_ = [
+        ("target", c_uint64),
+        ("pitch", c_size_t),
+        ("value", c_uint),
+        ("size", c_uint),
+        ("width", c_size_t),
+        ("height", c_size_t),
+    ]
+
+
+class CopyNode(Structure):
+    """CUDA_MEMCPY3D: as `RowCopy`, with depth."""
+
+    _fields_ = [
+        ("source_x", c_size_t),
+        ("source_y", c_size_t),
+        ("source_z", c_size_t),
+        ("source_level", c_size_t),
+        ("source_kind", c_uint),
+        ("source_host", c_void_p),
+        ("source", c_uint64),
+        ("source_array", c_void_p),
+        ("source_reserved", c_void_p),
+        ("source_pitch", c_size_t),
+        ("source_height", c_size_t),
+        ("target_x", c_size_t),
+        ("target_y", c_size_t),
+        ("target_z", c_size_t),
+        ("target_level", c_size_t),
+        ("target_kind", c_uint),
+        ("target_host", c_void_p),
+        ("target", c_uint64),
+        ("target_array", c_void_p),
+        ("target_reserved", c_void_p),
+        ("target_pitch", c_size_t),
+        ("target_height", c_size_t),
+        ("width", c_size_t),
+        ("height", c_size_t),
+        ("depth", c_size_t),
+    ]
+
+
 _HANDLE = POINTER(c_void_p)
 
 SIGNATURES: dict[str, tuple[Any, ...]] = {
@@ -176,6 +238,15 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuOccupancyMaxActiveBlocksPerMultiprocessor": (POINTER(c_int), c_void_p, c_int, c_size_t),
     "cuLaunchKernelEx": (POINTER(LaunchConfiguration), c_void_p, _HANDLE, _HANDLE),
     "cuPointerGetAttribute": (c_void_p, c_int, c_uint64),
+    "cuGraphCreate": (_HANDLE, c_uint),
+    "cuGraphDestroy": (c_void_p,),
+    "cuGraphAddKernelNode": (_HANDLE, c_void_p, _HANDLE, c_size_t, POINTER(KernelNode)),
+    "cuGraphAddMemsetNode": (_HANDLE, c_void_p, _HANDLE, c_size_t, POINTER(FillNode), c_void_p),
+    "cuGraphAddMemcpyNode": (_HANDLE, c_void_p, _HANDLE, c_size_t, POINTER(CopyNode), c_void_p),
+    "cuGraphInstantiateWithFlags": (_HANDLE, c_void_p, c_uint64),
+    "cuGraphExecKernelNodeSetParams": (c_void_p, c_void_p, POINTER(KernelNode)),
+    "cuGraphExecDestroy": (c_void_p,),
+    "cuGraphLaunch": (c_void_p, c_void_p),
 }
 """The symbols that are used, with the types of their arguments. All return a CUresult."""
 

@@ -7,11 +7,12 @@ import functools
 import weakref
 from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 from octants.artifact import Artifact
 from octants.runtime.cuda.context import Context, context_of
 from octants.runtime.cuda.library import Library, open_library
-from octants.runtime.cuda.memory import DeviceMemory
+from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
 from octants.runtime.cuda.messages import MessageQueue
 from octants.runtime.cuda.modules import Module
 from octants.runtime.cuda.staging import Staging
@@ -51,6 +52,11 @@ class Machine:
         self.tape_limit = tape_limit or context.total_memory // 10 * 9
         self._modules: weakref.WeakValueDictionary[bytes, Module] = weakref.WeakValueDictionary()
         self._dropped_modules: deque[int] = deque()
+        self.dropped_graphs: deque[int] = deque()
+        self._graph_tapes: DeviceAllocation | None = None
+        self._graph_stream: Stream | None = None
+        self.unsure_graphs: dict[int, Any] = {}
+        """Graphs of which it is to be seen whether their tapes were large enough."""
         self.memory.before_free = self.streams.gather
         self.memory.after_allocation = self.streams.catch_up
         self.memory.relieve = self.free_tapes
@@ -74,8 +80,22 @@ class Machine:
             stream.tape = Tape(self.context, self.memory, self.staging, stream.handle, limit)
         return stream.tape
 
+    def graph_tapes(self, nbytes: int) -> DeviceAllocation:
+        """Memory for the tapes of graphs, which take turns; they keep what they were given."""
+        if self._graph_tapes is None or self._graph_tapes.nbytes < nbytes:
+            self._graph_tapes = None
+            self._graph_tapes = self.memory.allocate(nbytes, "tapes of graphs", zeroed=False)
+        return self._graph_tapes
+
+    def begin_graph(self) -> None:
+        """Let the thread's own stream wait for the graph before, which has the same tapes."""
+        last, self._graph_stream = self._graph_stream, self.streams.current.stream
+        if last is not None and last is not self._graph_stream and not last.is_destroyed:
+            self.streams.order(last, self._graph_stream)
+
     def free_tapes(self) -> None:
         """Free the tapes that no launch uses."""
+        self._graph_tapes = None
         for stream in self.streams.all():
             if stream.tape is not None:
                 stream.tape.free()
@@ -98,11 +118,21 @@ class Machine:
         """Wait, print what kernels have printed, and raise the first failure."""
         self.streams.wait()
         self.context.launched.clear()
+        self._look_at_graphs()
         self.messages.deliver()
         self._unload()
 
+    def _look_at_graphs(self) -> None:
+        graphs, self.unsure_graphs = self.unsure_graphs, {}
+        for graph in graphs.values():
+            error = graph.look()
+            if error is not None:
+                self.pending.add(error)
+
     def _unload(self) -> None:
         with self.context.active():
+            while self.dropped_graphs:
+                self.context.call("cuGraphExecDestroy", self.dropped_graphs.popleft())
             while self._dropped_modules:
                 self.context.call("cuModuleUnload", self._dropped_modules.popleft())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,10 +38,14 @@ _Heads = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class DeviceBuffer:
-    """A message buffer in the memory of the GPU, clean unless a launch has it or has spoken."""
+    """A message buffer in the memory of the GPU, clean unless a launch has it or has spoken.
+
+    One that `is_kept` belongs to the launches of a graph.
+    """
 
     memory: DeviceAllocation
     capacity: int
+    is_kept: bool = False
 
 
 class MessageQueue:
@@ -57,6 +62,7 @@ class MessageQueue:
         self._pending = pending
         self._clean: dict[int, list[DeviceBuffer]] = {0: [], PRINT_WORDS: []}
         self._flying: deque[tuple[Artifact, DeviceBuffer]] = deque()
+        self._owners: set[object] = set()
         self._lock = threading.RLock()
         self._heads: PinnedMemory | None = None
 
@@ -77,6 +83,21 @@ class MessageQueue:
         """Remember the buffer of a launch that was made."""
         self._flying.append((artifact, buffer))
 
+    def make_kept(self, artifact: Artifact) -> DeviceBuffer:
+        """A clean buffer for all launches of one kind: it is never another's."""
+        made = self._make(capacity_for(artifact))
+        return DeviceBuffer(made.memory, made.capacity, is_kept=True)
+
+    def awaits(self, owner: object) -> bool:
+        """Whether launches of an owner have not been looked at."""
+        return owner in self._owners
+
+    def put_kept(self, owner: object, buffers: Sequence[tuple[Artifact, DeviceBuffer]]) -> None:
+        """Remember the buffers of launches that were made, for an owner, once until the look."""
+        if owner not in self._owners:
+            self._owners.add(owner)
+            self._flying.extend(buffers)
+
     def give_back(self, buffer: DeviceBuffer) -> None:
         """Take a buffer back whose launch was not made."""
         self._clean[buffer.capacity].append(buffer)
@@ -88,6 +109,7 @@ class MessageQueue:
         """
         with self._lock:
             failure: OctantsError | None = None
+            self._owners.clear()
             while self._flying:
                 for error in self._look():
                     failure = failure or error
@@ -125,7 +147,8 @@ class MessageQueue:
                     self._hear(artifact, buffer)
             except OctantsError as error:
                 failures.append(error)
-            self._clean[buffer.capacity].append(buffer)
+            if not buffer.is_kept:
+                self._clean[buffer.capacity].append(buffer)
         return failures
 
     def _read_heads(self, buffers: list[DeviceBuffer]) -> _Heads:

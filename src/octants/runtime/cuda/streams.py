@@ -59,6 +59,11 @@ class Stream:
             raise Closed("stream").at(None)
         return self._handle
 
+    @property
+    def is_destroyed(self) -> bool:
+        """Whether it was given back; then the default stream waits for what was in it."""
+        return self._is_destroyed
+
     def synchronize(self) -> None:
         """Wait until all that is in it is done."""
         with self._streams.context.active():

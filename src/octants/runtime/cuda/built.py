@@ -1,0 +1,229 @@
+"""A graph of the driver that was made of captured commands, and the memory that it works on.
+
+The addresses of that are in its nodes: message buffers, constants, and what is told of refused work
+items are its own; the memory of tapes is that of all graphs, which therefore run one by one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from ctypes import byref, c_void_p
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from octants import abi
+from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
+from octants.lazy_dataclass import dataclass
+from octants.runtime.capture import NUMBER, Command, Launch, Told
+from octants.runtime.cuda.frame import Action, Step, parameter_bytes
+from octants.runtime.cuda.memory import DeviceAllocation
+from octants.runtime.cuda.messages import DeviceBuffer
+from octants.runtime.cuda.nodes import Nodes, kernel_node
+from octants.runtime.memory import view_memory
+from octants.runtime.recording import Planned
+
+if TYPE_CHECKING:
+    from octants.runtime.cuda.machine import Machine
+
+_BOUNDS_BYTES = 64
+_ALIGNMENT = 64
+
+
+class Unplanned(Exception):
+    """It is not known how much tape a launch needs: it must run by itself."""
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A dispatch of a captured launch: its step, its tapes if it records, and its handle."""
+
+    step: Step
+    plan: Planned | None = None
+    refused: int = 0
+    handle: int = 0
+
+
+class CapturedLaunch:
+    """A launch in a graph, with what it needs that was made before it."""
+
+    def __init__(self, machine: Machine, command: Launch, bounds: int, later: int) -> None:
+        self.command = command
+        self.artifact = artifact = command.kernel.artifact
+        self.draws = "draws" in dict(artifact.metadata)
+        self.buffer: DeviceBuffer | None = None
+        if artifact.messages:
+            self.buffer = machine.messages.make_kept(artifact)
+            ctypes.c_uint64.from_address(command.block).value = self.buffer.memory.address
+        self._machine, self._bounds = machine, bounds
+        self._large = parameter_bytes(artifact)
+        self._place = c_void_p()
+        self._copy: DeviceAllocation | None = None
+        if self._large:
+            self._copy = machine.memory.allocate(self._large, "parameters", zeroed=False)
+            self._place.value = self._copy.address
+        self.renumber(later)
+        self.nodes = list(self._make_nodes())
+
+    def _make_nodes(self) -> Iterator[Node]:
+        kernel, command = self.command.kernel, self.command
+        slots = kernel.slots_at(command.block)
+        for action, last in zip(kernel.actions, command.rooms, strict=True):
+            step = self._step(action)
+            if action.bounds is not None:
+                step.resize(action.bounds(slots))
+            recording = kernel.recording_of(action)
+            if step.is_empty:
+                continue
+            if recording is None:
+                yield Node(step)
+                continue
+            known = None if action.is_computed else step.known or (0, 1)
+            plans = recording.plan(step, known, slots, last)
+            if not plans:
+                raise Unplanned
+            for plan in plans:
+                yield Node(self._step(action), plan)
+
+    def _step(self, action: Action) -> Step:
+        step = Step(self._machine.context, action)
+        if action.is_computed or action.is_single:
+            step.words[abi.LAUNCH_BOUNDS // 8] = self._bounds
+        is_small = self._copy is None
+        step.arguments[0] = self.command.block if is_small else ctypes.addressof(self._place)
+        return step
+
+    def renumber(self, later: int) -> None:
+        """Be a launch of a number that is so much larger than at the capture."""
+        place = self.command.block + NUMBER
+        ctypes.c_uint64.from_address(place).value = self.command.number + later
+        if self._copy is not None:
+            block = view_memory(self.command.block, np.uint8, (self._large,))
+            stream = self._machine.streams.here()
+            self._machine.staging.write(self._copy.address, block, stream)
+
+
+class BuiltGraph:
+    """A graph that can be launched. Launches have numbers that are larger by `later`.
+
+    `unsure` are the nodes whose tapes may be too small.
+
+    Raises `Unplanned`, or `OctantsMemoryError` where memory is refused.
+    """
+
+    def __init__(self, machine: Machine, commands: Sequence[Command], later: int) -> None:
+        self._machine = machine
+        self.later = later
+        self._bounds = machine.memory.allocate(_BOUNDS_BYTES, "the bounds of loops")
+        self.launches = {
+            id(command): CapturedLaunch(machine, command, self._bounds.address, later)
+            for command in commands
+            if isinstance(command, Launch)
+        }
+        self.names = [launch.artifact.kernel for launch in self.launches.values()]
+        self.buffers = [(a.artifact, a.buffer) for a in self.launches.values() if a.buffer]
+        self.prints = any(buffer.capacity for _, buffer in self.buffers)
+        self._drawing = [launch for launch in self.launches.values() if launch.draws]
+        nodes = [node for launch in self.launches.values() for node in launch.nodes]
+        self._plans = [node.plan for node in nodes if node.plan is not None]
+        self.unsure = [node for node in nodes if node.plan is not None and not node.plan.is_sure]
+        self._constants: list[DeviceAllocation] = []
+        self._heap: DeviceAllocation | None = None
+        self._refused: DeviceAllocation | None = None
+        if self._plans:
+            self._heap = self._take_heap()
+            self._tell_tapes([node for node in nodes if node.plan is not None])
+        self.handle = self._build(commands)
+
+    # -- building -------------------------------------------------------------------------------
+
+    def _take_heap(self) -> DeviceAllocation:
+        """Room for all tapes, one launch at a time; with fewer threads where it is refused."""
+        while True:
+            nbytes = max(plan.room.nbytes for plan in self._plans)
+            try:
+                return self._machine.graph_tapes(nbytes)
+            except OctantsMemoryError:
+                shrunk = [plan.shrink() for plan in self._plans if plan.room.nbytes == nbytes]
+                if not any(shrunk):
+                    raise
+
+    def _tell_tapes(self, nodes: Sequence[Node]) -> None:
+        """Tell nodes where tapes are, and where they note refused items: unsure ones each apart."""
+        assert self._heap is not None
+        unsure, sizes = set(map(id, self.unsure)), [_refused_bytes(node) for node in nodes]
+        position = max(sizes)  # what all others share, and none of them writes
+        own = sum(size for size, node in zip(sizes, nodes, strict=True) if id(node) in unsure)
+        self._refused = self._machine.memory.allocate(position + own, "refused work items")
+        for node, size in zip(nodes, sizes, strict=True):
+            node.refused = self._refused.address
+            if id(node) in unsure:
+                node.refused += position
+                position += size
+            assert node.plan is not None
+            node.plan.tell(node.step.words, self._heap.address, node.refused)
+            node.step.configuration.grid = node.plan.room.blocks
+            node.step.configuration.block = node.plan.room.block
+
+    def _build(self, commands: Sequence[Command]) -> int:
+        with self._machine.context.active():
+            nodes = Nodes(self._machine.context)
+            for command in commands:
+                if isinstance(command, Told):
+                    self._tell(nodes, command)
+                elif isinstance(command, Launch):
+                    for node in self.launches[id(command)].nodes:
+                        node.handle = nodes.launch(kernel_node(node.step))
+                else:
+                    raise InternalError("an array of the host in a graph of a GPU")
+            return nodes.finish()
+
+    def _tell(self, nodes: Nodes, told: Told) -> None:
+        """Add a copy or a fill; what the host writes is copied from a constant."""
+        if told.method != "write":
+            getattr(nodes, told.method)(*told.arguments)
+            return
+        address, values = told.arguments
+        constant = self._machine.memory.allocate(values.nbytes, "constants of graphs", zeroed=False)
+        stream = self._machine.streams.here()
+        self._machine.staging.write(constant.address, values.reshape(-1).view(np.uint8), stream)
+        self._constants.append(constant)
+        nodes.copy(address, constant.address, values.nbytes)
+
+    # -- launching ------------------------------------------------------------------------------
+
+    def renumber(self, later: int) -> None:
+        """Let launches have other numbers; those that draw no random numbers do not care."""
+        for launch in self._drawing:
+            launch.renumber(later)
+            for node in launch.nodes:
+                made = byref(kernel_node(node.step))
+                self._machine.context.call(
+                    "cuGraphExecKernelNodeSetParams", self.handle, node.handle, made
+                )
+        self.later = later
+
+    def shortage(self) -> tuple[int, Any] | None:
+        """(the most bytes that a work item has come to need, the artifact); None if all had enough.
+
+        What was launched must be done.
+        """
+        short = []
+        for node in self.unsure:
+            head = np.zeros(2, np.int64)
+            self._machine.staging.read(node.refused, head.view(np.uint8))
+            if head[1]:
+                short.append((int(head[0]), node))
+        if not short:
+            return None
+        need, node = max(short, key=lambda pair: pair[0])
+        launches = self.launches.values()
+        return need, next(launch.artifact for launch in launches if node in launch.nodes)
+
+
+def _refused_bytes(node: Node) -> int:
+    """The bytes of what is told of refused work items of a node, in whole lines."""
+    assert node.plan is not None
+    nbytes = abi.REFUSED_ITEMS + 4 * -(-node.plan.items // 32)
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT

@@ -1,0 +1,89 @@
+"""A graph of the driver while it is built, a node after the other; and when it can be launched."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_void_p
+from typing import Any
+
+from octants.runtime.cuda import library as cuda
+from octants.runtime.cuda.context import Context
+
+
+class Nodes:
+    """A graph, each of whose nodes waits for the one before it."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._last: c_void_p | None = None
+        self.count = 0
+        made = c_void_p()
+        context.call("cuGraphCreate", byref(made), 0)
+        self._handle = made.value or 0
+
+    def launch(self, made: cuda.KernelNode) -> int:
+        """Add a launch; its parameters are copied. Gives the node."""
+        return self._add("cuGraphAddKernelNode", made)
+
+    def clear(self, address: int, nbytes: int) -> None:
+        """Add a fill with zeros."""
+        if nbytes:
+            size = 4 if address % 4 == nbytes % 4 == 0 else 1
+            fill = cuda.FillNode(target=address, size=size, width=nbytes // size, height=1)
+            self._add("cuGraphAddMemsetNode", fill, self._context.handle)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Add a copy within the device."""
+        if nbytes:
+            self.copy_rows(target, nbytes, source, nbytes, nbytes, 1)
+
+    def copy_rows(
+        self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
+    ) -> None:
+        """Add a copy of pieces at equal distances."""
+        made = cuda.CopyNode(
+            source_kind=cuda.ON_DEVICE,
+            source=source,
+            source_pitch=source_step,
+            source_height=rows,
+            target_kind=cuda.ON_DEVICE,
+            target=target,
+            target_pitch=target_step,
+            target_height=rows,
+            width=nbytes,
+            height=rows,
+            depth=1,
+        )
+        self._add("cuGraphAddMemcpyNode", made, self._context.handle)
+
+    def _add(self, name: str, made: Any, *more: Any) -> int:
+        node = c_void_p()
+        before = (None, 0) if self._last is None else (byref(self._last), 1)
+        self._context.call(name, byref(node), self._handle, *before, byref(made), *more)
+        self._last = node
+        self.count += 1
+        return node.value or 0
+
+    def finish(self) -> int:
+        """The handle of what can be launched; what was built is given back."""
+        made = c_void_p()
+        try:
+            self._context.call("cuGraphInstantiateWithFlags", byref(made), self._handle, 0)
+        finally:
+            self._context.call("cuGraphDestroy", self._handle)
+        return made.value or 0
+
+
+def kernel_node(step: Any) -> cuda.KernelNode:
+    """A configured step as a node."""
+    made = step.configuration
+    return cuda.KernelNode(
+        function=step.handle,
+        grid=made.grid,
+        grid_y=1,
+        grid_z=1,
+        block=made.block,
+        block_y=1,
+        block_z=1,
+        arguments=ctypes.addressof(step.arguments),
+    )
