@@ -129,6 +129,7 @@ def workload(
         prepared = contender.ask("prepare", name=name, size=size, results=path)
         times = contender.ask("queue", seconds=seconds)
     except Failed as failure:
+        contender.stop()  # after an illegal address nothing else would run
         for run in ("forward", "backward"):
             yield ("run", subject, run, "ms"), str(failure)
         return

@@ -242,8 +242,9 @@ class FarWindow(Window):
         if isinstance(values, Saved):
             self.parts.restore(part, values)
             return
-        values = np.broadcast_to(values, self.shape[len(region) :])
-        self.parts.write(part, values.reshape(part.shape))
+        if np.ndim(values):
+            values = np.broadcast_to(values, self.shape[len(region) :]).reshape(part.shape)
+        self.parts.write(part, values)
 
     def clear(self) -> None:
         self.parts.clear(self._parts)

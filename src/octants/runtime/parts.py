@@ -127,13 +127,13 @@ class DeviceParts:
 
     def write(self, part: Part, values: Any) -> None:
         _keep(part)
+        if part.flags.c_contiguous and np.ndim(values) == 0:
+            self._fill(part, values)
+            return
         part, turned = _forward(part)
         if part.size == 0:
             return
         runs = Runs(part)
-        if not runs.axes and np.ndim(values) == 0:
-            self._fill(runs, np.full(min(part.size, _PIECE // part.itemsize), values, part.dtype))
-            return
         memory = np.empty(part.nbytes, np.uint8)
         packed: Part = np.ndarray(part.shape, part.dtype, memory, 0, packed_strides(part))
         packed[turned] = values
@@ -144,20 +144,27 @@ class DeviceParts:
         self.device.write(allocation.address, memory)
         self._scatter(runs, allocation.address)
 
-    def _fill(self, run: Runs, equal: Part) -> None:
-        """Write equal elements to a run: some of them, which the device copies to the others."""
-        piece, done = equal.view(np.uint8), equal.nbytes
-        if not piece.any():
-            self.device.clear(run.address, run.nbytes)
+    def _fill(self, part: Part, value: Any) -> None:
+        """Set all elements of one piece of memory: some, which the device copies to the others."""
+        if part.size == 0:
             return
-        self.device.write(run.address, piece)
-        while done < run.nbytes:
-            count = min(done, run.nbytes - done)
-            self.device.copy(run.address + done, run.address, count)
+        equal = np.full(min(part.size, _PIECE // part.itemsize), value, part.dtype)
+        address, nbytes, done = address_of(part), part.nbytes, equal.nbytes
+        piece = equal.view(np.uint8)
+        if not piece.any():
+            self.device.clear(address, nbytes)
+            return
+        self.device.write(address, piece)
+        while done < nbytes:
+            count = min(done, nbytes - done)
+            self.device.copy(address + done, address, count)
             done += count
 
     def clear(self, part: Part) -> None:
         _keep(part)
+        if part.flags.c_contiguous and part.size:
+            self.device.clear(address_of(part), part.nbytes)
+            return
         part, _ = _forward(part)
         if part.size == 0:
             return
