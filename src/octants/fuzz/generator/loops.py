@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from octants.fuzz.generator import integers
+from octants.fuzz.generator import integers, places
 from octants.fuzz.generator.context import ArrayInfo, Context, Variable
 from octants.fuzz.generator.shaping import fitting
 
@@ -69,6 +69,46 @@ def long(c: Context) -> bool | None:
             other = c.pick([*(v.name for v in variables), f"(0.01 * {name})"])
             c.emit(f"{variable.name} = {form.format(variable.name, other)}")
     return True
+
+
+def pairs(c: Context) -> bool | None:
+    """A sum over the rows of an array: what a work item has, with each of them."""
+    arrays = [
+        array
+        for array, role in places.readable(c, "f")
+        if role.kind == "read" and array.shape and c.affordable(array.shape[0])
+    ]
+    if not arrays or c.loops or c.depth > 3 or (c.serial and not c.run_time_loops):
+        return None
+    array = c.pick(arrays)
+    rows = array.shape[0]
+    c.note("sum over pairs")
+    total, name = c.shared.fresh("s"), c.shared.fresh("k")
+    c.emit(f"{total} = {fitting(c, 1.0, 1).text}")
+    bounds = [str(rows), f"{array.name}.shape[0]", f"qd.min({c.whole(0).text}, {rows})"]
+    with c.block(f"for {name} in range({c.pick(bounds)}):", trips=rows), _inside(c, True):
+        c.scopes[-1].append(_counter(name, 0, rows - 1))
+        _pair(c, array, name, total)
+    c.scopes[-1].append(Variable(total, "f", -3.0, 3.0))
+    return True
+
+
+def _pair(c: Context, array: ArrayInfo, name: str, total: str) -> None:
+    """What a row adds to the total."""
+    rest = [str(c.integer(0, extent - 1)) for extent in array.shape[1:]]
+    place = f"{array.name}[{', '.join([name, *rest])}]"
+    if array.element_shape:
+        place += places.component(c, array.element_shape)
+    there = c.declare("s", "f", array.low, array.high, frozen=True)
+    c.emit(f"{there.name} = {place}")
+    share = f"{round(2 / array.shape[0], 3)} * qd.sin({there.name} * {fitting(c, 1.0, 1).text})"
+    if c.chance(0.3):
+        with c.block(f"if {c.truth(1)}:", trips=0.5):
+            c.emit(f"{total} += {share}")
+    else:
+        c.emit(f"{total} {c.pick(['+', '-'])}= {share}")
+    if c.chance(0.2):
+        c.emit(f"{total} += {round(1 / array.shape[0], 3)} * {fitting(c, 1.0, 1).text}")
 
 
 def _limit(c: Context) -> int:
