@@ -331,7 +331,11 @@ def run(
         if array.space in (Space.TEMPORARY, Space.RETURN, Space.ARGUMENT):
             for companion in array.layouts:
                 if (array, companion) not in storage:
-                    shape = (0,) * array.rank + array.element_shape
+                    extents = (0,) * array.rank
+                    if array.like is not None:
+                        other, axis = array.like
+                        extents = (storage[other, Companion.PRIMAL].shape[axis],)
+                    shape = extents + array.element_shape
                     storage[array, companion] = np.zeros(shape, array.dtype.numpy)
     interpreter = Interpreter(storage, seed, launch, share)
     interpreter.run(module)

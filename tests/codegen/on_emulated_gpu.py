@@ -18,12 +18,9 @@ from octants import driver
 from octants.artifact import Artifact
 from octants.backends.cuda import CudaBackend
 from octants.codegen.llvm.gpu import emulated
-from octants.ir.cooperation import cooperates
 from octants.ir.core import Module
-from octants.ir.rewriter import copy_module
 from octants.ir.verifier import verify
 from octants.options import Options
-from octants.passes.serialise_blocks import serialise_blocks
 from octants.runtime.cpu import native
 from octants.runtime.cuda import machine
 from octants.runtime.cuda.device import CudaDevice
@@ -97,14 +94,12 @@ def emulated_gpu(**facts: Any) -> Iterator[AddressableCuda]:
 
     def compile_(self: CudaBackend, module: Module, chosen: Options) -> Artifact:
         options = {"fast_math": chosen.fast_math, "opt_level": chosen.opt_level}
-        if any(map(cooperates, module.tasks)):  # a thread has no others to work with
-            module = copy_module(module)
-            serialise_blocks(module)
         return code.adopt(emulated.compile_module(module, TARGET, **options))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(machine, "driver_library", lambda: library)
         patch.setattr(CudaBackend, "compile", compile_)
+        patch.setattr(CudaBackend, "splits", False)  # a thread has no others to work with
         patch.setattr(driver, "_artifacts", {})
         patch.setenv("OCTANTS_OFFLINE_CACHE", "0")
         try:

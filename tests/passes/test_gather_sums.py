@@ -11,6 +11,7 @@ import pytest
 import octants as qd
 from octants.backends.cpu import CpuBackend
 from octants.runtime.device import Device
+from tests.codegen.on_emulated_gpu import emulated_gpu
 
 LARGEST = 12
 ROWS, COLUMNS = 8, 8
@@ -238,3 +239,57 @@ def test_gradients(runtime: None, name: str) -> None:
             np.testing.assert_allclose(
                 array.grad.to_numpy() - 0.5, wanted, rtol=1e-6, atol=1e-6, err_msg=f"{n} {m}"
             )
+
+
+@qd.kernel
+def of_ndarrays(
+    x: qd.types.ndarray(qd.f64, 1), y: qd.types.ndarray(qd.f64, 2), first: qd.i32, m: qd.i32
+):
+    for i in range(first, y.shape[0]):
+        total, other = 0.0, 0.0
+        for j in range(m):
+            total += qd.sin(x[i] * x[j])
+            other += x[j] ** 2 * x[i]
+        y[i - 1, 0] = total * total
+        y[i, 1] = qd.exp(0.1 * other)
+
+
+def gradient_of_ndarrays(n: int, first: int, m: int) -> tuple[Any, Any]:
+    """The gradient of the sum of all outputs, and central differences."""
+    values = np.random.default_rng(n).uniform(0.5, 1.5, n)
+    x, y = (qd.ndarray(qd.f64, shape, needs_grad=True) for shape in (n, (n, 2)))
+
+    def value(values: np.ndarray[Any, Any]) -> float:
+        x.from_numpy(values)
+        y.fill(0.0)
+        of_ndarrays(x, y, first, m)
+        return float(y.to_numpy().sum())
+
+    wanted = np.zeros(n)
+    for k in range(n):
+        step = np.eye(n)[k] * 1e-6
+        wanted[k] = (value(values + step) - value(values - step)) / 2e-6
+    value(values)
+    y.grad.fill(1.0)
+    of_ndarrays.grad(x, y, first, m)
+    return x.grad.to_numpy(), wanted
+
+
+def test_what_is_kept_has_the_size_of_the_arrays(runtime: None) -> None:
+    """Of launches with arrays that grow, and shrink again."""
+    x, y = (qd.ndarray(qd.f64, shape, needs_grad=True) for shape in (3, (3, 2)))
+    text = of_ndarrays.inspect(x, y, 1, 3, mode="reverse").stages["finish"]
+    assert "_kept0: f64, 1, temporary, () [primal] like @" in text
+    for n in (3, 11, 40, 7):
+        for m in (n, 2):
+            found, wanted = gradient_of_ndarrays(n, 1, m)
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_on_an_emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("octants.passes.gather_sums._SHORTEST", 1)
+    with emulated_gpu():
+        qd.init(arch=qd.cuda, default_fp=qd.f64, log_level="error")
+        for n in (5, 40, 12):
+            found, wanted = gradient_of_ndarrays(n, 1, n)
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)

@@ -8,14 +8,18 @@ from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Operation, Value
 
 Target = tuple[Array, Companion]
+_ABRUPT = frozenset(
+    ("floor", "ceil", "round", "trunc", "sign", "floordiv", "mod", "truncdiv", "truncmod")
+)
 _WRITES = (ops.Store, ops.Atomic, ops.CompareExchange)
 
 
 def decides(block: Block, numbers: Collection[Value]) -> bool:
-    """Whether a branch, a trip count, a place or a random draw in a block hangs on some numbers.
+    """Whether a branch, a trip count, a place or a random draw in a block may hang on some floats.
 
-    So does what is stored in an array that the block reads, for a replay that stores it again, but
-    not what is added there. What is stored is followed to where the block loads from the array.
+    It may on what is compared, or rounded to an integer. So it may on updates other than sums, as a
+    reverse run asks for the winner by its bits, and on what is stored in an array that the block
+    reads, for a run that stores it again. What is stored is followed to loads from the array.
     """
     flow = _Flow(numbers)
     size = -1
@@ -46,6 +50,7 @@ class _Flow:
                 self._join(op)
             elif not self.values.isdisjoint(op.operands):
                 self.values.update(op.results)
+                self.decides |= _is_abrupt(op)
 
     def _look(self, op: Operation, is_update: bool) -> None:
         """Whether an operation decides something; what memory holds."""
@@ -82,6 +87,15 @@ class _Flow:
                 self.values.update((result, *starts))
         if isinstance(op, ops.While):
             self.decides |= op.condition.yielded[0] in self.values
+
+
+def _is_abrupt(op: Operation) -> bool:
+    """Whether other bits of a float may make quite another result."""
+    if isinstance(op, ops.Atomic):
+        return op.fn not in ("add", "sub")
+    if isinstance(op, (ops.Unary, ops.Binary)) and op.fn in _ABRUPT:
+        return True
+    return isinstance(op, ops.CompareExchange) or any(not v.type.is_float for v in op.results)
 
 
 def _is_update(three: list[Operation]) -> bool:

@@ -50,6 +50,7 @@ class Array:
     for a vector and (n, m) for a matrix. An access gives rank + len(element_shape) indices.
     `layouts` has an entry for each companion that exists; the value is None where the layout is the
     plain one (row-major, elements together), and `STRIDED` where only the launch knows it.
+    A launch-temporary array may have one axis: as many elements as an axis of another, `like`.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Array:
     space: Space
     element_shape: tuple[int, ...] = ()
     layouts: dict[Companion, Layout | Strided | None] = field(default_factory=dict)
+    like: tuple[Array, int] | None = None
 
     @property
     def fixed_shape(self) -> tuple[int, ...] | None:

@@ -107,6 +107,8 @@ class Parser:
             companion = Companion(self._next())
             array.layouts[companion] = self._layout()
             self._take(",")
+        if self._take("like"):
+            array.like = self._arrays[self._next()[1:]], int(self._next())
         self._arrays[name] = array
         return array
 

@@ -95,7 +95,8 @@ def _array(array: Array) -> str:
         for companion, layout in array.layouts.items()
     )
     head = f"array @{array.name}: {array.dtype}, {array.rank}, {array.space.value}"
-    return f"{head}, {array.element_shape} [{companions}]"
+    like = "" if array.like is None else f" like @{array.like[0].name} {array.like[1]}"
+    return f"{head}, {array.element_shape} [{companions}]{like}"
 
 
 def _record(record: Record, name: str) -> str:

@@ -66,17 +66,19 @@ def refuse_cooperation(task: Task) -> None:
 
 def copy_arrays(module: Module) -> dict[Array, Array]:
     """Fresh arrays like those of a module, in the same order, whose companions may be changed."""
-    return {
-        array: Array(
+    copies: dict[Array, Array] = {}
+    for array in module.arrays:
+        like = None if array.like is None else (copies[array.like[0]], array.like[1])
+        copies[array] = Array(
             array.name,
             array.dtype,
             array.rank,
             array.space,
             array.element_shape,
             dict(array.layouts),
+            like,
         )
-        for array in module.arrays
-    }
+    return copies
 
 
 def copy_module(module: Module) -> Module:

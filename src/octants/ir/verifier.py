@@ -10,7 +10,11 @@ from octants.ir.printer import Printer
 
 def verify(module: Module) -> None:
     """Raise `InvalidIR` with the offending operation's text if the module is not well formed."""
-    arrays = set(module.arrays)
+    arrays: set[Array] = set()
+    for array in module.arrays:
+        if array.like is not None and array.like[0] not in arrays:
+            raise InvalidIR(f"array {array.name} is as long as one that is not declared before it")
+        arrays.add(array)
     for block in module.blocks():
         _verify_block(block, set(), arrays)
     for task in module.tasks:

@@ -1,7 +1,7 @@
 """Launch-temporary arrays with an element for each work item of a task.
 
-Their extent is a constant. So there must be one that no work item exceeds: the bounds of the task,
-if these are constants, or the extent of an axis that each work item accesses at its own index.
+There must be an extent that no work item exceeds: constant bounds of the task, or the extent of an
+axis that each work item accesses at its own index.
 """
 
 from __future__ import annotations
@@ -10,11 +10,23 @@ from octants.analysis.forms import Forms
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Companion, Operation, Space, Task, Value
+from octants.lazy_dataclass import dataclass
 
 LARGEST = 1 << 28
-"""The most bytes of an array."""
+"""The most bytes of an array of constant extent."""
 
 _ACCESSES = (ops.Load, ops.Store, ops.Atomic, ops.CompareExchange)
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbering:
+    """Work items are numbered by their index and an `offset`, below an `extent`.
+
+    That is a constant, or that of an axis of an array.
+    """
+
+    offset: int
+    extent: int | tuple[Array, int]
 
 
 class ItemNumbers:
@@ -22,45 +34,52 @@ class ItemNumbers:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._found: tuple[int, int] | None = None  # the extent, and what is added to the index
+        self._found: _Numbering | None = None
         self._has_looked = False
 
     def can_keep(self, value: Value) -> bool:
         """Whether there can be an array for a value of each work item."""
         if not self._has_looked:
             self._found, self._has_looked = self._look(), True
-        return self._found is not None and self._found[0] * value.type.size <= LARGEST
+        if self._found is None:
+            return False
+        extent = self._found.extent
+        return not isinstance(extent, int) or extent * value.type.size <= LARGEST
 
     def array(self, name: str, value: Value) -> Array:
         """An array for a value of each work item."""
         assert self._found is not None
-        layouts = {Companion.PRIMAL: None}
-        extent = max(1, self._found[0])
-        return Array(name, value.type, 0, Space.TEMPORARY, (extent,), layouts)  # type: ignore[arg-type]
+        extent, layouts = self._found.extent, {Companion.PRIMAL: None}
+        if isinstance(extent, int):
+            shape = (max(1, extent),)
+            return Array(name, value.type, 0, Space.TEMPORARY, shape, {**layouts})
+        return Array(name, value.type, 1, Space.TEMPORARY, (), {**layouts}, extent)
 
     def number(self, builder: Builder, item: Value) -> Value:
         """The number of a work item."""
         assert self._found is not None
-        return builder.binary("add", item, builder.constant(self._found[1], item.type))
+        return builder.binary("add", item, builder.constant(self._found.offset, item.type))
 
-    def _look(self) -> tuple[int, int] | None:
+    def _look(self) -> _Numbering | None:
         task = self._task
         assert task.domain is not None
         forms = Forms(task)
         lower, upper = (forms.form(value) for value in task.domain.yielded[:2])
         if not lower.terms and not upper.terms:
-            return upper.constant - lower.constant, -lower.constant
-        found = [each for op in task.body.ops for each in _extents(op, forms)]
-        return min(found, default=None)
+            return _Numbering(-lower.constant, upper.constant - lower.constant)
+        found = [each for op in task.body.ops for each in _numberings(op, forms)]
+        known = [each for each in found if isinstance(each.extent, int)]
+        return next(iter([*known, *found]), None)
 
 
-def _extents(op: Operation, forms: Forms) -> list[tuple[int, int]]:
-    """The axes of an access that is made at the index of the work item, or so much more."""
-    if not isinstance(op, _ACCESSES) or op.array.fixed_shape is None:
+def _numberings(op: Operation, forms: Forms) -> list[_Numbering]:
+    """By the axes of an access that is made at the index of the work item, or so much more."""
+    if not isinstance(op, _ACCESSES) or op.array.space not in (Space.FIELD, Space.NDARRAY):
         return []
-    indices = [forms.form(index) for index in op.indices[: op.array.rank]]
+    forms_of_axes = [forms.form(index) for index in op.indices[: op.array.rank]]
+    shape = op.array.fixed_shape
     return [
-        (extent, form.constant)
-        for extent, form in zip(op.array.fixed_shape, indices, strict=True)
+        _Numbering(form.constant, shape[axis] if shape is not None else (op.array, axis))
+        for axis, form in enumerate(forms_of_axes)
         if form.terms == {forms.item: 1}
     ]

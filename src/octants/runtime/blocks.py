@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.runtime.device import Device
+from octants.runtime.device import Allocation, Device
 
 _ALIGNMENT = 64
 Block = tuple[Any, ...]
@@ -39,7 +39,7 @@ def launch(seed, number, outside{parameters}):
     try:
         pack(view, 0{values})
     except (error, OverflowError, TypeError, ValueError, AttributeError):
-        repack(view, base, seed, number, outside, ({arguments}))
+        repack(block, seed, number, outside, ({arguments}))
     run(base)
     results = {results}
     if captures and captures[0].launched(run, kernel, owner, (base, {sizes}), block, ({arrays})):
@@ -60,7 +60,7 @@ def launch(seed, number, outside{parameters}):
     try:
         pack(slots, 0{values})
     except (error, OverflowError, TypeError, ValueError, AttributeError):
-        repack(slots, storage, seed, number, outside, ({arguments}))
+        repack(block, seed, number, outside, ({arguments}))
     {prepare}
     run(block[3])
     {fetch}
@@ -74,11 +74,11 @@ def launch(seed, number, outside{parameters}):
 
 
 def shared_blocks(size: int) -> Callable[[], Block]:
-    """A function that makes blocks: the bytes, their address, and what keeps them alive."""
+    """A function that makes blocks: the bytes, their address, what keeps them alive, rooms."""
 
     def make() -> Block:
         view, address, owner = _aligned(size)
-        return view, address, owner
+        return view, address, owner, {}
 
     return make
 
@@ -87,16 +87,25 @@ def apart_blocks(device: Device, slots: int, storage: int, fetched: int) -> Call
     """The same where the storage is apart.
 
     A block is: the bytes of the slots; the address of the storage; memory for what is fetched from
-    there; the address of the slots; what keeps all alive.
+    there; the address of the slots; what keeps all alive; rooms.
     """
 
     def make() -> Block:
         view, address, owner = _aligned(slots)
         allocation = device.allocate(storage) if storage else None
         place = 0 if allocation is None else allocation.address
-        return view, place, np.empty(fetched, np.uint8), address, (owner, allocation)
+        return view, place, np.empty(fetched, np.uint8), address, (owner, allocation), {}
 
     return make
+
+
+def room(device: Device, number: int, block: Block, nbytes: int) -> int:
+    """The address of so many bytes, or more, that a block has for one array; it may grow."""
+    rooms: dict[int, Allocation] = block[-1]
+    found = rooms.get(number)
+    if found is None or found.nbytes < nbytes:
+        found = rooms[number] = device.allocate(max(_ALIGNMENT, nbytes))
+    return found.address
 
 
 def _aligned(size: int) -> tuple[memoryview, int, Any]:

@@ -34,6 +34,7 @@ from octants.runtime.blocks import (
     Block,
     Pool,
     apart_blocks,
+    room,
     shared_blocks,
 )
 from octants.runtime.capture import captures, refuse
@@ -165,7 +166,7 @@ def make_launch(
         arrays="".join(f"{each}, " for each in _array_expressions(binding)),
         prepare=layout.prepare,
         fetch=layout.fetch,
-        pool="blocks_of(all_blocks)" if layout.storage else "all_blocks",
+        pool="blocks_of(all_blocks)" if layout.storage or layout.rooms else "all_blocks",
     )
     pool = Pool()
     scope = {
@@ -242,6 +243,7 @@ class _Layout:
         self.values: list[str] = []
         self._formats: list[str] = []
         self.storage: dict[Place, Stored] = {}
+        self.rooms = 0  # arrays that are as long as others
         self._place_storage()
         for slot in binding.parameters.slots:
             if not self._is_in_head(slot):
@@ -273,6 +275,8 @@ class _Layout:
                 continue
             array = self.binding.arrays[slot.array]
             if array.space in (Space.TEMPORARY, Space.RETURN, Space.ARGUMENT):
+                if array.like is not None:
+                    continue
                 if array.rank:
                     raise InternalError(f"{array.space.value} array {array.name} has axes")
                 if (array, slot.companion) in self.binding.outside:
@@ -334,9 +338,7 @@ class _Layout:
             return
         array = self.binding.arrays[slot.array]
         if slot.kind == "shape":
-            value, form = self.binding.leaf(array).expression, self.binding.form(array)
-            shape = f"interface({value})['shape']" if form == "interface" else f"{value}.shape"
-            self._add("q", f"{shape}[{slot.index}]")
+            self._add("q", self._extent(array, slot.index))
         elif slot.kind == "scalar":
             self._scalar(array, slot.index)
         elif slot.kind == "stride":
@@ -344,6 +346,21 @@ class _Layout:
                 self._strides(array, slot.companion)
         else:
             self._add("Q", self._address(array, slot.companion))
+
+    def _extent(self, array: Array, axis: int) -> str:
+        """An extent of an array."""
+        if array.fixed_shape is not None:
+            return str(array.fixed_shape[axis])
+        value, form = self.binding.leaf(array).expression, self.binding.form(array)
+        shape = f"interface({value})['shape']" if form == "interface" else f"{value}.shape"
+        return f"{shape}[{axis}]"
+
+    def _room(self, array: Array, other: Array, axis: int) -> str:
+        """The address of memory for an array that is as long as another."""
+        name, nbytes = f"room{self.rooms}", math.prod(array.element_shape) * array.dtype.size
+        self.scope[name] = functools.partial(room, self.device, self.rooms)
+        self.rooms += 1
+        return f"{name}(block, {nbytes} * {self._extent(other, axis)})"
 
     def _extents(self, array: Array) -> None:
         """All extents of an array of others at once."""
@@ -402,6 +419,8 @@ class _Layout:
             if self.device.shares_memory:
                 return f"base + {stored.offset}"
             return f"storage + {stored.offset - self._slots}"
+        if array.like is not None:
+            return self._room(array, *array.like)
         source = self.binding.source(array)
         if isinstance(source, FieldSource):
             return str(source.field.address(companion))
@@ -425,14 +444,14 @@ class _Layout:
 
     def repack(
         self,
-        view: memoryview,
-        storage: int,
+        block: Block,
         seed: int,
         number: int,
         outside: int,
         arguments: Sequence[Any],
     ) -> None:
         """Fill a block whose quick filling failed: convert each scalar, or say what is wrong."""
+        view, storage = block[:2]
         converted: Sequence[Any] = arguments
         for array in self.binding.arrays:
             if array.space is Space.NDARRAY and self.binding.form(array) == "own":
@@ -442,7 +461,7 @@ class _Layout:
                 number_given = check_scalar(leaf, leaf.value(arguments), array.dtype)
                 converted = replace(converted, leaf, number_given)
         names = {f"a{k}": value for k, value in enumerate(converted)}
-        names |= {"base": storage, "storage": storage}
+        names |= {"block": block, "base": storage, "storage": storage}
         names |= {"seed": seed, "number": number, "outside": outside}
         values = eval(f"[{', '.join(self.values)}]", self.scope | self._strict, names)
         struct.Struct(self.format).pack_into(view, 0, *values)
