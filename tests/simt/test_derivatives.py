@@ -117,7 +117,8 @@ def test_forward_mode(kernel: Callable[..., Any]) -> None:
     module = lowered(compile_kernel(kernel, x, x))
     verify(forward(module))
     wanted = jacobian(module, x) @ direction
-    np.testing.assert_allclose(tangent(module, x, direction), wanted, rtol=1e-7, atol=1e-7)
+    lost = 1e-7 + 1e-8 * np.abs(wanted).max()  # what cancels in differences
+    np.testing.assert_allclose(tangent(module, x, direction), wanted, rtol=1e-7, atol=lost)
 
 
 def gradient(module: Module, x: np.ndarray, weights: np.ndarray) -> np.ndarray:

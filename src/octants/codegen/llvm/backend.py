@@ -57,7 +57,16 @@ def host_target() -> Target:
     except RuntimeError:
         features = ""
     triple = llvm.get_process_triple()
+    features = _with_neon(triple, features)
     return Target("cpu", triple, llvm.get_host_cpu_name() or "generic", features)
+
+
+def _with_neon(triple: str, features: str) -> str:
+    """What LLVM has found, and the vectors that each arm64 has, which not all systems tell of."""
+    architecture = triple.split("-", maxsplit=1)[0]
+    if architecture not in ("aarch64", "arm64") or "+neon" in features.split(","):
+        return features
+    return ",".join(filter(None, (_BASE[architecture], features)))
 
 
 def is_x64(target: Target) -> bool:

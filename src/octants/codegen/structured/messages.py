@@ -138,10 +138,13 @@ def lower_atomically(code: Code, place: Operand, number: Operand) -> None:
         code.atomic("min", u32, place, code.convert(number, i64, u32))
 
 
-def locked(code: Code, buffer: Operand, write: Callable[[], None]) -> None:
-    """Do something while nobody else does.
+def locked(
+    code: Code, buffer: Operand, matters: Callable[[], Operand], write: Callable[[], None]
+) -> None:
+    """Write something while nobody else does, unless it does not matter any more.
 
     Threads that run in step take the lock one after the other, each within its turn of the loop.
+    Who waits looks in each turn whether to wait any longer: threads may be very many.
     """
     lock, done = at(code, buffer, abi.MESSAGES_LOCK), code.variable(u1)
     free, held = code.constant(0, u32), code.constant(1, u32)
@@ -149,20 +152,23 @@ def locked(code: Code, buffer: Operand, write: Callable[[], None]) -> None:
 
     def alone() -> None:
         code.fence()
-        write()
+        code.branch(matters(), write)
         code.fence()
         code.atomic("exchange", u32, lock, free)
         code.write(done, code.constant(True, u1))
 
-    def turn() -> None:
+    def attempt() -> None:
         before = code.exchange_if(u32, lock, free, held)
         code.branch(code.compare("eq", u32, before, free), alone)
+
+    def turn() -> None:
+        code.branch(matters(), attempt, lambda: code.write(done, code.constant(True, u1)))
 
     code.loop(lambda: code.apply("not", u1, code.read(done)), turn)
 
 
 def _fail(code: Code, operands: list[Operand]) -> None:
-    """Keeps the failure of the lowest work item; others need not wait for each other."""
+    """Keeps the failure of the lowest work item."""
     buffer, message, task, item, *words = operands
 
     def write() -> None:
@@ -174,15 +180,14 @@ def _fail(code: Code, operands: list[Operand]) -> None:
         code.fence()
         code.atomic("exchange", u32, at(code, buffer, abi.MESSAGES_FAILED), code.constant(1, u32))
 
-    def unless_later(then: Callable[[], None]) -> None:
+    def matters() -> Operand:
         failed = code.atomic_load(at(code, buffer, abi.MESSAGES_FAILED), u32)
         code.fence()
-        other = code.load(at(code, buffer, abi.MESSAGES_FAILURE_ITEM), i64)
+        other = code.look(at(code, buffer, abi.MESSAGES_FAILURE_ITEM), i64)
         first = code.compare("eq", u32, failed, code.constant(0, u32))
-        lower = code.compare("lt", i64, item, other)
-        code.branch(code.apply("or", u1, first, lower), then)
+        return code.apply("or", u1, first, code.compare("lt", i64, item, other))
 
-    unless_later(lambda: locked(code, buffer, lambda: unless_later(write)))
+    locked(code, buffer, matters, write)
 
 
 def _overflow(code: Code, operands: list[Operand]) -> None:
@@ -193,17 +198,18 @@ def _overflow(code: Code, operands: list[Operand]) -> None:
         code.store(at(code, buffer, abi.MESSAGES_OVERFLOW_ID), i32, message)
         code.store(at(code, buffer, abi.MESSAGES_OVERFLOW_TASK), i32, task)
         code.store(at(code, buffer, abi.MESSAGES_OVERFLOW_ITEM), i64, item)
+        code.fence()  # who sees this need, without the lock, sees what belongs to it
         code.store(at(code, buffer, abi.MESSAGES_OVERFLOW_NEED), i64, need)
 
-    def decide() -> None:
-        known = code.load(at(code, buffer, abi.MESSAGES_OVERFLOW_NEED), i64)
-        other_task = code.load(at(code, buffer, abi.MESSAGES_OVERFLOW_TASK), i32)
-        other_item = code.load(at(code, buffer, abi.MESSAGES_OVERFLOW_ITEM), i64)
+    def matters() -> Operand:
+        known = code.look(at(code, buffer, abi.MESSAGES_OVERFLOW_NEED), i64)
+        code.fence()
+        other_task = code.look(at(code, buffer, abi.MESSAGES_OVERFLOW_TASK), i32)
+        other_item = code.look(at(code, buffer, abi.MESSAGES_OVERFLOW_ITEM), i64)
         before = code.compare("lt", i64, item, other_item)
         before = code.apply("and", u1, code.compare("eq", i32, task, other_task), before)
         before = code.apply("or", u1, code.compare("lt", i32, task, other_task), before)
         first = code.apply("and", u1, code.compare("eq", i64, need, known), before)
-        larger = code.compare("gt", i64, need, known)
-        code.branch(code.apply("or", u1, larger, first), write)
+        return code.apply("or", u1, code.compare("gt", i64, need, known), first)
 
-    locked(code, buffer, decide)
+    locked(code, buffer, matters, write)
