@@ -80,6 +80,7 @@ class FakeGraph:
     """What nodes do, in order, by their handles: launches, or functions."""
 
     nodes: dict[int, Any] = field(default_factory=dict)
+    made_of: int = 0
 
 
 @dataclass
@@ -551,11 +552,13 @@ class FakeCuda:
 
     def cuGraphInstantiateWithFlags(self, out: Any, graph: int, flags: int) -> int:
         assert flags == 0
-        out[0] = self._handle(FakeGraph(dict(self._handles[graph].nodes)))
+        out[0] = self._handle(FakeGraph(dict(self._handles[graph].nodes), graph))
         return 0
 
     def cuGraphExecKernelNodeSetParams(self, graph: int, node: int, made: Any) -> int:
-        nodes = self._handles[graph].nodes
+        nodes, origin = self._handles[graph].nodes, self._handles[graph].made_of
+        if origin not in self._handles:  # so has it been seen on an H100
+            return INVALID_VALUE
         assert isinstance(nodes[node], Call)
         nodes[node] = self._kernel_node(made)
         return 0

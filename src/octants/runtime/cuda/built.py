@@ -20,7 +20,7 @@ from octants.runtime.capture import NUMBER, Command, Launch, Told
 from octants.runtime.cuda.frame import Action, Step, parameter_bytes
 from octants.runtime.cuda.memory import DeviceAllocation
 from octants.runtime.cuda.messages import DeviceBuffer
-from octants.runtime.cuda.nodes import Nodes, kernel_node
+from octants.runtime.cuda.nodes import Handles, Nodes, kernel_node
 from octants.runtime.memory import view_memory
 from octants.runtime.recording import Planned
 
@@ -134,7 +134,7 @@ class BuiltGraph:
         if self._plans:
             self._heap = self._take_heap()
             self._tell_tapes([node for node in nodes if node.plan is not None])
-        self.handle = self._build(commands)
+        self.handles = self._build(commands)
 
     # -- building -------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class BuiltGraph:
             node.step.configuration.grid = node.plan.room.blocks
             node.step.configuration.block = node.plan.room.block
 
-    def _build(self, commands: Sequence[Command]) -> int:
+    def _build(self, commands: Sequence[Command]) -> Handles:
         with self._machine.context.active():
             nodes = Nodes(self._machine.context)
             for command in commands:
@@ -200,7 +200,7 @@ class BuiltGraph:
             for node in launch.nodes:
                 made = byref(kernel_node(node.step))
                 self._machine.context.call(
-                    "cuGraphExecKernelNodeSetParams", self.handle, node.handle, made
+                    "cuGraphExecKernelNodeSetParams", self.handles[1], node.handle, made
                 )
         self.later = later
 

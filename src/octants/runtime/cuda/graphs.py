@@ -46,7 +46,7 @@ class CudaGraph:
     def _drop(self) -> None:
         built = self.__dict__.get("_built")
         if built is not None:
-            self._machine.dropped_graphs.append(built.handle)
+            self._machine.dropped_graphs.append(built.handles)
             self._built = None
 
     def __call__(self, later: int) -> None:
@@ -63,7 +63,7 @@ class CudaGraph:
             if later != built.later:
                 built.renumber(later)
             machine.context.launched.extend(built.names)
-            machine.context.call("cuGraphLaunch", built.handle, machine.streams.here())
+            machine.context.call("cuGraphLaunch", built.handles[1], machine.streams.here())
             machine.streams.release()
         if built.buffers:
             machine.messages.put_kept(built, built.buffers)

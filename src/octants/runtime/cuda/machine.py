@@ -52,7 +52,7 @@ class Machine:
         self.tape_limit = tape_limit or context.total_memory // 10 * 9
         self._modules: weakref.WeakValueDictionary[bytes, Module] = weakref.WeakValueDictionary()
         self._dropped_modules: deque[int] = deque()
-        self.dropped_graphs: deque[int] = deque()
+        self.dropped_graphs: deque[tuple[int, int]] = deque()
         self._graph_tapes: DeviceAllocation | None = None
         self._graph_stream: Stream | None = None
         self.unsure_graphs: dict[int, Any] = {}
@@ -132,7 +132,9 @@ class Machine:
     def _unload(self) -> None:
         with self.context.active():
             while self.dropped_graphs:
-                self.context.call("cuGraphExecDestroy", self.dropped_graphs.popleft())
+                graph, launched = self.dropped_graphs.popleft()
+                self.context.call("cuGraphExecDestroy", launched)
+                self.context.call("cuGraphDestroy", graph)
             while self._dropped_modules:
                 self.context.call("cuModuleUnload", self._dropped_modules.popleft())
 

@@ -6,8 +6,12 @@ import ctypes
 from ctypes import byref, c_void_p
 from typing import Any
 
+from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
+
+Handles = tuple[int, int]
+"""A graph, and what can be launched of it."""
 
 
 class Nodes:
@@ -64,14 +68,15 @@ class Nodes:
         self.count += 1
         return node.value or 0
 
-    def finish(self) -> int:
-        """The handle of what can be launched; what was built is given back."""
+    def finish(self) -> Handles:
+        """The graph, and what can be launched; nodes of the one stand for those of the other."""
         made = c_void_p()
         try:
             self._context.call("cuGraphInstantiateWithFlags", byref(made), self._handle, 0)
-        finally:
+        except OctantsError:
             self._context.call("cuGraphDestroy", self._handle)
-        return made.value or 0
+            raise
+        return self._handle, made.value or 0
 
 
 def kernel_node(step: Any) -> cuda.KernelNode:
