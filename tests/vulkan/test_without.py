@@ -57,6 +57,57 @@ def test_a_gradient_through_loops_whose_tape_grows() -> None:
         np.testing.assert_allclose(x.grad.to_numpy(), wanted, rtol=3e-4)
 
 
+def test_the_host_writes_to_no_memory_that_is_still_read(vulkan: str) -> None:
+    """Copies that a tape drops while launches are queued are not parameters of the next ones."""
+
+    def gradient() -> list[float]:
+        x, v = (qd.field(qd.f32, shape=4, needs_grad=True) for _ in range(2))
+        loss = qd.field(qd.f32, shape=(), needs_grad=True)
+
+        @qd.kernel
+        def accelerate(dt: qd.f32):
+            for i in x:
+                v[i] -= dt * x[i] * x[i] * v[i] * v[i]
+
+        @qd.kernel
+        def move(dt: qd.f32):
+            for i in x:
+                x[i] += dt * v[i]
+
+        @qd.kernel
+        def total():
+            for i in x:
+                loss[None] += x[i] * x[i]
+
+        x.from_numpy(np.linspace(0.4, 1.3, 4, dtype=np.float32))
+        v.from_numpy(np.linspace(0.9, -0.7, 4, dtype=np.float32))
+        with qd.ad.Tape(loss=loss):
+            for step in range(40):
+                accelerate(0.01 + 0.001 * step)
+                move(0.02)
+            total()
+        return [*x.grad.to_numpy().tolist(), *v.grad.to_numpy().tolist()]
+
+    found = gradient()
+    qd.init(arch=qd.cpu, offline_cache=False)
+    np.testing.assert_allclose(found, gradient(), rtol=1e-4, err_msg=vulkan)
+
+
+def test_message_buffers_that_fill_their_memory(vulkan: str) -> None:
+    x = qd.field(qd.i32, shape=8)
+
+    @qd.kernel
+    def speak(n: qd.i32):
+        for i in range(n):
+            if x[i] < 0:
+                print("below", i)
+            x[i] += 1
+
+    for _ in range(200):
+        speak(8)
+    assert x.to_numpy().tolist() == [200] * 8, vulkan
+
+
 def test_prints_and_failures(vulkan: str, capfd: pytest.CaptureFixture[str]) -> None:
     qd.init(arch=qd.vulkan, offline_cache=False, vulkan_without=vulkan, debug=True)
 

@@ -144,9 +144,7 @@ class VulkanKernel:
         data = bytes(self._slots.view(block))
         with machine.queue.lock:
             if self.artifact.messages:
-                if machine.messages.is_full:
-                    machine.look()
-                address = machine.messages.take(self.artifact)
+                address = machine.take_messages(self.artifact)
                 data = address.to_bytes(8, "little") + data[8:]
             slots = self._slots.unpack(data)
             for step in self.steps:

@@ -7,19 +7,29 @@ import weakref
 import numpy as np
 
 from octants.artifact import Artifact
+from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.vulkan_errors import LoopCut
 from octants.runtime.memory import view_memory
 from octants.runtime.pending import Pending
 from octants.runtime.vulkan.bound import BoundMemory, pipeline_layout
 from octants.runtime.vulkan.context import Context
 from octants.runtime.vulkan.hardware import Hardware, choose
-from octants.runtime.vulkan.memory import MAPPED, NEAR, Heap, Piece
+from octants.runtime.vulkan.memory import (
+    ALIGNMENT,
+    MAPPED,
+    NEAR,
+    Buffer,
+    Heap,
+    Piece,
+    large_buffer,
+)
 from octants.runtime.vulkan.messages import Messages
 from octants.runtime.vulkan.programs import Program
 from octants.runtime.vulkan.queue import PUSHED, Queue
 from octants.runtime.vulkan.tapes import Tape
 from octants.runtime.vulkan.transfers import Transfers
 
+_HOSTS_PART = 8  # of the one buffer where that is all memory
 _MANY_BLOCKS, _FEW_BLOCKS = 1024, 16  # that fill a GPU, and a CPU that stands for one
 
 
@@ -30,9 +40,10 @@ class _Shared:
         self.context = context = Context(hardware)
         self.programs: weakref.WeakValueDictionary[bytes, Program] = weakref.WeakValueDictionary()
         if hardware.is_bound:
-            self.heap = self.mapped = near = Heap(context, NEAR)
-            bound = BoundMemory(context, near.hold(hardware.memory_bytes), PUSHED)
-            self.layout = bound.layout
+            buffer = large_buffer(context, hardware.memory_bytes)
+            self.heap, self.mapped = _divided(context, buffer)
+            bound = BoundMemory(context, buffer, PUSHED)
+            near, self.layout = self.mapped, bound.layout
         else:
             self.heap, self.mapped = Heap(context), Heap(context, MAPPED)
             near, self.layout = Heap(context, NEAR), pipeline_layout(context, PUSHED)
@@ -40,6 +51,19 @@ class _Shared:
         if hardware.is_bound:
             self.queue.bind = bound.bind
         self.transfers = Transfers(self.queue, self.heap)
+
+
+def _divided(context: Context, buffer: Buffer) -> tuple[Heap, Heap]:
+    """Two heaps in one buffer: for the device, and for what the host writes while that is busy.
+
+    Nothing is at the beginning, so that no address is 0.
+    """
+    device, host = Heap(context), Heap(context, NEAR)
+    own = buffer.nbytes // _HOSTS_PART // ALIGNMENT * ALIGNMENT
+    host.stay_within(buffer, ALIGNMENT, own)
+    start = ALIGNMENT + own
+    device.stay_within(buffer, start, buffer.nbytes - start)
+    return device, host
 
 
 _known: dict[Hardware, _Shared] = {}
@@ -97,6 +121,16 @@ class Machine:
             known = Program(self.context, self.layout, artifact)
             self.programs[artifact.code] = known
         return known
+
+    def take_messages(self, artifact: Artifact) -> int:
+        """The address of a clean message buffer; those of launches that are done come again."""
+        if self.messages.is_full:
+            self.look()
+        try:
+            return self.messages.take(artifact)
+        except OctantsMemoryError:
+            self.look()
+        return self.messages.take(artifact)
 
     def look(self) -> None:
         """Wait, print what kernels have printed, and raise the first failure."""

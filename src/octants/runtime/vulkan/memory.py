@@ -92,6 +92,16 @@ class Buffer:
         self.handle = self.memory = 0
 
 
+def large_buffer(context: Context, nbytes: int) -> Buffer:
+    """A buffer that the host writes, of so many bytes or the half or quarter of that."""
+    for size in (nbytes, nbytes // 2):
+        try:
+            return Buffer(context, size // ALIGNMENT * ALIGNMENT, NEAR)
+        except OctantsMemoryError:
+            continue
+    return Buffer(context, nbytes // 4 // ALIGNMENT * ALIGNMENT, NEAR)
+
+
 def _types(context: Context, allowed: int, wanted: int) -> list[tuple[int, int]]:
     """The types of memory that will do, with their properties, the best ones first."""
     properties = context.hardware.memory_properties()
@@ -188,18 +198,11 @@ class Heap:
         self._free[buffer] = [(size, buffer.nbytes - size)] if buffer.nbytes > size else []
         return buffer, 0
 
-    def hold(self, nbytes: int) -> Buffer:
-        """Have all pieces in one buffer of so many bytes, or fewer; nothing is at its beginning."""
-        for size in (nbytes, nbytes // 2, nbytes // 4):
-            try:
-                buffer = Buffer(self._context, size // ALIGNMENT * ALIGNMENT, self._wanted)
-            except OctantsMemoryError:
-                continue
-            self._buffers = [buffer]
-            self._free = {buffer: [(ALIGNMENT, buffer.nbytes - ALIGNMENT)]}
-            self._can_grow = False
-            return buffer
-        raise self._refused(nbytes)
+    def stay_within(self, buffer: Buffer, start: int, nbytes: int) -> None:
+        """Have all pieces in a part of a buffer, which others have parts of, too."""
+        self._buffers = [buffer]
+        self._free = {buffer: [(start, nbytes)]}
+        self._can_grow = False
 
     def find(self, address: int) -> tuple[Buffer, int]:
         """The buffer that an address is in, and the offset; `KeyError` if it is in none."""
