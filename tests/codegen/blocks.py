@@ -124,6 +124,13 @@ class _Blocks(Emulated):
         call = f"call {result} inttoptr (i64 {address} to ptr)({arguments})"
         return f.emit(call) or "" if name == "wait" else f.assign(call)
 
+    def all_at(self, f: ThreadText, place: str) -> str:  # noqa: ARG002
+        """Each updates by itself."""
+        return "false"
+
+    def from_lane(self, f: ThreadText, type: str, value: str, distance: int) -> str:  # noqa: ARG002
+        return value
+
     def thread_in_block(self, f: ThreadText) -> str:
         size = f.kernel.module.tasks[f.task].options["block_dim"]
         rest = f.once("number", f"urem i64 %thread, {size}")

@@ -26,6 +26,7 @@ from octants.pipeline import Stage, finish, lower
 from octants.types.annotations import NdarrayAnnotation as Array
 from octants.types.scalars import f16, f64, i8, i32, u1
 from tests.codegen.blocks import BlockThreads
+from tests.codegen.compiled import Compiled
 from tests.codegen.test_nvptx import assemble, needs_assembler
 from tests.simt import test_blocks, test_derivatives, test_subgroups
 from tests.simt.kernels import compile_kernel, interpret, lowered
@@ -119,25 +120,38 @@ def test_threads_do_what_the_interpreter_does(name: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
-@pytest.mark.parametrize("kernel", ["through_shared_memory", "of_lanes", "sums_over_lanes"])
-def test_threads_take_derivatives(kernel: str) -> None:
-    """Tangents of shared arrays are shared arrays, too; sums over lanes can be reversed."""
-    function = getattr(test_derivatives, kernel)
+@pytest.mark.parametrize(
+    "function",
+    [
+        test_derivatives.through_shared_memory,
+        test_derivatives.of_lanes,
+        test_derivatives.sums_over_lanes,
+        *test_derivatives.SHARED,
+    ],
+)
+def test_threads_take_derivatives(function: Any) -> None:
+    """Tangents and adjoints of shared arrays are shared arrays, too."""
     x, seed = rng.random(27), rng.random(27)
     module = lowered(compile_kernel(function, x, x))
     derivatives = [forward(module)]
-    if kernel == "sums_over_lanes":
+    if function in (test_derivatives.sums_over_lanes, *test_derivatives.SHARED):
         derivatives.append(differentiate(module).module)
     for derivative in derivatives:
         found = []
-        for run in (lambda m, a: interpreter.run(m, a), lambda m, a: BlockThreads(m).run(a)):
+        ways = (
+            interpreter.run,
+            lambda m, a: BlockThreads(finish(m, Stage(verifies=True))).run(a),
+            lambda m, a: Compiled(finish(m, Stage(serialises_blocks=True, verifies=True))).run(a),
+        )
+        for run in ways:
             names = [(n, c) for n in "xy" for c in list(Companion)[:3]]
             arrays = dict(zip(names, (seed.copy() for _ in names), strict=True))
             arrays["x", Companion.PRIMAL] = x.copy()
             run(derivative, arrays)
             found.append(arrays)
         for place, wanted in found[0].items():
-            np.testing.assert_allclose(found[1][place], wanted, rtol=1e-12)
+            for other in found[1:]:
+                np.testing.assert_allclose(other[place], wanted, rtol=1e-10)
 
 
 @needs_assembler

@@ -11,7 +11,7 @@ import pytest
 import octants as qd
 from octants import interpreter
 from octants.autodiff.forward import forward
-from octants.autodiff.reverse import differentiate
+from octants.autodiff.reverse import differentiate, reverse
 from octants.ir.core import Companion, Module
 from octants.ir.verifier import verify
 from tests.simt.kernels import compile_kernel, lowered
@@ -85,6 +85,197 @@ def sums_over_lanes(x: qd.types.ndarray, y: qd.types.ndarray):
         y[i] = other * part
 
 
+# -- what reverse mode knows of shared arrays ------------------------------------------------------
+
+
+def pairs_in_a_tile(x: qd.types.ndarray, y: qd.types.ndarray):
+    qd.loop_config(block_dim=8)
+    for i in x:
+        pad = block.SharedArray(8, qd.f64)
+        thread, count = block.thread_idx(), block.size()
+        pad[thread] = qd.sin(x[i])
+        block.sync()
+        total = 0.0
+        for k in range(count):
+            total += pad[k] * pad[(k + thread) % count] * x[i]
+        y[i] = total * pad[count - 1 - thread]
+
+
+def rows_of_a_tile(x: qd.types.ndarray, y: qd.types.ndarray):
+    """Each work item stores several elements, and one that changes nothing."""
+    qd.loop_config(block_dim=8)
+    for i in x:
+        pad = block.SharedArray((8, 4), qd.f64)
+        signs = block.SharedArray(8, qd.i32)
+        thread, count = block.thread_idx(), block.size()
+        for k in range(4):
+            pad[thread, k] = 7.0
+            pad[thread, k] = qd.sin(x[i] * k)
+        signs[thread] = 1 - i % 3
+        block.sync()
+        total = 1.0
+        for k in range(4):
+            for j in range(count):
+                total += pad[j, k] * pad[(j + thread) % count, 3 - k] * signs[j]
+        y[i] = total * x[i]
+
+
+def tree_of_products(x: qd.types.ndarray, y: qd.types.ndarray):
+    """What is read is overwritten behind the next barrier."""
+    qd.loop_config(block_dim=8)
+    for i in x:
+        pad = block.SharedArray(8, qd.f64)
+        thread, count = block.thread_idx(), block.size()
+        pad[thread] = x[i] * x[i]
+        block.sync()
+        for k in qd.static(range(3)):
+            if thread % (2 << k) == 0 and thread + (1 << k) < count:
+                pad[thread] = pad[thread] * pad[thread + (1 << k)]
+            block.sync()
+        y[i] = pad[0] * x[i]
+
+
+def tiles_in_a_loop(x: qd.types.ndarray, y: qd.types.ndarray):
+    """A pass over all of x, a block at a time."""
+    qd.loop_config(block_dim=8)
+    for i in x:
+        pad = block.SharedArray(8, qd.f64)
+        own = block.SharedArray(8, qd.f64)
+        thread, count = block.thread_idx(), block.size()
+        total, at = 0.0, x[i] * 0.7
+        for tile in range(3):
+            block.sync()
+            pad[thread] = x[(tile * 8 + thread) % x.shape[0]] * qd.cos(at)
+            own[count - 1 - thread] = at * tile
+            block.sync()
+            for k in range(count):
+                distance = pad[k] - at
+                total += qd.exp(-distance * distance) * own[k]
+        y[i] = total * at
+
+
+def tiles_with_barriers_behind(x: qd.types.ndarray, y: qd.types.ndarray):
+    qd.loop_config(block_dim=8)
+    for i in x:
+        pad = block.SharedArray(8, qd.f64)
+        thread, count = block.thread_idx(), block.size()
+        total = x[i]
+        for tile in range(3):
+            pad[thread] = x[i] * tile + qd.sin(x[i])
+            block.sync()
+            total += pad[(thread + 1) % count] * pad[(thread + tile) % count]
+            block.sync()
+        y[i] = total * total
+
+
+SHARED = (
+    sums_in_shared_memory,
+    pairs_in_a_tile,
+    rows_of_a_tile,
+    tree_of_products,
+    tiles_in_a_loop,
+    tiles_with_barriers_behind,
+)
+
+
+def recorded_tiles(x: qd.types.ndarray, y: qd.types.ndarray):
+    qd.loop_config(block_dim=8)
+    for i in x:
+        pad = block.SharedArray(8, qd.f64)
+        thread, count = block.thread_idx(), block.size()
+        value = x[i]
+        for _ in range(3):
+            pad[thread] = value * value
+            block.sync()
+            value = value * 0.5 + pad[(thread + 1) % count]
+            block.sync()
+        y[i] = value
+
+
+def tiles_with_old_elements(x: qd.types.ndarray, y: qd.types.ndarray):
+    qd.loop_config(block_dim=8)
+    for i in x:
+        pad = block.SharedArray(8, qd.f64)
+        total = 0.0
+        for tile in range(3):
+            if block.thread_idx() == tile:
+                pad[tile] = x[i]
+            block.sync()
+            total += pad[0] * x[i]
+            block.sync()
+        y[i] = total
+
+
+def a_tile_that_moves(x: qd.types.ndarray, y: qd.types.ndarray):
+    qd.loop_config(block_dim=8)
+    for i in x:
+        pad = block.SharedArray(16, qd.f64)
+        total = 0.0
+        for tile in range(3):
+            pad[block.thread_idx() + tile] = x[i]
+            block.sync()
+            total += pad[block.thread_idx()] * x[i]
+            block.sync()
+        y[i] = total
+
+
+def what_a_loop_left(x: qd.types.ndarray, y: qd.types.ndarray):
+    qd.loop_config(block_dim=8)
+    for i in x:
+        pad = block.SharedArray(8, qd.f64)
+        for tile in range(3):
+            pad[block.thread_idx()] = x[i] * tile
+            block.sync()
+        y[i] = pad[0] * x[i]
+
+
+def overwritten_later(x: qd.types.ndarray, y: qd.types.ndarray):
+    qd.loop_config(block_dim=8)
+    for i in x:
+        pad = block.SharedArray(8, qd.f64)
+        thread, count = block.thread_idx(), block.size()
+        pad[thread] = x[i]
+        block.sync()
+        total = 1.0
+        for k in range(count):
+            total += pad[k] * pad[k]
+        block.sync()
+        pad[thread] = total
+        block.sync()
+        y[i] = pad[count - 1 - thread] * x[i]
+
+
+def products_in_shared_memory(x: qd.types.ndarray, y: qd.types.ndarray):
+    for i in x:
+        pad = block.SharedArray(1, qd.f64)
+        pad[0] = 1.0
+        block.sync()
+        qd.atomic_mul(pad[0], x[i])
+        block.sync()
+        y[i] = pad[0]
+
+
+def through_memory(x: qd.types.ndarray, y: qd.types.ndarray):
+    """An array of the kernel is written, and read behind a barrier."""
+    qd.loop_config(block_dim=8)
+    for i in x:
+        y[i] = x[i]
+        block.sync()
+        value = y[i // 8 * 8]
+        block.sync()
+        y[i] = value * value
+
+
+def in_a_branch(x: qd.types.ndarray, y: qd.types.ndarray):
+    for i in x:
+        if x[0] > 0.0:
+            block.sync()
+        y[i] = x[i]
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+
 def jacobian(module: Module, x: np.ndarray) -> np.ndarray:
     """By central differences."""
 
@@ -110,7 +301,7 @@ def tangent(module: Module, x: np.ndarray, direction: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "kernel", [through_shared_memory, sums_in_shared_memory, of_lanes, scans, sums_over_lanes]
+    "kernel", [through_shared_memory, of_lanes, scans, sums_over_lanes, *SHARED]
 )
 def test_forward_mode(kernel: Callable[..., Any]) -> None:
     x, direction = rng.uniform(0.2, 0.9, COUNT), rng.normal(size=COUNT)
@@ -131,18 +322,24 @@ def gradient(module: Module, x: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return found
 
 
-def test_reverse_mode_of_sums_over_lanes() -> None:
+@pytest.mark.parametrize("kernel", [sums_over_lanes, *SHARED])
+def test_reverse_mode(kernel: Callable[..., Any]) -> None:
     x, weights = rng.uniform(0.2, 0.9, COUNT), rng.normal(size=COUNT)
-    module = lowered(compile_kernel(sums_over_lanes, x, x))
+    module = lowered(compile_kernel(kernel, x, x))
     wanted = weights @ jacobian(module, x)
     np.testing.assert_allclose(gradient(module, x, weights), wanted, rtol=1e-7, atol=1e-7)
 
 
 REFUSED = {
-    through_shared_memory: "shared array|barrier",
-    sums_in_shared_memory: "shared array|barrier",
+    through_shared_memory: "what a loop with barriers does to",
     of_lanes: "shuffle` of a subgroup",
-    scans: "shared array",
+    scans: "shuffle_(up|down)` of a subgroup",
+    tiles_with_old_elements: "what a loop with barriers does to",
+    a_tile_that_moves: "what a loop with barriers does to",
+    what_a_loop_left: "what a loop with barriers left in",
+    overwritten_later: "which is stored to after this",
+    products_in_shared_memory: "the shared array",
+    in_a_branch: "a barrier of a block",
 }
 
 
@@ -155,7 +352,7 @@ def test_what_reverse_mode_does_not_know(kernel: Callable[..., Any]) -> None:
     assert raised.value.diagnostic is not None
     assert raised.value.diagnostic.code == "OCT302"
     (label,) = raised.value.diagnostic.labels
-    assert label.span.function in (kernel.__name__, "_reduce")
+    assert label.span.function in (kernel.__name__, "_reduce", "_scan")
 
 
 def in_a_loop(x: qd.types.ndarray, y: qd.types.ndarray):
@@ -209,6 +406,7 @@ def behind_a_fence(x: qd.types.ndarray, y: qd.types.ndarray):
         by_the_greatest,
         by_a_mask_of_each_lane,
         behind_a_fence,
+        recorded_tiles,
     ],
 )
 def test_places_where_reverse_mode_is_refused(kernel: Callable[..., Any]) -> None:
@@ -306,19 +504,48 @@ def test_a_variable_that_blocks_have_summed_up(tape: bool) -> None:
     np.testing.assert_allclose(x.grad.to_numpy(), 2 * x.to_numpy() * total)
 
 
+def test_what_is_overwritten_between_barriers() -> None:
+    """A hazard as long as the memory is that from after the run; no tape can help."""
+    x = np.zeros(COUNT)
+    module = lowered(compile_kernel(through_memory, x, x))
+    with pytest.raises(qd.OctantsCompilationError, match="a barrier in a loop that overwrites"):
+        differentiate(module)
+    assert reverse(module).hazards
+
+
 @qd.kernel
-def barrier_in_the_way():
+def fence_in_the_way():
     for i in x:
-        block.sync()
+        qd.simt.grid.mem_fence()
         y[None] += x[i]
 
 
 def test_the_error_of_a_tape() -> None:
     make_fields()
-    with pytest.raises(qd.OctantsCompilationError, match="a barrier of a block"):
+    with pytest.raises(qd.OctantsCompilationError, match="a fence of a device"):
         with qd.ad.Tape(loss=y):
-            barrier_in_the_way()
-    barrier_in_the_way()
+            fence_in_the_way()
+    fence_in_the_way()
+
+
+@qd.kernel
+def mirrored():
+    qd.loop_config(block_dim=8)
+    for i in x:
+        pad = block.SharedArray(8, qd.f64)
+        pad[block.thread_idx()] = x[i]
+        block.sync()
+        y[None] += pad[block.size() - 1 - block.thread_idx()] * qd.sin(x[i]) * i
+
+
+def test_a_tape_with_shared_arrays() -> None:
+    make_fields()
+    with qd.ad.Tape(loss=y):
+        mirrored()
+    v, number = x.to_numpy(), np.arange(24)
+    other = number // 8 * 8 + 7 - number % 8
+    wanted = v[other] * np.cos(v) * number + np.sin(v[other]) * other
+    np.testing.assert_allclose(x.grad.to_numpy(), wanted)
 
 
 @qd.kernel

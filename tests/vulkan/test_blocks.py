@@ -20,12 +20,14 @@ from octants.ir import ops
 from octants.ir.core import Companion, Module
 from octants.lang.simt import block, subgroup
 from octants.lang.syntax import loop_config
+from octants.pipeline import Stage, finish
 from octants.target import Blocks, Target
 from octants.types.annotations import NdarrayAnnotation as Array
 from octants.types.scalars import f64, i8, i32
 from tests.codegen.test_blocks import CASES
 from tests.frontend.frontend_programs import define
-from tests.simt import test_derivatives, test_subgroups
+from tests.simt import test_derivatives as simt_derivatives
+from tests.simt import test_subgroups
 from tests.simt.kernels import compile_kernel, interpret, lowered
 from tests.simt.random_programs import Program
 from tests.simt.test_random_programs import NAMES, inputs
@@ -217,18 +219,26 @@ def test_more_random_programs(first: int) -> None:
         compare(function, inputs(program), checks_bounds=seed % 3 == 0)
 
 
-@pytest.mark.parametrize("kernel", ["through_shared_memory", "of_lanes", "sums_over_lanes"])
-def test_derivatives_of_some(kernel: str) -> None:
-    """Tangents of shared arrays are shared arrays, too; sums over lanes can be reversed."""
-    function = getattr(test_derivatives, kernel)
+@pytest.mark.parametrize(
+    "function",
+    [
+        simt_derivatives.through_shared_memory,
+        simt_derivatives.of_lanes,
+        simt_derivatives.sums_over_lanes,
+        *simt_derivatives.SHARED,
+    ],
+)
+def test_derivatives(function: Any) -> None:
+    """Tangents and adjoints of shared arrays are shared arrays, too."""
     x, seed = rng.random(27), rng.random(27)
     module = lowered(compile_kernel(function, x, x, blocks=blocks()))
     derivatives = [forward(module)]
-    if kernel == "sums_over_lanes":
+    if function in (simt_derivatives.sums_over_lanes, *simt_derivatives.SHARED):
         derivatives.append(differentiate(module).module)
     for derivative in derivatives:
         found = []
-        for run in (interpreter.run, lambda m, a: compiled.OnVulkan(m).run(a)):
+        on_device = lambda m, a: compiled.OnVulkan(finish(m, Stage(verifies=True))).run(a)  # noqa: E731
+        for run in (interpreter.run, on_device):
             names = [(n, c) for n in "xy" for c in list(Companion)[:3]]
             arrays = dict(zip(names, (seed.copy() for _ in names), strict=True))
             arrays["x", Companion.PRIMAL] = x.copy()

@@ -14,6 +14,7 @@ from octants.autodiff import atomics
 from octants.autodiff.activity import Flow
 from octants.autodiff.branches import deep_ifs
 from octants.autodiff.checkpoints import Plan
+from octants.autodiff.cooperation import has_barriers
 from octants.autodiff.hazards import Log
 from octants.autodiff.nests import Loop
 from octants.autodiff.replay import EntryBuilder, Flag
@@ -67,7 +68,7 @@ class Backward(WholeBlocks):
             return self._has_adjoint(op.array)
         if op.REGIONS:
             return self.is_recorded(op)
-        return any(value in self.active for value in op.results)
+        return isinstance(op, ops.Barrier) or any(value in self.active for value in op.results)
 
     def captures(self, block: Block) -> dict[Value, None]:
         """The active values that a block uses and does not define, in the order of their uses."""
@@ -151,6 +152,10 @@ class Backward(WholeBlocks):
         if adjoint is not None:
             share = self.builder.subgroup(op.fn, op.lanes, adjoint, *self._mapped(op.lane))
             self.accumulate(op.value, share)
+
+    def _reverse_barrier(self, op: ops.Barrier) -> None:
+        """Who has stored waits for those who have read."""
+        self.builder.barrier(op.scope)
 
     # -- control -----------------------------------------------------------------------------------
 
@@ -292,7 +297,9 @@ class Backward(WholeBlocks):
             stand = stand or (self.records[op], self.values[op, "base"])
             self._pop_record(op, turn, builder.binary("add", first, turn), tops, stand)
             self.stack = self.values[op, "end"]
+            self.shares = has_barriers(op.body)
             self.recorded(op.body)
+            self.shares = False
             starts = [self._start_of_frame()] if frames else []
             for k, adjoint in zip(carried, body.args[1:own], strict=False):
                 self.accumulate(op.body.yielded[k], adjoint)
@@ -359,6 +366,7 @@ _REVERSE: dict[type[Operation], Callable[[Backward, Any], None]] = {
     ops.Atomic: atomics.reverse_atomic,
     ops.CompareExchange: atomics.reverse_compare_exchange,
     ops.Subgroup: Backward._reverse_subgroup,
+    ops.Barrier: Backward._reverse_barrier,
     ops.If: Backward._reverse_if,
     ops.For: Backward._reverse_loop,
     ops.While: Backward._reverse_loop,

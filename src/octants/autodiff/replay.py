@@ -17,7 +17,7 @@ from octants.autodiff.reach import Reach
 from octants.autodiff.rules import SCALAR
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.core import LOG, Array, Block, Companion, Operation, Record, Value, rebuild
+from octants.ir.core import LOG, Array, Block, Companion, Operation, Record, Space, Value, rebuild
 from octants.types.scalars import DType, by_name, convert, i64, u64
 
 Flag = Callable[[Operation, Operation, str], None]
@@ -80,6 +80,7 @@ class Replayer:
         self.capacity = capacity  # of records, where it is forced
         self.checks_plain = False  # whether loops are checked that run plainly; see `overflow`
         self.stores_run: frozenset[Array] = frozenset()  # arrays written by the first sweep
+        self.shares = False  # whether shared arrays are written: see `cooperation`
         self.reach: Reach | None = None  # of the block that is emitted, in the first sweep
         self.around: Operation | None = None
         self.copies: dict[Operation, list[Operation]] = {}  # of loops, in what records those around
@@ -171,7 +172,10 @@ class Replayer:
         """Load where a primal access went, noting that the value is needed."""
         indices = self._mapped(op.indices)
         result = self.builder.load(self.arrays[op.array], indices, op.companion)
-        self.flag(self.builder.block.ops[-1], op, kind)
+        if op.array.space is not Space.SHARED:
+            self.flag(self.builder.block.ops[-1], op, kind)
+        elif not self.shares:
+            self.flag(self.builder.block.ops[-1], op, "shared")
         return result
 
     def _logged(self, op: Any, result: Value, array: Array) -> None:
@@ -200,13 +204,33 @@ class Replayer:
         if op.array in self.stores_run and op.companion is Companion.PRIMAL:
             value, *indices = self._mapped(op.operands)
             self.builder.store(self.arrays[op.array], indices, value)
+        elif self.shares and op.array.space is Space.SHARED:
+            value, *indices = self._mapped(op.operands)
+            array = self.arrays[op.array]
+            self.builder.store(array, indices, value)
+            if array.has(Companion.ADJOINT):
+                zero = self.builder.constant(0, array.dtype)
+                self.builder.store(array, indices, zero, Companion.ADJOINT)
 
     def _atomic(self, op: ops.Atomic | ops.CompareExchange) -> None:
         """An atomic is not run again; only what the first sweep must run, and log, is."""
         if self.log is not None and op in self.log.positions:
             self._logged(op, op.result, op.array)
+        elif op.array.space is Space.SHARED:
+            self._update_shared(op)
         else:
             self.bind(op.result, self.read(op, "atomic"))
+
+    def _update_shared(self, op: Any) -> None:
+        """What it returns is of no use to anybody."""
+        if self.shares:
+            new: Any = rebuild(op, self._mapped(op.operands))
+            new.array = self.arrays[op.array]
+            self.builder.append(new)
+
+    def _barrier(self, op: ops.Barrier) -> None:
+        """The work items of a block wait for each other as they did."""
+        self.builder.barrier(op.scope)
 
     def _subgroup(self, op: ops.Subgroup) -> None:
         """All lanes come here again."""
@@ -444,6 +468,7 @@ _PLAIN: dict[type[Operation], Callable[[Replayer, Any], None]] = {
     ops.Atomic: Replayer._atomic,
     ops.CompareExchange: Replayer._atomic,
     ops.Subgroup: Replayer._subgroup,
+    ops.Barrier: Replayer._barrier,
     ops.Print: Replayer._nothing,
     ops.Assert: Replayer._nothing,
     ops.For: Replayer._plain_for,

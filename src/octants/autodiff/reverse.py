@@ -46,7 +46,14 @@ from dataclasses import field
 from octants.analysis.places import Places
 from octants.autodiff.backward import Backward
 from octants.autodiff.checkpoints import REPLAY, Allowance, Plan, plan
-from octants.autodiff.cooperation import ends_here, refuse_records
+from octants.autodiff.cooperation import (
+    Phases,
+    ends_here,
+    has_barriers,
+    refuse_order,
+    refuse_records,
+    with_adjoints,
+)
 from octants.autodiff.errors import Hazard
 from octants.autodiff.hazards import WRITES, Log, thread_log, writers
 from octants.autodiff.ordering import ordering_of
@@ -185,6 +192,9 @@ class _Reverser:
         for array in self.arrays.values():
             if _gets_adjoint(array, argument_gradients):
                 array.layouts[ADJOINT] = None
+        for task in module.tasks:
+            for array in with_adjoints(task, self._has_adjoint):
+                self.arrays[array].layouts[ADJOINT] = array.layouts[PRIMAL]
         self.reverse_module = Module(
             f"{module.name}_reverse", list(self.arrays.values()), location=module.location
         )
@@ -251,6 +261,8 @@ class _Reverser:
         task, log = self.module.tasks[number], self.logs[number]
         if ends_here(task, self._has_adjoint):
             return Task(f"{task.name}_reverse", Block([], [ops.Yield([])]))
+        if log is not None:
+            refuse_order(task)
         primal = task.body if log is None else log.body
         body = Block([Value(arg.type, arg.name) for arg in primal.args])
         builder = EntryBuilder(body, contracts=self.contracts)
@@ -268,8 +280,9 @@ class _Reverser:
             _first_sweep(backward, log, self._overwritten(number))
         backward.find_rooms(primal)
         backward.checks_plain = True
+        backward.shares = True
         backward.recorded(primal)
-        backward.checks_plain = False
+        backward.checks_plain = backward.shares = False
         backward.reverse(primal)
         builder.yield_()
         body.ops[:0] = builder.entry
@@ -347,6 +360,9 @@ class _Reverser:
     ) -> None:
         number, origin, kind = self.flagged[op]
         array: Array = origin.array  # type: ignore[attr-defined]
+        if kind == "shared":
+            Phases(self.module.tasks[number]).check(origin)
+            return
         if self._is_kept(array):
             needed[array] = self.reads[origin] = None
         if again and array.space in _OF_THE_LAUNCH and kind == "load":
@@ -375,6 +391,8 @@ class _Reverser:
         """The writes of a task that may touch what one of its loads read, after it did."""
         if not isinstance(origin, ops.Load) or not writes:
             return []
+        if has_barriers(self.module.tasks[number].body):  # others may write after a barrier
+            return writes
         if number not in self.places:
             self.places[number] = Places(self.module.tasks[number])
         places = self.places[number]

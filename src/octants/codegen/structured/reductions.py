@@ -12,6 +12,7 @@ from octants.codegen.structured.code import Code, Operand, Place
 from octants.codegen.structured.cooperation import read
 from octants.codegen.structured.memory import place_of
 from octants.ir import ops
+from octants.ir.core import Space
 from octants.types.scalars import DType, u1, u32, u64
 
 
@@ -32,7 +33,7 @@ def atomic(body: Body, op: ops.Atomic) -> None:
         new = arithmetic.combine(body, op.fn, dtype, code.read(total), body.use(op.value))
         code.write(total, new)
         code.write(some, code.constant(True, u1))
-    elif op in body.shared_updates:
+    elif op in body.shared_updates and op.array.space is not Space.SHARED:
         place = place_of(body, op.array, op.companion, op.indices)
         _update_together(body, op.fn, op.array.dtype, place, body.use(op.value))
     else:
