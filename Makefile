@@ -9,7 +9,7 @@ RUN := $(VENV)/bin/python
 PYTEST_ARGS ?= -n 2 --dist worksteal --durations 25
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-vulkan docs-test lint bench docs clean
+.PHONY: help demo test test-slow test-vulkan docs-test lint bench bench-gpu docs clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -39,6 +39,9 @@ lint: $(VENV)/stamp-test  ## ruff and mypy
 
 bench: $(VENV)/stamp-bench  ## compare speed with other systems and with C by hand
 	@$(RUN) bench/run.py $(BENCH_ARGS)
+
+bench-gpu: $(VENV)/stamp-bench  ## compare speed on an NVIDIA GPU with other systems and with CUDA by hand
+	@$(RUN) bench/gpu.py $(BENCH_ARGS)
 
 docs: $(VENV)/stamp-base  ## write docs/api.md anew from the docstrings
 	@$(RUN) -m octants.tools.reference docs/api.md

@@ -153,6 +153,11 @@ class Recurrence(Program):
     def prepare(self) -> None:
         self.steps = self.zeros(self.problem.items, self.problem.steps + 1)
 
+    @property
+    def tape_bytes(self):
+        """The steps, and their gradients."""
+        return 2 * self.steps.capacity
+
     def launch(self) -> None:
         arguments = [*self.inputs, self.steps, self.output, self.problem.steps]
         wp.launch(self.kernel, dim=self.problem.items, inputs=arguments)
