@@ -20,16 +20,21 @@ from typing import Any
 class Deferred:
     """Stands for the module of a name; its attributes are those of the module."""
 
-    __slots__ = ("_module_name",)
+    __slots__ = ("_module", "_module_name")
 
     def __init__(self, name: str) -> None:
         object.__setattr__(self, "_module_name", name)
+        object.__setattr__(self, "_module", None)
 
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(importlib.import_module(self._module_name), attribute)
+        return getattr(self._module or self._load(), attribute)
 
     def __setattr__(self, attribute: str, value: Any) -> None:
-        setattr(importlib.import_module(self._module_name), attribute, value)
+        setattr(self._module or self._load(), attribute, value)
+
+    def _load(self) -> Any:
+        object.__setattr__(self, "_module", importlib.import_module(self._module_name))
+        return self._module
 
     def __repr__(self) -> str:
         return f"<deferred module {self._module_name}>"
