@@ -12,7 +12,7 @@ import pytest
 
 import octants as qd
 from octants.runtime import arguments
-from tests.apart import shares_memory
+from tests.apart import on_cpu, shares_memory
 from tests.api import fake_torch
 
 
@@ -219,6 +219,7 @@ def test_negated_views() -> None:
     assert y.tolist() == [4, 16]
 
 
+@on_cpu
 def test_errors() -> None:
     fake = types.SimpleNamespace(Tensor=fake_torch.Tensor)
     with pytest.MonkeyPatch.context() as patch:

@@ -55,10 +55,10 @@ def launch(seed, number, outside{parameters}):
         block = pool.pop()
     except IndexError:
         block = new_block()
-    slots, storage, memory = block[0], block[1], block[2]
+    {unpack}
     {refuse}
     try:
-        pack(slots, 0{values})
+        pack(block[0], 0{values})
     except (error, OverflowError, TypeError, ValueError, AttributeError):
         repack(block, seed, number, outside, ({arguments}))
     {prepare}

@@ -164,6 +164,7 @@ def make_launch(
         refuse="if captures: refuse_results()" if binding.results else "",
         sizes=layout.sizes,
         arrays="".join(f"{each}, " for each in _array_expressions(binding)),
+        unpack="storage, memory = block[1], block[2]" if layout.storage else "",
         prepare=layout.prepare,
         fetch=layout.fetch,
         pool="blocks_of(all_blocks)" if layout.storage or layout.rooms else "all_blocks",

@@ -10,7 +10,7 @@ import numpy as np
 
 from octants.runtime.memory import view_memory
 
-_MOST_VIEWS = 256
+MOST_VIEWS = 256
 
 
 class SlotViews:
@@ -26,7 +26,7 @@ class SlotViews:
         """The bytes of a block, for a process that keeps it alive."""
         view = self.views.get(block)
         if view is None:
-            if len(self.views) >= _MOST_VIEWS:
+            if len(self.views) >= MOST_VIEWS:
                 self.views.clear()
             view = self.views[block] = view_memory(block, np.uint8, (self.size,)).data
         return view

@@ -139,9 +139,11 @@ class CudaDevice(Machine):
         current = self.streams.current
         self.streams.enter(stream)
         before, current.stream = current.stream, stream
+        self.streams.become_busy(1)
         try:
             yield
         finally:
+            self.streams.become_busy(-1)
             current.stream = before
             self.streams.leave(stream)
 
@@ -192,7 +194,7 @@ class CudaDevice(Machine):
         if found.stream is not None:
             stream = self.streams.foreign(found.stream)
             if stream is not self.streams.current.stream:
-                self.streams.current.expecting.append(stream)
+                self.streams.expect(stream)
         return found.address
 
     def borrow(self, value: Any, what: str) -> dlpack.Part | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from octants.artifact import SYSTEM, Artifact, Slot
 from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
@@ -15,7 +16,7 @@ from octants.runtime.cuda.frame import Action, Frame, Step, parameter_bytes
 from octants.runtime.cuda.machine import Machine
 from octants.runtime.cuda.messages import DeviceBuffer
 from octants.runtime.recording import Noted, Recording
-from octants.runtime.slots import SlotViews, bounds_reader
+from octants.runtime.slots import MOST_VIEWS, SlotViews, bounds_reader
 
 
 class CudaKernel:
@@ -78,42 +79,56 @@ class CudaKernel:
     # -- launches -------------------------------------------------------------------------------
 
     def _plain(self) -> Callable[[int], None]:
-        frames, make_frame, slots = self._frames, self._make_frame, self._slots
-        streams, views, view_of = self._machine.streams, slots.views, slots.view
-        current = streams.current
+        """The launch of a kernel without anything special: each block has a launcher of its own."""
+        launchers: dict[int, Callable[[], None]] = {}
+        make = self._launcher
+
+        def launch(block: int) -> None:
+            launcher = launchers.get(block)
+            if launcher is None:
+                if len(launchers) >= MOST_VIEWS:
+                    launchers.clear()
+                launcher = launchers[block] = make(block)
+            launcher()
+
+        return launch
+
+    def _launcher(self, block: int) -> Callable[[], None]:
+        """What launches with the parameters of a block, which no two launches use at once."""
+        frame, view, slots = self._make_frame(), self._slots.view(block), self._slots
+        streams, name = self._machine.streams, self._name
         note = self._machine.context.launched.append
         run: Callable[..., int] = self._machine.library.cuLaunchKernelEx
         told = [action.dispatch.bounds for action in self._actions if action.bounds is not None]
-        read_bounds = bounds_reader(told, slots)
-        name = self._name
+        read_bounds, known = bounds_reader(told, slots) or _no_bounds, None
+        frame.move(streams.default)
+        frame.take(block)
+        steps = frame.steps
 
-        def launch(block: int) -> None:
-            try:
-                frame = frames.pop()
-            except IndexError:
-                frame = make_frame()
-            stream = current.stream
-            if streams.unordered:
-                streams.here()
-            if frame.stream is not stream:
-                frame.move(stream)
-            if read_bounds is not None:
-                view = views.get(block) or view_of(block)
-                told = read_bounds(view)
-                if told != frame.told:
-                    frame.resize(slots.unpack(view))
-                    frame.told = told
+        def launch() -> None:
+            nonlocal known
+            told = read_bounds(view)
+            if told != known:
+                frame.resize(slots.unpack(view))
+                known = told
             note(name)
-            for step in frame.steps:
-                if step.is_empty:
-                    continue
-                step.arguments[0] = block
-                status = run(step.configured, step.handle, step.arguments, None)
-                if status:
-                    step.launch_again(status)
-            if current.expecting:
-                streams.release()
-            frames.append(frame)
+            if streams.is_busy:
+                in_streams()
+                return
+            for step in steps:
+                if not step.is_empty:
+                    status = run(step.configured, step.handle, step.arguments, None)
+                    if status:
+                        step.launch_again(status)
+
+        def in_streams() -> None:
+            streams.here()
+            frame.move(streams.current.stream)
+            for step in steps:
+                if not step.is_empty:
+                    step.launch()
+            frame.move(streams.default)
+            streams.release()
 
         return launch
 
@@ -177,3 +192,7 @@ class CudaKernel:
             recording.run_computed(step, tape, stream.bounds(), slots)
         else:
             recording.run(step, *(step.known or (0, 1)), tape, slots)
+
+
+def _no_bounds(_: Any) -> None:
+    """What bounds depend on that are the same in all launches."""

@@ -170,7 +170,8 @@ class Streams:
     """The streams of a device, and what waits for what between them.
 
     Of the streams of others that are `unordered` the default stream does not know yet when they are
-    done with what was launched in them.
+    done with what was launched in them. Unless something `is_busy`, all threads launch in the default
+    stream, and nobody has to be told.
     """
 
     def __init__(self, context: Context, memory: DeviceMemory) -> None:
@@ -181,6 +182,8 @@ class Streams:
         self.default = Stream(self, DEFAULT_STREAM)
         self.current = Current(self.default)
         self.unordered: deque[Stream] = deque()
+        self.is_busy = 0
+        self._lock = threading.Lock()
         self._others: weakref.WeakSet[Stream] = weakref.WeakSet()
 
     def create(self, handle: int | None = None) -> Stream:
@@ -224,6 +227,7 @@ class Streams:
             stream.done.record(stream)
             if stream not in self.unordered:
                 self.unordered.append(stream)
+                self.become_busy(1)
 
     def settle(self) -> None:
         """Let the default stream wait for the streams of others that it does not know of."""
@@ -232,6 +236,7 @@ class Streams:
                 stream = self.unordered.popleft()
             except IndexError:  # taken by another thread meanwhile
                 break
+            self.become_busy(-1)
             assert stream.done is not None
             stream.done.wait(self.default)
 
@@ -239,7 +244,18 @@ class Streams:
         """Let streams that expect what was launched wait for it."""
         current = self.current
         while current.expecting:
+            self.become_busy(-1)
             self.order(current.stream, current.expecting.pop())
+
+    def expect(self, stream: Stream) -> None:
+        """Let a stream wait for what is launched next."""
+        self.current.expecting.append(stream)
+        self.become_busy(1)
+
+    def become_busy(self, count: int) -> None:
+        """Count what is out of the ordinary."""
+        with self._lock:
+            self.is_busy += count
 
     def gather(self) -> None:
         """Let the default stream wait for all others."""
