@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from octants import driver, options
-from octants.backends.table import obstacle_to
+from octants.backends.table import begin, obstacle_to
 from octants.data import current
 from octants.deferred import Deferred
 from octants.diagnostics.launch_errors import MissingBackend
@@ -142,6 +142,7 @@ def _available(chosen: Options) -> Arch:
     wanted = [arch for name in chosen.arch.split(",") for arch in _arches(name.strip())]
     obstacles: dict[str, list[str]] = {}
     for arch in wanted:
+        begin(arch.name, chosen)
         obstacle = obstacle_to(arch.name, by_itself=len(wanted) == 1)
         if not obstacle:
             return arch

@@ -39,6 +39,10 @@ class Backend(ABC):
 
     # -- what there is --------------------------------------------------------------------------
 
+    def begin(self, chosen: Options) -> None:
+        """Let what takes long to start begin, before it is needed."""
+        return
+
     def obstacle(self) -> str:
         """What keeps kernels from running here, and what to install for it; "" for nothing."""
         return ""

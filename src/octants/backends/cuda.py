@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
 from octants.artifact import Artifact
 from octants.backends.base import Backend
+from octants.cache import current
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.gpu.capabilities import target
 from octants.compile_profile import stage
@@ -19,10 +21,12 @@ from octants.runtime.device import Device
 from octants.target import Arch, Blocks, Target
 
 if TYPE_CHECKING:
+    from octants import frontend, pipeline
     from octants.codegen import reductions
     from octants.codegen.llvm import nvptx
     from octants.runtime.cuda import context, device, machine, modules
 else:
+    frontend, pipeline = Deferred("octants.frontend"), Deferred("octants.pipeline")
     nvptx = Deferred("octants.codegen.llvm.nvptx")
     reductions = Deferred("octants.codegen.reductions")
     context = Deferred("octants.runtime.cuda.context")
@@ -43,16 +47,19 @@ class CudaBackend(Backend):
     def obstacle(self) -> str:
         """The driver's absence, or that of a GPU."""
         try:
-            library = machine.driver_library()
-            self._import_rest()
-            context.check_number(library, 0)
+            context.check_number(machine.driver_library(), 0)
         except OctantsError as error:
             return str(error.diagnostic.title if error.diagnostic else error)
         return ""
 
-    def _import_rest(self) -> None:
-        """Import what each program needs, while the driver starts in a thread."""
-        _ = device.CudaDevice, modules.Module, self._version
+    def begin(self, chosen: Options) -> None:
+        """Let a thread start the driver, and import meanwhile what will be needed."""
+        with contextlib.suppress(OctantsError):  # of which `obstacle` will tell
+            machine.driver_library()
+            _ = device.CudaDevice, modules.Module, self._version
+            if current.is_empty(chosen):
+                _ = frontend.build, pipeline.lower, nvptx.compile_module
+                backend.begin()
 
     def make_device(self, chosen: Options) -> Device:
         return device.CudaDevice(chosen.device, chosen.ad_stack_budget_bytes)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from octants.backends.base import Backend
 from octants.deferred import Deferred
+from octants.options import Options
 from octants.target import HOST, Arch
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ def backend_of(arch: str) -> Backend:
     """The backend of an arch that has one."""
     backend: Backend = _ROWS[arch].BACKEND
     return backend
+
+
+def begin(arch: str, chosen: Options) -> None:
+    """Let what takes an arch long to start begin."""
+    if arch in _ROWS:
+        backend_of(arch).begin(chosen)
 
 
 def obstacle_to(arch: str, *, by_itself: bool = True) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 from collections.abc import Callable
 
 from octants.cache import stamp
@@ -20,6 +21,17 @@ def start(chosen: Options) -> None:
     stop()
     if chosen.offline_cache and chosen.cache_directory and stamp.is_current():
         _InUse.store = store_of(chosen)
+
+
+def is_empty(chosen: Options) -> bool:
+    """Whether no kernel can be found under these options."""
+    if not (chosen.offline_cache and chosen.cache_directory):
+        return True
+    try:
+        with os.scandir(chosen.cache_directory) as files:
+            return next(files, None) is None
+    except OSError:
+        return True
 
 
 def store_of(chosen: Options) -> Store:

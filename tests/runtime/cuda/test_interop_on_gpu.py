@@ -261,14 +261,15 @@ def test_cupy(own_stream: bool) -> None:
         c = cupy.zeros(COUNT, cupy.float32) + 1
         add(c, 1.0)
         x = qd.from_dlpack(c)
-        add(x, 1.0)
+        same = qd.Stream(stream.ptr)
+        slowly_add(x, 1.0, qd_stream=same)
         c *= 2
         assert float(c[7]) == 6
         back = cupy.from_dlpack(x)
-        slowly_add(x, 1.0)
+        slowly_add(x, 1.0, qd_stream=same)
         assert float(cupy.asarray(x)[9]) == 7
         assert back.data.ptr == c.data.ptr
-    del c, back, stream
+    del c, back, stream, same
     gc.collect()
     assert x[0] == 7
 

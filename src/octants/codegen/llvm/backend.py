@@ -94,6 +94,11 @@ def version() -> str:
     return f"llvmlite {llvmlite.__version__}, LLVM {state or llvm.llvm_version_info}"
 
 
+def begin() -> None:
+    """Load LLVM before it is needed."""
+    _initialise_all()
+
+
 @functools.cache
 def _initialise() -> None:
     llvm.initialize_native_target()

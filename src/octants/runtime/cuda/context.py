@@ -124,6 +124,15 @@ class Context:
         status: int = getattr(self.library, name)(*arguments)
         return status
 
+    def call_quickly(self, name: str, *arguments: Any) -> None:
+        """The same for functions that fail, where the context is not the thread's own."""
+        status = self.status(name, *arguments)
+        if status in (cuda.INVALID_CONTEXT, cuda.INVALID_HANDLE):
+            with self.active():
+                status = self.status(name, *arguments)
+        if status:
+            raise self.error(name, status)
+
     def error(self, function: str, status: int) -> OctantsError:
         """The exception for a status that is not success."""
         name, text = self.library.name_of(status), self.library.text_of(status)

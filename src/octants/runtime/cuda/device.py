@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -188,6 +189,9 @@ class CudaDevice(Machine):
         What is launched next comes after the work that its owner has queued on it, and before what
         the owner queues then.
         """
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.Tensor) and value.is_cuda:
+            return self._address_of_tensor(value)
         found = self.foreign(value, "the array")
         if found is None:
             return None
@@ -196,6 +200,20 @@ class CudaDevice(Machine):
             if stream is not self.streams.current.stream:
                 self.streams.expect(stream)
         return found.address
+
+    def _address_of_tensor(self, tensor: Any) -> int:
+        """The address of a tensor, in few steps where torch works in the default stream."""
+        ordinal: int = tensor.get_device()
+        if ordinal != self.context.ordinal:
+            raise OtherDevice("the tensor", f"GPU {ordinal}", repr(self)).at(None)
+        handle, streams = torch_stream(ordinal), self.streams
+        if handle or streams.is_busy:
+            stream = streams.foreign(handle)
+            if stream is not streams.current.stream:
+                streams.order(stream, streams.current.stream)
+                streams.expect(stream)
+        address: int = tensor.data_ptr()
+        return address
 
     def borrow(self, value: Any, what: str) -> dlpack.Part | None:
         """The memory of an array of another library that is here; None if it is on no GPU."""

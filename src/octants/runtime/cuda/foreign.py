@@ -63,7 +63,8 @@ def torch_stream(ordinal: int) -> int:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return 0
-    handle: int = torch.cuda.current_stream(ordinal).cuda_stream
+    quick = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    handle: int = quick(ordinal) if quick else torch.cuda.current_stream(ordinal).cuda_stream
     return handle
 
 

@@ -143,8 +143,7 @@ class Event:
             self._streams.dropped_events.append(self._handle)
 
     def _call(self, name: str, *arguments: Any) -> None:
-        with self._streams.context.active():
-            self._streams.context.call(name, *arguments)
+        self._streams.context.call_quickly(name, *arguments)
 
 
 def _make_event(context: Context) -> int:
@@ -170,8 +169,8 @@ class Streams:
     """The streams of a device, and what waits for what between them.
 
     Of the streams of others that are `unordered` the default stream does not know yet when they are
-    done with what was launched in them. Unless something `is_busy`, all threads launch in the default
-    stream, and nobody has to be told.
+    done with what was launched in them. Unless something `is_busy`, all threads launch in the
+    default stream, and nobody has to be told.
     """
 
     def __init__(self, context: Context, memory: DeviceMemory) -> None:
@@ -211,8 +210,7 @@ class Streams:
         is_own = not (first.is_foreign or then.is_foreign)
         if first.handle == then.handle or (is_own and self.default in (first, then)):
             return
-        with self.context.active():
-            self._wait_in(then, first)
+        self._wait_in(then, first)
 
     def enter(self, stream: Stream) -> None:
         """Let a stream wait for the default stream, if it is one of others."""
@@ -249,8 +247,10 @@ class Streams:
 
     def expect(self, stream: Stream) -> None:
         """Let a stream wait for what is launched next."""
-        self.current.expecting.append(stream)
-        self.become_busy(1)
+        expecting = self.current.expecting
+        if all(stream.handle != other.handle for other in expecting):
+            expecting.append(stream)
+            self.become_busy(1)
 
     def become_busy(self, count: int) -> None:
         """Count what is out of the ordinary."""
