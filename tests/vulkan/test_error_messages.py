@@ -26,6 +26,7 @@ TEXTS: dict[str, UserError] = {
     "vulkan_device_lost": errors.DeviceLost(
         "A GPU", "launched since the last synchronisation: `f`"
     ),
+    "forked_from_vulkan": errors.ForkedVulkan(),
     "validation_failed": errors.ValidationFailed("vkCmdDispatch(): a group count is too large"),
     "out_of_vulkan_memory": errors.OutOfVulkanMemory("A GPU", "3 GB", "of 4 GB, 2 GB are Octants'"),
     "loop_cut": errors.LoopCut("A driver"),

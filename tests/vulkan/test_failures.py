@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,6 +74,43 @@ def test_a_lost_device_is_an_error_until_the_next_init(
     b = qd.ndarray(qd.f32, 4)
     increment(b)
     assert b.to_numpy().tolist() == [1.0] * 4
+
+
+FORKS = """
+import multiprocessing, sys
+import octants as qd
+
+def child(told):
+    found = []
+    for attempt in (qd.sync, a.to_numpy, lambda: qd.init(arch=qd.vulkan)):
+        try:
+            attempt()
+            found.append("nothing")
+        except qd.OctantsRuntimeError as error:
+            found.append(str(error)[:6])
+    told.put(found)
+
+qd.init(arch=qd.vulkan, offline_cache=False)
+a = qd.ndarray(qd.f32, 4)
+a.fill(1.0)
+context = multiprocessing.get_context("fork")
+told = context.Queue()
+process = context.Process(target=child, args=(told,))
+process.start()
+print(*told.get(timeout=60))
+process.join(60)
+print(a.to_numpy().sum(), process.exitcode)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+def test_a_forked_process(tmp_path: Path) -> None:
+    compiled.device()  # or skip
+    script = tmp_path / "program.py"
+    script.write_text(FORKS)
+    run = [sys.executable, "-W", "ignore", str(script)]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["OCT447", "OCT447", "OCT447", "4.0", "0"], done.stderr
 
 
 # -- memory ---------------------------------------------------------------------------------------

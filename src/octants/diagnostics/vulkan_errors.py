@@ -1,4 +1,4 @@
-"""What goes wrong with Vulkan: OCT448 to OCT459."""
+"""What goes wrong with Vulkan: OCT447 to OCT459."""
 
 from __future__ import annotations
 
@@ -127,6 +127,15 @@ class OutOfVulkanMemory(UserError):
     exception = OctantsMemoryError
     title = "the Vulkan device `{device}` has no {size} of memory left; {left}"
     remedy = "free arrays, use narrower types, or end other programs that use the device"
+
+
+class ForkedVulkan(UserError):
+    """A process that was forked from one that uses a device."""
+
+    code = "OCT447"
+    exception = OctantsRuntimeError
+    title = "a forked process cannot use the Vulkan device of the process that it was forked from"
+    remedy = 'start processes anew: `multiprocessing.set_start_method("spawn")`'
 
 
 class ValidationFailed(UserError):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from ctypes import addressof, byref, c_char_p, c_float, c_uint64, c_void_p, pointer
 from typing import Any
 
-from octants.diagnostics.vulkan_errors import DeviceLost, VulkanFailed
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.vulkan_errors import DeviceLost, ForkedVulkan, VulkanFailed
 from octants.runtime.launched import suspects
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.hardware import ATOMIC_FLOAT, Hardware, used_features
@@ -47,7 +50,7 @@ class Context:
         self.hardware = hardware
         self.family = hardware.family()
         self.handle = c_void_p(self._make_device())
-        self.lost: DeviceLost | None = None
+        self.lost: UserError | None = None
         self.launched: deque[str] = deque(maxlen=1024)
         handle = self.handle.value or 0
         self.functions = device_functions(hardware.functions, handle, self._lose)
@@ -57,6 +60,7 @@ class Context:
         self._timeline = self._make_timeline()
         self.submitted = 0
         self.done = 0
+        _contexts.add(self)
         self._retired: deque[tuple[int, str, int]] = deque()
 
     def _make_device(self) -> int:
@@ -162,3 +166,15 @@ class Context:
                 return
             if status != TIMEOUT:
                 raise VulkanFailed("vkWaitSemaphores", f"status {status}").at(None)
+
+
+_contexts: weakref.WeakSet[Context] = weakref.WeakSet()
+
+
+def _lose_all() -> None:
+    for context in _contexts:
+        context.lost = ForkedVulkan()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_lose_all)

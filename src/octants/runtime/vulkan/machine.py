@@ -8,7 +8,7 @@ import numpy as np
 
 from octants.artifact import Artifact
 from octants.diagnostics.exceptions import OctantsMemoryError
-from octants.diagnostics.vulkan_errors import LoopCut
+from octants.diagnostics.vulkan_errors import ForkedVulkan, LoopCut
 from octants.runtime.memory import view_memory
 from octants.runtime.pending import Pending
 from octants.runtime.vulkan.bound import BoundMemory, pipeline_layout
@@ -70,8 +70,10 @@ _known: dict[Hardware, _Shared] = {}
 
 
 def _shared(hardware: Hardware) -> _Shared:
-    """What is there for a device; after its loss that is made anew."""
+    """What is there for a device; after its loss that is made anew, but not after a fork."""
     known = _known.get(hardware)
+    if known is not None and isinstance(known.context.lost, ForkedVulkan):
+        known.context.check()
     if known is None or known.context.lost is not None:
         known = _known[hardware] = _Shared(hardware)
     return known
@@ -113,6 +115,9 @@ class Machine:
         self._cut_word = view_memory(self.cut.host, np.uint32, (1,))
         self._cut_word[0] = 0
         self.programs = shared.programs
+
+    def __repr__(self) -> str:
+        return self.hardware.name
 
     def program(self, artifact: Artifact) -> Program:
         """The pipelines of an artifact; those of the same code are shared."""
