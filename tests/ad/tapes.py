@@ -41,7 +41,7 @@ def iteration_bytes(kernel: Any, *args: Any) -> list[int]:
     """The bytes that an iteration of each recorded loop takes in the reverse of a kernel."""
     text = kernel.inspect(*args, mode="reverse").stages["reverse"]
     pushes = [op for op in parse(text).walk() if isinstance(op, ops.RecordPush)]
-    records = dict.fromkeys(op.record for op in pushes if op.record.name.startswith("r"))
+    records = dict.fromkeys(op.record for op in pushes if op.record.name == "r")
     return [record.offsets()[1] for record in records if record.slots]
 
 

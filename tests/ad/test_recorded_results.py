@@ -77,7 +77,7 @@ def test_a_result_is_recorded_instead_of_what_it_is_made_from() -> None:
     qd.init(arch=qd.cpu, default_fp=qd.f64)
     x, y, n = arrays()
     text = decay.inspect(x, y, n, mode="reverse").stages["reverse"]
-    popped = re.findall(r"(%\d+): f64 = record_pop<#r", text)
+    popped = re.findall(r"(%\d+): f64 = record_pop<#r\d", text)
     assert len(popped) == 1
     assert not re.search(rf"unary<\w+>\({popped[0]}\)", text)
     assert iteration_bytes(decay, x, y, n) == [8]
