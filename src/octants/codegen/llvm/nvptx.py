@@ -13,10 +13,9 @@ from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.gpu import approximations
 from octants.codegen.llvm.gpu.capabilities import target as target
 from octants.codegen.llvm.gpu.kernels import write
+from octants.codegen.llvm.gpu.machine import GpuMachine
 from octants.codegen.llvm.gpu.narrow_stores import narrow_stores
-from octants.codegen.llvm.gpu.remainder import remainder
-from octants.codegen.llvm.gpu.tape import ThreadTape
-from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
+from octants.codegen.llvm.gpu.text import ThreadText
 from octants.compile_profile import stage
 from octants.ir.core import Module
 from octants.target import Target
@@ -36,14 +35,6 @@ class Nvptx(GpuMachine):
     def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:
         write = approximations.QUICK.get(fn)
         return None if write is None else write(f, *operands)
-
-    def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
-        assert fn == "fmod"
-        return remainder(f, type, *operands)
-
-    def tape(self, f: FunctionText) -> ThreadTape:
-        assert isinstance(f, ThreadText)
-        return ThreadTape(f)
 
     def head(self, f: ThreadText, name: str) -> str:
         size = f.kernel.size

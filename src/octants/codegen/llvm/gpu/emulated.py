@@ -9,11 +9,9 @@ from __future__ import annotations
 from octants import abi
 from octants.artifact import Artifact
 from octants.codegen.llvm import backend
-from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.gpu.kernels import write
-from octants.codegen.llvm.gpu.remainder import remainder
-from octants.codegen.llvm.gpu.tape import ThreadTape
-from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
+from octants.codegen.llvm.gpu.machine import GpuMachine
+from octants.codegen.llvm.gpu.text import ThreadText
 from octants.ir.core import Module
 from octants.target import Target
 
@@ -26,14 +24,6 @@ class Emulated(GpuMachine):
     def __init__(self, target: Target) -> None:
         self.has_half = not backend.is_x64(target) or "+f16c" in target.features.split(",")
         self.has_fused = backend.has_fused(target)
-
-    def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
-        assert fn == "fmod"
-        return remainder(f, type, *operands)
-
-    def tape(self, f: FunctionText) -> ThreadTape:
-        assert isinstance(f, ThreadText)
-        return ThreadTape(f)
 
     def head(self, f: ThreadText, name: str) -> str:
         slots = f"ptr noalias nonnull readonly align 8 dereferenceable({f.kernel.size}) %parameters"
