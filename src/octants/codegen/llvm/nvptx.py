@@ -13,7 +13,7 @@ from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.gpu import approximations
 from octants.codegen.llvm.gpu.capabilities import target as target
 from octants.codegen.llvm.gpu.kernels import write
-from octants.codegen.llvm.gpu.machine import GpuMachine
+from octants.codegen.llvm.gpu.machine import Gpu
 from octants.codegen.llvm.gpu.narrow_stores import narrow_stores
 from octants.codegen.llvm.gpu.text import ThreadText
 from octants.compile_profile import stage
@@ -24,7 +24,7 @@ BY_VALUE = 3968
 """Bytes of slots up to which they are parameters of a function; all of these take 4096 at most."""
 
 
-class Nvptx(GpuMachine):
+class Nvptx(Gpu):
     """Subgroups are warps of 32 threads."""
 
     subgroup = 32

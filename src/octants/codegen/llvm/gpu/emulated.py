@@ -10,13 +10,13 @@ from octants import abi
 from octants.artifact import Artifact
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.gpu.kernels import write
-from octants.codegen.llvm.gpu.machine import GpuMachine
+from octants.codegen.llvm.gpu.machine import Gpu
 from octants.codegen.llvm.gpu.text import ThreadText
 from octants.ir.core import Module
 from octants.target import Target
 
 
-class Emulated(GpuMachine):
+class Emulated(Gpu):
     """One thread after the other."""
 
     subgroup = 1

@@ -12,8 +12,7 @@ from octants.codegen.llvm import atomics
 from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.function import HandlerTable
 from octants.codegen.llvm.gpu import cooperation, guesses, reductions
-from octants.codegen.llvm.gpu.machine import GpuMachine
-from octants.codegen.llvm.gpu.text import ThreadText
+from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.text import identifier
