@@ -9,7 +9,7 @@ RUN := $(VENV)/bin/python
 PYTEST_ARGS ?= -n 2 --dist worksteal --durations 25
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-vulkan docs-test lint bench bench-gpu docs clean
+.PHONY: help demo test test-slow test-vulkan test-arm64 docs-test lint bench bench-gpu docs clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -29,6 +29,17 @@ VULKAN_TESTS ?= tests/ad tests/api tests/data tests/frontend tests/library tests
 
 test-vulkan: $(VENV)/stamp-test  ## run the tests of kernels and gradients on Vulkan, and random programs
 	@OCTANTS_ARCH=vulkan OCTANTS_TEST_ARCH=vulkan $(RUN) -m pytest $(PYTEST_ARGS) $(VULKAN_TESTS)
+
+ARM64_TESTS ?= tests/mathlib/test_same_bits.py tests/codegen/test_scalar_operations.py \
+	tests/codegen/test_estimates.py tests/codegen/test_records.py tests/codegen/test_reductions.py \
+	tests/codegen/test_narrow_stores.py tests/codegen/test_object_files.py tests/runtime/test_processes.py \
+	tests/cache/test_processes.py tests/api/test_kernels.py tests/ad/test_programs.py tests/ad/test_tape.py \
+	tests/ad/test_forward_mode.py
+
+# What qemu tells of the pages of a process is not true.
+test-arm64: $(VENV)/stamp-test  ## run tests of kernels and gradients on an arm64 that qemu emulates (Debian)
+	@RUN=$(RUN) scripts/arm64.sh $(PYTEST_ARGS) $(ARM64_TESTS) \
+		--deselect tests/codegen/test_object_files.py::test_no_page_can_be_written_and_executed
 
 docs-test: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run the code of the README and of docs/
 	@$(RUN) -m pytest tests/test_docs.py

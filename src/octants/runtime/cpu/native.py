@@ -37,6 +37,9 @@ if sys.platform == "win32":
     _IMPLIED.append("__chkstk")
 
 
+_IS_ARM64 = platform.machine().lower() in ("aarch64", "arm64")
+"""There LLVM's older linker ends the process if code and constants come to stand far apart."""
+
 _PLACES = (None, "libm.so.6", "ucrtbase", "ntdll", "libpthread.so.0")
 """Where the functions of C may be: first in the process itself."""
 
@@ -87,7 +90,7 @@ def _linker() -> Any:
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_triple(llvm.get_process_triple())
     machine = target.create_target_machine(reloc="pic", codemodel="default", jit=True)
-    return llvm.create_lljit_compiler(machine)
+    return llvm.create_lljit_compiler(machine, use_jit_link=_IS_ARM64)
 
 
 _numbers = itertools.count()
