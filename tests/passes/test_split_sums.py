@@ -129,6 +129,15 @@ class World:
                 total += qd.f16(j % 3)
             self.half[i] = total
 
+    @qd.kernel
+    def kinks(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total, other = 0.0, 0.0
+            for j in range(m):
+                total += (self.x[i] - self.x[j]) ** 2
+                other += self.x[i] - self.x[j]
+            self.y[i] = qd.sqrt(total + 0.1) + qd.max(other, 0.0)
+
     # -- what stays as it is -----------------------------------------------------------------------
 
     @qd.kernel
@@ -194,7 +203,7 @@ class World:
             self.y[i] = total
 
 
-SPLIT = "plain less branches triangle two_loops of_an_offset scatter_too narrow".split()
+SPLIT = "plain less branches triangle two_loops of_an_offset scatter_too narrow kinks".split()
 LEFT = "recurrence looks prefix decides places overwrites prints".split()
 SIZES = [(LARGEST, LARGEST), (LARGEST, 5), (1, LARGEST), (33, 17), (0, 5), (5, 0)]
 
@@ -225,7 +234,7 @@ def test_results(runtime: None, name: str, monkeypatch: pytest.MonkeyPatch) -> N
             np.testing.assert_allclose(value, wanted, rtol=1e-12, err_msg=f"{n} {m}")
 
 
-@pytest.mark.parametrize("name", ["plain", "less", "branches", "triangle", "two_loops"])
+@pytest.mark.parametrize("name", ["plain", "less", "branches", "triangle", "two_loops", "kinks"])
 def test_gradients(runtime: None, name: str) -> None:
     world = World()
     kernel, n, m = getattr(world, name), 9, 11

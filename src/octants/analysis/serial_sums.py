@@ -11,7 +11,11 @@ from octants.types.scalars import u1
 _DEEPEST = 100  # additions in an iteration
 
 
-def only_sums(loop: ops.For, true: Container[Value]) -> bool:
+FREE_SUMS = "free_sums"
+"""The option of a reversed task whose sums no replay must find again to the bit."""
+
+
+def only_sums(loop: ops.For, true: Container[Value] = ()) -> bool:
     """Whether all that a loop carries are sums, which no iteration looks at, or flags that rise.
 
     ``true`` are values around the loop that are surely true.

@@ -44,6 +44,8 @@ from collections.abc import Callable
 from dataclasses import field
 
 from octants.analysis.places import Places
+from octants.analysis.serial_sums import FREE_SUMS, only_sums
+from octants.analysis.strictness import decides
 from octants.autodiff.backward import Backward
 from octants.autodiff.checkpoints import REPLAY, Allowance, Plan, plan
 from octants.autodiff.cooperation import (
@@ -287,7 +289,10 @@ class _Reverser:
         builder.yield_()
         body.ops[:0] = builder.entry
         domain = None if task.domain is None else self._copy_primal(task.domain, number)
-        return Task(f"{task.name}_reverse", body, domain, task.location, task.options)
+        options = task.options
+        if log is None and _has_free_sums(task):
+            options = {**options, FREE_SUMS: True}
+        return Task(f"{task.name}_reverse", body, domain, task.location, options)
 
     def _copy_primal(self, block: Block, number: int, keep: bool = False) -> Block:
         """A copy of a primal block over the new arrays, without effects, its loads flagged.
@@ -435,6 +440,16 @@ def _gets_adjoint(array: Array, argument_gradients: bool) -> bool:
     if array.space is Space.ARGUMENT:
         return argument_gradients
     return array.space in (Space.TEMPORARY, Space.RETURN)
+
+
+def _has_free_sums(task: Task) -> bool:
+    """Whether a task has loops that sum up, on which nothing hangs that a replay must find again.
+
+    What its reverse compares then is for slopes only.
+    """
+    loops = [op for op in task.body.ops if isinstance(op, ops.For) and op.inits]
+    sums = {value for op in loops for value in op.results if value.type.is_float}
+    return bool(sums) and all(map(only_sums, loops)) and not decides(task.body, sums)
 
 
 def _is_again(task: Task) -> bool:

@@ -181,7 +181,7 @@ numbers hang: no branch, no trip count and no place, which a replay must find ag
 from __future__ import annotations
 
 from octants.analysis.pair_loops import Access, PairLoops
-from octants.analysis.serial_sums import only_sums
+from octants.analysis.serial_sums import FREE_SUMS, only_sums
 from octants.analysis.strictness import decides
 from octants.compile_profile import staged
 from octants.ir import ops
@@ -242,7 +242,8 @@ def _loops_to_split(task: Task, facts: PairLoops) -> set[Operation]:
             return set()
     sums = {value for op in found for value in op.results}
     floats = {value for value in sums if value.type.is_float}
-    return set() if not sums or decides(task.body, floats) else found
+    may = task.options.get(FREE_SUMS) or not decides(task.body, floats)
+    return found if sums and may else set()
 
 
 # -- how -------------------------------------------------------------------------------------------
@@ -309,12 +310,14 @@ class _Splitter:
         for op in self.task.body.ops[:-1]:
             builder.location = op.location
             inside = _with_inner(op)
+            is_late = op not in self.loops and any(isinstance(each, EFFECTS) for each in inside)
+            if is_late:
+                self.late.append(op)
+                continue
             if self._minds(inside):
                 self._do_late()
             if op in self.loops:
                 self._split(op)
-            elif any(isinstance(each, EFFECTS) for each in inside):
-                self.late.append(op)
             else:
                 emit(builder, op, self.values)
         self._do_late(is_last=True)
