@@ -117,7 +117,8 @@ class Dispatch:
     parameter block, that gives (lower, upper). `block` is the number of threads in a block, and
     `threads` the most that there may be; 0 stands for any number. A dispatch that `records` needs a
     tape. If its work items cannot `run_again` when that has too little room, it is given plenty.
-    `needs` says what decides how much of it they need; None where memory has a say.
+    `needs` says what decides how much of it they need; None where memory has a say. Those beside
+    each other of different sides may run at the same time; 0 stands for none.
     """
 
     entry: str
@@ -128,6 +129,7 @@ class Dispatch:
     records: bool = False
     run_again: bool = True
     needs: Needs | None = None
+    side: int = 0
 
 
 @dataclass(frozen=True)

@@ -285,3 +285,39 @@ def test_arrays_of_ours_say_what_they_are(monkeypatch: pytest.MonkeyPatch, devic
     assert x.to_numpy().tolist() == [0, 1.5, 0]
     double(x)
     assert x.to_numpy().tolist() == [0, 3, 0]
+
+
+def test_copies_of_small_arrays_are_kept(device: Any) -> None:
+    made: list[int] = []
+    allocate = device.allocate
+    device.allocate = lambda nbytes, *what: made.append(nbytes) or allocate(nbytes, *what)
+
+    @qd.kernel
+    def double(a: qd.types.NDArray[qd.f64, 1], b: qd.types.NDArray[qd.f64, 1]):
+        for i in a:
+            b[i] = 2.0 * a[i]
+
+    for n in range(1, 5):
+        a, b = np.full(3, float(n)), np.zeros(3)
+        double(a, b)
+        assert b.tolist() == [2 * n] * 3
+    assert made == [24, 24]
+    double(np.ones(4), np.zeros(4))  # of another shape
+    double(np.ones(4), np.zeros(4))
+    assert made == [24, 24, 32, 32]
+    large = np.ones(1 << 18)
+    for _ in range(2):
+        double(large, large[::-1].copy())
+    assert len(made) == 8
+
+
+def test_arrays_of_other_orders_are_read_back(device: Any) -> None:
+    @qd.kernel
+    def count(a: qd.types.NDArray[qd.f64, 2]):
+        for i, j in a:
+            a[i, j] += 10.0 * i + j
+
+    for make in (np.asfortranarray, lambda x: x[:, ::-1], lambda x: x.astype(">f8")):
+        a = make(np.zeros((2, 3)))
+        count(a)
+        assert a.tolist() == [[0, 1, 2], [10, 11, 12]]

@@ -167,3 +167,70 @@ def test_what_was_made_before_init() -> None:
     qd.reset()
     with pytest.raises(qd.OctantsRuntimeError, match="OCT401"):
         qd.create_stream()
+
+
+# -- loops at the same time ------------------------------------------------------------------------
+
+
+def test_blocks_of_loops() -> None:
+    a, b, c = (qd.field(qd.f64, 4, needs_grad=True) for _ in range(3))
+
+    @qd.kernel
+    def fill():
+        with qd.stream_parallel():
+            for i in a:
+                a[i] = 1.0 * i
+        with qd.stream_parallel():
+            for i in b:
+                b[i] = 2.0 * i
+            for i in b:
+                b[i] += 1.0
+        for i in c:
+            c[i] = a[i] * b[i]
+
+    @qd.kernel
+    def in_order():  # whatever they say
+        with qd.stream_parallel():
+            for i in a:
+                a[i] = 1.0
+        with qd.stream_parallel():
+            for i in a:
+                b[i] = a[i] + 1.0
+
+    for stream in (None, qd.create_stream()):
+        for _ in range(5):
+            fill(qd_stream=stream)
+            assert c.to_numpy().tolist() == [0, 3, 10, 21]
+            in_order(qd_stream=stream)
+            assert b.to_numpy().tolist() == [2] * 4
+
+
+def test_gradients_of_blocks_of_loops() -> None:
+    x, y, z = (qd.field(qd.f64, 4, needs_grad=True) for _ in range(3))
+    loss = qd.field(qd.f64, (), needs_grad=True)
+
+    @qd.kernel
+    def both():
+        with qd.stream_parallel():
+            for i in x:
+                y[i] = x[i] * x[i]
+        with qd.stream_parallel():
+            for i in x:
+                z[i] = 3.0 * x[i]
+
+    @qd.kernel
+    def add():
+        for i in x:
+            loss[None] += y[i] + z[i]
+
+    x.from_numpy(np.arange(4.0))
+    for _ in range(5):
+        with qd.ad.Tape(loss=loss):
+            both()
+            add()
+        assert x.grad.to_numpy().tolist() == [3, 5, 7, 9]
+
+
+def test_on_the_host_it_does_nothing() -> None:
+    with qd.stream_parallel():
+        pass

@@ -173,6 +173,16 @@ class WrongLoopConfig(UserError):
     )
 
 
+class WrongStreamBlock(UserError):
+    """A ``with stream_parallel()`` that stands where it cannot, or that is given something."""
+
+    problem: str
+    code = "OCT157"
+    exception = OctantsSyntaxError
+    title = "`with qd.stream_parallel():` {problem}"
+    remedy = "write it at the top level of the kernel, around loops"
+
+
 # -- names -----------------------------------------------------------------------------------------
 
 

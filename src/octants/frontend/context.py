@@ -87,6 +87,8 @@ class Context:
         self.blocks = blocks  # what there is for work items that work together
         self.loop: BlockLoop | None = None  # the parallel loop, where there are blocks
         self._conditions = 0  # how many conditions that are known, but not static, are around
+        self.side = 0  # which block of `stream_parallel` is around, counted from 1; 0: none
+        self._sides = 0
         self.draw = Variable("$draw", 0, ("$draw",), i32)
         self.scopes.hidden.append(self.draw)
         self.returns: Any = None
@@ -250,6 +252,16 @@ class Context:
         Nothing is around it but calls of functions and conditions in `static`.
         """
         return self.builder.block is self.body and not self._conditions
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Build loops that may run at the same time as others; see `syntax.stream_parallel`."""
+        self._sides += 1
+        self.side = self._sides
+        try:
+            yield
+        finally:
+            self.side = 0
 
     @contextmanager
     def serial(self) -> Iterator[None]:

@@ -43,6 +43,8 @@ def for_(context: Context, node: ast.For, guard: Value | None = None) -> bool:
         context.fail(LoopElse("for"), node)
     frame = context.scopes.frame
     options, frame.loop_options = frame.loop_options, {}
+    if context.side:
+        options["side"] = context.side
     value = _iterated(context, node, guard)
     nest = domains.domain(context, value, node.iter)
     if nest is None:

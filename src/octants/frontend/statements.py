@@ -6,7 +6,12 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from octants.diagnostics.errors import BreakInParallel, ReturnInParallel, UnsupportedSyntax
+from octants.diagnostics.errors import (
+    BreakInParallel,
+    ReturnInParallel,
+    UnsupportedSyntax,
+    WrongStreamBlock,
+)
 from octants.frontend import (
     assignments,
     conditions,
@@ -22,6 +27,7 @@ from octants.frontend.expressions import binary_operation
 from octants.frontend.scope import UNDEFINED, Region
 from octants.frontend.values import ElementReference, StaticValue, VariableReference
 from octants.ir.core import Block, Value
+from octants.lang import syntax
 
 # -- one after the other ---------------------------------------------------------------------------
 
@@ -252,6 +258,24 @@ def _add_message(context: Context, message: messages.Message, node: ast.expr) ->
         message.add(item)
 
 
+def with_(context: Context, node: ast.With) -> bool:
+    """``with stream_parallel():``: its loops are told apart from those beside it."""
+    item = node.items[0]
+    call = item.context_expr
+    if len(node.items) > 1 or not isinstance(call, ast.Call):
+        return unsupported(context, node)
+    if context.evaluate(call.func) is not syntax.stream_parallel:
+        return unsupported(context, node)
+    if call.args or call.keywords or item.optional_vars:
+        context.fail(WrongStreamBlock("takes nothing, and gives nothing"), node)
+    if context.side:
+        context.fail(WrongStreamBlock("stands within another one"), node)
+    if not context.is_top_level:
+        context.fail(WrongStreamBlock("stands in a loop or a condition"), node)
+    with context.beside():
+        return build(context, node.body)
+
+
 UNSUPPORTED: dict[str, tuple[str, str]] = {
     "Try": ("`try`", "test the condition with `if`; errors of kernels are raised on the host"),
     "TryStar": ("`try`", "test the condition with `if`; errors of kernels are raised on the host"),
@@ -290,5 +314,6 @@ TABLE: dict[type[ast.AST], Callable[..., bool]] = {
     ast.Return: return_,
     ast.For: loops.for_,
     ast.While: loops.while_,
+    ast.With: with_,
     ast.stmt: unsupported,
 }

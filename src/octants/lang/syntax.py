@@ -5,6 +5,7 @@ In a kernel their meaning is given by `octants.frontend`; some work on the host 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,7 @@ __all__ = [
     "static",
     "static_assert",
     "static_print",
+    "stream_parallel",
     "template",
 ]
 
@@ -103,6 +105,19 @@ def loop_config(
     `bit_vectorize` is accepted and ignored. On the host, where all loops run in order, it does
     nothing.
     """
+
+
+@contextlib.contextmanager
+def stream_parallel() -> Iterator[None]:
+    """``with stream_parallel():`` - loops that may run at the same time as those of such blocks
+    before and after this one.
+
+    It stands at the top level of a kernel. The loops of one block run in order; what follows the
+    last block waits for all. Loops of which one writes what another reads or writes run in order
+    anyway; only that no two arguments share memory is taken for granted. They run at the same
+    time on CUDA, in kernels that print and check nothing. On the host it does nothing.
+    """
+    yield
 
 
 def block_local(*arrays: Any) -> None:

@@ -1,11 +1,13 @@
 """Arrays of the host as arguments on a device with memory of its own: sent there, and fetched back.
 
-They are copied before each launch. What the kernel may write is copied back after it, also when it
-fails: the array is then as the kernel left it. An array that is given twice is sent once.
+They are copied before each launch; small copies are kept for the next one. What the kernel may
+write is copied back after it, also when it fails: the array is then as the kernel left it. An array
+that is given twice is sent once.
 """
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +16,7 @@ import numpy as np
 
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments import Leaf
+from octants.runtime.blocks import Pool
 from octants.runtime.capture import refuse
 from octants.runtime.conversions import torch_companion
 from octants.runtime.device import Device
@@ -23,6 +26,7 @@ from octants.types.companions import Companion
 
 NumpyArray = np.ndarray[Any, Any]
 Launch = Callable[..., tuple[Any, ...]]
+_SMALL = 1 << 20  # bytes of a copy that is kept for the next launch
 
 
 class DeviceArray:
@@ -31,13 +35,13 @@ class DeviceArray:
     ``rank`` of its axes are indexed, the others are those of the elements; None: all are indexed.
     """
 
-    __slots__ = ("_addresses", "_allocation", "_device", "dtype", "head", "nbytes", "shape")
+    __slots__ = ("_addresses", "_allocation", "_device", "dtype", "head", "nbytes", "rank", "shape")
 
     def __init__(
         self, device: Device, shape: tuple[int, ...], dtype: Any, rank: int | None = None
     ) -> None:
         self.dtype = np.dtype(dtype)
-        self.shape = shape
+        self.shape, self.rank = shape, rank
         self.nbytes = self.dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         self._device = device
         self._allocation = device.allocate(max(1, self.nbytes))
@@ -55,9 +59,16 @@ class DeviceArray:
     def read(self) -> NumpyArray:
         """The elements."""
         values: NumpyArray = np.empty(self.shape, self.dtype)
-        if values.size:
-            self._device.read(self._allocation.address, values.reshape(-1).view(np.uint8))
+        self.read_into(values)
         return values
+
+    def read_into(self, target: NumpyArray) -> None:
+        """Set the elements of an array of the host."""
+        if target.flags.c_contiguous and target.dtype == self.dtype:
+            if target.size:
+                self._device.read(self._allocation.address, target.reshape(-1).view(np.uint8))
+        else:
+            target[...] = self.read()
 
     def write(self, values: NumpyArray) -> None:
         """Set all elements."""
@@ -99,18 +110,24 @@ def launch_on_sent(
 
     ``replace`` gives the arguments with another value for one leaf.
     """
+    spare = Pool()
 
     def launch_on_copies(seed: int, number: int, outside: int, *arguments: Any) -> tuple[Any, ...]:
         if leaves:
             refuse("an array of the host cannot be sent to the device", "pass a field or ndarray")
         pieces: dict[Any, _Piece] = {}
+        found, kept = device.blocks_of(spare), []
+        with contextlib.suppress(IndexError):
+            while True:
+                kept.append(found.pop())
         replaced: Sequence[Any] = arguments
         for sent in leaves:
             value = sent.leaf.value(arguments)
-            copy = _piece(pieces, sent, value, device, sent.is_written).copy
+            copy = _piece(pieces, sent, value, device, sent.is_written, kept).copy
             if sent.has_gradient:
                 gradient = torch_companion(value, Companion.ADJOINT, strided=True)
-                copy.join(Companion.ADJOINT, _piece(pieces, sent, gradient, device, True).copy)
+                piece = _piece(pieces, sent, gradient, device, True, kept)
+                copy.join(Companion.ADJOINT, piece.copy)
             replaced = replace(replaced, sent.leaf, copy)
         _check_overlaps(list(pieces.values()))
         for piece in pieces.values():
@@ -120,24 +137,40 @@ def launch_on_sent(
         finally:
             for piece in pieces.values():
                 if piece.is_written:
-                    piece.elements[...] = piece.copy.read()
+                    piece.copy.read_into(piece.elements)
+            found += [piece.copy for piece in pieces.values() if piece.copy.nbytes <= _SMALL]
 
     return launch_on_copies
 
 
 def _piece(
-    pieces: dict[Any, _Piece], sent: SentLeaf, value: Any, device: Device, is_written: bool
+    pieces: dict[Any, _Piece],
+    sent: SentLeaf,
+    value: Any,
+    device: Device,
+    is_written: bool,
+    kept: list[DeviceArray],
 ) -> _Piece:
-    """The piece of an array, which may have been given already."""
+    """The piece of an array, which may have been given already; a copy that was kept may do."""
     elements: NumpyArray = value if isinstance(value, np.ndarray) else value.detach().numpy()
     key = identity(elements), sent.rank
     piece = pieces.get(key)
     if piece is None:
         dtype = elements.dtype.newbyteorder("=")
-        copy = DeviceArray(device, elements.shape, dtype, sent.rank)
+        copy = _kept_copy(kept, elements.shape, dtype, sent.rank)
+        copy = copy or DeviceArray(device, elements.shape, dtype, sent.rank)
         piece = pieces[key] = _Piece(sent.leaf, elements, copy, is_written)
     piece.is_written |= is_written
     return piece
+
+
+def _kept_copy(
+    kept: list[DeviceArray], shape: tuple[int, ...], dtype: np.dtype[Any], rank: int
+) -> DeviceArray | None:
+    for position, copy in enumerate(kept):
+        if (copy.shape, copy.dtype, copy.rank) == (shape, dtype, rank):
+            return kept.pop(position)
+    return None
 
 
 def _check_overlaps(pieces: Sequence[_Piece]) -> None:

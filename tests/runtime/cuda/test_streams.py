@@ -221,3 +221,59 @@ def test_a_foreign_handle_of_the_default_stream(gpu: Gpu) -> None:
     for handle in (0, 1):
         double(a, qd_stream=qd.Stream(handle))
     assert a[0] == 4
+
+
+def test_blocks_of_loops_run_at_the_same_time(gpu: Gpu) -> None:
+    for number in range(4):
+        gpu.fake.kernels[f"octants_blocks_task_{number}"] = lambda call: None
+    x = [qd.field(qd.f32, 4) for _ in range(4)]
+    for each in x:
+        each.fill(1.0)
+
+    @qd.kernel
+    def blocks():
+        for i in x[0]:
+            x[0][i] = 2.0
+        with qd.stream_parallel():
+            for i in x[1]:
+                x[1][i] = x[0][i]
+        with qd.stream_parallel():
+            for i in x[2]:
+                x[2][i] = x[0][i]
+        for i in x[3]:
+            x[3][i] = x[1][i] + x[2][i]
+
+    for stream in (None, qd.create_stream(), qd.Stream(gpu.fake.add_foreign_stream())):
+        blocks(qd_stream=stream)
+        qd.sync()
+        own = 0 if stream is None else stream.handle
+        launched = gpu.fake.launches[-4:]
+        entries = [call.entry for call in launched]
+        assert entries[0].endswith("0") and entries[3].endswith("3")
+        streams = {call.entry[-1]: call.stream for call in launched}
+        assert streams["0"] == streams["3"] == own
+        assert len(set(streams.values())) == 3
+        blocks(qd_stream=stream)
+        gpu.fake.launches.clear()
+        with gpu.device.context.active():
+            gpu.device.context.wait_for_stream(streams["2"])
+        assert [call.entry[-1] for call in gpu.fake.launches] == ["0", "2"]
+
+
+def test_blocks_that_depend_on_each_other_run_in_order(gpu: Gpu) -> None:
+    for number in range(2):
+        gpu.fake.kernels[f"octants_blocks_task_{number}"] = lambda call: None
+    x, y = qd.field(qd.f32, 4), qd.field(qd.f32, 4)
+
+    @qd.kernel
+    def blocks():
+        with qd.stream_parallel():
+            for i in x:
+                x[i] = 2.0
+        with qd.stream_parallel():
+            for i in y:
+                y[i] = x[i]
+
+    blocks()
+    qd.sync()
+    assert [call.stream for call in gpu.fake.launches] == [0, 0]

@@ -155,7 +155,8 @@ class Frame:
         """Be launched in another stream than the last time."""
         self.stream = stream
         for step in self.steps:
-            step.configuration.stream = stream.handle
+            side = step.action.dispatch.side
+            step.configuration.stream = stream.side(side).handle if side else stream.handle
             if step.action.is_computed or step.action.is_single:
                 step.words[abi.LAUNCH_BOUNDS // 8] = stream.bounds()
         if self._large:

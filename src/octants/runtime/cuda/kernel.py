@@ -15,6 +15,7 @@ from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
 from octants.runtime.cuda.frame import Action, Frame, Step, parameter_bytes
 from octants.runtime.cuda.machine import Machine
 from octants.runtime.cuda.messages import DeviceBuffer
+from octants.runtime.cuda.streams import Stream
 from octants.runtime.recording import Noted, Recording
 from octants.runtime.slots import MOST_VIEWS, SlotViews, bounds_reader
 
@@ -103,7 +104,8 @@ class CudaKernel:
         read_bounds, known = bounds_reader(told, slots) or _no_bounds, None
         frame.move(streams.default)
         frame.take(block)
-        steps = frame.steps
+        steps, order = frame.steps, streams.order
+        has_sides = any(step.action.dispatch.side for step in steps)
 
         def launch() -> None:
             nonlocal known
@@ -112,7 +114,7 @@ class CudaKernel:
                 frame.resize(slots.unpack(view))
                 known = told
             note(name)
-            if streams.is_busy:
+            if streams.is_busy or has_sides:
                 in_streams()
                 return
             for step in steps:
@@ -123,10 +125,19 @@ class CudaKernel:
 
         def in_streams() -> None:
             streams.here()
-            frame.move(streams.current.stream)
+            stream, beside = streams.current.stream, dict[int, Stream]()
+            frame.move(stream)
             for step in steps:
+                side = step.action.dispatch.side
+                if side and side not in beside:
+                    beside[side] = stream.side(side)
+                    order(stream, beside[side])
+                while beside and not side:
+                    order(beside.popitem()[1], stream)
                 if not step.is_empty:
                     step.launch()
+            for other in beside.values():
+                order(other, stream)
             frame.move(streams.default)
             streams.release()
 

@@ -38,6 +38,7 @@ class Stream:
         self._handle = 0
         self._is_destroyed = False
         self._bounds: DeviceAllocation | None = None
+        self._sides: dict[int, Stream] = {}
         self.done: Event | None = None
         """Of a stream of others: what happens when all is done that was launched in it."""
         self.blocks: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
@@ -87,6 +88,12 @@ class Stream:
             self._streams.dropped.append(self._handle)
 
     # -- for kernels ----------------------------------------------------------------------------
+
+    def side(self, number: int) -> Stream:
+        """A stream beside this one, for loops of a kernel that run at the same time."""
+        if number not in self._sides:
+            self._sides[number] = self._streams.create()
+        return self._sides[number]
 
     def bounds(self) -> int:
         """The address of the words where a kernel keeps bounds that it computes itself."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from octants import abi
+from octants.analysis.sides import sides_of
 from octants.artifact import Artifact, Dispatch, Needs
 from octants.codegen.bounds import host_bounds
 from octants.codegen.llvm import atomics
@@ -89,6 +90,7 @@ class _Writer:
         self._kernel, self._machine = kernel, machine
         self._name = f"octants_{identifier(kernel.module.name)}"
         self._stops = can_fail(kernel.module)
+        self._sides = sides_of(kernel.module)
         self.dispatches: list[Dispatch] = []
 
     def write(self) -> None:
@@ -161,6 +163,7 @@ class _Writer:
                 asks,
                 can_run_again(task.body),
                 self._needs(task) if asks else None,
+                self._sides[position],
             ),
         )
 
