@@ -140,7 +140,9 @@ PROGRAMS: dict[str, str] = {
     "OCT156_spec": "print(f'{n:.3q}')",
     "OCT156_field": "print('{} {}'.format(n))",
     "OCT157_loop": "for i in range(n):\n    with syntax.stream_parallel():\n        x[i] = 1",
-    "OCT157_nested": "with syntax.stream_parallel():\n    with syntax.stream_parallel():\n        x[0] = 1",
+    "OCT157_nested": (
+        "with syntax.stream_parallel():\n    with syntax.stream_parallel():\n        x[0] = 1"
+    ),
     "OCT157_given": "with syntax.stream_parallel(2):\n    x[0] = 1",
     "OCT101_other_with": "with syntax.ndrange(3):\n    x[0] = 1",
 }
