@@ -45,9 +45,9 @@ class CudaBackend(Backend):
     splits = True
 
     def obstacle(self) -> str:
-        """The driver's absence, or that of a GPU."""
+        """The driver's absence, or that of a GPU that is new enough; the context waits."""
         try:
-            context.check_number(machine.driver_library(), 0)
+            context.context_of(machine.driver_library(), 0)
         except OctantsError as error:
             return str(error.diagnostic.title if error.diagnostic else error)
         return ""

@@ -154,6 +154,15 @@ def test_the_context_of_torch_is_left_as_it_is(gpu: Gpu, torch: Any) -> None:
     assert gpu.fake.stack == [_CONTEXT + 0]
 
 
+def test_a_gpu_that_is_too_old_is_passed_over(gpu: Gpu) -> None:
+    gpu.fake.capability = (7, 0)
+    qd.init(arch=[qd.cuda, qd.python], log_level="error")
+    assert qd.cfg.arch is qd.python
+    with pytest.raises(qd.OctantsRuntimeError, match="compute capability 7.0, and 7.5 is needed"):
+        gpu.init()
+    assert gpu.fake.calls["cuDevicePrimaryCtxRetain"] == 0
+
+
 # -- what goes wrong ------------------------------------------------------------------------------
 
 

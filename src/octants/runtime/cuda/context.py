@@ -221,13 +221,13 @@ def context_of(library: Library, ordinal: int) -> Context:
     """The context of a GPU, one for the process; `OctantsRuntimeError` if it cannot be used."""
     made = library.find_kept("context", ordinal)
     if made is None:
-        check_number(library, ordinal)
+        _check_number(library, ordinal)
         made = library.kept("context", ordinal, lambda: Context(library, ordinal))
     context: Context = made
     return context
 
 
-def check_number(library: Library, ordinal: int) -> None:
+def _check_number(library: Library, ordinal: int) -> None:
     """An error if there is no GPU of a number, or none at all."""
     status = library.started()
     if status:
