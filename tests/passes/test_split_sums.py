@@ -203,8 +203,8 @@ class World:
             self.y[i] = total
 
 
-SPLIT = "plain less branches triangle two_loops of_an_offset scatter_too narrow kinks".split()
-LEFT = "recurrence looks prefix decides places overwrites prints".split()
+SPLIT = "plain less branches triangle two_loops of_an_offset narrow kinks".split()
+LEFT = "recurrence scatter_too looks prefix decides places overwrites prints".split()
 SIZES = [(LARGEST, LARGEST), (LARGEST, 5), (1, LARGEST), (33, 17), (0, 5), (5, 0)]
 
 

@@ -25,7 +25,7 @@ Target = tuple[Array, Companion]
 Access = ops.Load | ops.Store | ops.Atomic | ops.CompareExchange
 Write = ops.Store | ops.Atomic | ops.CompareExchange
 
-FEW = 64
+FEW = 4
 """So many work items, or iterations, are worth a task of their own."""
 
 _SCALAR = (
@@ -80,6 +80,13 @@ class PairLoops:
         if any(isinstance(op, _TIES) for op in task.body.walk()):
             return False
         return all(map(self.is_repeatable, task.domain.ops))
+
+    def fills(self, count: int) -> bool:
+        """Whether there are known to be so many work items, or more."""
+        domain = self.task.domain
+        assert domain is not None
+        lower, upper = (_numbers(domain).get(bound) for bound in domain.yielded[:2])
+        return lower is not None and upper is not None and bool(upper - lower >= count)
 
     def find(self) -> Iterator[tuple[ops.For, set[Operation]]]:
         """The loops whose bounds are one for all work items, and their sums at places of j."""

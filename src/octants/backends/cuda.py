@@ -111,6 +111,9 @@ class CudaBackend(Backend):
         found: Any = device
         return int(found.context.multiprocessors) * _THREADS
 
+    def fills(self, device: Device | None) -> int:
+        return 2 * self.workers(device)  # where blocks end early, others begin
+
     def shared_updates(self, task: Task, apart: bool) -> set[Operation]:
         return {op for found in reductions.find_reductions(task, apart) for op in found.atomics}
 

@@ -210,9 +210,9 @@ def split_sums(module: Module, apart: bool = True, fills: int = 1 << 18) -> None
     """
     for task in module.tasks:
         facts = PairLoops(task, apart)
-        if task.options.get("in_parts"):
+        if task.options.get("in_parts") or not facts.is_free() or facts.fills(fills // 2 + 1):
             continue
-        if facts.is_free() and (loops := _loops_to_split(task, facts)):
+        if loops := _loops_to_split(task, facts):
             _Splitter(task, facts, loops, fills).run()
 
 
@@ -230,14 +230,13 @@ def _loops_to_split(task: Task, facts: PairLoops) -> set[Operation]:
     true = {op.result for op in task.body.ops if isinstance(op, ops.Constant) and op.value is True}
     for op in task.body.ops:
         inner = _with_inner(op)[1:]
+        has_effects = any(isinstance(each, EFFECTS) for each in inner)
         if isinstance(op, ops.For) and not facts.is_short(op, _FEW):
-            effects = [each for each in inner if isinstance(each, EFFECTS)]
-            if not only_sums(op, true) or not all(map(facts.is_sum, effects)):
+            if has_effects or not only_sums(op, true):
                 return set()
             found.add(op)
             continue
         loops = [each for each in (op, *inner) if isinstance(each, Loop)]
-        has_effects = any(isinstance(each, EFFECTS) for each in inner)
         if not all(facts.is_short(loop, _FEW) for loop in loops) or (op.results and has_effects):
             return set()
     sums = {value for op in found for value in op.results}
@@ -328,7 +327,7 @@ class _Splitter:
         accesses = [op for op in inside if isinstance(op, Access)]
         late = [each for op in self.late for each in _with_inner(op) if isinstance(each, Access)]
         return any(
-            (isinstance(op, EFFECTS) or isinstance(other, EFFECTS)) and self.facts.meet(op, other)
+            isinstance(other, EFFECTS) and self.facts.meet(op, other)
             for op in accesses
             for other in late
         )
@@ -337,9 +336,6 @@ class _Splitter:
         """Give each lane its own iterations of a loop: every so many, from its number on."""
         assert isinstance(op, ops.For)
         builder, lanes = self.builder, self.lanes
-        adds = any(isinstance(inner, EFFECTS) for inner in op.body.walk())
-        if adds:  # others may have read, or may read, where a lane adds
-            builder.barrier("subgroup")
         kind = op.lower.type
         lower, upper = (self.values[value] for value in (op.lower, op.upper))
         first = builder.binary("add", builder.cast(lower, i64), lanes.own)
@@ -356,8 +352,6 @@ class _Splitter:
             builder.yield_([self.values.get(value, value) for value in op.body.yielded])
         inits = [self._start(self.values[value]) for value in op.inits]
         new = builder.for_(builder.constant(0, kind), builder.cast(turns, kind), inits, body)
-        if adds:
-            builder.barrier("subgroup")
         for result, share in zip(op.results, new.results, strict=True):
             self.values[result] = self._combined(share)
 
