@@ -14,6 +14,7 @@ from octants.autodiff.forward import forward
 from octants.autodiff.reverse import differentiate, reverse
 from octants.ir.core import Companion, Module
 from octants.ir.verifier import verify
+from octants.target import Blocks
 from tests.simt.kernels import compile_kernel, lowered
 
 block, subgroup = qd.simt.block, qd.simt.subgroup
@@ -168,7 +169,28 @@ def tiles_with_barriers_behind(x: qd.types.ndarray, y: qd.types.ndarray):
         y[i] = total * total
 
 
+def shifts_and_choices(x: qd.types.ndarray, y: qd.types.ndarray):
+    """Some lanes read of lanes that are not there, and keep what they have."""
+    qd.loop_config(block_dim=16)
+    for i in x:
+        value = subgroup.shuffle_up(x[i] * x[i], 1) + subgroup.shuffle_down(qd.sin(x[i]), 2)
+        value *= subgroup.broadcast(value, 3) * subgroup.shuffle(x[i], 13)
+        value += subgroup.shuffle_up(value, 0) * subgroup.shuffle_down(x[i], 15)
+        y[i] = value * subgroup.broadcast_first(x[i])
+
+
+def scans_of_lanes(x: qd.types.ndarray, y: qd.types.ndarray):
+    qd.loop_config(block_dim=16)
+    for i in x:
+        value = subgroup.inclusive_add(x[i] * x[i]) * subgroup.exclusive_add_tiled(x[i], 2)
+        value *= subgroup.inclusive_add_tiled(value, 1)
+        y[i] = value + subgroup.exclusive_add(qd.sin(value))
+
+
 SHARED = (
+    shifts_and_choices,
+    scans_of_lanes,
+    scans,
     sums_in_shared_memory,
     pairs_in_a_tile,
     rows_of_a_tile,
@@ -300,9 +322,7 @@ def tangent(module: Module, x: np.ndarray, direction: np.ndarray) -> np.ndarray:
     return result
 
 
-@pytest.mark.parametrize(
-    "kernel", [through_shared_memory, of_lanes, scans, sums_over_lanes, *SHARED]
-)
+@pytest.mark.parametrize("kernel", [through_shared_memory, of_lanes, sums_over_lanes, *SHARED])
 def test_forward_mode(kernel: Callable[..., Any]) -> None:
     x, direction = rng.uniform(0.2, 0.9, COUNT), rng.normal(size=COUNT)
     module = lowered(compile_kernel(kernel, x, x))
@@ -330,10 +350,29 @@ def test_reverse_mode(kernel: Callable[..., Any]) -> None:
     np.testing.assert_allclose(gradient(module, x, weights), wanted, rtol=1e-7, atol=1e-7)
 
 
+def by_a_lane_of_its_own(x: qd.types.ndarray, y: qd.types.ndarray):
+    for i in x:
+        y[i] = subgroup.shuffle_up(x[i], i % 3)
+
+
+def beyond_all_lanes(x: qd.types.ndarray, y: qd.types.ndarray):
+    for i in x:
+        y[i] = subgroup.shuffle_down(x[i], -1)
+
+
+def test_reverse_mode_of_several_subgroups() -> None:
+    x, weights = rng.uniform(0.2, 0.9, COUNT), rng.normal(size=COUNT)
+    for kernel in (scans, shifts_and_choices):
+        module = lowered(compile_kernel(kernel, x, x, blocks=Blocks(subgroup_size=4)))
+        wanted = weights @ jacobian(module, x)
+        np.testing.assert_allclose(gradient(module, x, weights), wanted, rtol=1e-7, atol=1e-7)
+
+
 REFUSED = {
     through_shared_memory: "what a loop with barriers does to",
     of_lanes: "shuffle` of a subgroup",
-    scans: "shuffle_(up|down)` of a subgroup",
+    by_a_lane_of_its_own: "shuffle_up` of a subgroup",
+    beyond_all_lanes: "shuffle_down` of a subgroup",
     tiles_with_old_elements: "what a loop with barriers does to",
     a_tile_that_moves: "what a loop with barriers does to",
     what_a_loop_left: "what a loop with barriers left in",

@@ -18,16 +18,25 @@ from octants.autodiff.reverse import differentiate
 from octants.diagnostics.exceptions import OctantsCompilationError
 from octants.ir.core import Companion
 from octants.lang.functions import cos, sin
-from octants.lang.simt import block
+from octants.lang.simt import block, subgroup
 from octants.lang.syntax import loop_config
 from octants.pipeline import Stage, finish
+from octants.target import Blocks
 from octants.types.scalars import f64, i32
 from tests.codegen.compiled import Compiled
 from tests.frontend.frontend_programs import define
 from tests.simt.kernels import compile_kernel, lowered
 from tests.simt.test_derivatives import gradient, jacobian
 
-NAMES = {"block": block, "loop_config": loop_config, "sin": sin, "cos": cos, "f64": f64, "i32": i32}
+NAMES = {
+    "block": block,
+    "subgroup": subgroup,
+    "loop_config": loop_config,
+    "sin": sin,
+    "cos": cos,
+    "f64": f64,
+    "i32": i32,
+}
 COUNT = 11  # work items: a block of 8, and one of 3
 HEAD = """\
 def kernel(x: object, y: object):
@@ -95,9 +104,21 @@ class Program:
         where = self.chance.choice(["0", "(t + 1) % n", "t % 2"])
         self._add(depth, f"p[{where}] += {self._float()} * 0.5")
 
+    def _lanes(self) -> None:
+        """Subgroups have 4 lanes here."""
+        one, distance = self._float(), self.chance.choice([0, 1, 2, 3, 5])
+        way = self.chance.choice(["shuffle_up", "shuffle_down", "shuffle", "broadcast"])
+        sums = [f"block.{name}_add({one}, 8, f64)" for name in ("reduce", "inclusive", "exclusive")]
+        sums += [f"subgroup.{name}_add_tiled({one}, 1)" for name in ("reduce", "inclusive")]
+        sums += [f"subgroup.{way}({one}, {distance})", f"subgroup.exclusive_add({one})"]
+        target = self.chance.choice("ab")
+        self._add(0, f"{target} = {self.chance.choice(sums)} * 0.3 + {self._float()} * 0.25")
+
     def _step(self) -> None:
         kind = self.chance.randint(0, 5)
-        if kind <= 2:
+        if self.chance.random() < 0.3:
+            self._lanes()
+        elif kind <= 2:
             self._write(0)
             self._add(0, "block.sync()")
             self._use(0)
@@ -136,7 +157,7 @@ def check(seed: int, *, compiled: bool = False) -> str:
     module_of = define(Program(seed).text, **NAMES)
     x = np.random.default_rng(seed).uniform(0.2, 0.9, COUNT)
     weights = np.random.default_rng(seed + 1).normal(size=COUNT)
-    module = lowered(compile_kernel(module_of, x, x))
+    module = lowered(compile_kernel(module_of, x, x, blocks=Blocks(subgroup_size=4)))
     try:
         found = gradient(module, x, weights)
     except OctantsCompilationError as error:

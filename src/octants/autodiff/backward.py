@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from octants.autodiff import atomics
+from octants.autodiff import atomics, lanes
 from octants.autodiff.activity import Flow
 from octants.autodiff.branches import deep_ifs
 from octants.autodiff.checkpoints import Plan
@@ -147,11 +147,10 @@ class Backward(WholeBlocks):
         self.accumulate(op.value, self.builder.cast(adjoint, adjoint_type(array.dtype)))
 
     def _reverse_subgroup(self, op: ops.Subgroup) -> None:
-        """A sum over lanes, or a pairwise exchange: the adjoints make the same one."""
+        """Of lanes that all come here."""
         adjoint = self.adjoints.get(op.result)
         if adjoint is not None:
-            share = self.builder.subgroup(op.fn, op.lanes, adjoint, *self._mapped(op.lane))
-            self.accumulate(op.value, share)
+            self.accumulate(op.value, lanes.share_of(self, op, adjoint))
 
     def _reverse_barrier(self, op: ops.Barrier) -> None:
         """Who has stored waits for those who have read."""

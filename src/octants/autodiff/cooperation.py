@@ -13,7 +13,8 @@ iteration of the latter is run again before it is reversed, and the shared array
 what they held: each is stored to, at the same places in each iteration, before it is read, and
 nowhere else (`_check_tiles`).
 
-Of lanes it knows sums, and what they exchange pairwise, where all of them come once.
+What lanes do it knows where all of them come once: sums, and values of lanes that can be told
+(`lanes`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from octants.autodiff import lanes
 from octants.autodiff.activity import Flow
 from octants.autodiff.errors import no_rule
 from octants.ir import ops
@@ -50,7 +52,7 @@ def ends_here(task: Task, is_active: Callable[[Array], bool]) -> bool:
     flow = Flow(task.body)
     active = flow.varied(is_active) & flow.useful(is_active)
     used = {value for op in task.body.walk() for value in op.operands}
-    constants = {op.result for op in task.body.walk() if isinstance(op, ops.Constant)}
+    constants = {op.result: op.value for op in task.body.walk() if isinstance(op, ops.Constant)}
     at_top, loops = set(task.body.ops), _loops_with_barriers(task)
     in_loops = {op for loop in loops for op in loop.body.ops}
     for loop in loops:
@@ -209,13 +211,13 @@ def _is_repeatable(op: Operation, used: set[Value]) -> bool:
     return isinstance(op, (ops.Load, ops.Store))
 
 
-def _is_reversible(op: Operation, active: set[Value], constants: set[Value]) -> bool:
+def _is_reversible(op: Operation, active: set[Value], constants: dict[Value, Any]) -> bool:
     """Whether reverse mode can run an operation again, and reverse it, if it is at the top."""
     if not isinstance(op, ops.Subgroup):
         return isinstance(op, ops.Barrier)
     if op.result not in active:
         return True
-    return op.fn == "add" or (op.fn == "shuffle_xor" and constants.issuperset(op.lane))
+    return lanes.is_known(op, constants)
 
 
 def _describe(op: Any) -> str:

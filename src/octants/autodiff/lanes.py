@@ -1,0 +1,116 @@
+"""The reverse of what the lanes of a subgroup do together, all of which come.
+
+What a lane reads of another one, that one gets the adjoint of. Lanes without a work item have no
+part: who would read of one of them keeps the own value, and so the adjoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.core import Value
+from octants.types.scalars import i32
+
+SHIFTS = ("shuffle_up", "shuffle_down")
+CHOICES = ("shuffle", "broadcast")
+_MANY = 1 << 16  # more than there ever are
+
+
+class Reverser(Protocol):
+    """What a reverse of operations needs of the backward sweep."""
+
+    builder: Any
+    values: dict[Any, Value]
+
+
+def is_known(op: ops.Subgroup, constants: dict[Value, Any]) -> bool:
+    """Whether there is a reverse; ``constants`` are the values that are known."""
+    if op.fn in ("add", "inclusive_add"):
+        return True
+    if op.fn not in (*SHIFTS, *CHOICES, "shuffle_xor"):
+        return False
+    lane: int = constants.get(op.lane[0], -1)
+    return 0 <= lane < _MANY
+
+
+def share_of(reverser: Reverser, op: ops.Subgroup, adjoint: Value) -> Value:
+    """The adjoint of the operand, of that of the result."""
+    return _SHARES[op.fn](_Lanes(reverser.builder, op.lanes), reverser, op, adjoint)
+
+
+class _Lanes:
+    """The number of a lane, and how many there are, where all of them come."""
+
+    def __init__(self, builder: Builder, lanes: int) -> None:
+        self.builder = builder
+        self.lanes = lanes
+
+    def number(self, size: int) -> Value:
+        """That of the lane among an aligned group of so many."""
+        one = self.builder.constant(1, i32)
+        return self.builder.binary("sub", self.builder.subgroup("inclusive_add", size, one), one)
+
+    def count(self, size: int) -> Value:
+        """How many lanes of the group have a work item."""
+        return self.builder.subgroup("add", size, self.builder.constant(1, i32))
+
+    def choose(self, condition: Value, value: Value) -> Value:
+        """A value where a condition holds, else zero."""
+        return self.builder.select(condition, value, self.builder.constant(0.0, value.type))
+
+
+def _same(lanes: _Lanes, reverser: Reverser, op: ops.Subgroup, adjoint: Value) -> Value:
+    """A sum, or a pairwise exchange: the adjoints make the same one."""
+    given = [reverser.values[lane] for lane in op.lane]
+    return lanes.builder.subgroup(op.fn, op.lanes, adjoint, *given)
+
+
+def _shift(lanes: _Lanes, reverser: Reverser, op: ops.Subgroup, adjoint: Value) -> Value:
+    """What comes back from the other direction; the own one where nothing was read."""
+    build, distance = lanes.builder, reverser.values[op.lane[0]]
+    number, count = lanes.number(op.lanes), lanes.count(op.lanes)
+    has_before = build.compare("ge", number, distance)
+    has_behind = build.compare("lt", build.binary("add", number, distance), count)
+    is_up = op.fn == "shuffle_up"
+    back = build.subgroup(SHIFTS[is_up], op.lanes, adjoint, distance)
+    returned = lanes.choose(has_behind if is_up else has_before, back)
+    kept = build.select(
+        has_before if is_up else has_behind, build.constant(0.0, adjoint.type), adjoint
+    )
+    return build.binary("add", returned, kept)
+
+
+def _choice(lanes: _Lanes, reverser: Reverser, op: ops.Subgroup, adjoint: Value) -> Value:
+    """All that was read of one lane, for that one."""
+    build, lane = lanes.builder, reverser.values[op.lane[0]]
+    is_there = build.compare("lt", lane, lanes.count(op.lanes))
+    is_it = build.compare("eq", lanes.number(op.lanes), lane)
+    total = lanes.choose(is_it, build.subgroup("add", op.lanes, adjoint))
+    return build.select(is_there, total, adjoint)
+
+
+def _scan(lanes: _Lanes, _: Reverser, op: ops.Subgroup, adjoint: Value) -> Value:
+    """The sum from the lane on, to the end of the group."""
+    build, distance = lanes.builder, 1
+    number, count = lanes.number(op.lanes), lanes.count(op.lanes)
+    while distance < op.lanes:
+        step = build.constant(distance, i32)
+        behind = build.subgroup("shuffle_down", op.lanes, adjoint, step)
+        is_there = build.compare("lt", build.binary("add", number, step), count)
+        adjoint = build.binary("add", adjoint, lanes.choose(is_there, behind))
+        distance *= 2
+    return adjoint
+
+
+_SHARES: dict[str, Callable[[_Lanes, Reverser, ops.Subgroup, Value], Value]] = {
+    "add": _same,
+    "shuffle_xor": _same,
+    "shuffle_up": _shift,
+    "shuffle_down": _shift,
+    "shuffle": _choice,
+    "broadcast": _choice,
+    "inclusive_add": _scan,
+}
