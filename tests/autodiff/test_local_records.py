@@ -62,4 +62,4 @@ def test_checkpoints_are_where_room_was_made_for_them() -> None:
             with strict_tape() as tape:
                 _gradient(module, seed, share, 16)
             pushes += tape.pushes.get(CHECKPOINT, 0)
-    assert pushes > 100
+    assert pushes > 60, pushes

@@ -159,11 +159,31 @@ def test_blocks_have_a_length_that_is_known() -> None:
 
 
 def test_work_that_is_written_out_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, most in (("MOST_WORK", 8), ("MOST_IN_TASK", 8), ("REGISTERS", 2 * TURNS - 1)):
+    few = 2 * TURNS - 1
+    for limits in (
+        {"MOST_WORK": 8},
+        {"MOST_IN_TASK": 8},
+        {"REGISTERS": few, "LEAST_REGISTERS": few},
+    ):
         with monkeypatch.context() as patch:
-            patch.setattr(unrolling, name, most)
+            for name, most in limits.items():
+                patch.setattr(unrolling, name, most)
+            module = differentiate(recurrence(), tape_whole=1, tape_local=256).module
+            assert _kinds(module) == {"local": 1, REST: 1, CHECKPOINT: 1}
+            patch.setattr(unrolling, "MOST_TWICE", 8)
             module = differentiate(recurrence(), tape_whole=1, tape_local=256).module
             assert _kinds(module) == {"local": 1, CHECKPOINT: 1}
+
+
+@pytest.mark.parametrize("trips", [0, 15, 16, 17, 40])
+def test_blocks_that_are_not_written_out(trips: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unrolling, "MOST_WORK", 0)
+    wanted, _ = _gradient_of(trips, MAXIMUM_TAPE, 0)
+    with strict_tape() as tape:
+        found, nbytes = _gradient_of(trips, MAXIMUM_TAPE, 256)
+    assert np.array_equal(found, wanted)
+    assert tape.pushes.get("r", 0) == 3 * (trips - trips % 16)
+    assert nbytes == 8 * (max(0, trips // 16 - 1) + trips % 16)
 
 
 # -- random programs -------------------------------------------------------------------------------

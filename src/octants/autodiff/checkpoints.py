@@ -71,13 +71,15 @@ class Plan:
 
     `in_blocks` has the loops that may be recorded in blocks, `parts` the parts into which the share
     is cut. `local` tells of the loops whose records are local how many iterations these hold; those
-    of loops that are `unrolled` have so many turns, or blocks of so many, each of them written out.
+    that are `whole` have no shorter blocks, and those that are `unrolled` no other loops: each turn
+    of them is written out.
     """
 
     parts: int = 1
     in_blocks: frozenset[Operation] = frozenset()
     nests: Nests = field(default_factory=Nests)
     local: Mapping[Operation, int] = field(default_factory=dict)
+    whole: frozenset[Operation] = frozenset()
     unrolled: frozenset[Operation] = frozenset()
 
 
@@ -105,7 +107,8 @@ def plan(
 def _plan_nearby(body: Block, strides: Mapping[Operation, int], most: int) -> Plan:
     """Blocks whose records are local: all loops have some, but those that surely are one block."""
     constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
-    local, in_blocks, unrolled, left = {}, set(), set(), unrolling.MOST_IN_TASK
+    local, in_blocks, whole, unrolled = {}, set(), set(), set()
+    left = unrolling.MOST_IN_TASK
     for op, stride in strides.items():
         length = unrolling.unrolled_turns(op, stride, left)
         if length:
@@ -113,13 +116,17 @@ def _plan_nearby(body: Block, strides: Mapping[Operation, int], most: int) -> Pl
             left -= length * unrolling.work_of(op.regions[-1])
         else:
             length = min(MOST_IN_BLOCK, max(LEAST_IN_BLOCK, most // stride))
+        if op in unrolled or unrolling.is_worth_twice(op):
+            whole.add(op)
         if _surely_fits(op, length, constants):
             local[op] = max(1, constants[op.upper] - constants[op.lower])  # type: ignore[attr-defined]
         else:
             local[op] = length
             in_blocks.add(op)
     parts = max(1, _most_at_once(body, dict.fromkeys(in_blocks, 1))[0])
-    return Plan(parts, frozenset(in_blocks), Nests({}, 0), local, frozenset(unrolled))
+    return Plan(
+        parts, frozenset(in_blocks), Nests({}, 0), local, frozenset(whole), frozenset(unrolled)
+    )
 
 
 def _in_blocks(

@@ -12,7 +12,7 @@ from octants.ir.core import Block, Companion, Operation
 WORD = 4  # bytes of a register
 REGISTERS = 32
 MOST_TURNS = 32
-MOST_WORK = 640
+MOST_WORK = 512
 """What records take at most; the turns of a block, and the operations of all of them."""
 
 MOST_IN_TASK = 4 * MOST_WORK
@@ -23,6 +23,12 @@ ENOUGH_WORK = 160
 
 USUAL_TURNS, LEAST_TURNS = 16, 4
 """The turns of a block that is enough work; all have a multiple of the least number."""
+
+LEAST_REGISTERS = 48
+"""What the records of a block of the least number of turns may take."""
+
+MOST_TWICE = 1024
+"""Operations of an iteration that is there twice: in blocks, and for what is in none."""
 
 _LOOPS = (ops.For, ops.While)
 _SIMPLE = frozenset(("add", "sub", "mul", "min", "max", "and", "or", "xor", "neg", "abs", "not"))
@@ -40,7 +46,20 @@ def unrolled_turns(op: Operation, stride: int, most: int) -> int:
     work = max(1, work_of(op.body))
     turns = min(MOST_TURNS, REGISTERS * WORD // stride, max(USUAL_TURNS, ENOUGH_WORK // work))
     turns -= turns % LEAST_TURNS
+    if LEAST_TURNS * stride <= LEAST_REGISTERS * WORD:
+        turns = max(turns, LEAST_TURNS)
     return turns if turns * work <= min(most, MOST_WORK) else 0
+
+
+def is_worth_twice(op: Operation) -> bool:
+    """Whether all blocks of a loop that is not written out should have one length.
+
+    Then the first sweep leaves nothing of them but checkpoints, and the iterations that are left
+    have code of their own.
+    """
+    if not isinstance(op, ops.For) or any(isinstance(each, _LOOPS) for each in op.body.walk()):
+        return False
+    return work_of(op.body) <= MOST_TWICE
 
 
 def work_of(block: Block) -> int:

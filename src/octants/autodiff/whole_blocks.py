@@ -1,8 +1,8 @@
-"""Emits loops in blocks that have one length, each turn of which code generation writes out.
+"""Emits loops in blocks of one length, and records what is left behind the last one as it is.
 
-Such a block lives in registers: what it records has a place for each turn. So all of them have as
-many turns, and the iterations that are left are recorded one by one. The first sweep leaves nothing
-of blocks but their checkpoints::
+Where code generation writes out each turn of a block, what it records lives in registers, with a
+place for each turn: so all of them have as many turns. Other blocks are quicker, too, if the first
+sweep leaves nothing of them but their checkpoints::
 
     %blocks = %trips // 16
     for(0, %blocks, %inits) { (%k, %carried):
@@ -75,7 +75,7 @@ class WholeBlocks(Recorder):
 
     def has_whole_blocks(self, op: Operation) -> bool:
         """Whether a loop has blocks, all of one length."""
-        return op in self.rooms and op in self.plan.unrolled
+        return op in self.rooms and op in self.plan.whole
 
     def _whole_block(
         self, op: Loop, first: Value, carried: list[Value], record: Record | None
