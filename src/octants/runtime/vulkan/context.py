@@ -38,6 +38,18 @@ class Submission:
         self.place = byref(self._info)
 
 
+class Wait:
+    """What is said of a semaphore that a thread waits for, ready to be given a number."""
+
+    def __init__(self, timeline: int) -> None:
+        self.number = c_uint64()
+        self._semaphore = c_uint64(timeline)
+        self._info = vk.SemaphoreWaitInfo(
+            count=1, semaphores=pointer(self._semaphore), values=pointer(self.number)
+        )
+        self.place = byref(self._info)
+
+
 class Context:
     """A logical device with one queue, whose submissions end in their order.
 
@@ -58,6 +70,7 @@ class Context:
         self.functions.vkGetDeviceQueue(self.handle, self.family, 0, byref(queue))
         self._queue = queue
         self._timeline = self._make_timeline()
+        self._waits: list[Wait] = []
         self.submitted = 0
         self.done = 0
         _contexts.add(self)
@@ -158,14 +171,18 @@ class Context:
         return False
 
     def _sleep(self, number: int) -> None:
-        semaphore, value = c_uint64(self._timeline), c_uint64(number)
-        info = vk.SemaphoreWaitInfo(count=1, semaphores=pointer(semaphore), values=pointer(value))
+        try:
+            order = self._waits.pop()
+        except IndexError:
+            order = Wait(self._timeline)
+        order.number.value = number
         while True:
-            status = self.functions.vkWaitSemaphores(self.handle, byref(info), _TURN)
+            status = self.functions.vkWaitSemaphores(self.handle, order.place, _TURN)
             if status == SUCCESS:
-                return
+                break
             if status != TIMEOUT:
                 raise VulkanFailed("vkWaitSemaphores", f"status {status}").at(None)
+        self._waits.append(order)
 
 
 _contexts: weakref.WeakSet[Context] = weakref.WeakSet()

@@ -91,6 +91,7 @@ class Queue:
         self._pool = context.create("vkCreateCommandPool", info)
         self._batch: Batch | None = None
         self._flying: deque[Batch] = deque()
+        self._start = byref(vk.CommandBufferBeginInfo(flags=_ONCE))
         self._barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_READS_AND_WRITES))
         self._last_barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_HOST_READ))
 
@@ -104,8 +105,7 @@ class Queue:
                 return batch
             self.flush()
         batch = self._batch = self._next()
-        info = vk.CommandBufferBeginInfo(flags=_ONCE)
-        self.context.functions.vkBeginCommandBuffer(batch.commands, byref(info))
+        self.context.functions.vkBeginCommandBuffer(batch.commands, self._start)
         if self.bind is not None:
             self.bind(batch.commands)
         return batch
