@@ -12,7 +12,7 @@ PYTEST_ARGS ?= -n 2 --dist worksteal --durations 25
 .PHONY: help demo test test-slow test-vulkan test-arm64 docs-test lint bench bench-gpu docs clean
 
 help:  ## what can be made
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | \
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | \
 	while IFS='|' read -r target text; do printf '%-16s %s\n' "$$target" "$$text"; done
 
 demo: $(VENV)/stamp-demo  ## fit a differential equation to measured data by its exact gradient

@@ -42,6 +42,18 @@ get_python() {
 exec $(emulator) -L '$root' -0 '$python' '$root/usr/bin/python3' "\$@"
 END
     chmod +x "$python"
+    # A Neoverse N1, of which qemu can do all; it would show the processor of this machine.
+    mkdir -p "$root/proc"
+    cat >"$root/proc/cpuinfo" <<END
+processor	: 0
+BogoMIPS	: 50.00
+Features	: fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc dcpop asimddp
+CPU implementer	: 0x41
+CPU architecture: 8
+CPU variant	: 0x3
+CPU part	: 0xd0c
+CPU revision	: 1
+END
 }
 
 get_wheels() {

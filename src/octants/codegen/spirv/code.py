@@ -26,7 +26,6 @@ from octants.codegen.spirv.words import (
     OF_SHARED_MEMORY,
     RELAXED,
     SUBGROUP_SCOPE,
-    VOLATILE,
     BuiltIn,
     Capability,
     Op,
@@ -152,12 +151,6 @@ class SpirvCode(Flow):
         alignment = self._alignment(place, dtype)
         pointer, kind = self._place(place, dtype), self.assembly.type(dtype)
         return self.assign(Op.LOAD, kind, pointer, *alignment)
-
-    def look(self, place: Place, dtype: DType) -> int:
-        """Without the word devices may read what their caches hold, and drivers what they know."""
-        aligned, *size = self._alignment(place, dtype) or (0,)
-        pointer, kind = self._place(place, dtype), self.assembly.type(dtype)
-        return self.assign(Op.LOAD, kind, pointer, VOLATILE | aligned, *size)
 
     def store(self, place: Place, dtype: DType, value: int) -> None:
         alignment = self._alignment(place, dtype)

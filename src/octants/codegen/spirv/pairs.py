@@ -256,11 +256,6 @@ class PairCode(SpirvCode):
             return super().load(place, dtype)
         return Pair(*(super(PairCode, self).load(half, u32) for half in self._halves_at(place)))
 
-    def look(self, place: Place, dtype: DType) -> Any:
-        if not is_wide(dtype):
-            return super().look(place, dtype)
-        return Pair(*(super(PairCode, self).look(half, u32) for half in self._halves_at(place)))
-
     def store(self, place: Place, dtype: DType, value: Any) -> None:
         if not is_wide(dtype):
             super().store(place, dtype, value)

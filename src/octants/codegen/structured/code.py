@@ -131,10 +131,6 @@ class Code(ABC):
     def load(self, place: Place, dtype: DType) -> Operand:
         """A number of any type but u1 and f16 at a multiple of its size; an element of any type."""
 
-    def look(self, place: Place, dtype: DType) -> Operand:
-        """A number that others write meanwhile, and fence: not what was known of it before."""
-        return self.load(place, dtype)
-
     @abstractmethod
     def store(self, place: Place, dtype: DType, value: Operand) -> None: ...
 

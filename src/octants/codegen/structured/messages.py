@@ -14,7 +14,7 @@ from octants.codegen.structured.body import Body, register
 from octants.codegen.structured.code import Code, Operand
 from octants.ir import ops
 from octants.ir.core import Record, Value
-from octants.types.scalars import f32, f64, i32, i64, u1, u32, u64
+from octants.types.scalars import DType, f32, f64, i32, i64, u1, u32, u64
 
 
 def print_(body: Body, op: ops.Print) -> None:
@@ -167,14 +167,35 @@ def locked(
     code.loop(lambda: code.apply("not", u1, code.read(done)), turn)
 
 
+def _word_of(code: Code, dtype: DType) -> DType | None:
+    """The integer that has atomic operations of the width of another one."""
+    word = u64 if dtype.bits == 64 else u32
+    return word if code.has_atomic("exchange", word) else None
+
+
+def _look(code: Code, place: Operand, dtype: DType) -> Operand:
+    """An integer that others write meanwhile: caches of devices are not asked about atomic ones."""
+    word = _word_of(code, dtype)
+    return code.atomic_load(place, word) if word else code.load(place, dtype)
+
+
+def _put(code: Code, place: Operand, dtype: DType, number: Operand) -> None:
+    """Write what `_look` reads."""
+    word = _word_of(code, dtype)
+    if word:
+        code.atomic("exchange", word, place, number)
+    else:
+        code.store(place, dtype, number)
+
+
 def _fail(code: Code, operands: list[Operand]) -> None:
     """Keeps the failure of the lowest work item."""
     buffer, message, task, item, *words = operands
 
     def write() -> None:
-        code.store(at(code, buffer, abi.MESSAGES_FAILURE_ID), i32, message)
-        code.store(at(code, buffer, abi.MESSAGES_FAILURE_TASK), i32, task)
-        code.store(at(code, buffer, abi.MESSAGES_FAILURE_ITEM), i64, item)
+        _put(code, at(code, buffer, abi.MESSAGES_FAILURE_ID), i32, message)
+        _put(code, at(code, buffer, abi.MESSAGES_FAILURE_TASK), i32, task)
+        _put(code, at(code, buffer, abi.MESSAGES_FAILURE_ITEM), i64, item)
         for number, word in enumerate(words):
             code.store(at(code, buffer, abi.MESSAGES_FAILURE_VALUES + 8 * number), i64, word)
         code.fence()
@@ -183,7 +204,7 @@ def _fail(code: Code, operands: list[Operand]) -> None:
     def matters() -> Operand:
         failed = code.atomic_load(at(code, buffer, abi.MESSAGES_FAILED), u32)
         code.fence()
-        other = code.look(at(code, buffer, abi.MESSAGES_FAILURE_ITEM), i64)
+        other = _look(code, at(code, buffer, abi.MESSAGES_FAILURE_ITEM), i64)
         first = code.compare("eq", u32, failed, code.constant(0, u32))
         return code.apply("or", u1, first, code.compare("lt", i64, item, other))
 
@@ -195,17 +216,17 @@ def _overflow(code: Code, operands: list[Operand]) -> None:
     buffer, message, task, item, need = operands
 
     def write() -> None:
-        code.store(at(code, buffer, abi.MESSAGES_OVERFLOW_ID), i32, message)
-        code.store(at(code, buffer, abi.MESSAGES_OVERFLOW_TASK), i32, task)
-        code.store(at(code, buffer, abi.MESSAGES_OVERFLOW_ITEM), i64, item)
+        _put(code, at(code, buffer, abi.MESSAGES_OVERFLOW_ID), i32, message)
+        _put(code, at(code, buffer, abi.MESSAGES_OVERFLOW_TASK), i32, task)
+        _put(code, at(code, buffer, abi.MESSAGES_OVERFLOW_ITEM), i64, item)
         code.fence()  # who sees this need, without the lock, sees what belongs to it
-        code.store(at(code, buffer, abi.MESSAGES_OVERFLOW_NEED), i64, need)
+        _put(code, at(code, buffer, abi.MESSAGES_OVERFLOW_NEED), i64, need)
 
     def matters() -> Operand:
-        known = code.look(at(code, buffer, abi.MESSAGES_OVERFLOW_NEED), i64)
+        known = _look(code, at(code, buffer, abi.MESSAGES_OVERFLOW_NEED), i64)
         code.fence()
-        other_task = code.look(at(code, buffer, abi.MESSAGES_OVERFLOW_TASK), i32)
-        other_item = code.look(at(code, buffer, abi.MESSAGES_OVERFLOW_ITEM), i64)
+        other_task = _look(code, at(code, buffer, abi.MESSAGES_OVERFLOW_TASK), i32)
+        other_item = _look(code, at(code, buffer, abi.MESSAGES_OVERFLOW_ITEM), i64)
         before = code.compare("lt", i64, item, other_item)
         before = code.apply("and", u1, code.compare("eq", i32, task, other_task), before)
         before = code.apply("or", u1, code.compare("lt", i32, task, other_task), before)
