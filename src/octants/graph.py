@@ -93,8 +93,12 @@ class Graph:
     def _end(self, problem: str) -> None:
         """Give everything up; an error."""
         self._replay = self._capture = None
+        self._problem = problem
         self._foreign.clear()
         raise GraphIsOver(problem).at(None)
+
+    def __repr__(self) -> str:
+        return f"<graph of {self.size} commands>" if self._replay else f"<graph: {self._problem}>"
 
     # -- for captures ---------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ MOST_ITEMS = 1 << 27
 
 _GUESS = 512  # bytes that a thread of a kernel that has not run yet begins with
 _LEAST_SHARE = abi.TAPE_WORD
-_MOST_KNOWN = 256  # launches that are told apart by what decides their need
+_MOST_KNOWN = 4096  # launches that are told apart by what decides their need
 _PLENTY = 1 << 30  # bytes of the tapes of a dispatch whose work items cannot run again
 
 

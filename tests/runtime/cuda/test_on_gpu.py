@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import signal
 import subprocess
 import sys
@@ -20,10 +21,13 @@ from octants.diagnostics.exceptions import (
     OctantsError,
     OctantsMemoryError,
 )
+from octants.runtime.capture import Capture
 from octants.runtime.cuda.device import CudaDevice
+from octants.runtime.cuda.graphs import CudaGraph
+from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.staging import CHUNK
 from tests.runtime.cuda import ptx
-from tests.runtime.cuda.kernels import ASSERT, PRINT, launch, read, write
+from tests.runtime.cuda.kernels import ASSERT, PRINT, Block, launch, read, write
 
 
 def _has_gpu() -> bool:
@@ -194,8 +198,6 @@ def test_memory_dropped_under_a_stream_at_work(device: CudaDevice) -> None:
 
 def test_order_with_a_stream_of_others(device: CudaDevice) -> None:
     """Streams that do not wait for the default stream by themselves."""
-    import ctypes
-
     handle = ctypes.c_void_p()
     with device.context.active():
         device.context.call("cuStreamCreate", ctypes.byref(handle), 1)
@@ -281,10 +283,91 @@ def test_ctrl_c_ends_a_wait(device: CudaDevice) -> None:
     device.synchronize()
 
 
+class Captured:
+    """What is captured of a device from now on, without what stands above it."""
+
+    def __init__(self, device: CudaDevice) -> None:
+        self.device, self.capture = device, Capture()
+        self.capture.begin()
+
+    def launch(self, kernel: CudaKernel, *values: int) -> None:
+        block = Block(*values)
+        kernel.launch(block.address)
+        place = block.address, ctypes.sizeof(block.slots), 0
+        self.capture.launched(kernel.launch, kernel, self, place, block, ())
+
+    def graph(self) -> CudaGraph:
+        self.capture.end()
+        return self.device.make_graph(self.capture.commands)
+
+
+def test_graphs(device: CudaDevice) -> None:
+    one, two, rows = (device.allocate(8 * 1000) for _ in range(3))
+    add, tapes = device.load(ADD), device.load(record())
+    captured = Captured(device)
+    device.clear(one.address, 8 * 1000)
+    write(device, one.address, [5, 6, 7])
+    captured.launch(add, one.address, 0, 1000)
+    device.copy(two.address, one.address, 8 * 500)
+    captured.launch(tapes, two.address, 0, 1000)
+    device.copy_rows(rows.address, 16, two.address, 8, 8, 500)
+    graph = captured.graph()
+    device.clear(two.address, 8 * 1000)
+    assert graph.is_one_launch
+    n = np.arange(1000)
+    pushed = n * (n - 1) // 2
+    first = np.ones(1000, np.int64)
+    first[:3] = 6, 7, 8
+    for times in (1, 2, 3):
+        write(device, one.address, np.full(1000, 9))
+        graph(0)
+        assert read(device, one.address, 1000) == first.tolist()
+        expected = np.where(n < 500, first + pushed, times * pushed)
+        assert read(device, two.address, 1000) == expected.tolist()
+        assert read(device, rows.address, 1000)[::2] == expected[:500].tolist()
+
+
+def test_messages_of_graphs(device: CudaDevice, capsys: Any) -> None:
+    speak = ptx.kernel([(Dispatch("speak", 0), ptx.SPEAK)], 2, (PRINT, ASSERT))
+    kernel = device.load(speak)
+    captured = Captured(device)
+    for value in range(6):
+        captured.launch(kernel, value % 2, value)
+    graph = captured.graph()
+    device.synchronize()
+    capsys.readouterr()
+    graph(0)
+    graph(0)
+    device.synchronize()
+    assert capsys.readouterr().out == "x = 1\nx = 3\nx = 5\n" * 2
+
+
+def test_graphs_in_streams(device: CudaDevice) -> None:
+    memory, tapes = device.allocate(8 * 1000), device.load(record())
+    spin = device.load(ptx.kernel([(Dispatch("spin", 0), ptx.SPIN)], 1))
+    captured = Captured(device)
+    captured.launch(spin, 10**6)
+    captured.launch(tapes, memory.address, 0, 1000)
+    graphs = [captured.graph(), captured.graph()]
+    device.clear(memory.address, 8 * 1000)
+    streams = [device.create_stream() for _ in range(3)]
+    for stream in streams:
+        for graph in graphs:  # they share the memory of their tapes
+            with device.using(stream):
+                graph(0)
+    n = np.arange(1000)
+    assert read(device, memory.address, 1000) == (6 * (n * (n - 1) // 2)).tolist()
+    for stream in streams:
+        stream.destroy()
+
+
 LOST = """
 from octants.artifact import Dispatch
 from octants.diagnostics.exceptions import OctantsRuntimeError
+from octants.runtime.capture import Capture
 from octants.runtime.cuda.device import CudaDevice
+from octants.runtime.cuda.graphs import CudaGraph
+from octants.runtime.cuda.kernel import CudaKernel
 from tests.runtime.cuda import ptx
 from tests.runtime.cuda.kernels import launch
 device = CudaDevice()
