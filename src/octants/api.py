@@ -245,8 +245,10 @@ def kernel(function: Any = None, **steering: Any) -> Any:
     Its top-level loops run in parallel. Parameters are annotated: scalar, vector, matrix and struct
     types are passed by value, ``types.ndarray()`` in place, ``template()`` at compile time. In a
     class, the first parameter is the object. ``kernel.grad(...)`` runs the reverse on the adjoints
-    that are there. The keywords `pure`, `fastcache`, `graph` and `checkpoints` steer another
-    compiler and are ignored.
+    that are there. With ``graph=True`` a kernel of many top-level loops is launched as one, where
+    the device has graphs; it returns nothing, and takes no arrays of the host on a device with
+    memory of its own. The keywords `pure`, `fastcache` and `checkpoints` steer another compiler and
+    are ignored.
     """
     _check_keywords("kernel", steering, ("pure", "fastcache", "graph", "checkpoints"))
     frame = inspect.currentframe()
@@ -257,7 +259,8 @@ def kernel(function: Any = None, **steering: Any) -> Any:
             return given
         if not isinstance(given, FunctionType):
             raise TypeError(f"`@qd.kernel` decorates functions, not {given!r}")
-        return Kernel(given, lambda: {} if around is None else around.f_locals)
+        names = lambda: {} if around is None else around.f_locals  # noqa: E731
+        return Kernel(given, names, wants_graph=bool(steering.get("graph")))
 
     return decorate if function is None else decorate(function)
 

@@ -72,6 +72,20 @@ def graph_with_too_little_memory() -> None:
     raise errors.GraphRanOut("collide", 4096).at(None)
 
 
+@case
+def graph_kernel_that_returns() -> None:
+    @qd.kernel(graph=True)
+    def answer() -> qd.i32:
+        return 42
+
+    answer()
+
+
+@case
+def graph_kernel_on_an_array_of_the_host() -> None:
+    raise errors.HostArrayInGraph("step", "a").at(None)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_text(name: str) -> None:
     with pytest.raises(OctantsError) as caught:

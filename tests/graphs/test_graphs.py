@@ -432,6 +432,59 @@ def test_numpy_arrays_are_used_where_they_are() -> None:
     assert x.tolist() == [6] * 4
 
 
+def test_kernels_as_graphs() -> None:
+    @qd.kernel(graph=True)
+    def many(a: qd.types.NDArray[qd.f32, 1], n: qd.i32, s: qd.f32):
+        for i in range(n):
+            a[i] += s
+        for i in a:
+            a[i] *= 2
+        for i in range(n):
+            a[n - 1 - i] -= s
+        for i in a:
+            a[i] += 1
+        for i in a:
+            a[i] *= s
+
+    @qd.kernel
+    def same(a: qd.types.NDArray[qd.f32, 1], n: qd.i32, s: qd.f32):
+        for i in range(n):
+            a[i] += s
+        for i in a:
+            a[i] *= 2
+        for i in range(n):
+            a[n - 1 - i] -= s
+        for i in a:
+            a[i] += 1
+        for i in a:
+            a[i] *= s
+
+    arrays = [qd.ndarray(qd.f32, 50) for _ in range(4)]
+    for n, s in ((50, 1.5), (50, 0.5), (7, 2.0), (0, 3.0), (50, 1.0)):
+        for array, kernel in zip(arrays, (many, many, same, same), strict=True):
+            kernel(array, n, s)
+    found = [array.to_numpy().tolist() for array in arrays]
+    assert found[0] == found[1] == found[2] == found[3]
+    with qd.graph.capture() as graph:
+        many(arrays[0], 9, 2.0)
+    graph()
+    for _ in range(2):
+        same(arrays[1], 9, 2.0)
+    assert arrays[0].to_numpy().tolist() == arrays[1].to_numpy().tolist()
+
+
+@pytest.mark.skipif(not APART, reason="kernels work on arrays of the host there")
+def test_kernels_as_graphs_take_no_arrays_of_the_host() -> None:
+    @qd.kernel(graph=True)
+    def add(a: qd.types.NDArray[qd.f32, 1]):
+        for i in a:
+            a[i] += 1
+
+    with pytest.raises(qd.OctantsArgumentError, match="argument `a` is in memory of the host"):
+        add(np.zeros(3, np.float32))
+    add(qd.ndarray(qd.f32, 3))
+
+
 # -- mistakes -------------------------------------------------------------------------------------
 
 

@@ -291,3 +291,26 @@ def test_writes_of_rows(fake: AddressableCuda) -> None:
     graph()
     assert both.a.to_numpy().tolist() == [0] * 5
     assert both.b.to_numpy().tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_kernel_of_many_tasks_is_one_launch(fake: AddressableCuda) -> None:
+    x = qd.field(qd.f32, 50)
+
+    @qd.kernel(graph=True)
+    def many(s: qd.f32):
+        for i in x:
+            x[i] += s
+        for i in x:
+            x[i] *= 2
+        for i in x:
+            x[i] -= s
+        for i in x:
+            x[i] += 1
+
+    many(1.0)
+    qd.sync()
+    fake.calls.clear()
+    many(2.0)
+    many(3.0)
+    assert (fake.calls["cuGraphLaunch"], fake.calls["cuLaunchKernelEx"]) == (2, 0)
+    assert x.to_numpy().tolist() == [((2 * (0 + 1) - 1 + 1 + 2) * 2 - 2 + 1 + 3) * 2 - 3 + 1] * 50

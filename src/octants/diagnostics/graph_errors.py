@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from octants.diagnostics.errors import UserError
-from octants.diagnostics.exceptions import OctantsMemoryError, OctantsRuntimeError
+from octants.diagnostics.exceptions import (
+    OctantsArgumentError,
+    OctantsCompilationError,
+    OctantsMemoryError,
+    OctantsRuntimeError,
+)
 
 
 class NotInAGraph(UserError):
@@ -74,3 +79,26 @@ class GraphIsOver(UserError):
     exception = OctantsRuntimeError
     title = "this graph cannot be replayed any more: {problem}"
     remedy = "capture it again"
+
+
+class GraphReturns(UserError):
+    """``graph=True`` for a kernel that returns something."""
+
+    kernel: str
+    code = "OCT466"
+    exception = OctantsCompilationError
+    title = "kernel `{kernel}` has `graph=True` and returns a value"
+    remedy = "let it write to an array of one element"
+
+
+class HostArrayInGraph(UserError):
+    """An array of the host for a kernel with ``graph=True``, on a device with its own memory."""
+
+    kernel: str
+    parameter: str
+    code = "OCT467"
+    exception = OctantsArgumentError
+    title = (
+        "kernel `{kernel}` has `graph=True`, and argument `{parameter}` is in memory of the host"
+    )
+    remedy = "pass a field, an ndarray, or a tensor on the device"

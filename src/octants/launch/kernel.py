@@ -53,12 +53,17 @@ class Kernel:
     octants_is_kernel = True  # the frontend refuses to call it in another kernel
 
     def __init__(
-        self, function: FunctionType, local_names: Callable[[], Mapping[str, Any]]
+        self,
+        function: FunctionType,
+        local_names: Callable[[], Mapping[str, Any]],
+        *,
+        wants_graph: bool = False,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = self.octants_function = function
         self.name = function.__name__
         self.is_method = is_method(function)
+        self.wants_graph = wants_graph
         self._local_names = _needed_names(function, local_names)
         self._read_signature()
 

@@ -51,6 +51,7 @@ class Owner(Protocol):
 
     options: Options
     count: int
+    wants_graph: bool
     leaves: dict[tuple[int, tuple[str, ...]], Leaf]
     forms: dict[tuple[int, tuple[str, ...]], Form]
 
@@ -130,8 +131,12 @@ class Program:
         )
         artifact = compiled.artifact
         with timed("launcher", "" if artifact is None else artifact.name):
+            kernel: Any = self.code.kernel
+            run = self.code.run
+            if owner.wants_graph and hasattr(kernel, "as_graph"):
+                run = kernel.as_graph()
             self.launch: Callable[..., tuple[Any, ...]] = make_launch(
-                binding, self.code.run, driver.device(), self.code.kernel, owner
+                binding, run, driver.device(), kernel, owner
             )
 
 

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +15,7 @@ import numpy as np
 from octants import driver
 from octants.analysis.boxes import Regions
 from octants.deferred import Deferred
+from octants.diagnostics.graph_errors import GraphReturns, HostArrayInGraph
 from octants.diagnostics.recursion import deep_recursion
 from octants.ir.core import Array, Module, Space
 from octants.launch.guards import Terms, guard_terms, make_guard
@@ -96,6 +97,9 @@ class Specialisation:
         self.forms: dict[tuple[int, tuple[str, ...]], Form] = {
             place: form_of(leaf.value(arguments), device) for place, leaf in self.leaves.items()
         }
+        self.wants_graph: bool = kernel.wants_graph
+        if self.wants_graph:
+            _check_fits_graph(signature, leaves, self.forms)
         self.kept = [_keep(leaf.value(arguments)) for leaf in leaves]
         self.recognition = _recognition(leaves, arguments)
         self.types = _argument_types(signature, leaves, arguments)
@@ -300,6 +304,18 @@ class Specialisation:
             values.append(make_value(kind, results[position:end]))
             position = end
         return tuple(values) if self.returns_tuple else values[0]
+
+
+def _check_fits_graph(
+    signature: Signature, leaves: Sequence[Leaf], forms: Mapping[tuple[int, tuple[str, ...]], Form]
+) -> None:
+    """An error for what ``graph=True`` does not allow."""
+    if signature.returns:
+        raise GraphReturns(signature.kernel).at(None)
+    for leaf in leaves:
+        is_array = not isinstance(leaf.annotation, ScalarType)
+        if is_array and forms[leaf.position, leaf.path] == "sent":
+            raise HostArrayInGraph(signature.kernel, leaf.name).at(None)
 
 
 def _recognition(leaves: Sequence[Leaf], arguments: Sequence[Any]) -> Terms:

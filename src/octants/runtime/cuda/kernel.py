@@ -13,6 +13,7 @@ from typing import Any
 from octants.artifact import SYSTEM, Artifact, Slot
 from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
 from octants.runtime.cuda.frame import Action, Frame, Step, parameter_bytes
+from octants.runtime.cuda.kernel_graphs import LEAST_NODES, KernelGraph
 from octants.runtime.cuda.machine import Machine
 from octants.runtime.cuda.messages import DeviceBuffer
 from octants.runtime.cuda.streams import Stream
@@ -50,8 +51,8 @@ class CudaKernel:
         self._slots = SlotViews(len(artifact.parameters.slots))
         computed = any(action.is_computed for action in self._actions)
         by_pointer = bool(parameter_bytes(artifact))
-        is_plain = not (artifact.messages or self._recordings or computed or by_pointer)
-        self.launch = self._plain() if is_plain else self._launch
+        self._is_simple = not (artifact.messages or self._recordings or computed)
+        self.launch = self._plain() if self._is_simple and not by_pointer else self._launch
 
     def _make_frame(self) -> Frame:
         machine, large = self._machine, parameter_bytes(self.artifact)
@@ -142,6 +143,42 @@ class CudaKernel:
             streams.release()
 
         return launch
+
+    def as_graph(self) -> Callable[[int], None]:
+        """The launch as one graph; where that takes longer, or cannot be, `launch`."""
+        if not self._is_simple or len(self._actions) < LEAST_NODES:
+            return self.launch
+        graphs: list[KernelGraph] = []
+
+        def launch(block: int) -> None:
+            streams, slots = self._machine.streams, self._slots.unpack(self._slots.view(block))
+            try:
+                graph = graphs.pop()
+            except IndexError:
+                graph = self._make_graph(block)
+            frame = graph.frame
+            frame.resize(slots)
+            if any(step.is_empty for step in frame.steps):  # there is no node that does nothing
+                self.launch(block)
+            else:
+                self._machine.context.launched.append(self._name)
+                with self._machine.context.active():
+                    streams.here()
+                    if frame.stream is not streams.current.stream:
+                        frame.move(streams.current.stream)
+                    frame.take(block)
+                    graph.launch(streams.current.stream.handle)
+                    streams.release()
+            graphs.append(graph)
+
+        return launch
+
+    def _make_graph(self, block: int) -> KernelGraph:
+        frame = self._make_frame()
+        with self._machine.context.active():
+            frame.move(self._machine.streams.current.stream)
+            frame.take(block)
+            return KernelGraph(self._machine, frame)
 
     def _launch(self, block: int) -> None:
         """The launch of any kernel."""
