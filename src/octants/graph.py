@@ -26,7 +26,7 @@ from octants.diagnostics.graph_errors import (
     NotCaptured,
 )
 from octants.runtime.arguments import has_interface, is_torch
-from octants.runtime.capture import Capture, Replay, captures
+from octants.runtime.capture import Capture, Replay, captures, own_capture
 
 if TYPE_CHECKING:
     from octants.launch.specialisation import Specialisation
@@ -77,7 +77,7 @@ class Graph:
             self._end("`init`, `reset` or the end of a field came after its capture")
         if driver.state.recorder is not None:
             raise GraphUnderTape("replayed").at(None)
-        if captures and captures[0].listens():
+        if own_capture() is not None:
             raise NestedCapture().at(None)
         with self._lock:
             for array in self._foreign:
@@ -104,17 +104,19 @@ class Graph:
 
     def _begin(self) -> None:
         self._problem = "its capture is still under way"
+        self._generation = driver.state.generation
         self._first = _take_numbers(0)
 
     def _finish(self, capture: Capture) -> None:
         """Be what was captured."""
+        if driver.state.generation != self._generation:
+            raise GraphIsOver("`init`, `reset` or the end of a field came during it").at(None)
         self._count = _take_numbers(0) - self._first
         self._numbered = [
             (owner, owner.number)
             for owner in capture.owners.values()
             if 0 <= owner.number - self._first < self._count
         ]
-        self._generation = driver.state.generation
         self._replay = driver.device().make_graph(capture.commands)
         self._capture = capture
         self._foreign = [Foreign(x) for x in capture.arrays.values() if is_torch(type(x))]

@@ -485,6 +485,42 @@ def test_kernels_as_graphs_take_no_arrays_of_the_host() -> None:
     add(qd.ndarray(qd.f32, 3))
 
 
+def test_tensors_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    place = "cpu"
+    if qd.cfg.arch is qd.cuda:
+        if not torch.cuda.is_available():
+            pytest.skip("torch has no GPU")
+        place = "cuda"
+    elif APART:
+        pytest.skip("tensors of the CPU are sent there")
+    x = torch.ones(5, device=place, requires_grad=True)
+    y = torch.zeros(5, device=place, requires_grad=True)
+
+    @qd.kernel
+    def square(a: qd.types.NDArray[qd.f32, 1], b: qd.types.NDArray[qd.f32, 1]):
+        for i in a:
+            b[i] = a[i] * a[i]
+
+    x.grad, y.grad = torch.zeros_like(x), torch.ones_like(y)
+    square(x, y)
+    square.grad(x, y)
+    with qd.graph.capture() as graph:
+        square(x, y)
+        square.grad(x, y)
+    for value in (2.0, 3.0):
+        with torch.no_grad():
+            x.fill_(value)
+            x.grad.zero_()
+            y.grad.fill_(1.0)
+        graph()
+        assert y.tolist() == [value * value] * 5
+        assert x.grad.tolist() == [2 * value] * 5
+    x.grad = None
+    with pytest.raises(qd.OctantsRuntimeError, match="in other memory"):
+        graph()
+
+
 # -- mistakes -------------------------------------------------------------------------------------
 
 
@@ -638,6 +674,13 @@ def test_tapes_do_not_see_graphs() -> None:
     ):
         tape.__enter__()
     tape.__exit__(None, None, None)
+
+
+def test_a_capture_ends_with_its_arrays() -> None:
+    with pytest.raises(qd.OctantsRuntimeError, match="came during it"), qd.graph.capture() as graph:
+        qd.init(arch=qd.cpu)
+    with pytest.raises(qd.OctantsRuntimeError, match="has failed"):
+        graph()
 
 
 def test_graphs_end_with_their_arrays() -> None:

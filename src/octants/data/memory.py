@@ -16,7 +16,7 @@ import numpy as np
 from octants.data.errors import OutOfMemory
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.quantities import format_bytes
-from octants.runtime.capture import captures, refuse_read
+from octants.runtime.capture import own_capture, refuse_read
 from octants.runtime.device import Allocation, Device
 from octants.runtime.memory import describe_bytes
 from octants.runtime.parts import HOST, Parts, Saved, parts_of
@@ -125,14 +125,16 @@ class Window:
             parts = self._splits[len(region) :]
             values = values.reshape([extent for split in parts for _, extent in split])
         self._parts[self._locate(region)] = values
-        if captures:
-            captures[0].wrote(self._at(region), values)
+        capture = own_capture()
+        if capture is not None:
+            capture.wrote(self._at(region), values)
 
     def clear(self) -> None:
         """Set all elements to zero."""
         self._parts.fill(0)
-        if captures:
-            captures[0].wrote(self._parts, 0)
+        capture = own_capture()
+        if capture is not None:
+            capture.wrote(self._parts, 0)
 
     def item(self, index: Region) -> Any:
         """One element as a Python number."""
@@ -157,13 +159,14 @@ class Window:
     def stands_like(self, other: Window) -> bool:
         """Whether what `save` gives can be written to another window without the host."""
         same = self._parts.shape == other._parts.shape and self._splits == other._splits
-        return same and (self.parts is not HOST or bool(captures))
+        return same and (self.parts is not HOST or own_capture() is not None)
 
     def save(self) -> Any:
         """A copy of all elements, for `restore`, with ``nbytes``; where the elements are."""
         copy = np.array(self._parts, order="C")
-        if captures:
-            captures[0].saved(self._parts, copy)
+        capture = own_capture()
+        if capture is not None:
+            capture.saved(self._parts, copy)
         return copy.reshape(self.shape)
 
     def restore(self, saved: Any) -> None:

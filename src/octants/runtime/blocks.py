@@ -42,7 +42,7 @@ def launch(seed, number, outside{parameters}):
         repack(block, seed, number, outside, ({arguments}))
     run(base)
     results = {results}
-    if captures and captures[0].launched(run, kernel, owner, (base, {sizes}), block, ({arrays})):
+    if captures and launched(run, kernel, owner, (base, {sizes}), block, ({arrays})):
         return results
     pool.append(block)
     return results
@@ -66,7 +66,7 @@ def launch(seed, number, outside{parameters}):
     {fetch}
     results = {results}
     base = block[3]
-    if captures and captures[0].launched(run, kernel, owner, (base, {sizes}), block, ({arrays})):
+    if captures and launched(run, kernel, owner, (base, {sizes}), block, ({arrays})):
         return results
     pool.append(block)
     return results

@@ -134,8 +134,17 @@ class Capture:
         """Whether what happens now is to be noted: it is the capture's own thread."""
         return self._quiet == 0 and threading.get_ident() == self._thread
 
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Note nothing for a while."""
+        self._quiet += 1
+        try:
+            yield
+        finally:
+            self._quiet -= 1
+
     def refuse(self, what: str, advice: str) -> NoReturn:
-        """End the capture with an error; in another thread than its own, nothing is wrong."""
+        """End the capture with an error."""
         self.end()
         self.failure = NotInAGraph(what, advice).at(None)
         raise self.failure
@@ -156,8 +165,6 @@ class Capture:
         The (address, bytes of slots, bytes of storage) of its parameter ``block`` are ``place``.
         True if the block is the capture's own from now on.
         """
-        if not self.listens():
-            return False
         number = ctypes.c_uint64.from_address(place[0] + NUMBER).value
         rooms = kernel.rooms() if hasattr(kernel, "rooms") else None
         self.commands.append(Launch(run, kernel, *place, number, rooms))
@@ -170,28 +177,21 @@ class Capture:
     def told(self, method: str, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         """Do, and note, a call of a method of the device; arrays of bytes are noted as they are."""
         fixed = tuple(a.copy() if isinstance(a, np.ndarray) else a for a in arguments)
-        self._quiet += 1
-        try:
+        with self.quiet():
             call(*arguments)
-        finally:
-            self._quiet -= 1
         self.commands.append(Told(method, call, fixed))
 
     def keep(self, owner: Any) -> None:
         """Keep something alive that commands work on."""
-        if self.listens():
-            self.kept.append(owner)
+        self.kept.append(owner)
 
     def allocated(self, clear: Callable[..., None], allocation: Any) -> None:
         """Keep memory, and let it be zero again at each replay."""
-        if self.listens():
-            self.kept.append(allocation)
-            self.commands.append(Told("clear", clear, (allocation.address, allocation.nbytes)))
+        self.kept.append(allocation)
+        self.commands.append(Told("clear", clear, (allocation.address, allocation.nbytes)))
 
     def wrote(self, part: _Part, values: Any) -> None:
         """Note that the host has written a part of its memory."""
-        if not self.listens():
-            return
         source = values if self._is_copy(values) else part.copy()
         self.commands.append(HostCopy(part, source))
 
@@ -205,29 +205,41 @@ class Capture:
 
     def saved(self, part: _Part, copy: _Part) -> None:
         """Note that a part of the host's memory was copied."""
-        if self.listens():
-            self._copies.add(id(copy))
-            self.kept.append(copy)
-            self.commands.append(HostCopy(copy, part))
+        self._copies.add(id(copy))
+        self.kept.append(copy)
+        self.commands.append(HostCopy(copy, part))
 
 
 @contextmanager
 def once() -> Iterator[None]:
     """What is done now is not done again by a graph that is being captured."""
-    found = [capture for capture in captures if capture.listens()]
-    for capture in found:
-        capture._quiet += 1
-    try:
+    capture = own_capture()
+    if capture is None:
         yield
-    finally:
-        for capture in found:
-            capture._quiet -= 1
+        return
+    with capture.quiet():
+        yield
+
+
+def own_capture() -> Capture | None:
+    """The capture that notes what the thread does now, if there is one."""
+    for capture in tuple(captures):
+        if capture.listens():
+            return capture
+    return None
+
+
+def launched(run: Callable[[int], None], *launch: Any) -> bool:
+    """See `Capture.launched`."""
+    capture = own_capture()
+    return capture is not None and capture.launched(run, *launch)
 
 
 def refuse(what: str, advice: str) -> None:
     """End the capture that is under way in this thread, if there is one, with an error."""
-    if captures and captures[0].listens():
-        captures[0].refuse(what, advice)
+    capture = own_capture()
+    if capture is not None:
+        capture.refuse(what, advice)
 
 
 def refuse_read(_: Any = None) -> None:
@@ -243,9 +255,10 @@ def noted(method: _Method) -> _Method:
 
     @functools.wraps(method)
     def call(self: Any, *arguments: Any) -> None:
-        if captures and captures[0].listens():
-            captures[0].told(method.__name__, functools.partial(method, self), arguments)
-        else:
+        capture = own_capture()
+        if capture is None:
             method(self, *arguments)
+        else:
+            capture.told(method.__name__, functools.partial(method, self), arguments)
 
     return call  # type: ignore[return-value]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from octants.diagnostics.exceptions import OctantsMemoryError
-from octants.runtime.capture import Command, CommandList, captures, noted
+from octants.runtime.capture import Command, CommandList, noted, own_capture
 
 ALIGNMENT = 64
 _MOST_WORK = 10_000
@@ -49,8 +49,9 @@ class HostMemory:
     def allocate(self, nbytes: int, _: str = "", /) -> HostAllocation:
         """``nbytes`` of zeros at a multiple of 64; `OctantsMemoryError` if there are none."""
         allocation = allocate(nbytes)
-        if captures:
-            captures[0].allocated(self.clear, allocation)
+        capture = own_capture()
+        if capture is not None:
+            capture.allocated(self.clear, allocation)
         return allocation
 
     def read(self, address: int, into: np.ndarray[Any, np.dtype[np.uint8]]) -> None:

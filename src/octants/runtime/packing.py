@@ -37,7 +37,7 @@ from octants.runtime.blocks import (
     room,
     shared_blocks,
 )
-from octants.runtime.capture import captures, refuse
+from octants.runtime.capture import captures, launched, refuse
 from octants.runtime.conversions import (
     check_scalar,
     components,
@@ -183,6 +183,7 @@ def make_launch(
         "kernel": kernel,
         "owner": owner,
         "captures": captures,
+        "launched": launched,
         "refuse_results": _refuse_results,
     }
     launch = define("launch", source, scope)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from octants.runtime.capture import captures, refuse_read
+from octants.runtime.capture import own_capture, refuse_read
 from octants.runtime.device import Device
 from octants.runtime.foreign import foreign_part
 from octants.runtime.memory import address_of, describe
@@ -62,16 +62,18 @@ class HostParts:
 
     def write(self, part: Part, values: Any) -> None:
         part[...] = values
-        if captures:
-            captures[0].wrote(part, values)
+        capture = own_capture()
+        if capture is not None:
+            capture.wrote(part, values)
 
     def clear(self, part: Part) -> None:
         self.write(part, 0)
 
     def save(self, part: Part) -> Part:
         copy: Part = part.copy()
-        if captures:
-            captures[0].saved(part, copy)
+        capture = own_capture()
+        if capture is not None:
+            capture.saved(part, copy)
         return copy
 
     def restore(self, part: Part, saved: Part) -> None:
@@ -236,8 +238,9 @@ def parts_of(device: Device) -> Parts:
 
 def _keep(part: Part) -> None:
     """Let a graph that is captured keep the memory of a part, of which it knows but the address."""
-    if captures:
-        captures[0].keep(part)
+    capture = own_capture()
+    if capture is not None:
+        capture.keep(part)
 
 
 def _forward(part: Part) -> tuple[Part, tuple[Any, ...]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from octants.artifact import Artifact
 from octants.diagnostics.exceptions import InternalError, OctantsError
-from octants.runtime.capture import captures, noted, refuse_read
+from octants.runtime.capture import noted, own_capture, refuse_read
 from octants.runtime.cpu.device import CpuDevice, CpuKernel
 from octants.runtime.device import Bytes
 from octants.runtime.memory import HostAllocation, HostMemory, address_of, allocate
@@ -77,8 +77,9 @@ class ApartMemory(HostMemory):
 
     def allocate(self, nbytes: int, _: str = "", /) -> ApartAllocation:  # type: ignore[override]
         allocation = ApartAllocation(self, allocate(nbytes))
-        if captures:
-            captures[0].allocated(self.clear, allocation)
+        capture = own_capture()
+        if capture is not None:
+            capture.allocated(self.clear, allocation)
         return allocation
 
     def remember(self, address: int, nbytes: int) -> None:

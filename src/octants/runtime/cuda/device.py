@@ -17,8 +17,8 @@ from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.capture import (
     Command,
-    captures,
     noted,
+    own_capture,
     refuse_read,
 )
 from octants.runtime.cuda.errors import OtherDevice
@@ -65,8 +65,9 @@ class CudaDevice(Machine):
         Raises `OctantsMemoryError` with the table of all that is allocated.
         """
         allocation = self.memory.allocate(nbytes, what)
-        if captures:
-            captures[0].allocated(self.clear, allocation)
+        capture = own_capture()
+        if capture is not None:
+            capture.allocated(self.clear, allocation)
         return allocation
 
     def read(self, address: int, into: Bytes) -> None:

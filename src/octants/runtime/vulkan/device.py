@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from octants.artifact import Artifact
-from octants.runtime.capture import Command, CommandList, captures, noted, refuse_read
+from octants.runtime.capture import Command, CommandList, noted, own_capture, refuse_read
 from octants.runtime.device import Bytes
 from octants.runtime.streams import SerialLaunches
 from octants.runtime.vulkan.kernel import VulkanKernel
@@ -30,8 +30,9 @@ class VulkanDevice(SerialLaunches, Machine):
         """``nbytes`` of zeros; `OctantsMemoryError` if there are none."""
         piece = self.heap.allocate(nbytes, what)
         self.transfers.clear(piece.address, -(-nbytes // 4) * 4)
-        if captures:
-            captures[0].allocated(self.clear, piece)
+        capture = own_capture()
+        if capture is not None:
+            capture.allocated(self.clear, piece)
         return piece
 
     def read(self, address: int, into: Bytes) -> None:
