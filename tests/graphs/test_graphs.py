@@ -445,6 +445,12 @@ def test_kernels_as_graphs() -> None:
             a[i] += 1
         for i in a:
             a[i] *= s
+        for i in a:
+            a[i] -= 1
+        for i in range(n):
+            a[i] += 2
+        for i in a:
+            a[i] *= 0.5
 
     @qd.kernel
     def same(a: qd.types.NDArray[qd.f32, 1], n: qd.i32, s: qd.f32):
@@ -458,6 +464,12 @@ def test_kernels_as_graphs() -> None:
             a[i] += 1
         for i in a:
             a[i] *= s
+        for i in a:
+            a[i] -= 1
+        for i in range(n):
+            a[i] += 2
+        for i in a:
+            a[i] *= 0.5
 
     arrays = [qd.ndarray(qd.f32, 50) for _ in range(4)]
     for n, s in ((50, 1.5), (50, 0.5), (7, 2.0), (0, 3.0), (50, 1.0)):

@@ -306,6 +306,14 @@ def test_a_kernel_of_many_tasks_is_one_launch(fake: AddressableCuda) -> None:
             x[i] -= s
         for i in x:
             x[i] += 1
+        for i in x:
+            x[i] += s
+        for i in x:
+            x[i] *= 2
+        for i in x:
+            x[i] -= s
+        for i in x:
+            x[i] += 1
 
     many(1.0)
     qd.sync()
@@ -313,4 +321,8 @@ def test_a_kernel_of_many_tasks_is_one_launch(fake: AddressableCuda) -> None:
     many(2.0)
     many(3.0)
     assert (fake.calls["cuGraphLaunch"], fake.calls["cuLaunchKernelEx"]) == (2, 0)
-    assert x.to_numpy().tolist() == [((2 * (0 + 1) - 1 + 1 + 2) * 2 - 2 + 1 + 3) * 2 - 3 + 1] * 50
+    expected = 0.0
+    for s in (1, 2, 3):
+        for _ in range(2):
+            expected = (expected + s) * 2 - s + 1
+    assert x.to_numpy().tolist() == [expected] * 50

@@ -223,6 +223,8 @@ def once() -> Iterator[None]:
 
 def own_capture() -> Capture | None:
     """The capture that notes what the thread does now, if there is one."""
+    if not captures:
+        return None
     for capture in tuple(captures):
         if capture.listens():
             return capture

@@ -11,7 +11,7 @@ from octants.runtime.cuda.nodes import Nodes, kernel_node
 if TYPE_CHECKING:
     from octants.runtime.cuda.machine import Machine
 
-LEAST_NODES = 4
+LEAST_NODES = 8
 """Fewer launches than these take less than a graph whose parameters are changed."""
 
 
