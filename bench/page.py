@@ -19,7 +19,7 @@ compared with those of C in double precision.
 
 `make bench` does it again, with the systems that are installed; `python bench/run.py --quick` takes
 a minute. The programs are in [bench/systems](../bench/systems), the references in C in
-[bench/reference](../bench/reference).
+[bench/reference](../bench/reference). GPUs have [a page of their own](gpu_benchmarks.md).
 """
 RATIOS = """\
 Octants in milliseconds; how many times as long it takes as C that is vectorised by hand, one work

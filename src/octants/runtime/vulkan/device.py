@@ -20,6 +20,9 @@ class VulkanDevice(SerialLaunches, Machine):
     shares_memory = False
     dlpack_device = (1, 0)
 
+    def __repr__(self) -> str:
+        return f"device of Vulkan ({self.context.hardware.name})"
+
     def load(self, artifact: Artifact) -> VulkanKernel:
         """Make a kernel ready to be launched; `OctantsRuntimeError` if that cannot be."""
         return VulkanKernel(self, artifact)
