@@ -118,7 +118,8 @@ class Dispatch:
     `threads` the most that there may be; 0 stands for any number. A dispatch that `records` needs a
     tape. If its work items cannot `run_again` when that has too little room, it is given plenty.
     `needs` says what decides how much of it they need; None where memory has a say. Those beside
-    each other of different sides may run at the same time; 0 stands for none.
+    each other of different sides may run at the same time; 0 stands for none. There may be `waves`
+    times the threads that the device holds at once: each wave begins where the one before ends.
     """
 
     entry: str
@@ -130,6 +131,7 @@ class Dispatch:
     run_again: bool = True
     needs: Needs | None = None
     side: int = 0
+    waves: int = 1
 
 
 @dataclass(frozen=True)

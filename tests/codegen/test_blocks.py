@@ -209,6 +209,32 @@ def test_blocks_that_do_not_cooperate_are_of_whole_subgroups(asked: int, given: 
     assert dispatch.block == given
 
 
+def test_only_threads_with_nothing_of_their_own_come_in_waves() -> None:
+    """A thread that ends adds up its sums, and one that records has a tape."""
+
+    def free(x: Array, y: Array):
+        for i in x:
+            y[i] = x[i] * 2
+
+    def total(x: Array, y: Array):
+        for i in x:
+            y[0] += x[i]
+
+    def together(x: Array, y: Array):
+        for i in x:
+            pad = block.SharedArray(8, f64)
+            pad[block.thread_idx() % 8] = x[i]
+            block.sync()
+            y[i] = pad[0]
+
+    waves = {}
+    for kernel in (free, total, together):
+        module = lowered(compile_kernel(kernel, np.zeros(8), np.zeros(8)))
+        (dispatch,) = nvptx.compile_module(module, nvptx.target(80)).dispatches
+        waves[kernel.__name__] = dispatch.waves
+    assert waves == {"free": 4, "total": 1, "together": 1}
+
+
 def test_shared_arrays_that_do_not_fit_with_their_tangents() -> None:
     def large(x: Array, y: Array):
         for i in x:

@@ -164,6 +164,7 @@ def test_what_decides(fake: AddressableCuda, recorded: list[Dispatch], name: str
     kernel(1)
     kernel.grad(1)
     needs = [dispatch.needs for dispatch in recorded]
+    assert all(dispatch.waves == 1 for dispatch in recorded)
     if name not in KNOWN:
         assert needs
         assert None in needs

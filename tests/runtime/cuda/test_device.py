@@ -172,6 +172,16 @@ def test_shape(
     assert call.launch[:2] == [5, 5 + items]
 
 
+@pytest.mark.parametrize(("items", "grid"), [(1000, 8), (3000, 24), (10**9, 48)])
+def test_waves(fake: FakeCuda, device: CudaDevice, items: int, grid: int) -> None:
+    """More blocks than there is room for at once, but none without work items."""
+    fake.kernels["t"] = lambda call: None
+    dispatch = Dispatch("t", 0, f"(0, {items})", waves=3)
+    launch(device.load(artifact("t", [dispatch], 0)))
+    device.synchronize()
+    assert fake.launches[0].grid == grid
+
+
 @pytest.mark.parametrize(("threads", "grid", "block"), [(1, 1, 1), (100, 1, 100), (300, 2, 128)])
 def test_the_most_threads(
     fake: FakeCuda, device: CudaDevice, threads: int, grid: int, block: int

@@ -38,6 +38,8 @@ class Action:
         self.block, self.fill = 1, 1
         if not self.is_single:
             self.block, self.fill = _limited(dispatch, *self.function.shape(dispatch.block))
+            if not self.is_computed:  # whose blocks are launched however few work items there are
+                self.fill *= dispatch.waves
         self.fixed: Bounds | None = None  # the bounds, where they are the same for all launches
         if not self.is_single and not self.is_computed:
             bounds = bounds_function(dispatch.bounds)

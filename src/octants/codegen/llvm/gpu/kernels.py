@@ -36,6 +36,8 @@ from octants.target import Target
 _DEVICE = "device"
 _LARGEST = 1024
 """The most threads in a block."""
+_WAVES = 4
+"""Times the threads that a GPU holds: blocks do not end together, and it stays full to the end."""
 
 _TABLE: HandlerTable = {
     **TABLE,
@@ -151,6 +153,8 @@ class _Writer:
             f.branch("return")
             f.start("return")
         threads = 1 if task.options.get("fixed_order") or not task.is_parallel else 0
+        # Each thread has a tape of its own, and a sum of its own to add in the end.
+        is_free = task.is_parallel and not (asks or threads or f.collected or cooperates(task))
         self._finish(
             f,
             name,
@@ -164,6 +168,7 @@ class _Writer:
                 can_run_again(task.body),
                 self._needs(task) if asks else None,
                 self._sides[position],
+                _WAVES if is_free else 1,
             ),
         )
 
