@@ -293,3 +293,16 @@ def test_on_an_emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         for n in (5, 40, 12):
             found, wanted = gradient_of_ndarrays(n, 1, n)
             np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_with_a_fixed_order_each_sum_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So nothing is left to the order of work items, and none wait for each other."""
+    monkeypatch.setattr(CpuBackend, "fills", lambda *_: 1000)
+    qd.init(arch=qd.cpu, default_fp=qd.f64, deterministic=True, offline_cache=False)
+    world = World()
+    for kernel in (world.nonlinear, world.bounds_of_a_field, world.two_loops):
+        text = kernel.inspect(3, 3, mode="reverse").stages["finish"]  # type: ignore[attr-defined]
+        assert "_gather {" in text
+        assert "atomic<" not in text
+        assert "fixed_order" not in text
+    qd.reset()
