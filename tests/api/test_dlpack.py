@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import subprocess
 import sys
@@ -310,3 +311,20 @@ def test_what_is_in_use_at_the_end_of_the_process() -> None:
     command = [sys.executable, "-c", AT_THE_END]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_memory_that_the_host_cannot_touch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCTANTS_APART", "1")
+    qd.init(arch=qd.cpu, log_level="error")
+    x = qd.ndarray(qd.f64, 3)
+    x.fill(2.0)
+    with pytest.raises(ValueError, match="which the host cannot touch"):
+        x.__dlpack__()
+    for more in ({"copy": True}, {"copy": True, "dl_device": (1, 0)}):
+        part = dlpack.borrow(x, **more)
+        values = (ctypes.c_double * 3).from_address(part.address)
+        assert list(values) == [2, 2, 2]
+    with pytest.raises(ValueError, match="memory of the CPU, and kernels run on"):
+        qd.from_dlpack(np.ones(3))
+    x.from_dlpack(np.full(3, 4.0))
+    assert x[2] == 4

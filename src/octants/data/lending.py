@@ -36,7 +36,8 @@ def capsule(
     is_elsewhere = target != device.dlpack_device
     if is_elsewhere and (copy is False or target != _CPU):
         raise CannotShare(what, f"it is not on device {target}", "leave out `dl_device`").at(None)
-    if is_elsewhere:
+    is_out_of_reach = not device.shares_memory and device.dlpack_device == _CPU
+    if is_elsewhere or (is_out_of_reach and copy):
         values, owner = window.read(), None
     elif copy:
         values, owner = _copied(window)
@@ -71,8 +72,8 @@ def _copied(window: Window) -> tuple[np.ndarray[Any, Any], Any]:
 def _shared(what: str, window: Window) -> np.ndarray[Any, Any]:
     part = window.part()
     if part is None:
-        raise CannotShare(what, SPLIT).at(None)
+        raise CannotShare(what, SPLIT, "use `to_numpy()`").at(None)
     device = current.device()
     if not device.shares_memory and device.dlpack_device == _CPU:
-        raise CannotShare(what, ELSEWHERE).at(None)
+        raise CannotShare(what, ELSEWHERE, "use `to_numpy()`").at(None)
     return part
