@@ -9,6 +9,7 @@ import pytest
 
 import octants as qd
 from octants.diagnostics.exceptions import OctantsAssertionError, OctantsError, OctantsMemoryError
+from octants.ir.core import Companion
 from tests.vulkan import compiled
 
 NAMES = ["addresses", "int64", "int64,atomic64,add32", "float64,int64"]
@@ -202,7 +203,7 @@ def test_memory_is_what_can_be_bound() -> None:
     reach = qd.driver.backend_of("vulkan").memory_bytes(qd.options.current())
     with pytest.raises(OctantsMemoryError, match="OCT506"):
         qd.ndarray(qd.i8, reach)
-    most = qd.ndarray(qd.i32, reach // 16)
+    most = qd.ndarray(qd.i32, reach // 64)
 
     @qd.kernel
     def mark(a: qd.types.NDArray[qd.i32, 1]):
@@ -210,7 +211,7 @@ def test_memory_is_what_can_be_bound() -> None:
             a[i] = i
 
     mark(most)
-    assert (most.to_numpy() == np.arange(reach // 16)).all()
+    assert (most.to_numpy() == np.arange(reach // 64)).all()
 
 
 @pytest.mark.usefixtures("vulkan")
@@ -224,3 +225,25 @@ def test_an_index_of_64_bits_reaches_the_end() -> None:
 
     fill(90_000)
     assert (x.to_numpy().ravel() == np.arange(90_000)).all()
+
+
+@pytest.mark.usefixtures("vulkan")
+def test_memory_that_the_host_reads_slowly_is_copied_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = qd.ndarray(qd.i32, 1000)
+
+    @qd.kernel
+    def fill(a: qd.types.NDArray[qd.i32, 1]):
+        for i in a:
+            a[i] = i
+
+    fill(x)
+    transfers = qd.driver.state.device.transfers  # type: ignore[union-attr]
+    buffer, _ = transfers._place(x.address(Companion.PRIMAL), 4000)
+    copies: list[int] = []
+    copy = transfers._queue.copy
+    monkeypatch.setattr(buffer, "reads_well", False)
+    monkeypatch.setattr(
+        transfers._queue, "copy", lambda *given: (copies.append(given[2]), copy(*given))
+    )
+    assert (x.to_numpy() == np.arange(1000)).all()
+    assert copies == [4000]

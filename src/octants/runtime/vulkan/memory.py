@@ -37,7 +37,8 @@ NEAR = MAPPED | DEVICE_LOCAL
 class Buffer:
     """A buffer with its memory; `host` is where the host has it mapped, 0 if it has not.
 
-    Its address is 0 where kernels are told none.
+    The host `reads_well` from what it has mapped where that is cached. The address is 0 where
+    kernels are told none.
     """
 
     def __init__(self, context: Context, nbytes: int, wanted: int) -> None:
@@ -50,6 +51,7 @@ class Buffer:
         )
         self.memory = 0
         self.host = 0
+        self.reads_well = False
         is_too_large = nbytes > context.hardware.largest
         if not self.handle or is_too_large or not self._bind(wanted):
             self.free()
@@ -71,6 +73,7 @@ class Buffer:
             self.memory = context.create("vkAllocateMemory", info)
             if self.memory:
                 functions.vkBindBufferMemory(context.handle, self.handle, self.memory, 0)
+                self.reads_well = bool(properties & CACHED)
                 return self._map() if properties & MAPPED == MAPPED else True
         return False
 

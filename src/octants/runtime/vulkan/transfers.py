@@ -45,7 +45,7 @@ class Transfers:
         buffer, offset = self._place(address, into.nbytes)
         target = address_of(into)
         with self._queue.lock:
-            if buffer.host:
+            if buffer.host and buffer.reads_well:
                 self._queue.finish()
                 ctypes.memmove(target, buffer.host + offset, into.nbytes)
                 return
