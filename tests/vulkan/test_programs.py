@@ -118,6 +118,29 @@ def test_work_items_that_work_together() -> None:
     assert (found[:, 2] == lanes).all()
 
 
+def test_sums_of_blocks_where_lanes_exchange_nothing() -> None:
+    """A subgroup is one work item then."""
+    qd.init(arch=qd.vulkan, offline_cache=False, vulkan_without="lanes")
+    x, y = qd.field(qd.i32, shape=50), qd.field(qd.i32, shape=(50, 4))
+
+    @qd.kernel
+    def run():
+        qd.loop_config(block_dim=16)
+        for i in x:
+            y[i, 0] = qd.simt.block.reduce_add(i, 16, qd.i32)
+            y[i, 1] = qd.simt.block.exclusive_add(i, 16, qd.i32)
+            y[i, 2] = qd.simt.subgroup.shuffle_down(i, 1) + qd.simt.subgroup.group_size()
+            y[i, 3] = qd.i32(qd.simt.subgroup.ballot(i % 2))
+
+    run()
+    number = np.arange(50)
+    parts = [number[k : k + 16] for k in range(0, 50, 16)]
+    before = [np.cumsum(part) - part for part in parts]
+    wanted = [np.concatenate([np.full(len(part), part.sum()) for part in parts])]
+    wanted += [np.concatenate(before), number + 1, number % 2]
+    np.testing.assert_array_equal(y.to_numpy(), np.stack(wanted, 1))
+
+
 def test_numbers_of_lanes_that_the_device_does_not_have() -> None:
     qd.init(arch=qd.vulkan, offline_cache=False)
     lanes = compiled.device().hardware.blocks.subgroup_size

@@ -67,7 +67,10 @@ def fence(body: Body, op: ops.Fence) -> None:
 def subgroup(body: Body, op: ops.Subgroup) -> None:
     """Reads of other lanes' registers, in the order of the interpreter: the same bits."""
     assert body.lanes is not None
-    if op.lane:
+    if op.lanes == 1:  # who is alone asks nobody
+        found = body.use(op.value)
+        found = body.code.convert(found, u1, u64) if op.fn == "ballot" else found
+    elif op.lane:
         found = _shuffle(body, body.lanes, op)
     elif op.fn == "ballot":
         found = body.code.ballot(body.use(op.value))
