@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
+from octants.backends import vulkan
+from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError, OctantsWarning
+from octants.runtime.vulkan import hardware
 from octants.runtime.vulkan.device import VulkanDevice
 from octants.runtime.vulkan.library import DEVICE_LOST, checked
 from tests.vulkan import compiled
@@ -182,3 +184,23 @@ def test_a_type_that_a_device_lacks_names_kernel_and_line(
     assert "x[i] = x[i] + x[i]" in text
     assert a.to_numpy().tolist() == [0.0] * 3
     qd.reset()
+
+
+# -- a device that is known to be wrong -----------------------------------------------------------
+
+
+def test_a_driver_that_is_known_to_be_wrong_is_warned_of_and_not_taken_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled.device()  # or skip
+    found = hardware.choose(None)
+    assert not found.flaw
+    monkeypatch.setattr(found.properties, "vendor", 0x10DE)
+    monkeypatch.setattr(vulkan.hardware, "choose", lambda *_: found)
+    try:
+        with pytest.warns(OctantsWarning, match="gets some operations on integers wrong.*qd.cuda"):
+            qd.init(arch=qd.vulkan, offline_cache=False, vulkan_without=OWN)
+    finally:
+        qd.reset()
+    monkeypatch.setattr(found.properties, "type", 2)
+    assert "integers wrong" in vulkan.VulkanBackend().drawback()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 from octants.artifact import Artifact
 from octants.backends.base import Backend
 from octants.deferred import Deferred
-from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.exceptions import OctantsError, OctantsWarning
+from octants.diagnostics.stack import levels_to_the_user
 from octants.ir.core import Module, Operation, Task
 from octants.options import Options
 from octants.runtime.device import Device
@@ -43,11 +45,17 @@ class VulkanBackend(Backend):
         return ""
 
     def drawback(self) -> str:
-        """A driver that runs on the CPU, which the CPU's own code generation beats."""
+        """A driver that runs on the CPU, which the CPU's own code generation beats; a flaw."""
         found = hardware.choose(0)
-        return f"its only device is `{found.name}`, which is the CPU" if found.is_cpu else ""
+        return (
+            f"its only device is `{found.name}`, which is the CPU" if found.is_cpu else found.flaw
+        )
 
     def make_device(self, chosen: Options) -> Device:
+        found = hardware.choose(chosen.device)
+        if found.flaw:
+            text = f"{found.flaw}: results on `{found.name}` may be wrong; use `arch=qd.cuda`"
+            warnings.warn(text, OctantsWarning, levels_to_the_user())
         return device.VulkanDevice(
             chosen.device,
             chosen.ad_stack_budget_bytes,

@@ -27,6 +27,7 @@ from octants.target import Blocks, Target
 _VERSION = 1 << 22 | 2 << 12  # Vulkan 1.2
 _BEST_FIRST = (2, 1, 3, 0, 4)  # discrete, integrated, virtual, other, the CPU
 _CPU = 4
+_NVIDIA = 0x10DE
 _COMPUTE = 2
 _DEVICE_LOCAL_HEAP = 1
 _STORAGE_RANGE = 7  # of `DeviceProperties.limits`: the bytes of a buffer that is bound
@@ -94,6 +95,17 @@ class Hardware:
     def is_cpu(self) -> bool:
         """Whether the driver runs on the CPU."""
         return bool(self.properties.type == _CPU)
+
+    @property
+    def flaw(self) -> str:
+        """What is known to go wrong on it, if something is, without anybody saying so.
+
+        NVIDIA's compiler (580.159) takes `f[i % 2]` for `f[1]` in some kernels, and compares
+        shifted integers of 64 bits as if they had no sign, with its optimisations off as well.
+        """
+        if self.properties.vendor != _NVIDIA:
+            return ""
+        return "NVIDIA's compiler for Vulkan gets some operations on integers wrong"
 
     @property
     def is_bound(self) -> bool:
