@@ -66,17 +66,20 @@ get_wheels() {
         numpy llvmlite hypothesis mpmath pytest pytest-timeout pytest-xdist
 }
 
-prepare() {
-    [ -e "$here/done" ] && return
-    rm -rf "$here"
-    mkdir -p "$here"
-    { get_emulator && get_python && get_wheels; } >"$here/log" 2>&1 </dev/null \
-        || { tail -n 5 "$here/log" >&2; fail "nothing to run on"; }
+if [ "${1-}" = --prepare ]; then # a process of its own, which ends at the first thing that fails
+    rm -rf "$here/apt" "$root" "$here/site"
+    get_emulator
+    get_python
+    get_wheels
     rm -rf "$here/apt"
     touch "$here/done"
-}
-
-prepare
+    exit
+fi
+if [ ! -e "$here/done" ]; then
+    mkdir -p "$here"
+    scripts/arm64.sh --prepare >"$here/log" 2>&1 </dev/null \
+        || { tail -n 5 "$here/log" >&2; fail "nothing to run on"; }
+fi
 [ "${1-}" != --check ] || exit 0
 export PYTHONPATH=$PWD/src:$here/site
 exec "$python" -m pytest -p no:cacheprovider --timeout 250 "$@"

@@ -50,6 +50,12 @@ class _Pickler(pickle.Pickler):
     def persistent_id(self, value: Any) -> Any:
         return self.name(value)
 
+    def reducer_override(self, value: Any) -> Any:
+        """Members of enumerations are known by their values, on all versions of Python."""
+        if isinstance(value, enum.Enum):
+            return type(value), (value.value,)
+        return NotImplemented
+
 
 class _Unpickler(pickle.Unpickler):
     find: Callable[[Any], Any]
