@@ -155,6 +155,14 @@ def test_threads_take_derivatives(function: Any) -> None:
 
 
 @needs_assembler
+@pytest.mark.parametrize("function", test_derivatives.SHARED)
+def test_derivatives_are_assembled(function: Any, tmp_path: Path) -> None:
+    x = np.zeros(27)
+    derivative = differentiate(lowered(compile_kernel(function, x, x))).module
+    assemble(finish(derivative, Stage(verifies=True)), 90, tmp_path)
+
+
+@needs_assembler
 @pytest.mark.parametrize("capability", [75, 80, 90])
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_assembled(name: str, capability: int, tmp_path: Path) -> None:
