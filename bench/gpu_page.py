@@ -53,11 +53,12 @@ def page(data: Data, source: str) -> str:
 
 
 def _where(machine: Data, source: str) -> str:
+    note = f"{machine['note']}\n" if "note" in machine else ""
     driver = f", driver for {machine['driver']}" if "driver" in machine else ""
     return (
         f"Measured on {machine['date']}: {machine['gpu']}{driver}; {machine['cpu']},"
         f" Python {machine['python']}.\nThe numbers are in"
-        f" [bench/results/{source}](../bench/results/{source}).\n"
+        f" [bench/results/{source}](../bench/results/{source}).\n{note}"
     )
 
 
