@@ -357,6 +357,7 @@ def test_nests_with_checkpoints_on_levels() -> None:
     assert gradients[0].all()
 
 
+@beyond_llvmpipe
 def test_another_budget_needs_no_other_code() -> None:
     gradients, codes = [], []
     for budget in (10**9, 10**7, 10**5):

@@ -81,6 +81,7 @@ def test_gradient_of_dozens_of_alternatives() -> None:
     assert gradient(lines) == (0.5 * factor, factor)
 
 
+@beyond_llvmpipe
 @pytest.mark.parametrize("operator", ["and", "or"])
 def test_hundreds_of_conditions(operator: str) -> None:
     parts = [f"v {'>' if operator == 'and' else '<'} 0.0{k}" for k in range(300)]

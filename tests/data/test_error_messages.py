@@ -22,6 +22,7 @@ from octants.runtime.null import NullDevice
 from octants.types.enums import Layout
 from octants.types.matrix_values import Vector
 from octants.types.scalars import f32, i8, i32
+from tests.apart import shares_memory
 from tests.golden_files import check_golden
 
 CASES: dict[str, Callable[[], Any]] = {}
@@ -218,7 +219,12 @@ def cannot_copy() -> None:
     copy.deepcopy([field(f32, 3, name="x")])
 
 
-@pytest.mark.parametrize("name", CASES)
+OF_SHARED_MEMORY = ("read_only",)  # else what is borrowed is refused, or copied
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=shares_memory if n in OF_SHARED_MEMORY else ()) for n in CASES]
+)
 def test_message(name: str) -> None:
     with pytest.raises(OctantsError) as caught:
         CASES[name]()
