@@ -294,7 +294,8 @@ class Specialisation:
 
     def wrap(self, results: tuple[Any, ...]) -> Any:
         """The returned value from the flat results."""
-        if driver.device().shares_memory:  # else they were read, which is a look
+        device = driver.device()
+        if device.shares_memory or device.pending:  # else they were read, which is a look
             driver.state.look()
         if len(results) == 1 and not self.returns_tuple:
             return results[0]
