@@ -106,8 +106,11 @@ def _threads(kernel: Kernel, task: Task, most: int) -> int:
 
 
 def _collects(kernel: Kernel, task: Task) -> list[Reduction]:
-    """What each thread of a task collects, and updates once."""
-    if task.options.get("fixed_order") or cooperates(task):
+    """What each thread of a task collects, and updates once.
+
+    Work items that records may end are functions of their own, which know no variables of others.
+    """
+    if task.options.get("fixed_order") or cooperates(task) or has_records(task):
         return []
     return find_reductions(task, kernel.module.apart)
 
