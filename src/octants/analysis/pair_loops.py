@@ -28,18 +28,6 @@ Write = ops.Store | ops.Atomic | ops.CompareExchange
 FEW = 4
 """So many work items, or iterations, are worth a task of their own."""
 
-_SCALAR = (
-    ops.Constant,
-    ops.Unary,
-    ops.Binary,
-    ops.Fma,
-    ops.Compare,
-    ops.Select,
-    ops.Cast,
-    ops.Bitcast,
-    ops.Shape,
-    ops.Random,
-)
 _CONTROL = (ops.For, ops.While, ops.If)
 _TIES = (
     ops.RecordPush,
@@ -114,7 +102,7 @@ class PairLoops:
 
     def is_repeatable(self, op: Operation) -> bool:
         """Whether an operation gives the same after the task, from the same operands."""
-        if isinstance(op, (*_SCALAR, ops.Yield)):
+        if isinstance(op, (*ops.SCALAR, ops.Yield)):
             return True
         if isinstance(op, ops.Load):
             return not self._may_be_in((op.array, op.companion), self._written)
@@ -137,7 +125,7 @@ class PairLoops:
                 for region in op.regions:
                     self._follow(region, found, loads=False)
                 continue
-            may = isinstance(op, _SCALAR) or (loads and isinstance(op, ops.Load))
+            may = isinstance(op, ops.SCALAR) or (loads and isinstance(op, ops.Load))
             if may and self.is_repeatable(op) and found.issuperset(op.operands):
                 found.update(op.results)
 

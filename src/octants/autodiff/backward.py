@@ -18,7 +18,7 @@ from octants.autodiff.cooperation import has_barriers
 from octants.autodiff.hazards import Log
 from octants.autodiff.nests import Loop
 from octants.autodiff.replay import EntryBuilder, Flag
-from octants.autodiff.rules import SCALAR, Point, adjoint_type, has_unbounded_slope, rules_of
+from octants.autodiff.rules import Point, adjoint_type, has_unbounded_slope, rules_of
 from octants.autodiff.storing import Frame
 from octants.autodiff.whole_blocks import WholeBlocks
 from octants.ir import ops
@@ -108,7 +108,7 @@ class Backward(WholeBlocks):
         """Emit the adjoint statements of a block that has been replayed with records."""
         for op in reversed(block.ops[:-1]):
             self.builder.location = op.location
-            if isinstance(op, SCALAR):
+            if isinstance(op, ops.SCALAR):
                 self._reverse_scalar(op)
             elif self._matters(op):
                 _REVERSE[type(op)](self, op)

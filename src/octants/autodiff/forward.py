@@ -42,7 +42,7 @@ from octants.autodiff.activity import Flow
 from octants.autodiff.cooperation import LINEAR, WAY_OUT
 from octants.autodiff.errors import no_rule
 from octants.autodiff.ordering import ordering_of
-from octants.autodiff.rules import SCALAR, Point, adjoint_type, rules_of
+from octants.autodiff.rules import Point, adjoint_type, rules_of
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value, rebuild
@@ -133,7 +133,7 @@ class _Forward:
 
     def _emit(self, op: Operation) -> None:
         self.builder.location = op.location
-        if isinstance(op, SCALAR):
+        if isinstance(op, ops.SCALAR):
             self._scalar(op)
         else:
             _HANDLERS[type(op)](self, op)

@@ -14,7 +14,6 @@ from typing import Any
 from octants.autodiff import overflow
 from octants.autodiff.hazards import Log
 from octants.autodiff.reach import Reach
-from octants.autodiff.rules import SCALAR
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import LOG, Array, Block, Companion, Operation, Record, Space, Value, rebuild
@@ -136,7 +135,7 @@ class Replayer:
 
     def _emit(self, op: Operation, recorded: bool) -> None:
         self.builder.location = op.location
-        if isinstance(op, SCALAR):
+        if isinstance(op, ops.SCALAR):
             self._scalar(op)
         elif recorded and op.REGIONS and self.is_recorded(op):
             self.record(op)

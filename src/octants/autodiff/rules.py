@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from octants.ir import ops
 from octants.ir.builder import Builder
@@ -223,21 +222,6 @@ def rules_of(op: Operation) -> tuple[Rule | None, ...]:
     if isinstance(op, ops.Cast) and op.x.type.is_float:
         return (_through,)
     return (None,) * len(op.operands)
-
-
-SCALAR: tuple[type[Any], ...] = (
-    ops.Constant,
-    ops.Unary,
-    ops.Binary,
-    ops.Fma,
-    ops.Compare,
-    ops.Select,
-    ops.Cast,
-    ops.Bitcast,
-    ops.Random,
-    ops.Shape,
-)
-"""The operations that depend on nothing but their operands and the launch."""
 
 
 def has_unbounded_slope(op: Operation) -> bool:

@@ -14,19 +14,7 @@ from octants.codegen.recording import asks_for_room
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Operation, Record, Space, Task, Value
 
-_OF_OPERANDS = (
-    ops.Constant,
-    ops.Unary,
-    ops.Binary,
-    ops.Fma,
-    ops.Compare,
-    ops.Select,
-    ops.Cast,
-    ops.Bitcast,
-    ops.RecordEnd,
-    ops.RecordRoom,
-    ops.Longest,
-)
+_OF_OPERANDS = (*ops.OF_OPERANDS, ops.RecordEnd, ops.RecordRoom, ops.Longest)
 """What depends on its operands alone: of the share that records have, the host knows, too."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from octants.ir.ops.arithmetic import (
     Binary,
     Bitcast,
@@ -34,7 +36,24 @@ from octants.ir.ops.tape import (
     RecordRoom,
 )
 
+OF_OPERANDS: tuple[type[Any], ...] = (
+    Constant,
+    Unary,
+    Binary,
+    Fma,
+    Compare,
+    Select,
+    Cast,
+    Bitcast,
+)
+"""The operations that depend on their operands alone."""
+
+SCALAR: tuple[type[Any], ...] = (*OF_OPERANDS, Random, Shape)
+"""The operations that depend on nothing but their operands and the launch."""
+
 __all__ = [
+    "OF_OPERANDS",
+    "SCALAR",
     "ActAs",
     "Assert",
     "Atomic",

@@ -27,20 +27,7 @@ TURNS = 8
 _MOST_WORK = 32
 """Operations of a turn, which is there six times."""
 
-_PURE = (
-    ops.Binary,
-    ops.Bitcast,
-    ops.Cast,
-    ops.Compare,
-    ops.Constant,
-    ops.Fma,
-    ops.If,
-    ops.Load,
-    ops.Select,
-    ops.Shape,
-    ops.Unary,
-    ops.Yield,
-)
+_PURE = (*ops.OF_OPERANDS, ops.If, ops.Load, ops.Shape, ops.Yield)
 
 
 def for_(f: ThreadText, op: ops.For) -> None:
