@@ -48,6 +48,15 @@ def test_programs_agree_on_the_interpreter() -> None:
     assert not report.wrong, report.text() + _findings(report)
 
 
+def test_programs_agree_with_fast_math() -> None:
+    backend = BACKENDS[f"{ARCH}-fast"]()
+    report = Report(backend.name)
+    for entry in runner.work(runner.cases(70_000, 50, runner.PRECISIONS), backend, shrinks=True):
+        report.add(entry)
+    assert not report.wrong, report.text() + _findings(report)
+    assert report.nonzero >= 0.7 * 50
+
+
 def _findings(report: Report) -> str:
     return "\n".join(
         f"\n{entry['command']}\n{entry['problems']}\n{entry['source']}" for entry in report.findings

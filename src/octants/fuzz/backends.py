@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import importlib
 import itertools
 import linecache
@@ -19,6 +20,9 @@ Arrays = dict[str, FloatArray]
 REFUSALS = ("OCT301", "OCT302", "OCT423")
 """Codes of documented errors of autodiff: an overwritten value, an operation without a rule, and
 a record of a forced size that is too small."""
+FAST_SLACK = 64.0
+"""With `fast_math` the roundings are not those that the oracle's bounds count, and some functions
+of f32 have absolute errors."""
 
 
 @dataclass
@@ -43,6 +47,8 @@ class Backend(Protocol):
     """Runs programs."""
 
     name: str
+    slack: float
+    """How many times the error of a sound implementation is allowed."""
 
     def run(self, programs: Sequence[Program]) -> list[Actual]:
         """The results of each program, in order."""
@@ -51,9 +57,13 @@ class Backend(Protocol):
 class PackageBackend:
     """Runs programs through the package's public names, on one of its archs."""
 
-    def __init__(self, name: str, arch: str, package: str = "octants") -> None:
+    def __init__(
+        self, name: str, arch: str, package: str = "octants", *, fast_math: bool = False
+    ) -> None:
         self.name = name
         self.arch = arch
+        self.fast_math = fast_math
+        self.slack = FAST_SLACK if fast_math else 1.0
         self.qd: Any = importlib.import_module(package)
         self.driver: Any = importlib.import_module(f"{package}.driver")
         self._started: tuple[Any, ...] | None = None
@@ -91,6 +101,7 @@ class PackageBackend:
                 default_fp=getattr(self.qd, program.precision),
                 random_seed=program.random_seed,
                 offline_cache=False,
+                fast_math=self.fast_math,
                 **chosen,
             )
             self._started = wanted
@@ -99,15 +110,13 @@ class PackageBackend:
 def options(seed: int) -> dict[str, Any]:
     """The options that a program is run with.
 
-    Most are compiled at the quickest, a hundred in four at full optimisation, and all without
-    `fast_math`, whose roundings are not those that the oracle's bounds count. Some have a tape so
+    Most are compiled at the quickest, a hundred in four at full optimisation. Some have a tape so
     small that loops are recorded in blocks of one to a few iterations, or a forced size, or
     `deterministic` updates.
     """
     chosen: dict[str, Any] = {
         "opt_level": 2 if seed // 100 % 4 == 0 else 0,
         "debug": seed % 16 == 5,
-        "fast_math": False,
     }
     if seed % 4 == 1:
         chosen["ad_stack_budget_bytes"] = (16, 60, 200, 1000)[seed // 4 % 4]
@@ -236,9 +245,11 @@ def _flat(value: Any) -> FloatArray:
     return np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value).ravel()
 
 
+_ARCHS = {"cpu": "cpu", "cuda": "cuda", "interpreter": "python", "vulkan": "vulkan"}
 BACKENDS: dict[str, Callable[[], Backend]] = {
-    "cpu": lambda: PackageBackend("cpu", "cpu"),
-    "cuda": lambda: PackageBackend("cuda", "cuda"),
-    "interpreter": lambda: PackageBackend("interpreter", "python"),
-    "vulkan": lambda: PackageBackend("vulkan", "vulkan"),
+    name + suffix: functools.partial(PackageBackend, name + suffix, arch, fast_math=bool(suffix))
+    for name, arch in _ARCHS.items()
+    for suffix in ("", "-fast")
+    if name != "interpreter" or not suffix
 }
+"""``cpu-fast`` is the CPU with `fast_math`."""

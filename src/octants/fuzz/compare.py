@@ -23,7 +23,7 @@ from octants.fuzz.program import Estimate, FloatArray, Outcome, Program
 SAFETY = 4.0
 FLOOR = 4.0
 ROUNDOFF = {"f32": 2.0**-24, "f64": 2.0**-53}
-SMALLEST_NORMAL = {2.0**-24: 2.0**-126, 2.0**-53: 2.0**-1022}
+SMALLEST_NORMAL = {"f32": 2.0**-126, "f64": 2.0**-1022}
 ORACLE_ERROR = "oracle error"
 BLUNT = {"f32": 1e-3, "f64": 1e-9}
 """Above this ratio of tolerance to the largest derivative a comparison says little."""
@@ -63,7 +63,7 @@ def check(programs: Iterable[Program], backend: Backend) -> list[Verdict]:
     accepted = [program for program, outcome in pairs if isinstance(outcome, Outcome)]
     actuals = iter(backend.run(accepted))
     return [
-        compare(program, outcome, next(actuals))
+        compare(program, outcome, next(actuals), backend.slack)
         if isinstance(outcome, Outcome)
         else Verdict(program.seed, program.precision, Status.SET_ASIDE, [outcome])
         for program, outcome in pairs
@@ -83,9 +83,9 @@ def _expect(program: Program) -> Outcome | str:
     return f"close: {outcome.near[0]}" if outcome.near else outcome
 
 
-def compare(program: Program, outcome: Outcome, actual: Actual) -> Verdict:
-    """The verdict on a backend's results."""
-    problems = list(_problems(program, outcome, actual))
+def compare(program: Program, outcome: Outcome, actual: Actual, slack: float = 1.0) -> Verdict:
+    """The verdict on a backend's results, whose errors may be ``slack`` times as large."""
+    problems = list(_problems(program, outcome, actual, slack))
     verdict = Verdict(program.seed, program.precision, Status.AGREES, problems)
     if actual.errors:
         verdict.status = Status.FAILS
@@ -99,40 +99,53 @@ def compare(program: Program, outcome: Outcome, actual: Actual) -> Verdict:
     return verdict
 
 
-def _problems(program: Program, outcome: Outcome, actual: Actual) -> Iterator[str]:
-    roundoff = ROUNDOFF[program.precision]
+def _problems(program: Program, outcome: Outcome, actual: Actual, slack: float) -> Iterator[str]:
+    allowance = Allowance(program.precision, slack)
     if actual.primal is not None:
-        yield from _differences("primal", outcome.primal, actual.primal, roundoff)
+        yield from _differences("primal", outcome.primal, actual.primal, allowance)
         for number, (want, got) in enumerate(zip(outcome.returned, actual.returned, strict=True)):
-            text = difference(want, got, roundoff)
+            text = difference(want, got, allowance)
             if text:
                 yield f"returned value {number}: {text}"
     for mode, gradients in actual.gradients.items():
         counts_returned = mode in ("bare", "tape with loss")
         wanted = outcome.gradient_with_returned if counts_returned else outcome.gradient
-        yield from _differences(f"{mode} gradient", wanted, gradients, roundoff)
+        yield from _differences(f"{mode} gradient", wanted, gradients, allowance)
     if actual.tangent is not None:
-        yield from _differences("tangent", outcome.tangent, actual.tangent, roundoff)
+        yield from _differences("tangent", outcome.tangent, actual.tangent, allowance)
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How far results in a precision may be off."""
+
+    precision: str
+    slack: float
+
+    def of(self, want: Estimate) -> FloatArray:
+        """For each number of an array."""
+        scale = float(np.max(np.abs(want.value), initial=0.0))
+        allowed = SAFETY * want.error + FLOOR * ROUNDOFF[self.precision] * scale
+        return self.slack * allowed + SMALLEST_NORMAL[self.precision]
 
 
 def _differences(
-    what: str, wanted: dict[str, Estimate], got: dict[str, FloatArray], roundoff: float
+    what: str, wanted: dict[str, Estimate], got: dict[str, FloatArray], allowance: Allowance
 ) -> Iterator[str]:
     for name, estimate in wanted.items():
-        text = difference(estimate, got[name], roundoff)
+        text = difference(estimate, got[name], allowance)
         if text:
             yield f"{what}: {name}{text}"
 
 
-def difference(want: Estimate, got: FloatArray, roundoff: float) -> str:
+def difference(want: Estimate, got: FloatArray, allowance: Allowance) -> str:
     """Where and by how much numbers are wrong; nothing if they are not."""
     got = got.reshape(want.value.shape)
     if want.value.dtype.kind in "biu":
         wrong = got != want.value
         allowed = np.zeros(want.value.shape)
     else:
-        scale = float(np.max(np.abs(want.value), initial=0.0))
-        allowed = SAFETY * want.error + FLOOR * roundoff * scale + SMALLEST_NORMAL[roundoff]
+        allowed = allowance.of(want)
         wrong = ~(np.abs(got - want.value) <= allowed)
     if not np.any(wrong):
         return ""

@@ -13,7 +13,9 @@ Found by: {command}
 import numpy as np
 import octants as qd
 
-qd.init(arch=qd.{arch}, default_fp=qd.{precision}, random_seed={random_seed})
+qd.init(
+    arch=qd.{arch}, default_fp=qd.{precision}, random_seed={random_seed}, fast_math={fast_math}
+)
 FP = qd.{precision}
 
 {source}
@@ -47,6 +49,7 @@ def command(program: Program, backend: str) -> str:
 def script(program: Program, problems: list[str], backend: str) -> str:
     """The text of a script that runs the program under a tape and prints what comes out."""
     calls = []
+    name, _, variant = backend.partition("-")
     for kernel, arguments in program.launches:
         texts = [a if isinstance(a, str) else repr(a) for a in arguments]
         if kernel in HOST_WRITES:
@@ -56,7 +59,8 @@ def script(program: Program, problems: list[str], backend: str) -> str:
     return TEMPLATE.format(
         problems="\n".join(problems).replace('"""', "'''"),
         command=command(program, backend),
-        arch={"interpreter": "python"}.get(backend, backend),
+        arch={"interpreter": "python"}.get(name, name),
+        fast_math=variant == "fast",
         precision=program.precision,
         random_seed=program.random_seed,
         source=program.source.strip(),
