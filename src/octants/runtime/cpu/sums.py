@@ -13,16 +13,16 @@ order on one thread; workers of others are told to add atomically.
 from __future__ import annotations
 
 from octants import abi
+from octants.runtime.cpu.parallel import PARTS
 
 FIXED_CHUNKS = 128  # of a loop whose order is fixed
 FIXED_PARTS = 16  # the same, where each chunk has a part
-PARTS = 8  # chunks for each thread
 LIMIT = abi.PARTS_LIMIT
 KEPT = 1 << 24  # bytes of parts that stay allocated between launches
 
 NONE, BY_WORKER, BY_CHUNK, SHARED = range(4)  # what a worker's part is
 
-SUMS = f"""\
+TEXT = f"""\
 ; As `octants_parallel_for`, for a task that adds to arrays. `bytes` is the size of a part, 0 if
 ; it needs none; `worth` the most bytes of all parts together that are worth it; `width` the least
 ; length of chunks that take turns, 0 if they need not. Flags: 1, the order is fixed; 2, the last
