@@ -67,6 +67,7 @@ class Operation:
 @dataclass(eq=False)
 class FakeStream:
     blocking: bool
+    context: int = 0
     last: Operation | None = None
 
 
@@ -150,9 +151,9 @@ class FakeCuda:
         """Let a function fail, after so many calls, so many times."""
         self._failures[name] = Failure(status, skip, times)
 
-    def add_foreign_stream(self) -> int:
+    def add_foreign_stream(self, ordinal: int = 0) -> int:
         """A stream as other libraries make them: no implicit order with the default stream."""
-        return self._handle(FakeStream(False), self._streams)
+        return self._handle(FakeStream(False, _CONTEXT + ordinal), self._streams)
 
     def end_foreign_stream(self, handle: int) -> None:
         """Destroy a stream as its owner may: what is in it runs to its end."""
@@ -240,12 +241,16 @@ class FakeCuda:
         return found
 
     def cuStreamCreate(self, out: Any, flags: int) -> int:
-        out[0] = self._handle(FakeStream(flags == 0), self._streams)
+        out[0] = self._handle(FakeStream(flags == 0, self.stack[-1]), self._streams)
         return 0
 
     def cuStreamDestroy(self, stream: int) -> int:
         if self._finish(self._streams.pop(stream).last):
             self.problems.append("a stream was destroyed that nobody waited for")
+        return 0
+
+    def cuStreamGetCtx(self, stream: int, out: Any) -> int:
+        out[0] = self._streams[stream].context
         return 0
 
     def cuStreamQuery(self, stream: int | None) -> int:
@@ -626,6 +631,10 @@ class FakeCuda:
 
     def cuCtxGetCurrent(self, out: Any) -> int:
         out[0] = self.stack[-1] if self.stack else None
+        return 0
+
+    def cuCtxGetDevice(self, out: Any) -> int:
+        out[0] = self.stack[-1] - _CONTEXT
         return 0
 
     def cuCtxSetCurrent(self, context: int) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.runtime import arguments
+from octants.runtime import arguments, dlpack
 from tests.api import fake_torch
 from tests.runtime.cuda.fake_cuda import _CONTEXT, Call
 from tests.runtime.cuda.whole import Gpu, gpu, numbers
@@ -70,6 +70,30 @@ def test_arrays_of_the_gpu_before(gpu: Gpu) -> None:
             wrong()
     with pytest.raises(qd.OctantsRuntimeError, match="OCT418"):
         double(qd.ndarray(qd.f32, 2), qd_stream=stream)
+
+
+def test_streams_of_another_gpu(gpu: Gpu) -> None:
+    gpu.init(device=1)
+    here, elsewhere = gpu.fake.add_foreign_stream(1), gpu.fake.add_foreign_stream(0)
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT441: the stream is one of GPU 0, and ker"):
+        qd.Stream(elsewhere)
+    assert gpu.fake.stack == [_CONTEXT + 1]
+    a = qd.ndarray(qd.f32, 2)
+    a.fill(1.0)
+    double(a, qd_stream=qd.Stream(here))
+    double(a, qd_stream=qd.Stream(1))
+    assert a.to_numpy().tolist() == [4, 4]
+
+
+def test_what_is_lent_names_its_gpu(gpu: Gpu) -> None:
+    for number in (1, 0):
+        gpu.init(device=number)
+        a = qd.ndarray(qd.f32, 2)
+        assert a.__dlpack_device__() == (2, number)
+        assert dlpack.borrow(a, stream=0).device == (2, number)
+        other = (2, 1 - number)
+        with pytest.raises(qd.OctantsError, match="is not on device"):
+            a.__dlpack__(dl_device=other)
 
 
 def test_a_number_that_there_is_not(gpu: Gpu) -> None:

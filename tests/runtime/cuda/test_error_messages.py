@@ -99,6 +99,12 @@ def memory_of_another_gpu() -> None:
 
 
 @case
+def stream_of_another_gpu() -> None:
+    fake = FakeCuda(devices=2)
+    CudaDevice(0, library=fake.library()).create_stream(fake.add_foreign_stream(1))
+
+
+@case
 def destroyed_stream() -> None:
     stream = start().create_stream()
     stream.destroy()

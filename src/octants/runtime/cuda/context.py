@@ -182,6 +182,20 @@ class Context:
             )
         return None if failed else ordinal.value
 
+    def ordinal_of_stream(self, handle: int) -> int:
+        """The number of the GPU that a stream, of whatever library, belongs to."""
+        other, ordinal = c_void_p(), c_int()
+        with self.active():
+            self.call("cuStreamGetCtx", handle, byref(other))
+            if other.value == self.handle:
+                return self.ordinal
+            self.call("cuCtxPushCurrent", other)
+            try:
+                self.call("cuCtxGetDevice", byref(ordinal))
+            finally:
+                self.call("cuCtxPopCurrent", byref(other))
+        return ordinal.value
+
     def free_memory(self) -> int:
         """The bytes of memory that no program uses."""
         free, total = c_size_t(), c_size_t()

@@ -120,6 +120,17 @@ class OtherDevice(UserError):
     remedy = "copy it to that device first, or name the other one in `init(device=...)`"
 
 
+class OtherStream(UserError):
+    """A stream of another device than the one that `init` was told."""
+
+    where: str
+    device: str
+    code = "OCT441"
+    exception = OctantsRuntimeError
+    title = "the stream is one of {where}, and kernels run on {device}"
+    remedy = "take a stream of that device, or name the other one in `init(device=...)`"
+
+
 class Closed(UserError):
     """A stream or event that was destroyed."""
 

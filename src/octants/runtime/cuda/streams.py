@@ -16,11 +16,12 @@ from typing import Any, final
 
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
-from octants.runtime.cuda.errors import Closed
+from octants.runtime.cuda.errors import Closed, OtherStream
 from octants.runtime.cuda.memory import DEFAULT_STREAM, DeviceAllocation, DeviceMemory
 from octants.runtime.cuda.tapes import Tape
 
 LEGACY_STREAM = 1  # another name of the default stream
+THREAD_STREAM = 2  # each thread's own default stream, of whichever GPU it works on
 _BOUNDS_BYTES = 64
 
 
@@ -193,9 +194,16 @@ class Streams:
         self._others: weakref.WeakSet[Stream] = weakref.WeakSet()
 
     def create(self, handle: int | None = None) -> Stream:
-        """A new stream, or what kernels are launched by in one of others."""
+        """A new stream, or what kernels are launched by in one of others.
+
+        Raises `OctantsRuntimeError` if that is one of another GPU.
+        """
         if handle in (DEFAULT_STREAM, LEGACY_STREAM):
             return self.default
+        if handle not in (None, THREAD_STREAM):
+            ordinal = self.context.ordinal_of_stream(handle)
+            if ordinal != self.context.ordinal:
+                raise OtherStream(f"GPU {ordinal}", repr(self.context)).at(None)
         stream = Stream(self, handle)
         self._others.add(stream)
         return stream
