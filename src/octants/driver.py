@@ -81,6 +81,7 @@ class State:
         self.compiling = threading.RLock()
         self.recorder: Recorder | None = None
         self.seed = 0
+        self.snapshot_budget = 0  # until it is known
         self.numbers: Iterator[int] = itertools.count(1)
 
     def start(self, chosen: Options) -> Device:
@@ -88,6 +89,7 @@ class State:
         self.stop()
         self.generation += 1
         self.seed = chosen.random_seed & (2**64 - 1)
+        self.snapshot_budget = 0
         self.numbers = itertools.count(1)
         cache.start(chosen)
         self.device = make_device(chosen)
@@ -216,7 +218,10 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
 def snapshot_budget() -> int:
     """How many bytes the copies of a tape may take."""
     chosen = options.current()
-    return chosen.snapshot_budget(backend_of(chosen.arch).memory_bytes(chosen))
+    if not state.snapshot_budget:
+        memory = backend_of(chosen.arch).memory_bytes(chosen)
+        state.snapshot_budget = chosen.snapshot_budget(memory)
+    return state.snapshot_budget
 
 
 def contracts(chosen: Options) -> bool:

@@ -19,7 +19,7 @@ from octants.diagnostics.quantities import format_bytes
 from octants.runtime.capture import captures, own_capture, refuse_read
 from octants.runtime.device import Allocation, Device
 from octants.runtime.memory import describe_bytes
-from octants.runtime.parts import HOST, Parts, Saved, parts_of
+from octants.runtime.parts import HOST, DeviceParts, Parts, Saved, is_scalar, parts_of
 from octants.types.layouts import Layout
 from octants.types.scalars import DType
 
@@ -233,25 +233,55 @@ class Window:
 
 
 class FarWindow(Window):
-    """The elements of an array in memory that the host does not share."""
+    """The elements of an array in memory that the host does not share.
 
-    __slots__ = ()
+    What is written most, one element or all of them, is written by addresses alone.
+    """
+
+    __slots__ = ("_is_packed",)
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._is_packed = self._parts.flags.c_contiguous and self._parts.size > 0
 
     def read(self, region: Region = ()) -> Array:
         shape = self.shape[len(region) :]
         return self.parts.read(self._at(region)).reshape(shape)
 
     def write(self, values: Any, region: Region = ()) -> None:
+        if type(values) in (float, int, bool) and not captures:
+            place = self._packed(self._locate(region))
+            if place is not None:
+                self.parts.fill(place[0], values, self._parts.dtype, place[1])
+                return
         part = self._at(region)
         if isinstance(values, Saved):
             self.parts.restore(part, values)
             return
-        if np.ndim(values):
+        if not is_scalar(values):
             values = np.broadcast_to(values, self.shape[len(region) :]).reshape(part.shape)
         self.parts.write(part, values)
 
+    def _packed(self, index: Region) -> tuple[int, int] | None:
+        """The address and the number of the elements at an index of `_parts`; None with gaps."""
+        if not index:
+            return (self.address, self._parts.size) if self._is_packed else None
+        if len(index) < self._parts.ndim:
+            return None
+        steps = zip(index, self._parts.strides, strict=True)
+        return self.address + sum(number * step for number, step in steps), 1
+
     def clear(self) -> None:
-        self.parts.clear(self._parts)
+        if self._is_packed and not captures:
+            self.parts.device.clear(self.address, self._parts.nbytes)
+        else:
+            self.parts.clear(self._parts)
+
+    @property
+    def parts(self) -> DeviceParts:
+        parts = self.storage.parts
+        assert isinstance(parts, DeviceParts)
+        return parts
 
     def item(self, index: Region) -> Any:
         return self.read(index).item()

@@ -116,6 +116,12 @@ class Device(Protocol):
     def clear(self, address: int, nbytes: int) -> None:
         """Set memory to zero, after what was launched."""
 
+    def set_elements(self, address: int, element: bytes, count: int) -> None:
+        """Set ``count`` elements that stand in a row, after what was launched.
+
+        `runtime.elements.set_elements` does it by copies.
+        """
+
     def create_stream(self, handle: int | None = None, /) -> Stream:
         """A new stream, or with a ``handle`` one that another library has made."""
 

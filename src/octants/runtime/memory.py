@@ -11,6 +11,7 @@ import numpy as np
 
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.runtime.capture import Command, CommandList, noted, own_capture
+from octants.runtime.elements import set_elements
 
 ALIGNMENT = 64
 _MOST_WORK = 10_000
@@ -80,6 +81,10 @@ class HostMemory:
     def clear(self, address: int, nbytes: int) -> None:
         """Set memory to zero."""
         ctypes.memset(address, 0, nbytes)
+
+    def set_elements(self, address: int, element: bytes, count: int) -> None:
+        """Set elements that stand in a row, by copies."""
+        set_elements(self, address, element, count)
 
     def make_graph(self, commands: Sequence[Command]) -> CommandList:
         """What does these commands again, one after the other."""

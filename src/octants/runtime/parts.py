@@ -18,7 +18,6 @@ from octants.runtime.memory import address_of, describe
 from octants.runtime.runs import Runs, order_of, packed_strides
 
 Part = np.ndarray[Any, Any]
-_PIECE = 1 << 16  # of bytes that are equal elements, and are written by the host
 _MUCH = 4  # times the bytes of the elements: so many are read with them rather than left out
 
 
@@ -129,8 +128,8 @@ class DeviceParts:
 
     def write(self, part: Part, values: Any) -> None:
         _keep(part)
-        if part.flags.c_contiguous and np.ndim(values) == 0:
-            self._fill(part, values)
+        if part.flags.c_contiguous and is_scalar(values):
+            self.fill(address_of(part), values, part.dtype, part.size)
             return
         part, turned = _forward(part)
         if part.size == 0:
@@ -146,21 +145,10 @@ class DeviceParts:
         self.device.write(allocation.address, memory)
         self._scatter(runs, allocation.address)
 
-    def _fill(self, part: Part, value: Any) -> None:
-        """Set all elements of one piece of memory: some, which the device copies to the others."""
-        if part.size == 0:
-            return
-        equal = np.full(min(part.size, _PIECE // part.itemsize), value, part.dtype)
-        address, nbytes, done = address_of(part), part.nbytes, equal.nbytes
-        piece = equal.view(np.uint8)
-        if not piece.any():
-            self.device.clear(address, nbytes)
-            return
-        self.device.write(address, piece)
-        while done < nbytes:
-            count = min(done, nbytes - done)
-            self.device.copy(address + done, address, count)
-            done += count
+    def fill(self, address: int, value: Any, dtype: np.dtype[Any], count: int) -> None:
+        """Set the ``count`` elements of one piece of memory, which nothing else keeps alive."""
+        if count:
+            self.device.set_elements(address, np.array(value, dtype).tobytes(), count)
 
     def clear(self, part: Part) -> None:
         _keep(part)
@@ -234,6 +222,11 @@ class DeviceParts:
 def parts_of(device: Device) -> Parts:
     """How the parts of a device's memory are reached."""
     return HOST if device.shares_memory else DeviceParts(device)
+
+
+def is_scalar(values: Any) -> bool:
+    """Whether this is one number; numpy takes long to say so of a number of Python."""
+    return type(values) in (float, int, bool) or np.ndim(values) == 0
 
 
 def _keep(part: Part) -> None:

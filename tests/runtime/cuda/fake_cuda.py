@@ -385,7 +385,19 @@ class FakeCuda:
         return 0
 
     def cuMemsetD8Async(self, target: int, value: int, size: int, stream: int | None) -> int:
-        self._put(stream, lambda: self._store(target, bytes([value]) * size))
+        return self._fill(target, value, 1, size, stream)
+
+    def cuMemsetD16Async(self, target: int, value: int, count: int, stream: int | None) -> int:
+        return self._fill(target, value, 2, count, stream)
+
+    def cuMemsetD32Async(self, target: int, value: int, count: int, stream: int | None) -> int:
+        return self._fill(target, value, 4, count, stream)
+
+    def _fill(self, target: int, value: int, size: int, count: int, stream: int | None) -> int:
+        if target % size:
+            return INVALID_VALUE
+        values = value.to_bytes(size, "little") * count
+        self._put(stream, lambda: self._store(target, values))
         return 0
 
     def _store(self, target: int, values: bytes) -> None:
@@ -534,10 +546,10 @@ class FakeCuda:
     ) -> int:
         fill = made[0]
         assert fill.size in (1, 2, 4)
-        assert fill.target % fill.size == fill.value == 0
+        assert fill.target % fill.size == 0
         assert fill.width * fill.height > 0
-        target, size = fill.target, fill.size * fill.width * fill.height
-        run = functools.partial(self._store, target, bytes(size))
+        values = fill.value.to_bytes(fill.size, "little") * (fill.width * fill.height)
+        run = functools.partial(self._store, fill.target, values)
         return self._add_node(out, graph, before, count, run)
 
     def cuGraphAddMemcpyNode(

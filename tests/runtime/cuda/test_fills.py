@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,19 +13,85 @@ from tests.runtime.cuda.whole import Gpu, gpu
 __all__ = ["gpu"]
 
 
+COPIES = ("cuMemcpyHtoDAsync", "cuMemcpyDtoDAsync")
+FILLS = ("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async")
+
+
 @pytest.mark.parametrize("value", [0.0, -0.0, 2.5])
-def test_a_fill_is_copied_by_the_gpu(gpu: Gpu, value: float) -> None:
+@pytest.mark.parametrize("dtype", [qd.f16, qd.f32, qd.f64])
+def test_a_fill_is_done_by_the_gpu(gpu: Gpu, dtype: Any, value: float) -> None:
     gpu.init()
-    x = qd.Vector.field(3, qd.f32, 100_000)
+    x = qd.Vector.field(3, dtype, 100_000)
     x.fill(1.0)
     gpu.fake.calls.clear()
     x.fill(value)
-    sent, copied = (gpu.fake.calls[name] for name in ("cuMemcpyHtoDAsync", "cuMemcpyDtoDAsync"))
-    is_zero = not np.signbit(value) and value == 0
-    assert (sent, copied) == ((0, 0) if is_zero else (1, 5))
+    sent, copied = (gpu.fake.calls[name] for name in COPIES)
+    has_word = dtype is not qd.f64 or not np.signbit(value) and value == 0
+    assert (sent, copied) == ((0, 0) if has_word else (1, 6))
+    assert sum(gpu.fake.calls[name] for name in FILLS) == has_word
     found = x.to_numpy()
     assert (found == value).all()
     assert (np.signbit(found) == np.signbit(value)).all()
+
+
+@pytest.mark.parametrize("shape", [(), 1, 5, (2, 3)])
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [(qd.u1, True), (qd.i8, -3), (qd.i16, -300), (qd.u32, 2**32 - 1), (qd.i64, -(2**33)),
+     (qd.i64, -1), (qd.f16, 0.1), (qd.f32, -0.1), (qd.f32, 1e300), (qd.f64, 0.1), (qd.f64, 0.0)],
+)  # fmt: skip
+def test_a_number_is_written_by_fills(gpu: Gpu, dtype: Any, value: Any, shape: Any) -> None:
+    gpu.init()
+    x = qd.field(dtype, shape)
+    count = int(np.prod(shape))
+    with np.errstate(over="ignore"):
+        expected = np.full(shape, value, dtype.numpy)
+        x.fill(value)
+    assert np.array_equal(x.to_numpy(), expected)
+    x.fill(1)
+    last = tuple(extent - 1 for extent in np.shape(expected)) or None
+    gpu.fake.calls.clear()
+    with np.errstate(over="ignore"):
+        x[last] = value
+    assert gpu.fake.calls["cuMemcpyHtoDAsync"] == 0
+    found = x.to_numpy().reshape(-1)
+    assert found[-1] == expected.reshape(-1)[-1]
+    assert (found[: count - 1] == 1).all()
+
+
+def test_a_fill_in_a_graph(gpu: Gpu) -> None:
+    gpu.init()
+    x, y, z = qd.field(qd.f32, 5), qd.field(qd.f64, ()), qd.field(qd.i16, 3)
+    with qd.graph.capture() as graph:
+        x.fill(2.5)
+        y[None] = 0.1
+        z[1] = -7
+    for field in (x, y, z):
+        field.fill(1)
+    gpu.fake.calls.clear()
+    graph.replay()
+    assert sum(gpu.fake.calls[name] for name in (*COPIES, *FILLS)) == 0
+    assert (x.to_numpy() == 2.5).all()
+    assert y[None] == 0.1
+    assert list(z.to_numpy()) == [1, -7, 1]
+
+
+def test_numbers_in_structs_and_blocks(gpu: Gpu) -> None:
+    gpu.init()
+    cell = qd.Struct.field({"a": qd.i8, "b": qd.f64, "c": qd.f32}, shape=4)
+    cell.a[2], cell.b[1], cell.c[3] = 5, 0.1, 2.5
+    cell.c.fill(1.5)
+    cell.c[0] = -1
+    assert list(cell.a.to_numpy()) == [0, 0, 5, 0]
+    assert list(cell.b.to_numpy()) == [0, 0.1, 0, 0]
+    assert list(cell.c.to_numpy()) == [-1, 1.5, 1.5, 1.5]
+    x = qd.field(qd.f32)
+    qd.root.dense(qd.ij, (2, 3)).dense(qd.ij, (2, 2)).place(x)
+    x[3, 4] = 9
+    x[0, 5] = 8
+    expected = np.zeros((4, 6))
+    expected[3, 4], expected[0, 5] = 9, 8
+    assert (x.to_numpy() == expected).all()
 
 
 def test_a_fill_with_a_vector_or_of_a_part(gpu: Gpu) -> None:

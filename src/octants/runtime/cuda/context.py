@@ -52,6 +52,7 @@ class Context:
         self._handle = 0
         self._begun: threading.Thread | None = None
         self._retained = 0, c_void_p()  # the status of that, and the handle
+        self._own = _Own()
         device = c_int()
         self.call("cuDeviceGet", byref(device), ordinal)
         self._device = device.value
@@ -123,6 +124,16 @@ class Context:
             raise self.lost.at(None)
         status: int = getattr(self.library, name)(*arguments)
         return status
+
+    def call_here(self, name: str, *arguments: Any) -> None:
+        """The same for functions that need the context, which mostly is the thread's own."""
+        own = self._own
+        self.library.cuCtxGetCurrent(own.reference)
+        if own.place.value == self._handle:
+            self.call(name, *arguments)
+        else:
+            with self.active():
+                self.call(name, *arguments)
 
     def call_quickly(self, name: str, *arguments: Any) -> None:
         """The same for functions that fail, where the context is not the thread's own."""
@@ -202,6 +213,14 @@ class Context:
         with self.active():
             self.call("cuMemGetInfo", byref(free), byref(total))
         return free.value
+
+
+class _Own(threading.local):
+    """Where the driver writes which context is a thread's own."""
+
+    def __init__(self) -> None:
+        self.place = c_void_p()
+        self.reference = byref(self.place)
 
 
 class _Active:

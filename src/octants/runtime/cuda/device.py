@@ -30,7 +30,9 @@ from octants.runtime.cuda.machine import Machine
 from octants.runtime.cuda.memory import DeviceAllocation, Lent
 from octants.runtime.cuda.staging import SMALL
 from octants.runtime.cuda.streams import Event, Stream
+from octants.runtime.cuda.words import FILLS, words_of
 from octants.runtime.device import Bytes
+from octants.runtime.elements import set_elements
 from octants.runtime.rows import copy_rows
 
 if TYPE_CHECKING:
@@ -89,9 +91,8 @@ class CudaDevice(Machine):
     @noted
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device, after what was launched; the pieces do not overlap."""
-        with self.context.active():
-            stream = self.streams.here()
-            self.context.call("cuMemcpyDtoDAsync", target, source, nbytes, stream)
+        stream = self.streams.here()
+        self.context.call_here("cuMemcpyDtoDAsync", target, source, nbytes, stream)
 
     @noted
     def copy_rows(
@@ -118,8 +119,23 @@ class CudaDevice(Machine):
     @noted
     def clear(self, address: int, nbytes: int) -> None:
         """Set memory to zero, after what was launched."""
-        with self.context.active():
-            self.context.call("cuMemsetD8Async", address, 0, nbytes, self.streams.here())
+        self.context.call_here("cuMemsetD8Async", address, 0, nbytes, self.streams.here())
+
+    def set_elements(self, address: int, element: bytes, count: int) -> None:
+        """Set elements that stand in a row, after what was launched."""
+        words = words_of(element, count)
+        if words is None or address % words[0]:
+            set_elements(self, address, element, count)
+            return
+        size, values, count = words
+        for value in values:
+            self.fill_words(address, size, value, count)
+            address += size
+
+    @noted
+    def fill_words(self, address: int, size: int, value: int, count: int) -> None:
+        """Set words of 1, 2 or 4 bytes to a number, after what was launched."""
+        self.context.call_here(FILLS[size], address, value, count, self.streams.here())
 
     def make_graph(self, commands: Sequence[Command]) -> CudaGraph:
         """What does the commands of a capture again, in order."""

@@ -218,6 +218,8 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuMemcpyDtoDAsync_v2": (c_uint64, c_uint64, c_size_t, c_void_p),
     "cuMemcpy2DAsync_v2": (c_void_p, c_void_p),
     "cuMemsetD8Async": (c_uint64, c_ubyte, c_size_t, c_void_p),
+    "cuMemsetD16Async": (c_uint64, c_ushort, c_size_t, c_void_p),
+    "cuMemsetD32Async": (c_uint64, c_uint, c_size_t, c_void_p),
     "cuStreamCreate": (_HANDLE, c_uint),
     "cuStreamDestroy_v2": (c_void_p,),
     "cuStreamQuery": (c_void_p,),

@@ -33,8 +33,12 @@ class Nodes:
         """Add a fill with zeros."""
         if nbytes:
             size = 4 if address % 4 == nbytes % 4 == 0 else 1
-            fill = cuda.FillNode(target=address, size=size, width=nbytes // size, height=1)
-            self._add("cuGraphAddMemsetNode", fill, self._context.handle)
+            self.fill_words(address, size, 0, nbytes // size)
+
+    def fill_words(self, address: int, size: int, value: int, count: int) -> None:
+        """Add a fill with words of 1, 2 or 4 bytes."""
+        fill = cuda.FillNode(target=address, value=value, size=size, width=count, height=1)
+        self._add("cuGraphAddMemsetNode", fill, self._context.handle)
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Add a copy within the device."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from octants.artifact import Artifact
 from octants.runtime.capture import Command, CommandList, noted, own_capture, refuse_read
 from octants.runtime.device import Bytes
+from octants.runtime.elements import set_elements
 from octants.runtime.streams import SerialLaunches
 from octants.runtime.vulkan.kernel import VulkanKernel
 from octants.runtime.vulkan.machine import Machine
@@ -65,6 +66,10 @@ class VulkanDevice(SerialLaunches, Machine):
     def clear(self, address: int, nbytes: int) -> None:
         """Set memory to zero, after what was launched."""
         self.transfers.clear(address, nbytes)
+
+    def set_elements(self, address: int, element: bytes, count: int) -> None:
+        """Set elements that stand in a row, after what was launched."""
+        set_elements(self, address, element, count)
 
     def make_graph(self, commands: Sequence[Command]) -> CommandList:
         """What does these commands again, one after the other."""

@@ -1,0 +1,36 @@
+"""Sets elements of memory to one value, for devices that can only copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from octants.runtime.device import Bytes
+
+_PIECE = 1 << 16  # of bytes that the host writes; the device copies them to the others
+
+
+class Memory(Protocol):
+    """What of a `Device` it takes."""
+
+    def write(self, address: int, values: Bytes) -> None: ...
+
+    def copy(self, target: int, source: int, nbytes: int) -> None: ...
+
+    def clear(self, address: int, nbytes: int) -> None: ...
+
+
+def set_elements(memory: Memory, address: int, element: bytes, count: int) -> None:
+    """`Device.set_elements`, of at least one, by way of the host."""
+    if not any(element):
+        memory.clear(address, count * len(element))
+        return
+    first = max(1, min(count, _PIECE // len(element)))
+    memory.write(address, np.frombuffer(element * first, np.uint8))
+    done, nbytes = first * len(element), count * len(element)
+    while done < nbytes:
+        more = min(done, nbytes - done)
+        memory.copy(address + done, address, more)
+        done += more
