@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -57,10 +59,9 @@ def test_a_lost_device_is_an_error_until_the_next_init(
     a = qd.ndarray(qd.f32, 4)
     increment(a)
     qd.sync()
-    increment(a)
     lose(device, monkeypatch, function)
     with pytest.raises(OctantsError, match="OCT456.*\n.*last synchronisation: `increment`"):
-        qd.sync()
+        increment(a), qd.sync()
     monkeypatch.undo()  # the driver may say what it likes now
     attempts: list[Callable[[], Any]] = [
         qd.sync,
@@ -113,6 +114,28 @@ def test_a_forked_process(tmp_path: Path) -> None:
     run = [sys.executable, "-W", "ignore", str(script)]
     done = subprocess.run(run, capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["OCT447", "OCT447", "OCT447", "4.0", "0"], done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_waits_for_who_gives_commands(device: VulkanDevice) -> None:
+    queue, taken = device.queue, threading.Event()
+
+    def give() -> None:
+        with queue.lock:
+            taken.set()
+            time.sleep(0.05)
+
+    thread = threading.Thread(target=give)
+    thread.start()
+    taken.wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if queue.lock.acquire(blocking=False) else 1)
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+    assert queue.lock.acquire(blocking=False)
+    queue.lock.release()
 
 
 # -- memory ---------------------------------------------------------------------------------------

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,3 +61,27 @@ def test_what_does_not_fit_is_counted(capsys: Any) -> None:
     *lines, last = capsys.readouterr().out.splitlines()
     assert len(lines) == len(set(lines)) == room
     assert last == f"[{count - room} more prints of kernel `much` did not fit its buffer]"
+
+
+ENDS = """
+import octants as qd
+
+qd.init(arch=qd.vulkan, debug=True, offline_cache=False)
+
+@qd.kernel
+def tell():
+    for i in range(3):
+        print("item", i)
+        assert i < 2
+
+tell()
+"""
+
+
+def test_what_nobody_waited_for_is_told_when_the_process_ends(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(ENDS)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
+    assert sorted(done.stdout.splitlines()) == ["item 0", "item 1", "item 2"]
+    assert "not raised before: OCT420" in done.stderr

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 
 import octants as qd
+from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.vulkan import context as contexts
 from octants.runtime.vulkan import queue as queues
 from octants.runtime.vulkan.device import VulkanDevice
+from octants.runtime.vulkan.timer import Timer
 from tests.vulkan import compiled
 
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[VulkanDevice]:
+    """A device of which nothing is submitted by a timer."""
     compiled.device()  # or skip
-    monkeypatch.setattr(queues, "PATIENCE", 1e9)
     qd.init(arch=qd.vulkan, offline_cache=False)
     made = qd.driver.state.device
     assert isinstance(made, VulkanDevice)
+    monkeypatch.setattr(made.queue.timer, "start", lambda: None)
     yield made
     qd.reset()
 
@@ -52,37 +56,83 @@ def test_launches_of_a_tape_are_submitted_together(device: VulkanDevice) -> None
     step()
     before = idle(device)
     step()
-    assert device.context.submitted == before
+    assert device.context.submitted == before + 1  # so that the device begins
     assert x.grad[None] == 6.0
-    assert device.context.submitted == before + 1
+    assert device.context.submitted == before + 2
 
 
-def test_a_device_that_is_idle_begins_early(device: VulkanDevice) -> None:
+def test_a_device_that_is_idle_begins_at_once(device: VulkanDevice) -> None:
     a = qd.ndarray(qd.f32, 8)
     double(a)
     before = idle(device)
-    for _ in range(queues.FIRST_COMMANDS):
-        double(a)
-    assert device.context.submitted == before
     double(a)
     assert device.context.submitted == before + 1
-    for _ in range(queues.MOST_COMMANDS - 1):
+    for _ in range(queues.MOST_COMMANDS):
         double(a)
     assert device.context.submitted == before + 1
     double(a)
     assert device.context.submitted == before + 2
 
 
-def test_what_waits_for_long_is_submitted_by_the_next_command(
+def test_a_device_that_has_become_idle_begins_at_once(
     device: VulkanDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a = qd.ndarray(qd.f32, 8)
     double(a)
     before = idle(device)
     double(a)
-    monkeypatch.setattr(queues, "PATIENCE", 0.0)
+    device.context._sleep(before + 1)  # until it is done, of which the context knows nothing
     double(a)
-    assert device.context.submitted == before + 1
+    assert device.context.submitted == before + 1  # soon after the other one
+    device.queue.flush()
+    monkeypatch.setattr(queues, "PATIENCE", 0.0)
+    device.context._sleep(before + 2)
+    double(a)
+    assert device.context.submitted == before + 3
+
+
+def is_soon(condition: Callable[[], bool]) -> bool:
+    """Whether something comes true, of which nobody knows when."""
+    for _ in range(20_000):
+        if condition():
+            return True
+        time.sleep(1e-3)
+    return False
+
+
+def test_what_waits_for_long_is_submitted_by_a_timer(
+    device: VulkanDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = qd.ndarray(qd.f32, 8)
+    double(a)
+    before = idle(device)
+    monkeypatch.undo()
+    monkeypatch.setattr(device.context, "is_idle", lambda: False)
+    for count in (1, 2):
+        device.context.done = -1  # as if it were busy
+        double(a)
+        assert is_soon(lambda: device.context.submitted == before + count)  # noqa: B023
+    assert np.all(a.to_numpy() == 7.0)
+
+
+def test_what_a_timer_cannot_submit_fails_the_next_call(
+    device: VulkanDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = device.context.lost
+    a = qd.ndarray(qd.f32, 8)
+    double(a)
+    idle(device)
+    device.queue.timer.start = Timer.start.__get__(device.queue.timer)
+    monkeypatch.setattr(device.context.functions, "vkQueueSubmit", lambda *_: -1)
+    monkeypatch.setattr(device.context, "done", -1)  # as if it were busy
+    monkeypatch.setattr(device.context, "is_idle", lambda: False)
+    double(a)
+    assert is_soon(lambda: device.context.lost is not None)
+    with pytest.raises(OctantsError, match="OCT455.*vkQueueSubmit"):
+        double(a)
+    with pytest.raises(OctantsError, match="OCT455.*vkQueueSubmit"):
+        qd.sync()
+    device.context.lost = lost
 
 
 def test_many_launches_use_batches_and_their_memory_again(device: VulkanDevice) -> None:

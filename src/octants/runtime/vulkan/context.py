@@ -119,6 +119,12 @@ class Context:
         if self.lost is not None:
             raise self.lost.at(None)
 
+    def fail(self, function: str, status: int) -> Exception:
+        """What is raised where work is not done that was queued: nothing can go on after that."""
+        if self.lost is None:
+            self.lost = VulkanFailed(function, f"status {status}")
+        return self.lost.at(None)
+
     def retire(self, function: str, handles: Iterable[int]) -> None:
         """Have a function destroy what no submission uses any more, when that is so.
 
@@ -140,19 +146,18 @@ class Context:
         what.number.value, what.timeline.value = self.submitted + 1, self._timeline
         status = self.functions.vkQueueSubmit(self._queue, 1, what.place, 0)
         if status != SUCCESS:
-            raise VulkanFailed("vkQueueSubmit", f"status {status}").at(None)
+            raise self.fail("vkQueueSubmit", status)
         self.submitted += 1
         return self.submitted
 
     def wait(self, number: int) -> None:
         """Wait until a submission has ended; Ctrl-C ends the wait."""
-        if number <= self.done:
-            return
-        self.check()
-        if not self._ends_soon(number):
-            self._sleep(number)
-        self.done = max(self.done, number)
-        if self.done == self.submitted:
+        if number > self.done:
+            self.check()
+            if not self._ends_soon(number):
+                self._sleep(number)
+            self.done = max(self.done, number)
+        if number == self.submitted:
             self.launched.clear()
 
     def _ends_soon(self, number: int) -> bool:
@@ -162,13 +167,24 @@ class Context:
         """
         if self.hardware.is_cpu:
             return False
-        look, counter = self.functions.vkGetSemaphoreCounterValue, c_uint64()
         end = time.perf_counter() + _PATIENCE
         while time.perf_counter() < end:
-            look(self.handle, self._timeline, byref(counter))
-            if counter.value >= number:
+            if self._count() >= number:
                 return True
         return False
+
+    def _count(self) -> int:
+        """The number of the last submission that has ended."""
+        counter = c_uint64()
+        look = self.functions.vkGetSemaphoreCounterValue
+        look(self.handle, self._timeline, byref(counter))
+        return counter.value
+
+    def is_idle(self) -> bool:
+        """Whether all that was submitted has ended."""
+        if self.done < self.submitted:
+            self.done = max(self.done, self._count())
+        return self.done == self.submitted
 
     def _sleep(self, number: int) -> None:
         try:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import weakref
 from collections.abc import Sequence
+from typing import Any
 
 from octants.artifact import Artifact
+from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.capture import Command, CommandList, noted, own_capture, refuse_read
 from octants.runtime.device import Bytes
 from octants.runtime.elements import set_elements
@@ -20,6 +24,10 @@ class VulkanDevice(SerialLaunches, Machine):
 
     shares_memory = False
     dlpack_device = (1, 0)
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        _devices.add(self)
 
     def __repr__(self) -> str:
         return f"device of Vulkan ({self.context.hardware.name})"
@@ -100,7 +108,21 @@ class VulkanDevice(SerialLaunches, Machine):
 
     def close(self) -> None:
         """Wait; what is alive of allocations stays valid."""
-        with contextlib.suppress(Exception):
-            self.queue.finish()
+        with contextlib.suppress(OctantsError):
+            self.look()
         self.messages.forget()
         self.tape.free()
+
+
+_devices: weakref.WeakSet[VulkanDevice] = weakref.WeakSet()
+
+
+@atexit.register
+def _at_exit() -> None:
+    """Say what kernels have printed that nobody waited for; failures are left pending."""
+    for device in list(_devices):
+        try:
+            if device.context.lost is None:
+                device.look()
+        except OctantsError as error:
+            device.pending.add(error)

@@ -129,6 +129,8 @@ class VulkanKernel:
                     if step.groups:
                         step.pushed[0] = place
                         dispatch(batch, step.pipeline, layout, step.groups, step.pushed)
+                if batch.is_urgent:
+                    queue.flush()
 
         return launch
 
@@ -150,6 +152,7 @@ class VulkanKernel:
             for step in self.steps:
                 step.take(data, machine.bounds.address)
                 self._run(step, slots)
+            machine.queue.launched()
 
     def _run(self, step: Step, slots: Sequence[int]) -> None:
         recording, tape = self._recordings.get(step), self.machine.tape

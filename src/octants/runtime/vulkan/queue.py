@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from ctypes import byref, c_uint64, c_void_p
@@ -13,23 +16,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants import abi
-from octants.diagnostics.exceptions import OctantsMemoryError
-from octants.diagnostics.vulkan_errors import VulkanFailed
+from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
 from octants.runtime.memory import view_memory
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.context import Context, Submission
 from octants.runtime.vulkan.library import SUCCESS
 from octants.runtime.vulkan.memory import Buffer, Heap
+from octants.runtime.vulkan.timer import Timer
 
 if TYPE_CHECKING:
     Bytes = memoryview[int]
 
 MOST_COMMANDS = 64
 """From so many on a batch is submitted: the device begins while the host goes on."""
-FIRST_COMMANDS = 8
-"""The same where the device has nothing to do otherwise."""
-PATIENCE = 1e-3
-"""Seconds after which the next command has a batch submitted."""
+PATIENCE = 2e-3
+"""Seconds that a batch waits at most for more commands; many launches fill it sooner."""
 
 WORDS = abi.LAUNCH_SIZE // 8
 PUSHED = 8 * (WORDS + 2)
@@ -46,7 +47,11 @@ _ONCE = 1
 
 
 class Batch:
-    """A command buffer, and memory that its commands read; `number` is that of its submission."""
+    """A command buffer, and memory that its commands read; `number` is that of its submission.
+
+    It `is_urgent` if the device had nothing to do when it was opened, at the time `since`:
+    then it is submitted after the next launch.
+    """
 
     def __init__(self, context: Context, pool: int, memory: Heap) -> None:
         self.commands = c_void_p()
@@ -65,6 +70,7 @@ class Batch:
         self.count = 0
         self.number = 0
         self.since = time.perf_counter()
+        self.is_urgent = False
         self.pipeline: c_uint64 | None = None  # that is bound
 
     def put(self, data: Bytes | bytes) -> int:
@@ -78,7 +84,8 @@ class Batch:
 class Queue:
     """The commands of a device. Whatever is written is read by all that comes after it.
 
-    Commands are gathered in batches. Who gives several that belong together holds the `lock`.
+    Commands are gathered in batches while the device is busy, and no longer than `PATIENCE`.
+    Who gives several that belong together holds the `lock`.
     Parameters are in ``memory`` that the host writes; `bind` is called at the start of each batch.
     """
 
@@ -91,9 +98,12 @@ class Queue:
         self._pool = context.create("vkCreateCommandPool", info)
         self._batch: Batch | None = None
         self._flying: deque[Batch] = deque()
+        self._submitted_at = 0.0
+        self.timer = Timer(self._submit_old)
         self._start = byref(vk.CommandBufferBeginInfo(flags=_ONCE))
         self._barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_READS_AND_WRITES))
         self._last_barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_HOST_READ))
+        _queues.add(self)
 
     # -- batches --------------------------------------------------------------------------------
 
@@ -101,21 +111,43 @@ class Queue:
         """The batch for one more command, with room for so many bytes in its arena."""
         batch = self._batch
         if batch is not None:
-            if not self._is_due(batch) and batch.used + nbytes <= _ARENA:
+            if batch.count < MOST_COMMANDS and batch.used + nbytes <= _ARENA:
                 return batch
             self.flush()
-        batch = self._batch = self._next()
+        batch = self._next()
         self.context.functions.vkBeginCommandBuffer(batch.commands, self._start)
         if self.bind is not None:
             self.bind(batch.commands)
+        batch.is_urgent = self._is_urgent(batch)
+        self._batch = batch
+        self.timer.start()
         return batch
 
-    def _is_due(self, batch: Batch) -> bool:
-        """Whether a batch should be submitted before it takes one more command."""
-        if batch.count < FIRST_COMMANDS:
-            return batch.count > 0 and time.perf_counter() - batch.since > PATIENCE
-        is_idle = self.context.done == self.context.submitted
-        return is_idle or batch.count >= MOST_COMMANDS
+    def _is_urgent(self, batch: Batch) -> bool:
+        """Whether the device waits for work, but for little work that follows on other."""
+        context = self.context
+        if context.done == context.submitted:  # the host has waited
+            return True
+        return batch.since - self._submitted_at > PATIENCE and context.is_idle()
+
+    def launched(self) -> None:
+        """Note the end of a launch; who calls has the lock."""
+        batch = self._batch
+        if batch is not None and batch.is_urgent:
+            self.flush()
+
+    def _submit_old(self) -> float | None:
+        """Submit a batch that has waited for long; gives when to look again, if at all."""
+        batch = self._batch
+        if batch is None or self.context.lost is not None:
+            return None
+        left = batch.since + PATIENCE - time.perf_counter()
+        if left > 0.0:
+            return left
+        with self.lock, contextlib.suppress(OctantsError):  # the next call will tell
+            if self._batch is batch:
+                self.flush()
+        return PATIENCE
 
     def _next(self) -> Batch:
         self.context.check()
@@ -139,8 +171,9 @@ class Queue:
             )
             status = functions.vkEndCommandBuffer(batch.commands)
             if status != SUCCESS:
-                raise VulkanFailed("vkEndCommandBuffer", f"status {status}").at(None)
+                raise self.context.fail("vkEndCommandBuffer", status)
             batch.number = self.context.submit(batch.submission)
+            self._submitted_at = time.perf_counter()
             self._flying.append(batch)
             self.context.destroy_retired()
 
@@ -205,3 +238,24 @@ class Queue:
         with self.lock:
             fill = self.context.functions.vkCmdFillBuffer
             fill(self._begin(self.open()), buffer.handle, offset, nbytes, 0)
+
+
+_queues: weakref.WeakSet[Queue] = weakref.WeakSet()
+_held: list[Queue] = []
+
+
+def _hold() -> None:
+    """Take all locks: in a child nobody would let go of one that another thread has."""
+    _held.extend(_queues)
+    for queue in _held:
+        queue.lock.acquire()
+
+
+def _let_go() -> None:
+    for queue in _held:
+        queue.lock.release()
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_let_go)
