@@ -120,6 +120,7 @@ class Dispatch:
     `needs` says what decides how much of it they need; None where memory has a say. Those beside
     each other of different sides may run at the same time; 0 stands for none. There may be `waves`
     times the threads that the device holds at once: each wave begins where the one before ends.
+    Where the threads of a block add up `sums` together, large blocks are better.
     """
 
     entry: str
@@ -132,6 +133,7 @@ class Dispatch:
     needs: Needs | None = None
     side: int = 0
     waves: int = 1
+    sums: bool = False
 
 
 @dataclass(frozen=True)

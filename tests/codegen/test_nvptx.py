@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sysconfig
@@ -200,3 +201,34 @@ def test_registers_hold_what_short_blocks_record(
     monkeypatch.setattr(unrolling, "MOST_WORK", 0)
     module = differentiate(recurrence(), tape_whole=1, tape_local=256).module
     assert ".local" in assemble(module, capability, tmp_path)
+
+
+def test_sums_of_a_block(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Subgroups leave theirs in shared memory; each place is updated once for the block."""
+    x, places = ndarray("x", f32), ndarray("places", f32)
+
+    def body(build: Any, i: Any) -> None:
+        value = build.load(x, [i])
+        build.atomic("add", places, [build.index(0)], value)
+        build.atomic("max", places, [build.index(1)], value)
+
+    def branches(build: Any, i: Any) -> None:
+        body(build, i)
+        build.store(x, [i], build.unary("sin", build.load(x, [i])))
+
+    def bounds(build: Any) -> Any:
+        return build.index(0), build.shape(x, 0)
+
+    for each, loads in ((body, 4), (branches, 1)):
+        module = Module("k", [x, places], tasks=[parallel("t", bounds, each)])
+        module.apart = True
+        for capability in CAPABILITIES:
+            text = assemble(module, capability, tmp_path)
+        assert text.count("bar.red.or.pred") == 2
+        assert len(re.findall(r"st\.shared", text)) == len(re.findall(r"ld\.shared", text)) == 2
+        assert len(re.findall(r"atom\..*add\.f32|red\..*add\.f32", text)) == 1
+        turn = text[text.index("nounroll") :] if loads > 1 else text
+        assert turn.count("ld.global.b32") >= loads
+        artifact = nvptx.compile_module(module, nvptx.target(90))
+        assert artifact.dispatches[0].sums
+    assert not capfd.readouterr().err

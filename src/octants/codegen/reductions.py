@@ -33,8 +33,8 @@ from octants.ir.semantics import identity_of
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, f16, f32, u1
 
-_FUNCTIONS = {"add": "add", "sub": "add", "min": "min", "max": "max"}
-_TOGETHER = ("add", "min", "max")
+_FUNCTIONS = {"sub": "add"} | {fn: fn for fn in ("add", "min", "max", "and", "or", "xor")}
+_TOGETHER = ("add", "min", "max", "and", "or", "xor")
 _MAXIMUM = 16  # registers are few
 
 Access = ops.Load | ops.Store | ops.Atomic | ops.CompareExchange
@@ -123,10 +123,21 @@ class _Finder:
 
     def find(self) -> Iterator[Reduction]:
         for place, group in self.accesses.items():
-            functions = {self._function(op) for op in group}
-            fn = next(iter(functions))
-            if fn is not None and len(functions) == 1 and self._is_alone(place, fn):
-                yield from self._reductions(fn, group)
+            for part in self._parts(group):
+                functions = {self._function(op) for op in part}
+                fn = next(iter(functions))
+                if fn is not None and len(functions) == 1 and self._is_alone(place, fn):
+                    yield from self._reductions(fn, part)
+
+    def _parts(self, group: list[Access]) -> list[list[Access]]:
+        """Accesses to an array by their elements, where constants tell all of these."""
+        parts: dict[tuple[object, ...], list[Access]] = {}
+        for op in group:
+            element = tuple(map(self._key, op.indices))
+            if any(isinstance(index, Value) for index in element):
+                return [group]
+            parts.setdefault(element, []).append(op)
+        return list(parts.values())
 
     def _function(self, op: Access) -> str | None:
         """By what an access can be collected; None if it cannot."""
@@ -150,7 +161,7 @@ class _Finder:
 
     def _key(self, index: Value) -> object:
         """What tells equal indices."""
-        op = self.forms.definitions[index]
+        op = self.forms.definitions.get(index)
         return op.value if isinstance(op, ops.Constant) else index
 
     def _recipe(self, indices: list[Value]) -> Iterator[Operation]:

@@ -182,6 +182,19 @@ def test_waves(fake: FakeCuda, device: CudaDevice, items: int, grid: int) -> Non
     assert fake.launches[0].grid == grid
 
 
+@pytest.mark.parametrize(
+    ("items", "grid", "block"),
+    [(100, 4, 32), (500, 4, 128), (1000, 4, 256), (10_000, 4, 512)],
+)
+def test_large_blocks_for_sums(
+    fake: FakeCuda, device: CudaDevice, items: int, grid: int, block: int
+) -> None:
+    fake.kernels["t"] = lambda call: None
+    launch(device.load(artifact("t", [Dispatch("t", 0, f"(0, {items})", sums=True)], 0)))
+    device.synchronize()
+    assert (fake.launches[0].grid, fake.launches[0].block) == (grid, block)
+
+
 @pytest.mark.parametrize(("threads", "grid", "block"), [(1, 1, 1), (100, 1, 100), (300, 2, 128)])
 def test_the_most_threads(
     fake: FakeCuda, device: CudaDevice, threads: int, grid: int, block: int

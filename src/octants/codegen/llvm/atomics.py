@@ -125,7 +125,7 @@ def _bool(f: FunctionText, fn: str, place: str, value: str) -> str:
 
 
 def _loop(f: FunctionText, fn: str, dtype: DType, place: str, value: str) -> str:
-    """Compute the new value until nobody has changed the old one meanwhile."""
+    """Compute the new value until nobody has changed the old one meanwhile, or there is none."""
     retry, done = f.fresh_label("retry"), f.fresh_label("done")
     bits = f"i{dtype.bits}"
     first = f.assign(f"load atomic {bits}, ptr {place} {f.order}, align {dtype.size}")
@@ -136,7 +136,12 @@ def _loop(f: FunctionText, fn: str, dtype: DType, place: str, value: str) -> str
     expected.incoming.append((first, before))
     old = _from_bits(f, dtype, expected.name)
     new = value if fn == "exchange" else arithmetic.combine(f, fn, dtype, old, value)
-    found, swapped = _exchange(f, dtype, place, expected.name, _to_bits(f, dtype, new))
+    bits_of_new = _to_bits(f, dtype, new)
+    if fn in ("min", "max"):  # mostly the place has it already
+        exchange = f.fresh_label("exchange")
+        f.branch_if(f.apply("icmp eq", bits, bits_of_new, expected.name), done, exchange)
+        f.start(exchange)
+    found, swapped = _exchange(f, dtype, place, expected.name, bits_of_new)
     expected.incoming.append((found, f.label))
     f.close_phi(expected)
     f.branch_if(swapped, done, retry)

@@ -29,7 +29,9 @@ class Nvptx(Gpu):
 
     subgroup = 32
     guessed = approximations.WAVES
+    has_blocks = True
     shared_bytes = 48 * 1024
+    most_subgroups = 32
     reciprocal_root = approximations.ROOT
 
     def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:
@@ -89,10 +91,6 @@ class Nvptx(Gpu):
         name = f"@llvm.nvvm.shfl.sync.bfly.{suffix}"
         f.text.declare(name, type, f"i32, {type}, i32, i32")
         return f.assign(f"call {type} {name}(i32 -1, {type} {value}, i32 {distance}, i32 31)")
-
-    def has_lane(self, f: ThreadText, distance: int) -> str:
-        other = f.apply("xor", "i32", self._special(f, "tid.x"), distance)
-        return f.apply("icmp ult", "i32", other, self._special(f, "ntid.x"))
 
     def all_at(self, f: ThreadText, place: str) -> str:
         """All lanes of the warp that are active have the address of the first one, and are 32."""
@@ -154,9 +152,21 @@ class Nvptx(Gpu):
         name = f.text.declare("@llvm.nvvm.vote.ballot.sync", "i32", "i32, i1")
         return f.assign(f"call i32 {name}(i32 {mask}, i1 {condition})")
 
+    def lane(self, f: ThreadText) -> str:
+        return f.apply("and", "i32", self._special(f, "tid.x"), self.subgroup - 1)
+
     def is_first_lane(self, f: ThreadText) -> str:
-        lane = f.apply("and", "i32", self._special(f, "tid.x"), self.subgroup - 1)
-        return f.apply("icmp eq", "i32", lane, 0)
+        return f.apply("icmp eq", "i32", self.lane(f), 0)
+
+    def subgroup_in_block(self, f: ThreadText) -> str:
+        return f.apply("udiv", "i32", self._special(f, "tid.x"), self.subgroup)
+
+    def subgroups_in_block(self, f: ThreadText) -> str:
+        return f.apply("udiv", "i32", self._special(f, "ntid.x"), self.subgroup)
+
+    def any_in_block(self, f: ThreadText, condition: str) -> str:
+        name = f.text.declare("@llvm.nvvm.barrier.cta.red.or.aligned.all", "i1", "i32, i1")
+        return f.assign(f"call i1 {name}(i32 0, i1 {condition})")
 
 
 def compile_module(

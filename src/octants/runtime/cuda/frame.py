@@ -37,7 +37,7 @@ class Action:
         self.bounds: Callable[[Sequence[int]], Bounds] | None = None
         self.block, self.fill = 1, 1
         if not self.is_single:
-            self.block, self.fill = _limited(dispatch, *self.function.shape(dispatch.block))
+            self.block, self.fill = _limited(dispatch, *self._shape())
             if not self.is_computed:  # whose blocks are launched however few work items there are
                 self.fill *= dispatch.waves
         self.fixed: Bounds | None = None  # the bounds, where they are the same for all launches
@@ -47,6 +47,10 @@ class Action:
                 self.bounds = bounds
             else:
                 self.fixed = bounds(())
+
+    def _shape(self) -> tuple[int, int]:
+        """The threads of a block, and the blocks that fill the GPU."""
+        return self.function.shape(self.dispatch.block, large=self.dispatch.sums)
 
 
 def _limited(dispatch: Dispatch, block: int, fill: int) -> tuple[int, int]:
@@ -113,7 +117,7 @@ class Step:
         """Few work items are spread over the whole GPU in small blocks, where that is free."""
         if not self.action.dispatch.block:
             most = self._context.multiprocessors
-            for block in (WARP, 2 * WARP):
+            for block in (WARP, 2 * WARP, 4 * WARP, 8 * WARP):
                 if block < self.block and items <= block * most:
                     return block
         return self.block

@@ -12,6 +12,7 @@ from octants.runtime.cuda.context import Context
 
 _LOG_SIZE = 16384
 _BLOCKS = (128, 256, 64, 512)  # threads in a block, the first one is taken where all are as good
+_LARGE_BLOCKS = (512, 256, 128, 64)
 WARP = 32
 
 
@@ -105,12 +106,16 @@ class Function:
         context.call("cuFuncGetAttribute", byref(most), cuda.FUNCTION_MAX_THREADS, handle)
         self._most = most.value
 
-    def shape(self, block: int) -> tuple[int, int]:
-        """(threads in a block, blocks that fill the GPU); ``block`` is given, or 0 for any."""
+    def shape(self, block: int, large: bool = False) -> tuple[int, int]:
+        """(threads in a block, blocks that fill the GPU); ``block`` is given, or 0 for any.
+
+        Of those that are as good a ``large`` one is taken, else one of common size.
+        """
         with self._context.active():
             if block:
                 return block, self._fill(block)
-            allowed = [size for size in _BLOCKS if size <= self._most] or [WARP]
+            sizes = _LARGE_BLOCKS if large else _BLOCKS
+            allowed = [size for size in sizes if size <= self._most] or [WARP]
             best = max(allowed, key=lambda size: size * self._fill(size))
             return best, self._fill(best)
 

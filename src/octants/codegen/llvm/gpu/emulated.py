@@ -39,9 +39,6 @@ class Emulated(Gpu):
     def from_lane(self, f: ThreadText, type: str, value: str, distance: int) -> str:
         raise NotImplementedError("a subgroup of one thread has no other lane")
 
-    def has_lane(self, f: ThreadText, distance: int) -> str:
-        raise NotImplementedError("a subgroup of one thread has no other lane")
-
     def all_at(self, f: ThreadText, place: str) -> str:  # noqa: ARG002
         return "true"
 

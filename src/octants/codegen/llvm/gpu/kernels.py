@@ -11,6 +11,8 @@ from octants.artifact import Artifact, Dispatch, Needs
 from octants.codegen.bounds import host_bounds
 from octants.codegen.llvm import atomics
 from octants.codegen.llvm.chains import find_chains
+from octants.codegen.llvm.control import several
+from octants.codegen.llvm.cost import CHEAP
 from octants.codegen.llvm.function import HandlerTable
 from octants.codegen.llvm.gpu import cooperation, guesses, reductions
 from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
@@ -26,16 +28,22 @@ from octants.codegen.recording import (
     recorded_loops,
     restartable,
 )
-from octants.codegen.reductions import Collect, Deliver, find_reductions, find_shared
+from octants.codegen.reductions import Collect, find_reductions, find_shared
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
-from octants.ir.core import Module, Task
+from octants.ir.core import Module, Operation, Task
 from octants.lazy_dataclass import dataclass
 from octants.target import Target
 
 _DEVICE = "device"
 _LARGEST = 1024
 """The most threads in a block."""
+_SHORT = 40
+"""The most operations of a work item of which a thread runs several at a time."""
+_PLAIN = (
+    *(ops.Constant, ops.Cast, ops.Compare, ops.Select, ops.Fma),
+    *(ops.Shape, ops.Load, ops.Store, ops.If, ops.Yield),
+)
 _WAVES = 4
 """Times the threads that a GPU holds: blocks do not end together, and it stays full to the end."""
 
@@ -43,7 +51,6 @@ _TABLE: HandlerTable = {
     **TABLE,
     **cooperation.TABLE,
     Collect: atomics.collect,
-    Deliver: reductions.deliver,
     ops.Atomic: reductions.atomic,
     ops.For: guesses.for_,
 }
@@ -169,6 +176,7 @@ class _Writer:
                 self._needs(task) if asks else None,
                 self._sides[position],
                 _WAVES if is_free else 1,
+                bool(f.collected),
             ),
         )
 
@@ -227,8 +235,8 @@ def _store_bounds(f: ThreadText, bounds: list[str]) -> None:
 def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
     """All items of the thread; where it runs ``again``, those that were refused alone."""
     is_alone = bool(task.options.get("fixed_order"))  # a thread has no lanes to sum up with
-    reductions = [] if is_alone else find_reductions(task, f.kernel.module.apart)
-    for reduction in reductions:
+    found = [] if is_alone else find_reductions(task, f.kernel.module.apart)
+    for reduction in found:
         f.table[Collect](f, Collect(reduction))
 
     def begin(item: str) -> None:
@@ -240,8 +248,7 @@ def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
         f.start("done")
 
     _write_loop(f, task, begin, end, "done")
-    for reduction in reductions:
-        f.table[Deliver](f, Deliver(reduction))
+    reductions.deliver(f, found)
 
 
 def _write_blocks(f: ThreadText, task: Task) -> None:
@@ -288,8 +295,27 @@ def _write_loop(
     following = f.apply("add nsw", "i64", item.name, f.gpu.threads(f))
     item.incoming.append((following, f.label))
     f.close_phi(item)
-    f.branch_if(f.apply("icmp slt", "i64", following, upper), "item", "return")
+    hint = several(f) if f.collected and _is_short(f, task) else ""
+    goes_on = f.apply("icmp slt", "i64", following, upper)
+    f.branch_if(goes_on, "item", "return", hint=hint)
     f.start("return")
+
+
+def _is_short(f: ThreadText, task: Task) -> bool:
+    """Whether a thread that sums up would mostly wait for memory, if it ran one item at a time.
+
+    LLVM has to be able to do what it is told: it warns where it cannot.
+    """
+    body = list(task.body.walk())
+    return len(body) <= _SHORT and all(
+        isinstance(op, _PLAIN) or op in f.collected or _is_quick(op) for op in body
+    )
+
+
+def _is_quick(op: Operation) -> bool:
+    if isinstance(op, ops.Unary):
+        return op.fn in CHEAP
+    return isinstance(op, ops.Binary) and op.fn not in ("pow", "atan2", "fmod")
 
 
 def _skip_unless_refused(f: ThreadText, item: str) -> None:

@@ -1,11 +1,11 @@
-"""What the threads of a GPU update at one place: summed up in a subgroup, added once."""
+"""What the threads of a GPU update at one place: summed up in a subgroup or a block, added once."""
 
 from __future__ import annotations
 
 from octants.codegen.llvm import arithmetic, atomics
 from octants.codegen.llvm.gpu.text import ThreadText
 from octants.codegen.llvm.memory import address
-from octants.codegen.reductions import Deliver, neutral
+from octants.codegen.reductions import Reduction, neutral
 from octants.ir import ops
 from octants.types.scalars import DType
 
@@ -32,28 +32,83 @@ def atomic(f: ThreadText, op: ops.Atomic) -> None:
     f.start(further)
 
 
-def _summed(f: ThreadText, fn: str, dtype: DType, value: str, missing: str = "") -> str:
-    """What all threads of a subgroup have; ``missing`` stands for those that there are not."""
+def _summed(f: ThreadText, fn: str, dtype: DType, value: str) -> str:
+    """What all threads of a subgroup have."""
     register, distance = f.type(dtype), f.gpu.subgroup // 2
     while distance:
         other = f.gpu.from_lane(f, register, value, distance)
-        if missing:
-            other = f.choose(f.gpu.has_lane(f, distance), register, other, missing)
         value = arithmetic.combine(f, fn, dtype, value, other)
         distance //= 2
     return value
 
 
-def deliver(f: ThreadText, wanted: Deliver) -> None:
+def deliver(f: ThreadText, found: list[Reduction]) -> None:
     """All threads come here together. Who collected nothing adds what changes nothing."""
-    reduction = wanted.reduction
-    dtype, (total, any_) = reduction.dtype, f.collected[reduction.atomics[0]]
+    if f.gpu.has_blocks and found:
+        _deliver_in_blocks(f, found)
+        return
+    for reduction in found:
+        some = f.gpu.any_lane(f, _any(f, reduction))
+        value = _of_subgroup(f, reduction)
+        _update(f, reduction, value, f.apply("and", "i1", some, f.gpu.is_first_lane(f)))
+
+
+def _deliver_in_blocks(f: ThreadText, found: list[Reduction]) -> None:
+    """The subgroups of a block leave their sums to one of them; each reduction has another one."""
+    sums = [_leave(f, number, reduction) for number, reduction in enumerate(found)]
+    any_ = [f.gpu.any_in_block(f, _any(f, reduction)) for reduction in found]  # these are barriers
+    own, count = f.gpu.subgroup_in_block(f), f.gpu.subgroups_in_block(f)
+    for number, reduction in enumerate(found):
+        turn = f.apply("urem", "i32", number, count) if number else "0"
+        mine, further = f.fresh_label("mine"), f.fresh_label("further")
+        is_mine = f.apply("icmp eq", "i32", own, turn)
+        f.branch_if(f.apply("and", "i1", is_mine, any_[number]), mine, further)
+        f.start(mine)
+        value = _of_block(f, reduction, sums[number], count)
+        _update(f, reduction, value, f.gpu.is_first_lane(f))
+        f.branch(further)
+        f.start(further)
+
+
+def _leave(f: ThreadText, number: int, reduction: Reduction) -> str:
+    """Have the sum of each subgroup in memory of the block; gives its address."""
+    register = f.type(reduction.dtype)
+    nbytes = reduction.dtype.size * f.gpu.most_subgroups
+    sums = f.gpu.shared_memory(f, f"octants_sums_{f.task}_{number}", nbytes)
+    value = _of_subgroup(f, reduction)
+    first, further = f.fresh_label("first"), f.fresh_label("further")
+    f.branch_if(f.gpu.is_first_lane(f), first, further)
+    f.start(first)
+    place = f.assign(f"getelementptr {register}, ptr {sums}, i32 {f.gpu.subgroup_in_block(f)}")
+    f.emit(f"store {register} {value}, ptr {place}, align {reduction.dtype.size}")
+    f.branch(further)
+    f.start(further)
+    return sums
+
+
+def _of_block(f: ThreadText, reduction: Reduction, sums: str, count: str) -> str:
+    """What so many subgroups have left, by the threads of one."""
+    dtype, lane = reduction.dtype, f.gpu.lane(f)
     register = f.type(dtype)
+    place = f.assign(f"getelementptr {register}, ptr {sums}, i32 {lane}")
+    value = f.assign(f"load {register}, ptr {place}, align {dtype.size}")
     nothing = f.literal(neutral(reduction.fn, dtype), dtype)
-    value = f.assign(f"load {register}, ptr {total}, align 8")
-    value = _summed(f, reduction.fn, dtype, value, nothing)
-    some = f.gpu.any_lane(f, f.assign(f"load i1, ptr {any_}, align 1"))
-    adds = f.apply("and", "i1", some, f.gpu.is_first_lane(f))
+    is_there = f.apply("icmp ult", "i32", lane, count)
+    return _summed(f, reduction.fn, dtype, f.choose(is_there, register, value, nothing))
+
+
+def _of_subgroup(f: ThreadText, reduction: Reduction) -> str:
+    dtype, (total, _) = reduction.dtype, f.collected[reduction.atomics[0]]
+    value = f.assign(f"load {f.type(dtype)}, ptr {total}, align 8")
+    return _summed(f, reduction.fn, dtype, value)
+
+
+def _any(f: ThreadText, reduction: Reduction) -> str:
+    """Whether the thread has collected anything."""
+    return f.assign(f"load i1, ptr {f.collected[reduction.atomics[0]][1]}, align 1")
+
+
+def _update(f: ThreadText, reduction: Reduction, value: str, adds: str) -> None:
     update, further = f.fresh_label("update"), f.fresh_label("further")
     f.branch_if(adds, update, further)
     f.start(update)

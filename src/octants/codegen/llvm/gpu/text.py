@@ -120,12 +120,8 @@ class GpuMachine(Machine):
     def from_lane(self, f: ThreadText, type: str, value: str, distance: int) -> str:
         """The value of the thread in the subgroup whose number differs by the bit ``distance``.
 
-        It is anything at all if there is no such thread.
+        All threads of the subgroup come here.
         """
-
-    @abstractmethod
-    def has_lane(self, f: ThreadText, distance: int) -> str:
-        """Whether there is such a thread, i1: the last subgroup of a block may lack some."""
 
     @abstractmethod
     def all_at(self, f: ThreadText, place: str) -> str:
@@ -139,10 +135,30 @@ class GpuMachine(Machine):
     def is_first_lane(self, f: ThreadText) -> str:
         """Whether this is the first thread of its subgroup, i1."""
 
+    has_blocks = False
+    """Whether threads of a block can work together; what follows is there only then."""
+
     shared_bytes = 0
     """The most that the arrays of a block may take."""
 
-    # What only threads need that work together; a machine without them has none of it.
+    most_subgroups = 1
+    """The most subgroups that a block has; not more than a subgroup has threads."""
+
+    def lane(self, f: ThreadText) -> str:
+        """The number of the thread in its subgroup, i32."""
+        raise NotImplementedError
+
+    def subgroup_in_block(self, f: ThreadText) -> str:
+        """The number of the subgroup in its block, i32."""
+        raise NotImplementedError
+
+    def subgroups_in_block(self, f: ThreadText) -> str:
+        """How many subgroups a block has, i32; where threads work alone, they are whole."""
+        raise NotImplementedError
+
+    def any_in_block(self, f: ThreadText, condition: str) -> str:
+        """Whether a condition (i1) holds for any thread of the block; a barrier for all of them."""
+        raise NotImplementedError
 
     def thread_in_block(self, f: ThreadText) -> str:
         """The number of the thread in its block, i32."""
