@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from octants.diagnostics.exceptions import InternalError
 from octants.runtime.cpu.apart import ApartMemory
-from octants.runtime.memory import describe
+from octants.runtime.memory import address_of, describe
 from octants.runtime.null import NullDevice
 from octants.runtime.parts import HOST, DeviceParts, Part, parts_of
 from octants.runtime.rows import copy_rows
@@ -87,8 +87,8 @@ def places(draw: Any) -> tuple[tuple[int, ...], tuple[Any, ...], tuple[int, ...]
     return shape, tuple(index), tuple(draw(st.permutations(range(left))))
 
 
-@given(places(), st.integers(0, 4))
-def test_what_arrives_is_what_numpy_would_do(place: Any, action: int) -> None:
+@given(places(), st.integers(0, 4), st.sampled_from([np.int16, np.float64]))
+def test_what_arrives_is_what_numpy_would_do(place: Any, action: int, kind: Any) -> None:
     shape, index, order = place
     twins = Twins()
     far, near = (part.transpose(order) for part in twins.both(shape, index))
@@ -97,7 +97,8 @@ def test_what_arrives_is_what_numpy_would_do(place: Any, action: int) -> None:
         assert (twins.parts.read(far) == near).all()
         assert twins.parts.read(far).flags.c_contiguous
     elif action == 1:
-        values = -np.arange(near.size, dtype=np.float64).reshape(near.shape)
+        values = np.empty_like(near, kind, order="K")  # as it lies in memory
+        values[...] = -np.arange(near.size).reshape(near.shape)
         twins.parts.write(far, values)
         near[...] = values
     elif action == 2:
@@ -183,6 +184,27 @@ def test_a_transposed_array_is_one_piece(action: str) -> None:
     if action == "clear":
         near[...] = 0
     twins.check()
+
+
+@pytest.mark.parametrize("turn", [lambda part: part, lambda part: part.T])
+def test_what_lies_as_on_the_device_is_copied_once(turn: Any) -> None:
+    twins = Twins()
+    far, near = (turn(part) for part in twins.both((8, 9)))
+    device: Any = twins.device
+    read, write, places = device.read, device.write, []
+
+    def note(copy: Any) -> Any:
+        return lambda address, memory: (places.append(address_of(memory)), copy(address, memory))
+
+    device.read, device.write = note(read), note(write)
+    values = -near
+    twins.parts.write(far, values)
+    found = twins.parts.read(far)
+    assert places[0] == address_of(values)
+    assert (places[1] == address_of(found)) == near.flags.c_contiguous
+    twins.parts.write(far, values.astype(np.int32))  # which have to be converted
+    assert places[2] != address_of(values)
+    assert (found == values).all()
 
 
 def test_what_was_saved_goes_to_a_part_in_another_order() -> None:

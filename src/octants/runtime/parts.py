@@ -14,7 +14,7 @@ import numpy as np
 from octants.runtime.capture import own_capture, refuse_read
 from octants.runtime.device import Device
 from octants.runtime.foreign import foreign_part
-from octants.runtime.memory import address_of, describe
+from octants.runtime.memory import address_of, describe, view_memory
 from octants.runtime.runs import Runs, order_of, packed_strides
 
 Part = np.ndarray[Any, Any]
@@ -124,7 +124,7 @@ class DeviceParts:
         cover = np.empty(runs.span, np.uint8)
         self.device.read(runs.address, cover)
         values: Part = np.ndarray(part.shape, part.dtype, cover, 0, part.strides)
-        return np.array(values[turned], order="C")
+        return np.asarray(values[turned], order="C")
 
     def write(self, part: Part, values: Any) -> None:
         _keep(part)
@@ -135,9 +135,7 @@ class DeviceParts:
         if part.size == 0:
             return
         runs = Runs(part)
-        memory = np.empty(part.nbytes, np.uint8)
-        packed: Part = np.ndarray(part.shape, part.dtype, memory, 0, packed_strides(part))
-        packed[turned] = values
+        memory = _packed(part, turned, values)
         if not runs.axes:
             self.device.write(runs.address, memory)
             return
@@ -241,6 +239,20 @@ def _forward(part: Part) -> tuple[Part, tuple[Any, ...]]:
     turned = tuple(slice(None, None, -1 if step < 0 else None) for step in part.strides)
     index = (*turned, Ellipsis)
     return part[index], index
+
+
+def _packed(part: Part, turned: tuple[Any, ...], values: Any) -> Part:
+    """The bytes of values in the order of a part's addresses; their own memory if they lie so."""
+    strides = packed_strides(part)
+    if isinstance(values, np.ndarray) and values.dtype == part.dtype:
+        lying: Part = np.broadcast_to(values, part.shape)[turned]
+        steps = zip(lying.shape, lying.strides, strides, strict=True)
+        if all(extent == 1 or own == wanted for extent, own, wanted in steps):
+            return view_memory(address_of(lying), np.uint8, (part.nbytes,))
+    memory = np.empty(part.nbytes, np.uint8)
+    packed: Part = np.ndarray(part.shape, part.dtype, memory, 0, strides)
+    packed[turned] = values
+    return memory
 
 
 def _equal_bits(one: Part, other: Part) -> bool:
