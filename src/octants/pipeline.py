@@ -19,6 +19,7 @@ from octants.ir.rewriter import serialise as serialise_task
 from octants.lazy_dataclass import dataclass
 from octants.passes.check_bounds import check_bounds
 from octants.passes.collect_sums import collect_sums
+from octants.passes.compose_turns import compose_turns
 from octants.passes.contract import contract
 from octants.passes.demote_atomics import demote_atomics
 from octants.passes.drop_zeros import drop_zeros
@@ -182,6 +183,7 @@ def finish(module: Module, stage: Stage, *, apart: bool = False) -> Module:
         if stage.contracts:
             expand_powers(result)
             share_reciprocals(result)
+            compose_turns(result)
         if stage.splits and stage.contracts:
             split_sums(result, apart, stage.fills)
         note.gives(result.size)

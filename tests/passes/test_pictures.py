@@ -15,6 +15,7 @@ from octants.ir.verifier import verify
 from octants.passes import (
     check_bounds,
     collect_sums,
+    compose_turns,
     contract,
     demote_atomics,
     drop_zeros,
@@ -33,6 +34,7 @@ PASSES = [
     (check_bounds, "check_bounds"),
     (outline_tasks, "outline_tasks"),
     (collect_sums, "collect_sums"),
+    (compose_turns, "compose_turns"),
     (contract, "contract"),
     (demote_atomics, "demote_atomics"),
     (drop_zeros, "drop_zeros"),

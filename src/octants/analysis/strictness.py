@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from octants.ir import ops
-from octants.ir.core import Array, Block, Companion, Operation, Value
+from octants.ir.core import Array, Block, Companion, Operation, Space, Value
 
 Target = tuple[Array, Companion]
 _ABRUPT = frozenset(
     ("floor", "ceil", "round", "trunc", "sign", "floordiv", "mod", "truncdiv", "truncmod")
 )
 _WRITES = (ops.Store, ops.Atomic, ops.CompareExchange)
+
+
+FREE_LOOPS = "free_loops"
+"""The option of a reversed task in which no replay must find again to the bit what loops carry."""
 
 
 def decides(block: Block, numbers: Collection[Value]) -> bool:
@@ -27,6 +31,17 @@ def decides(block: Block, numbers: Collection[Value]) -> bool:
         size = flow.size
         flow.visit(block)
     return flow.decides
+
+
+def is_kept(block: Block, numbers: Collection[Value]) -> bool:
+    """Whether some floats in a block go into values of a launch that other tasks may read."""
+    flow = _Flow(numbers)
+    size = -1
+    while size != flow.size:
+        size = flow.size
+        flow.visit(block)
+    kept = (Space.TEMPORARY, Companion.PRIMAL)
+    return any((array.space, companion) == kept for array, companion in flow.places)
 
 
 class _Flow:
