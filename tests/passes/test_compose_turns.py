@@ -143,7 +143,7 @@ def test_values_are_right_to_some_digits(name: str, dtype: Any) -> None:
         wanted, sizes = np.transpose([after(name, kind, *z, turns) for z in zip(x, a, strict=True)])
         error = np.abs(lines.y.to_numpy() - wanted) / (np.abs(wanted) + 0.01 * sizes)
         assert error.max() < 40 * np.finfo(kind).eps, (turns, error.argmax())
-    assert loops(getattr(lines, name)) == 2
+    assert loops(getattr(lines, name)) == 2 + (name != "constant")  # one if there are few turns
 
 
 WILD = [0.0, -0.0, 1e-30, 2.0, -3.0, 1e30, np.inf, -np.inf, np.nan]

@@ -78,7 +78,7 @@ from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Module, Operation, Task, Value
-from octants.ir.rewriter import emit
+from octants.ir.rewriter import copy_operation, emit
 from octants.mathlib.double import Double
 from octants.mathlib.number import Number
 from octants.passes.lines import Line
@@ -142,11 +142,12 @@ class _Composer:
                 if op in self._loops:
                     assert isinstance(op, ops.For)
                     self._compose(op, is_inside)
-                builder.append(op)
+                else:
+                    builder.append(op)
         block.ops[:] = new.ops
 
     def _compose(self, loop: ops.For, is_inside: bool) -> None:
-        """Build what takes most turns of a loop, which is left those that remain."""
+        """Build a loop, with what takes most of its turns before it if it has many."""
         builder = self._builder
         lower, upper = (Number(builder, value) for value in (loop.lower, loop.upper))
         turns = upper.to(i64) - lower.to(i64)
@@ -154,18 +155,24 @@ class _Composer:
         if known is not None:
             if known >= 1 << _POWERS[0]:
                 self._take_known(loop, turns, known, is_inside)
+            builder.append(loop)
             return
         then, orelse = Block(), Block()
         with builder.into(then):
-            lines = _powers(self._lines(loop), _POWER)[_POWER]
-            builder.yield_(self._taken(loop, lines, turns, _POWER))
-        with builder.into(orelse):
-            builder.yield_([loop.lower, *loop.inits])
+            copy = copy_operation(loop, {})
+            assert isinstance(copy, ops.For)
+            self._take_most(copy, _powers(self._lines(loop), _POWER)[_POWER], turns, _POWER)
+            builder.append(copy)
+            builder.yield_(copy.results)
         is_long = turns >= 2 << _POWER
-        loop.lower, *loop.inits = builder.if_(is_long.value, then, orelse).results
+        results, loop.results = loop.results, [Value(value.type) for value in loop.results]
+        with builder.into(orelse):
+            builder.append(loop)
+            builder.yield_(loop.results)
+        builder.append(ops.If(is_long.value, then, orelse, results=results))
 
     def _take_known(self, loop: ops.For, turns: Number, known: int, is_inside: bool) -> None:
-        """The same for a number of turns that is known, if it pays."""
+        """Build what takes most of so many turns of a loop, if that pays."""
         lines = self._lines(loop)
         if all(line.is_constant for line in lines):
             powers = _powers(lines, _POWERS[-1])
@@ -173,13 +180,12 @@ class _Composer:
             costs = [(2 * (known >> p) + known % (1 << p), p) for p in allowed]
             if costs:
                 _, power = min(costs)
-                loop.lower, *loop.inits = self._taken(loop, powers[power], turns, power)
+                self._take_most(loop, powers[power], turns, power)
         elif known >> _POWER > (not is_inside):  # loops around it pay for powers only once
-            lines = _powers(lines, _POWER)[_POWER]
-            loop.lower, *loop.inits = self._taken(loop, lines, turns, _POWER)
+            self._take_most(loop, _powers(lines, _POWER)[_POWER], turns, _POWER)
 
-    def _taken(self, loop: ops.For, lines: list[Line], turns: Number, power: int) -> list[Value]:
-        """Build the loop that takes many turns at a time; gives where it ends, and its results."""
+    def _take_most(self, loop: ops.For, lines: list[Line], turns: Number, power: int) -> None:
+        """Build a loop that takes many turns at a time, and begin the other one where it ends."""
         builder, kind = self._builder, loop.lower.type
         inits = [Number(builder, value) for value in loop.inits]
         is_tame = Number(builder, builder.constant(True, u1))
@@ -193,7 +199,7 @@ class _Composer:
         zero = builder.constant(0, kind)
         quick = builder.for_(zero, times.value, loop.inits, body)
         start = Number(builder, loop.lower) + (times << power)
-        return [start.value, *quick.results]
+        loop.lower, loop.inits = start.value, list(quick.results)
 
     def _lines(self, loop: ops.For) -> list[Line]:
         """What a turn does to each carried value."""
