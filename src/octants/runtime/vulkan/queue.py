@@ -158,12 +158,12 @@ class Queue:
         batch.clear()
         return batch
 
-    def flush(self) -> None:
-        """Submit what there is."""
+    def flush(self) -> int:
+        """Submit what there is; gives the number of the last submission."""
         with self.lock:
             batch, functions = self._batch, self.context.functions
             if batch is None:
-                return
+                return self.context.submitted
             self._batch = None
             stages = (_SHADER | _TRANSFER, _HOST)
             functions.quick.vkCmdPipelineBarrier(
@@ -176,14 +176,12 @@ class Queue:
             self._submitted_at = time.perf_counter()
             self._flying.append(batch)
             self.context.destroy_retired()
+            return batch.number
 
     def finish(self) -> None:
         """Wait until all is done."""
         self.context.check()
-        with self.lock:
-            self.flush()
-            number = self.context.submitted
-        self.context.wait(number)
+        self.context.wait(self.flush())
 
     @property
     def is_idle(self) -> bool:

@@ -8,12 +8,13 @@ from typing import Any
 from octants.diagnostics.exceptions import InternalError
 from octants.runtime.device import Bytes
 from octants.runtime.memory import address_of
+from octants.runtime.moves import move
 from octants.runtime.vulkan import structures as vk
-from octants.runtime.vulkan.memory import CACHED, MAPPED, Buffer, Heap
+from octants.runtime.vulkan.memory import Buffer, Heap
 from octants.runtime.vulkan.queue import Queue
+from octants.runtime.vulkan.staging import Staging
 
 _FEW = 1 << 16  # bytes that go with the commands
-_CHUNK = 1 << 24
 _MOST_ROWS = 1 << 16
 
 
@@ -22,7 +23,7 @@ class Transfers:
 
     def __init__(self, queue: Queue, heap: Heap) -> None:
         self._queue, self._heap = queue, heap
-        self._staging: Buffer | None = None
+        self._staging = Staging(queue)
 
     def _place(self, address: int, nbytes: int) -> tuple[Buffer, int]:
         try:
@@ -33,11 +34,6 @@ class Transfers:
             raise InternalError(f"{nbytes} bytes at {address:#x} are not memory of the device")
         return buffer, offset
 
-    def _stage(self) -> Buffer:
-        if self._staging is None:
-            self._staging = Buffer(self._queue.context, _CHUNK, MAPPED | CACHED)
-        return self._staging
-
     def read(self, address: int, into: Bytes) -> None:
         """Copy to the host, when all is done."""
         if into.nbytes == 0:
@@ -47,14 +43,9 @@ class Transfers:
         with self._queue.lock:
             if buffer.host and buffer.reads_well:
                 self._queue.finish()
-                ctypes.memmove(target, buffer.host + offset, into.nbytes)
+                move(target, buffer.host + offset, into.nbytes)
                 return
-            stage = self._stage()
-            for start in range(0, into.nbytes, _CHUNK):
-                count = min(_CHUNK, into.nbytes - start)
-                self._queue.copy((stage, 0), (buffer, offset + start), count)
-                self._queue.finish()
-                ctypes.memmove(target + start, stage.host, count)
+            self._staging.read((buffer, offset), target, into.nbytes)
 
     def write(self, address: int, values: Bytes) -> None:
         """Copy from the host; a few bytes need not wait for what is queued."""
@@ -67,17 +58,9 @@ class Transfers:
                 self._queue.write((buffer, offset), ctypes.string_at(source, nbytes))
             elif buffer.host:
                 self._queue.finish()
-                ctypes.memmove(buffer.host + offset, source, nbytes)
+                move(buffer.host + offset, source, nbytes)
             else:
-                self._write_staged(buffer, offset, source, nbytes)
-
-    def _write_staged(self, buffer: Buffer, offset: int, source: int, nbytes: int) -> None:
-        stage = self._stage()
-        for start in range(0, nbytes, _CHUNK):
-            count = min(_CHUNK, nbytes - start)
-            ctypes.memmove(stage.host, source + start, count)
-            self._queue.copy((buffer, offset + start), (stage, 0), count)
-            self._queue.finish()
+                self._staging.write((buffer, offset), source, nbytes)
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device."""

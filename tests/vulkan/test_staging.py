@@ -1,0 +1,92 @@
+"""Copies to and from memory that the host has not mapped, and large ones within its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.ir.core import Companion
+from octants.runtime import moves
+from octants.runtime.memory import address_of
+from octants.runtime.vulkan import staging
+from octants.runtime.vulkan.device import VulkanDevice
+from tests.vulkan import compiled
+
+COUNT = 10_007
+
+
+@pytest.fixture
+def far(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[VulkanDevice, Any]]:
+    """An array in memory that the host does not reach, and its device."""
+    compiled.device()  # or skip
+    qd.init(arch=qd.vulkan, offline_cache=False)
+    device: Any = qd.driver.state.device
+    array = qd.ndarray(qd.i32, COUNT)
+    buffer, _ = device.transfers._place(array.address(Companion.PRIMAL), 4 * COUNT)
+    qd.sync()
+    monkeypatch.setattr(buffer, "host", 0)
+    monkeypatch.setattr("octants.runtime.vulkan.transfers._FEW", 16)
+    device.transfers._staging._slots.clear()
+    yield device, array
+    device.transfers._staging._slots.clear()
+    qd.reset()
+
+
+@qd.kernel
+def double(a: qd.types.NDArray[qd.i32, 1]):
+    for i in a:
+        a[i] = a[i] * 2 + 1
+
+
+@pytest.mark.parametrize("chunk", [1 << 22, 40_028, 40_000, 4096, 1004])
+def test_whatever_the_size_of_the_parts(
+    far: tuple[VulkanDevice, Any], monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(staging, "CHUNK", chunk)
+    device, array = far
+    values = np.random.default_rng(1).integers(-1000, 1000, COUNT, dtype=np.int32)
+    for _ in range(3):
+        array.from_numpy(values)
+        double(array)
+        values = values * 2 + 1
+        assert (array.to_numpy() == values).all()
+    number = device.context.submitted
+    array.from_numpy(values)
+    submissions = device.context.submitted - number
+    assert submissions == -(-4 * COUNT // chunk)
+
+
+def test_the_host_does_not_wait_for_what_it_has_sent(
+    far: tuple[VulkanDevice, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "CHUNK", 4096)
+    device, array = far
+    values = np.arange(COUNT, dtype=np.int32)
+    array.from_numpy(values)
+    sizes = 4 * COUNT // 4096 + 1
+    waits, wait = [0], device.context.wait
+    monkeypatch.setattr(device.context, "wait", lambda number: (waits.append(number), wait(number)))
+    number = device.context.submitted
+    array.from_numpy(values)
+    last = number + sizes - staging.SLOTS  # that a part has to be free of
+    assert max(waits) == last
+    assert (array.to_numpy() == values).all()
+
+
+@pytest.mark.parametrize("count", [0, 1, 1000, 1001, 3999, 4000, 12_345, 40_000])
+def test_large_copies_are_made_by_several_threads(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(moves, "LEAST", 1000)
+    monkeypatch.setattr(moves, "THREADS", 4)
+    monkeypatch.setattr(moves, "_PAGE", 64)
+    source = np.random.default_rng(2).integers(0, 255, count + 16, dtype=np.uint8)
+    target = np.zeros(count + 16, np.uint8)
+    moves.move(address_of(target) + 8, address_of(source) + 8, count)
+    assert (target[8 : count + 8] == source[8 : count + 8]).all()
+    assert not target[:8].any()
+    assert not target[count + 8 :].any()
