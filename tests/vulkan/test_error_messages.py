@@ -17,7 +17,9 @@ from tests.golden_files import check_golden
 from tests.vulkan import compiled
 
 TEXTS: dict[str, UserError] = {
-    "missing_feature": errors.MissingFeature("k", "f64 (shaderFloat64)", "A GPU"),
+    "missing_feature": errors.MissingFeature(
+        "k", "f64 (shaderFloat64)", "A GPU", "use other types,"
+    ),
     "missing_vulkan": errors.MissingVulkan("libvulkan.so.1: cannot open shared object file"),
     "no_vulkan_device": errors.NoVulkanDevice("no driver can be loaded"),
     "no_such_vulkan_device": errors.NoSuchVulkanDevice(3, "0: A GPU, 1: Another GPU"),

@@ -191,11 +191,28 @@ def test_updates_of_64_bits(vulkan: str) -> None:
         count()
         assert total[None] == 4950
         return
-    with pytest.raises(
-        OctantsError, match="OCT450: kernel `count` needs 64-bit integers"
-    ) as caught:
+    needs = "OCT450: kernel `count` needs atomic operations on 64 bits"
+    with pytest.raises(OctantsError, match=needs) as caught:
         count()
     assert "total[None] += i" in str(caught.value)
+    assert "let work items update numbers of 32 bits" in str(caught.value)
+
+
+def test_sums_of_f64_need_atomic_operations(vulkan: str) -> None:
+    total = qd.field(qd.f64, shape=())
+
+    @qd.kernel
+    def add():
+        for i in range(100):
+            total[None] += i
+
+    if "int64" not in vulkan:
+        add()
+        assert total[None] == 4950
+        return
+    feature = "f64" if "float64" in vulkan else "atomic operations on 64 bits"
+    with pytest.raises(OctantsError, match=f"OCT450: kernel `add` needs {feature}"):
+        add()
 
 
 @pytest.mark.usefixtures("vulkan")

@@ -16,11 +16,12 @@ class MissingFeature(UserError):
     kernel: str
     feature: str
     device: str
+    way_out: str
     code = "OCT450"
     exception = OctantsRuntimeError
     title = "kernel `{kernel}` needs {feature}, which the device `{device}` does not have"
     label = "for this"
-    remedy = "use other types, another device (`init(device=...)`), or `qd.init(arch=qd.cpu)`"
+    remedy = "{way_out} another device (`init(device=...)`), or `qd.init(arch=qd.cpu)`"
 
 
 class MissingVulkan(UserError):

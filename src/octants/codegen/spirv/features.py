@@ -23,6 +23,10 @@ and f64 `nan`, `rte`, `denormals` (with the width behind), `add32` and `add64`, 
 pays there that lanes which update one place make one update of all. One that `cuts` ends all loops
 of a thread after some 65,000 turns, which must be told."""
 
+_NARROW = "let work items update numbers of 32 bits, such as sums of f32; or use"
+_WAYS_OUT = {"atomic64": _NARROW, "shared64": _NARROW}
+_WITH_INT64 = frozenset(("atomic64", "shared64"))
+
 
 class Features:
     """The features of a target, for a kernel; `location` is what its code is written for."""
@@ -31,7 +35,8 @@ class Features:
         self.device = target.cpu
         self.kernel = kernel
         self.location: Span | None = None
-        self._names = frozenset(target.features.split(","))
+        names = frozenset(target.features.split(","))
+        self._names = names if "int64" in names else names - _WITH_INT64
         blocks = target.blocks
         self.lanes = blocks.subgroup_size if blocks is not None and self.has("lanes") else 1
 
@@ -41,5 +46,6 @@ class Features:
     def require(self, name: str) -> None:
         """Raise `MissingFeature` unless the device has a feature."""
         if name not in self._names:
-            missing = MissingFeature(self.kernel, MEANINGS[name], self.device)
+            way_out = _WAYS_OUT.get(name, "use other types,")
+            missing = MissingFeature(self.kernel, MEANINGS[name], self.device, way_out)
             raise missing.at(self.location)

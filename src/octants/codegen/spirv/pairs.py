@@ -273,14 +273,6 @@ class PairCode(SpirvCode):
             return super().shared_array(key, u32, 2 * count)
         return super().shared_array(key, dtype, count)
 
-    def has_atomic(self, fn: str, dtype: DType) -> bool:
-        return not is_wide(dtype) and super().has_atomic(fn, dtype)
-
-    def _atomic(self, op: Op, dtype: DType, place: Place, *operands: int) -> int:
-        if is_wide(dtype):
-            self.assembly.features.require("int64")
-        return super()._atomic(op, dtype, place, *operands)
-
     # -- other threads --------------------------------------------------------------------------
 
     def read_lane(self, x: Any, dtype: DType, lane: int) -> Any:
