@@ -27,7 +27,7 @@ MUCH = (
     f"{LITTLE},int16,storage16,float64,atomic64,add32,add64,fences,"
     "nan32,nan64,rte32,rte64,denormals32,denormals64"
 )
-CUTS = f"{MUCH},cuts"
+CUTS, SPLITS = f"{MUCH},cuts", f"{MUCH},splits"
 NARROW = [dtype for dtype in scalars.ALL if dtype.bits in (1, 8, 32)]
 
 
@@ -74,7 +74,7 @@ def every_atomic(dtype: DType) -> Module:
 
 
 @needs_validator
-@pytest.mark.parametrize("features", [MUCH, CUTS], ids=["much", "cuts"])
+@pytest.mark.parametrize("features", [MUCH, CUTS, SPLITS], ids=["much", "cuts", "splits"])
 @pytest.mark.parametrize("dtype", scalars.ALL, ids=str)
 def test_everything_of_a_type(dtype: DType, features: str) -> None:
     check(compile_module(every_function(dtype), target(features)))

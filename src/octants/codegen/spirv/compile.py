@@ -9,6 +9,7 @@ from octants.codegen.spirv.code import SpirvCode
 from octants.codegen.spirv.features import Features
 from octants.codegen.spirv.flow import Entry
 from octants.codegen.spirv.pairs import PairCode
+from octants.codegen.spirv.split import SplitCode
 from octants.codegen.structured.body import Kernel
 from octants.codegen.structured.tasks import Function, functions
 from octants.ir.core import Module
@@ -43,8 +44,13 @@ def compile_module(module: Module, target: Target) -> Artifact:
 
 def _write(assembly: Assembly, function: Function) -> None:
     entry, number = Entry(function.threads), assembly.fresh()
-    kind = SpirvCode if assembly.features.has("int64") else PairCode
-    code = kind(assembly, entry)
+    code = _kind(assembly.features)(assembly, entry)
     code.write_function(number, [], None, lambda inner, _: function.write(inner))
     shared = [words.variable for words in entry.shared.values()]
     assembly.add_entry(function.dispatch.entry, number, entry.block, shared)
+
+
+def _kind(features: Features) -> type[SpirvCode]:
+    if not features.has("int64"):
+        return PairCode
+    return SplitCode if features.has("splits") else SpirvCode

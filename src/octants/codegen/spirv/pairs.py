@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.spirv import long_division
+from octants.codegen.spirv import long_division, pair_bits
 from octants.codegen.spirv.code import SpirvCode
 from octants.codegen.spirv.flow import Words
 from octants.codegen.spirv.pair import Pair, is_wide
@@ -19,8 +19,6 @@ from octants.codegen.structured.code import Code, Element, Place
 from octants.types.scalars import DType, f32, f64, i32, i64, u1, u32, u64
 
 _HALF, _WHOLE = 1 << 32, 1 << 64
-_UNSIGNED = {"shl": "shl", "shr": "ushr", "ushr": "ushr"}
-_BITWISE = ("and", "or", "xor", "not")
 
 
 class PairCode(SpirvCode):
@@ -50,12 +48,8 @@ class PairCode(SpirvCode):
     def apply(self, fn: str, dtype: DType, *operands: Any) -> Any:
         if not is_wide(dtype):
             return super().apply(fn, dtype, *operands)
-        if fn in _BITWISE:
-            halves = ([getattr(x, name) for x in operands] for name in ("low", "high"))
-            return Pair(*(self._u32(fn, *words) for words in halves))
-        if fn in ("shl", "shr", "ushr"):
-            keeps_sign = fn == "shr" and dtype.is_signed
-            return self._shifted("shr" if keeps_sign else _UNSIGNED[fn], *operands)
+        if fn in pair_bits.FUNCTIONS:
+            return pair_bits.apply(self, fn, dtype, *operands)
         if fn in ("quotient", "remainder"):
             return long_division.divide(self, fn, dtype, *operands)
         simple: dict[str, Callable[..., Pair]] = {
@@ -88,61 +82,15 @@ class PairCode(SpirvCode):
             high = self._u32("add", high, self._u32("mul", one, other))
         return Pair(low, high)
 
-    def _shifted(self, fn: str, x: Pair, count: Pair) -> Pair:
-        """Shifts within both halves, and by more than one of them."""
-        zero = self._word(0)
-        fill = super().apply("shr", i32, x.high, self._word(31)) if fn == "shr" else zero
-        if count.value is not None and count.value % 32 == 0:
-            near = x
-        else:
-            near = (
-                self._shifted_left(x, count) if fn == "shl" else self._shifted_right(fn, x, count)
-            )
-        far = Pair(zero, near.low) if fn == "shl" else Pair(near.high, fill)
-        if count.value is not None:
-            return far if count.value >= 32 else near
-        is_far = super().compare("ge", u32, count.low, self._word(32))
-        chosen: Pair = self.choose(is_far, u64, far, near)
-        return chosen
-
-    def _counts(self, count: Pair) -> tuple[int, int]:
-        """What a half is shifted by, and what the part that moves to the other one, but for 1."""
-        few = self._u32("and", count.low, self._word(31))
-        return few, self._u32("sub", self._word(31), few)
-
-    def _shifted_left(self, x: Pair, count: Pair) -> Pair:
-        few, rest = self._counts(count)
-        over = self._u32("ushr", self._u32("ushr", x.low, self._word(1)), rest)
-        high = self._u32("or", self._u32("shl", x.high, few), over)
-        return Pair(self._u32("shl", x.low, few), high)
-
-    def _shifted_right(self, fn: str, x: Pair, count: Pair) -> Pair:
-        few, rest = self._counts(count)
-        high = super().apply(fn, i32 if fn == "shr" else u32, x.high, few)
-        over = self._u32("shl", self._u32("shl", x.high, self._word(1)), rest)
-        return Pair(self._u32("or", self._u32("ushr", x.low, few), over), high)
-
-    def compare(self, fn: str, dtype: DType, a: Any, b: Any) -> int:
+    def compare(self, fn: str, dtype: DType, a: Any, b: Any) -> Any:
         if not is_wide(dtype):
             return super().compare(fn, dtype, a, b)
-        same_high = super().compare("eq", u32, a.high, b.high)
-        if fn in ("eq", "ne"):
-            low = super().compare("eq", u32, a.low, b.low)
-            equal = super().apply("and", u1, same_high, low)
-            return equal if fn == "eq" else super().apply("not", u1, equal)
-        if fn in ("gt", "le"):
-            a, b = b, a
-        half = i32 if dtype.is_signed else u32
-        below = super().compare("lt", half, a.high, b.high)
-        low = super().apply("and", u1, same_high, super().compare("lt", u32, a.low, b.low))
-        less = super().apply("or", u1, below, low)
-        return less if fn in ("lt", "gt") else super().apply("not", u1, less)
+        return pair_bits.compare(self, fn, dtype, a, b)
 
     def choose(self, condition: int, dtype: DType, on_true: Any, on_false: Any) -> Any:
         if not is_wide(dtype):
             return super().choose(condition, dtype, on_true, on_false)
-        low = super().choose(condition, u32, on_true.low, on_false.low)
-        return Pair(low, super().choose(condition, u32, on_true.high, on_false.high))
+        return pair_bits.choose(self, condition, on_true, on_false)
 
     # -- conversions ----------------------------------------------------------------------------
 
@@ -189,8 +137,8 @@ class PairCode(SpirvCode):
             high = super().apply("mul", f64, high, super().constant(2.0**32, f64))
             return super().apply("add", f64, high, low)
         distance = self._digits(x.high)
-        top = self._shifted("ushr", x, distance)
-        back = self._shifted("shl", top, distance)
+        top = pair_bits.apply(self, "ushr", u64, x, distance)
+        back = pair_bits.apply(self, "shl", u64, top, distance)
         is_cut = self.compare("ne", u64, back, x)
         number = super().convert(self._u32("or", top.low, self._bit(is_cut)), u32, f32)
         biased = self._u32("add", distance.low, self._word(127))

@@ -188,6 +188,7 @@ class Hardware:
             "fences": not self.is_cpu,
             "gathers": not self.is_cpu,
             "cuts": "llvmpipe" in self.name,
+            "splits": self.properties.vendor == _NVIDIA,
             **_float_modes(controls),
         }
         return frozenset(name for name, value in found.items() if value)
