@@ -177,7 +177,7 @@ def finish(module: Module, stage: Stage, *, apart: bool = False) -> Module:
         collect_sums(result, apart)
         demote_atomics(result, apart)
         if stage.deterministic:  # what only one work item touches is known better before than after
-            fix_order(result, apart)
+            fix_order(result, apart, many=stage.fills > 0)
             collect_sums(result, apart)
             demote_atomics(result, apart)
         if stage.contracts:

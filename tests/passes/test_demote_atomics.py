@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from octants.ir.rewriter import copy_module
 from octants.ir.verifier import verify
 from octants.launch.gradient import bare_reverse, differentiable
 from octants.launch.memory import memories_of
+from octants.passes import ordered_parts
 from octants.passes.collect_sums import collect_sums
 from octants.passes.demote_atomics import demote_atomics
 from octants.passes.fix_order import fix_order
@@ -542,17 +544,29 @@ PASSES: list[tuple[str, Callable[[Module, bool], None]]] = [
     ("collect_sums", collect_sums),
     ("demote_atomics", demote_atomics),
     ("fix_order", fix_order),
+    ("ordered_parts", partial(fix_order, many=True)),
 ]
 
 
+@pytest.fixture
+def few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interpreter runs them one by one."""
+    monkeypatch.setattr(ordered_parts, "MOST", 16)
+    monkeypatch.setattr(ordered_parts, "LEAST", 2)
+    monkeypatch.setattr(ordered_parts, "_BRANCHES", 4)
+
+
+@pytest.mark.usefixtures("few_threads")
 def test_random_modules_do_the_same() -> None:
     changed: dict[str, int] = dict.fromkeys((name for name, _ in PASSES), 0)
     for seed in range(60):
         module = Generator(seed).module()
         simplify(module)
         wanted = forward(module, inputs(seed))
-        module = copy_module(module)
+        original, module = module, copy_module(module)
         for name, run in PASSES:
+            if name == "ordered_parts":
+                module = copy_module(original)
             text = to_text(module)
             run(module, True)
             verify(module)
@@ -563,11 +577,13 @@ def test_random_modules_do_the_same() -> None:
     assert all(count > 10 for count in changed.values()), changed
 
 
-def test_fixed_order_leaves_no_order_to_chance() -> None:
+@pytest.mark.parametrize("fills", [0, 1000])
+def test_fixed_order_leaves_no_order_to_chance(fills: int) -> None:
     for seed in range(40):
         module = Generator(seed).module()
         simplify(module)
-        module = finish(module, Stage(verifies=True, deterministic=True), apart=True)
+        stage = Stage(verifies=True, deterministic=True, fills=fills)
+        module = finish(module, stage, apart=True)
         for task in module.tasks:
             left = [op for op in task.body.walk() if isinstance(op, ops.Atomic)]
             kept = find_sums(task, True) if task.options.get("fixed_order") else Sums()

@@ -88,13 +88,14 @@ Sums at places that are one for all work items are taken over chunks of the work
 number of threads changes, and combined in order. Sums at places that vary are left to code
 generation, if `analysis.sums` has a way to make them: the task has the option ``fixed_order``. With
 other updates that depend on the order - products of floats, or what returns what was there before -
-the work items run one after the other.
+the work items run one after the other. Where it takes many threads to keep the machine busy,
+`ordered_parts` makes tasks of sums of both kinds, if it can.
 """
 
 from __future__ import annotations
 
 from octants.analysis.forms import Forms
-from octants.analysis.sums import find_sums
+from octants.analysis.sums import Target, find_sums
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
@@ -102,6 +103,7 @@ from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
 from octants.ir.rewriter import copy_block, copy_operation, refuse_cooperation, serialise
 from octants.passes.demote_atomics import owned_targets
+from octants.passes.ordered_parts import OrderedParts, find_parts
 from octants.passes.task_bounds import load_bounds, make_bounds, store_bounds
 from octants.types.scalars import f16, f32, i32, i64, u1
 
@@ -111,8 +113,11 @@ Access = ops.Load | ops.Store | ops.Atomic | ops.CompareExchange
 
 
 @staged("fix_order")
-def fix_order(module: Module, apart: bool = False) -> None:
-    """Fix the order of updates, in place; ``apart`` says that no two arrays share memory."""
+def fix_order(module: Module, apart: bool = False, many: bool = False) -> None:
+    """Fix the order of updates, in place; ``apart`` says that no two arrays share memory.
+
+    ``many`` says that it takes many threads to keep the machine busy.
+    """
     tasks: list[Task] = []
     for task in module.tasks:
         updates = _unordered(task, apart)
@@ -120,7 +125,10 @@ def fix_order(module: Module, apart: bool = False) -> None:
             tasks.append(task)
             continue
         refuse_cooperation(task)
-        if _are_shared_sums(task, updates, apart):
+        parts = _parts(task, updates, apart) if many else None
+        if parts is not None:
+            tasks += parts.tasks(module)
+        elif _are_shared_sums(task, updates, apart):
             tasks += _Chunks(module, task, updates).tasks()
         elif _are_plain_sums(task, updates, apart):
             task.options = {**task.options, "fixed_order": True}
@@ -149,6 +157,28 @@ def _depends_on_order(op: Operation, used: set[Value]) -> bool:
     if not isinstance(op, ops.Atomic):
         return False
     return op.array.dtype.is_float or op.fn == "exchange" or op.result in used
+
+
+def _parts(task: Task, updates: list[Operation], apart: bool) -> OrderedParts | None:
+    """What many threads add to for all updates; None if there are others than sums.
+
+    A work item that records may have to run again, which a thread with several of them cannot.
+    """
+    if any(isinstance(op, ops.RecordPush) for op in task.body.walk()):
+        return None
+    sums, targets = find_sums(task, apart), dict[Target, list[Operation]]()
+    for op in updates:
+        targets.setdefault((op.array, op.companion), []).append(op)  # type: ignore[attr-defined]
+    shared: list[Operation] = []
+    spread: list[Operation] = []
+    for target, own in targets.items():
+        if _are_shared_sums(task, own, apart):
+            shared += own
+        elif target in sums:
+            spread += own
+        else:
+            return None
+    return find_parts(task, shared, spread)
 
 
 def _are_plain_sums(task: Task, updates: list[Operation], apart: bool) -> bool:

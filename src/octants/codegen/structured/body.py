@@ -78,6 +78,7 @@ class Body:
         self.task = task
         self.item: Operand = code.constant(0, i64)
         self.lower: Operand = code.constant(0, i64)
+        self.speaks_of: Operand | None = None  # another work item, for messages
         self.lanes: Lanes | None = None
         self.collected: dict[Operation, tuple[Variable, Variable]] = {}  # see `reductions`
         self.shared_updates: set[Operation] = set()

@@ -51,7 +51,12 @@ def overflow(body: Body, record: Record, need: Operand) -> None:
 
 
 def _place(body: Body) -> list[Operand]:
-    return [body.number(body.task, i32), body.item]
+    return [body.number(body.task, i32), body.speaks_of or body.item]
+
+
+def act_as(body: Body, op: ops.ActAs) -> None:
+    """Let failures from here on be those of a work item."""
+    body.speaks_of = body.wide(op.item)
 
 
 def _word(body: Body, value: Value) -> Operand:

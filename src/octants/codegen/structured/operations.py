@@ -37,6 +37,7 @@ TABLE: HandlerTable = {
     ops.CompareExchange: atomics.compare_exchange,
     ops.Print: messages.print_,
     ops.Assert: messages.assert_,
+    ops.ActAs: messages.act_as,
     **cooperation.TABLE,
     ops.RecordPush: records.push,
     ops.RecordPop: records.pop,
