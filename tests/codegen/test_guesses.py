@@ -12,9 +12,12 @@ import octants as qd
 from octants.codegen.llvm import nvptx
 from octants.codegen.llvm.estimates import unless_rare
 from octants.codegen.llvm.function import FunctionText
-from octants.codegen.llvm.gpu import emulated
+from octants.codegen.llvm.gpu import emulated, guesses
+from octants.codegen.llvm.gpu.approximations import computed
 from octants.codegen.llvm.library import Call
 from octants.codegen.llvm.text import float_literal
+from octants.ir.core import Module
+from octants.ir.rewriter import copy_module
 from octants.launch.kernel import Kernel
 from octants.mathlib.table import function
 from octants.types.scalars import f32
@@ -49,6 +52,16 @@ class Guessing(RoughlyQuick):
     """The same, where nobody tests each operand."""
 
     guessed = frozenset(("sin", "cos", "cos_beside_sin"))
+    usual = NEAR
+
+
+class Computing(Guessing):
+    """One that computes some of them, as others do, who have instructions."""
+
+    def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:
+        usual = super().quick(f, fn, operands)
+        name = "sin" if fn == "sin" else "cos"
+        return computed(f, name, *operands) if f.computes and usual is not None else usual
 
 
 def _run(machine: type[emulated.Emulated], trips: list[int]) -> list[Any]:
@@ -87,6 +100,51 @@ def test_the_same_bits() -> None:
         assert np.abs(found).max() > 0
 
 
+def _series(machine: type[emulated.Emulated], x: Any) -> list[Any]:
+    """Values and gradients of loops of which sines and cosines are most of the work."""
+    with pytest.MonkeyPatch.context() as patch, emulated_gpu(total=1 << 28):
+        patch.setattr(emulated, "Emulated", machine)
+        qd.init(arch=qd.cuda)
+        size = len(x)
+        a, b, c = (qd.field(qd.f32, shape=size, needs_grad=True) for _ in "abc")
+
+        @qd.kernel
+        def waves():
+            for i in a:
+                v, w, total = a[i], b[i], 0.0
+                for _ in range(37):
+                    v = qd.sin(v) * 0.95 + 0.01
+                for k in range(-17, 23):
+                    total += qd.cos(w * k) - qd.sin(0.5 * w * (k - 3.0))
+                c[i] = v + total
+
+        a.from_numpy(x)
+        b.from_numpy(x)
+        waves()
+        c.grad.fill(1.0)
+        waves.grad()
+        return [array.to_numpy() for array in (c, a.grad, b.grad)]
+
+
+def test_operands_that_are_surely_usual_need_no_look() -> None:
+    x = np.random.default_rng(3).uniform(-0.2, 0.2, 100).astype(np.float32)
+    x[::5] *= 50
+    x[:4] = np.inf, -np.inf, np.nan, 1e30
+    for found, wanted in zip(_series(Guessing, x), _series(RoughlyQuick, x), strict=True):
+        assert np.array_equal(found, wanted, equal_nan=True)
+    assert np.isnan(wanted[:3]).all() and not np.isnan(wanted[3:]).any()
+
+
+def test_computed_ones_are_right_to_six_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(4).uniform(-1, 1, 100).astype(np.float32)
+    wanted = _series(RoughlyQuick, x)
+    monkeypatch.setattr(guesses, "_computed_turns", lambda f, op: (0, 3, 6))
+    found = _series(Computing, x)
+    assert not np.array_equal(found[0], wanted[0])
+    for some, right, size in zip(found, wanted, (40, 1, 500), strict=True):
+        np.testing.assert_allclose(some, right, atol=2e-6 * size)
+
+
 # -- which loops -----------------------------------------------------------------------------------
 
 
@@ -96,7 +154,7 @@ def _is_in_fours(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> bool:
     compile_ = emulated.compile_module
 
     def see(module: Any, target: Any, **options: Any) -> Any:
-        texts.append(nvptx.llvm_text(module, fast_math=True))
+        texts.append(nvptx.llvm_text(module, nvptx.target(90), fast_math=True))
         return compile_(module, target, **options)
 
     monkeypatch.setattr(emulated, "compile_module", see)
@@ -151,3 +209,76 @@ def test_what_is_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert _is_in_fours(plain, monkeypatch)
         for kernel in (stores, looks_up, chooses, roots):
             assert not _is_in_fours(kernel, monkeypatch), kernel
+
+
+def _module(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> Module:
+    """What code is made of."""
+    found: list[Module] = []
+    compile_ = emulated.compile_module
+
+    def see(module: Module, *rest: Any, **options: Any) -> Any:
+        found.append(copy_module(module))
+        return compile_(module, *rest, **options)
+
+    monkeypatch.setattr(emulated, "compile_module", see)
+    kernel()
+    monkeypatch.undo()
+    (module,) = found
+    return module
+
+
+def _instructions(module: Module, capability: int = 90) -> tuple[int, int]:
+    """How many sines there are by the instruction, and how many looks at their operands."""
+    text = nvptx.optimised_llvm_text(module, nvptx.target(capability), fast_math=True)
+    sines = len(re.findall(r" call .*@llvm.nvvm.sin.approx.f\(", text))
+    return sines, len(re.findall(r"fcmp .*, 6\.400000e\+01", text))
+
+
+def test_what_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with emulated_gpu(total=1 << 28):
+        qd.init(arch=qd.cuda)
+        x, y = (qd.field(qd.f32, shape=50) for _ in "xy")
+
+        @qd.kernel
+        def plain():
+            for i in x:
+                v = x[i]
+                for _ in range(64):
+                    v = qd.sin(v) * 0.95 + 0.01
+                y[i] = v
+
+        @qd.kernel
+        def decides():
+            for i in x:
+                v = x[i]
+                for _ in range(64):
+                    v = qd.sin(v) * 0.95 + 0.01
+                y[i] = v if v > 0.5 else 0.0
+
+        @qd.kernel
+        def grows():
+            for i in x:
+                v = x[i]
+                for _ in range(64):
+                    v += 0.1 * qd.sin(v)
+                y[i] = v
+
+        @qd.kernel
+        def counts():
+            for i in x:
+                v = 0.0
+                for k in range(64):
+                    v += qd.sin(x[i] * k + y[i])
+                y[i] = v if v > 0.5 else 0.0
+
+        # There is one more in the loop for turns that were guessed wrong. Eight turns are guessed,
+        # two of them computed; those have looks whose operands nobody knows, or knows the ends of.
+        for kernel, wanted in (
+            (plain, (6 + 1, 1 + 1)),
+            (decides, (8 + 1, 1 + 1)),
+            (grows, (6 + 1, 8 + 1)),
+            (counts, (8 + 1, 2 + 1)),
+        ):
+            module = _module(kernel, monkeypatch)
+            assert _instructions(module) == wanted, kernel
+            assert _instructions(module, 75) == (9, wanted[1])  # where sums take longer

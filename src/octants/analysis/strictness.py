@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from octants.ir import ops
-from octants.ir.core import Array, Block, Companion, Operation, Space, Value
+from octants.ir.core import Array, Block, Companion, Operation, Space, Task, Value
 
 Target = tuple[Array, Companion]
 _ABRUPT = frozenset(
@@ -16,6 +16,35 @@ _WRITES = (ops.Store, ops.Atomic, ops.CompareExchange)
 
 FREE_LOOPS = "free_loops"
 """The option of a reversed task in which no replay must find again to the bit what loops carry."""
+
+FREE_WAVES = "free_waves"
+"""That of one where it is so with sines and cosines."""
+
+_WAVES = ("sin", "cos", "cos_beside_sin")
+
+
+def waves(block: Block) -> set[Value]:
+    """The sines and cosines in a block."""
+    every = (op for op in block.walk() if isinstance(op, ops.Unary))
+    return {op.result for op in every if op.fn in _WAVES}
+
+
+def is_free(task: Task, option: str, numbers: Collection[Value]) -> bool:
+    """Whether some floats of a finished task may be rounded in other ways.
+
+    ``option`` is what says so of a reversed task, whose records do not tell.
+    """
+    if task.options.get(option):
+        return True
+    records = (ops.RecordPush, ops.RecordPop)
+    return not any(isinstance(op, records) for op in task.body.walk()) and nobody_minds(
+        task.body, numbers
+    )
+
+
+def nobody_minds(block: Block, numbers: Collection[Value]) -> bool:
+    """Whether no replay, and no other task, must find some floats of a block to the bit."""
+    return not decides(block, numbers) and not _is_kept(block, numbers)
 
 
 def decides(block: Block, numbers: Collection[Value]) -> bool:
@@ -33,7 +62,7 @@ def decides(block: Block, numbers: Collection[Value]) -> bool:
     return flow.decides
 
 
-def is_kept(block: Block, numbers: Collection[Value]) -> bool:
+def _is_kept(block: Block, numbers: Collection[Value]) -> bool:
     """Whether some floats in a block go into values of a launch that other tasks may read."""
     flow = _Flow(numbers)
     size = -1

@@ -45,7 +45,7 @@ from dataclasses import field
 
 from octants.analysis.places import Places
 from octants.analysis.serial_sums import FREE_SUMS, only_sums
-from octants.analysis.strictness import FREE_LOOPS, decides, is_kept
+from octants.analysis.strictness import FREE_LOOPS, FREE_WAVES, decides, nobody_minds, waves
 from octants.autodiff.backward import Backward
 from octants.autodiff.checkpoints import REPLAY, Allowance, Plan, plan
 from octants.autodiff.cooperation import (
@@ -292,8 +292,8 @@ class _Reverser:
         options = task.options
         if log is None and _has_free_sums(task):
             options = {**options, FREE_SUMS: True}
-        if log is None and _has_free_loops(task):
-            options = {**options, FREE_LOOPS: True}
+        if log is None:
+            options = {**options, **_freedoms(task)}
         return Task(f"{task.name}_reverse", body, domain, task.location, options)
 
     def _copy_primal(self, block: Block, number: int, keep: bool = False) -> Block:
@@ -454,11 +454,12 @@ def _has_free_sums(task: Task) -> bool:
     return bool(sums) and all(map(only_sums, loops)) and not decides(task.body, sums)
 
 
-def _has_free_loops(task: Task) -> bool:
-    """Whether nothing that a replay must find again hangs on what loops carry."""
+def _freedoms(task: Task) -> dict[str, bool]:
+    """What of its loops, and of its sines, no replay of a task must find again to the bit."""
     loops = [op for op in task.body.walk() if isinstance(op, (ops.For, ops.While))]
     carried = {value for op in loops for value in op.results if value.type.is_float}
-    return bool(carried) and not decides(task.body, carried) and not is_kept(task.body, carried)
+    numbers = {FREE_LOOPS: carried, FREE_WAVES: waves(task.body) if loops else set()}
+    return {key: True for key, each in numbers.items() if each and nobody_minds(task.body, each)}
 
 
 def _is_again(task: Task) -> bool:

@@ -89,7 +89,7 @@ class CudaBackend(Backend):
         return dataclasses.replace(artifact, binary=binary)
 
     def llvm_text(self, module: Module, chosen: Options) -> str:
-        return nvptx.llvm_text(module, fast_math=chosen.fast_math)
+        return nvptx.llvm_text(module, self.target(chosen), fast_math=chosen.fast_math)
 
     def optimised_llvm_text(self, module: Module, chosen: Options) -> str:
         return nvptx.optimised_llvm_text(module, self.target(chosen), **_choices(chosen))

@@ -73,11 +73,11 @@ find again to the bit.
 from __future__ import annotations
 
 from octants.analysis.affine_loops import is_affine
-from octants.analysis.strictness import FREE_LOOPS, decides, is_kept
+from octants.analysis.strictness import FREE_LOOPS, is_free
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.core import Block, Module, Operation, Task, Value
+from octants.ir.core import Block, Module, Operation, Value
 from octants.ir.rewriter import copy_operation, emit
 from octants.mathlib.double import Double
 from octants.mathlib.number import Number
@@ -99,18 +99,9 @@ def compose_turns(module: Module) -> None:
     """Rewrite the affine loops of each task on whose bits nothing hangs, in place."""
     for task in module.tasks:
         loops = {op for op in task.body.walk() if is_affine(op)}
-        if loops and _are_free(task, loops):
+        if loops and is_free(task, FREE_LOOPS, {value for op in loops for value in op.results}):
             _Composer(loops).rewrite(task.body)
             _drop_constants(task.body, {value for op in task.body.walk() for value in op.operands})
-
-
-def _are_free(task: Task, loops: set[Operation]) -> bool:
-    """Whether no replay, and no other task, must find the values of some loops to the bit."""
-    if task.options.get(FREE_LOOPS):
-        return True
-    numbers = {value for op in loops for value in op.results}
-    records = any(isinstance(op, (ops.RecordPush, ops.RecordPop)) for op in task.body.walk())
-    return not (records or decides(task.body, numbers) or is_kept(task.body, numbers))
 
 
 def _drop_constants(block: Block, used: set[Value]) -> None:

@@ -42,6 +42,12 @@ class Machine(ABC):
     guessed: frozenset[str] = frozenset()
     """Functions that `quick` knows whose rare ways it leaves out where `doubts` are noted."""
 
+    usual = 0.0
+    """Operands of them that are less in size do not need a rare way."""
+
+    function_sums = 8
+    """How many sums can be made while one of them is found."""
+
     @abstractmethod
     def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
         """A mathematical function that is no instruction, of operands of an LLVM type."""
@@ -153,6 +159,7 @@ class FunctionText:
         self.shared = "true"  # whether it has to add atomically after all
         self.is_copied = False  # whether what is written now will be there for each turn of a loop
         self.doubts: list[str] | None = None  # where rare ways are left out: what was to be true
+        self.computes = False  # whether what machines have instructions for is computed then
         self._names: dict[Value, str] = {}
         self._once: dict[Any, str] = {}
         self._count = 0

@@ -29,10 +29,15 @@ class Nvptx(Gpu):
 
     subgroup = 32
     guessed = approximations.WAVES
+    usual = approximations.FAR
     has_blocks = True
     shared_bytes = 48 * 1024
     most_subgroups = 32
     reciprocal_root = approximations.ROOT
+
+    def __init__(self, target: Target) -> None:
+        # Of capabilities 7.5 and 8.0 a multiprocessor has half as many units for sums.
+        self.function_sums = 4 if target.cpu in ("sm_75", "sm_80") else 8
 
     def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:
         write = approximations.QUICK.get(fn)
@@ -174,7 +179,7 @@ def compile_module(
 ) -> Artifact:
     """The PTX of a module with tasks."""
     with stage("LLVM text"):
-        written = write(module, Nvptx(), fast_math=fast_math)
+        written = write(module, Nvptx(target), fast_math=fast_math)
         text = written.text.finish()
     optimised, machine = backend.optimised(text, target, opt_level)
     with stage("LLVM emit") as note:
@@ -188,10 +193,10 @@ def optimised_llvm_text(
     module: Module, target: Target, *, fast_math: bool = False, opt_level: int = 2
 ) -> str:
     """The LLVM IR of a module after LLVM's passes."""
-    text = llvm_text(module, fast_math=fast_math)
+    text = llvm_text(module, target, fast_math=fast_math)
     return str(backend.optimised(text, target, opt_level)[0])
 
 
-def llvm_text(module: Module, *, fast_math: bool = False) -> str:
+def llvm_text(module: Module, target: Target, *, fast_math: bool = False) -> str:
     """The LLVM IR of a module as it is generated."""
-    return write(module, Nvptx(), fast_math=fast_math).text.finish()
+    return write(module, Nvptx(target), fast_math=fast_math).text.finish()

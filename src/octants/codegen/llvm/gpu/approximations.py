@@ -1,7 +1,7 @@
 """Functions of f32 that GPUs of NVIDIA have instructions for, which `fast_math` allows.
 
 The instructions for sine and cosine are off by 2**-20.9 or less near zero, and by more the larger
-the angle: beyond `_FAR` the functions of our own library take their place. That for powers of two
+the angle: beyond `FAR` the functions of our own library take their place. That for powers of two
 is within two units of the last digit.
 """
 
@@ -17,7 +17,8 @@ from octants.codegen.llvm.text import float_literal
 from octants.mathlib.table import function
 from octants.types.scalars import convert, f32
 
-_FAR = float_literal(64.0)
+FAR = 64.0
+"""Where they do."""
 
 
 def _instruction(f: FunctionText, name: str, x: str) -> str:
@@ -30,10 +31,10 @@ def _wave(name: str) -> Callable[[FunctionText, str], str]:
     def write(f: FunctionText, x: str) -> str:
         near = _instruction(f, name, x)
         size = f.intrinsic("fabs", "float", [("float", x)])
-        is_near = f.apply("fcmp olt", "float", size, _FAR)
+        is_near = f.apply("fcmp olt", "float", size, float_literal(FAR))
         if f.doubts is not None:
             f.doubts.append(is_near)
-            return near
+            return computed(f, name, x) if f.computes else near
 
         def far() -> str:
             found: str = f.table[Call](f, Call(function(name, f32, True), [x], " noinline"))
@@ -42,6 +43,40 @@ def _wave(name: str) -> Callable[[FunctionText, str], str]:
         return unless_rare(f, near, is_near, far)
 
     return write
+
+
+# Those of the sine over x, and of the cosine, in powers of the square of x, whose unit is a turn.
+_SERIES = {
+    "sin": (6.28318282, -41.3414214, 81.59618388, -76.58010059, 41.20539512, -12.27126271),
+    "cos": (
+        0.99999999,
+        -19.73920453,
+        64.93911898,
+        -85.45016555,
+        60.16783173,
+        -25.96831331,
+        6.52961042,
+    ),
+}
+_TO_TURNS = float_literal(convert(1 / (2 * math.pi), f32))
+_WHOLE = float_literal(1.5 * 2.0**23)
+"""What is added to a number, and taken away again, to round it to an integer."""
+
+
+def computed(f: FunctionText, name: str, x: str) -> str:
+    """A sine or cosine of a number that is below `FAR`, by sums and products.
+
+    It is right to as many digits as the instruction, which takes a GPU as long as eight sums: so
+    some by the one way and some by the other are there earlier than all by one.
+    """
+    shifted = _fma(f, x, _TO_TURNS, _WHOLE)
+    turns = f.apply("fsub", "float", shifted, _WHOLE)
+    rest = _fma(f, x, _TO_TURNS, f.apply("fneg", "float", turns))
+    square = f.apply("fmul", "float", rest, rest)
+    *others, total = (float_literal(convert(each, f32)) for each in _SERIES[name])
+    for each in reversed(others):
+        total = _fma(f, square, total, each)
+    return f.apply("fmul", "float", total, rest) if name == "sin" else total
 
 
 _TO_BINARY = math.log2(math.e)

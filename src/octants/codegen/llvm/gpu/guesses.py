@@ -1,20 +1,27 @@
 """Loops that run eight turns at a time, on the guess that no function in them needs its rare way.
 
 A function of a machine that is right for most operands only has a test in front of it, and a rare
-way for the others. In a loop that does little else the tests are most of the work. Four turns are
+way for the others. In a loop that does little else the tests are most of the work. Eight turns are
 run as if there were none, with a look at the end whether that was right; if not, they are run
 again with all tests. So that nobody notices, such a loop changes no memory, and does not use as an
 index what may have been guessed wrong::
 
-    chunk:  four turns
+    chunk:  eight turns
             br all operands were usual, next, again
-    again:  the same four turns, with tests
-    next:   as long as there are four: chunk
+    again:  the same eight turns, with tests
+    next:   as long as there are eight: chunk
             the turns that are left, with tests
+
+An instruction for such a function takes as long as several sums, which a loop that does little else
+does not have. So the functions of some turns are computed by sums and products, if no replay must
+find their bits again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
+
+from octants.analysis.magnitudes import Magnitudes
 from octants.codegen.llvm import control
 from octants.codegen.llvm.gpu.text import ThreadText
 from octants.ir import ops
@@ -24,6 +31,9 @@ from octants.types.scalars import f32
 TURNS = 8
 """How many turns are run at a time."""
 
+_SERIES, _TURNING = 9, 8
+"""Operations that a function takes more when it is computed, and those between some turns."""
+
 _MOST_WORK = 32
 """Operations of a turn, which is there six times."""
 
@@ -31,9 +41,9 @@ _PURE = (*ops.OF_OPERANDS, ops.If, ops.Load, ops.Shape, ops.Yield)
 
 
 def for_(f: ThreadText, op: ops.For) -> None:
-    """A loop as it is, or in fours."""
+    """A loop as it is, or in eights."""
     if _is_worth_it(f, op):
-        results = _in_fours(f, op)
+        results = _in_eights(f, op)
     else:
         results = control.turns(f, op, *_bounds(f, op), hint=control.hint(f, op))
     for result, found in zip(op.results, results, strict=True):
@@ -91,25 +101,23 @@ def _guessed(f: ThreadText, body: Block) -> set[Value]:
 # -- the loop --------------------------------------------------------------------------------------
 
 
-def _in_fours(f: ThreadText, op: ops.For) -> list[str]:
+def _in_eights(f: ThreadText, op: ops.For) -> list[str]:
     """The loop; what stands for its results."""
     lower, upper, inits = _bounds(f, op)
     register = f.type(op.lower.type)
     chunk, again, following, tail = (f.fresh_label(h) for h in ("chunk", "again", "next", "tail"))
     before = f.label
     some = f.apply(f"icmp {control.less(op.lower.type)}", register, lower, upper)
-    f.branch_if(f.apply("and", "i1", some, _are_four(f, register, lower, upper)), chunk, tail)
+    f.branch_if(f.apply("and", "i1", some, _are_eight(f, register, lower, upper)), chunk, tail)
     f.start(chunk)
     counter, *carried = phis = control.open_phis(f, op.body.args, [lower, *inits], before)
     starts = [phi.name for phi in carried]
-    f.doubts = []
-    fast, end = _four_turns(f, op, counter.name, starts)
-    usual, f.doubts = f.doubts, None
+    fast, end, usual = _guessed_turns(f, op, counter.name, starts)
     guessed = f.label
     f.branch_if(_all(f, usual), following, again, likely=True)
     f.start(again)
     if control.is_written_out(op):
-        slow, _ = _four_turns(f, op, counter.name, starts)
+        slow, _ = _eight_turns(f, op, counter.name, starts)
     else:
         slow = control.turns(f, op, counter.name, end, starts, hint=control.rolled(f))
     checked = f.label
@@ -120,7 +128,7 @@ def _in_fours(f: ThreadText, op: ops.For) -> list[str]:
         for value, one, other in zip(op.results, fast, slow, strict=True)
     ]
     hint = control.hint(f, op) or control.rolled(f)
-    f.branch_if(_are_four(f, register, end, upper), chunk, tail, hint=hint)
+    f.branch_if(_are_eight(f, register, end, upper), chunk, tail, hint=hint)
     control.close_phis(f, phis, [end, *values], following)
     f.start(tail)
     rest = control.joined(f, op.lower.type, [(lower, before), (end, following)])
@@ -131,12 +139,12 @@ def _in_fours(f: ThreadText, op: ops.For) -> list[str]:
     return control.turns(f, op, rest, upper, left, hint=control.hint(f, op) or control.rolled(f))
 
 
-def _are_four(f: ThreadText, register: str, lower: str, upper: str) -> str:
+def _are_eight(f: ThreadText, register: str, lower: str, upper: str) -> str:
     """Whether there are turns enough from one number to another that is not lower."""
     return f.apply("icmp ugt", register, f.apply("sub", register, upper, lower), TURNS - 1)
 
 
-def _four_turns(
+def _eight_turns(
     f: ThreadText, op: ops.For, counter: str, values: list[str]
 ) -> tuple[list[str], str]:
     """Turns from a value of the counter on; what is carried on, and the counter after them."""
@@ -147,6 +155,64 @@ def _four_turns(
         values = control.written(f, op)
         counter = f.apply(f"add {step}", f.type(op.lower.type), counter, 1)
     return values, counter
+
+
+def _guessed_turns(
+    f: ThreadText, op: ops.For, counter: str, values: list[str]
+) -> tuple[list[str], str, list[str]]:
+    """The same without tests; what must be true for that, too.
+
+    Some functions are computed, to have others work at the same time.
+    """
+    step = "nsw" if op.lower.type.is_signed else "nuw"
+    rare = [each for each in op.body.ops if _may_be_rare(f, each)]
+    certain = _certain(f, op, rare)
+    computed = _computed_turns(f, op)
+    usual: list[str] = []
+    for turn in range(TURNS):
+        for arg, operand in zip(op.body.args, [counter, *values], strict=True):
+            f.bind(arg, operand)
+        f.doubts, f.computes = [], turn in computed
+        values = control.written(f, op)
+        if len(f.doubts) == len(rare):
+            usual += [
+                doubt
+                for doubt, each in zip(f.doubts, rare, strict=True)
+                if turn not in certain[each]
+            ]
+        else:
+            usual += f.doubts
+        f.doubts, f.computes = None, False
+        counter = f.apply(f"add {step}", f.type(op.lower.type), counter, 1)
+    return values, counter, usual
+
+
+def _certain(f: ThreadText, op: ops.For, rare: list[Operation]) -> dict[Operation, Container[int]]:
+    """The turns in which operands of functions are no doubt usual, if they are in the others."""
+    magnitudes = Magnitudes(op, f.constants)
+    found: dict[Operation, Container[int]] = {}
+    for each in rare:
+        (operand,) = each.operands
+        if magnitudes.later(operand) < f.machine.usual:
+            found[each] = range(1, TURNS)
+        else:
+            found[each] = range(1, TURNS - 1) if magnitudes.is_steady(operand) else ()
+    return found
+
+
+def _computed_turns(f: ThreadText, op: ops.For) -> Container[int]:
+    """The turns in which it pays to compute functions, where nobody minds other bits."""
+    if not f.is_free:
+        return ()
+    inside = [each for each in op.body.walk() if not isinstance(each, (ops.Constant, ops.Yield))]
+    functions = sum(_may_be_rare(f, each) for each in inside)
+    instructions = TURNS * (len(inside) + functions) + _TURNING
+    costs = []
+    for count in range(TURNS):
+        by_instruction = f.machine.function_sums * functions * (TURNS - count)
+        costs.append((max(by_instruction, instructions + _SERIES * functions * count), count))
+    _, count = min(costs)
+    return {(2 * k + 1) * TURNS // (2 * count) for k in range(count)}
 
 
 def _all(f: ThreadText, conditions: list[str]) -> str:

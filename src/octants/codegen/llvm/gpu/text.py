@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
+from typing import Any
 
 from octants import abi
+from octants.analysis.strictness import FREE_WAVES, is_free, waves
 from octants.codegen.llvm.function import FunctionText, HandlerTable, Machine
 from octants.codegen.llvm.module import KernelText
-from octants.ir.core import Array, Companion, Operation
+from octants.ir.core import Array, Companion, Operation, Value
+from octants.ir.ops import Constant
 from octants.lazy_dataclass import dataclass
 
 
@@ -46,6 +50,18 @@ class ThreadText(FunctionText):
         self.lanes: Lanes | None = None  # of the work item; see `cooperation`
         self.shared_updates: set[Operation] = set()  # see `codegen.reductions.find_shared`
         super().__init__(kernel, machine, table, task)
+
+    @functools.cached_property
+    def constants(self) -> dict[Value, Any]:
+        """The numbers of the task that are constants."""
+        body = self.kernel.module.tasks[self.task].body
+        return {op.result: op.value for op in body.walk() if isinstance(op, Constant)}
+
+    @functools.cached_property
+    def is_free(self) -> bool:
+        """Whether nobody must find the sines and cosines of the task again to the bit."""
+        task = self.kernel.module.tasks[self.task]
+        return is_free(task, FREE_WAVES, waves(task.body))
 
     # -- memory -----------------------------------------------------------------------------------
 

@@ -1,0 +1,113 @@
+"""How large numbers in a loop may become, as far as its operations tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from octants.ir import ops
+from octants.ir.core import Operation, Value
+
+_WAVES = frozenset(("sin", "cos", "cos_beside_sin"))
+_AT_MOST_ONE = 1.001
+"""A sine or cosine may be rounded up, and is that of a number that is finite."""
+
+
+class Magnitudes:
+    """Those of a loop; ``constants`` are the numbers that values around it and in it are."""
+
+    def __init__(self, loop: ops.For, constants: Mapping[Value, Any]) -> None:
+        self._loop, self._constants = loop, constants
+        self._makers = {value: op for op in loop.body.ops for value in op.results}
+
+    def later(self, value: Value) -> float:
+        """The largest size of a float of a turn after the first one; infinite if nothing is known.
+
+        Sines and cosines count as such of finite numbers.
+        """
+        args = self._loop.body.args[1:]
+        first: dict[Value, float] = {}
+        carried = {
+            arg: self._most(end, first)
+            for arg, end in zip(args, self._loop.body.yielded, strict=True)
+        }
+        return self._most(value, carried)
+
+    def _most(self, value: Value, known: dict[Value, float]) -> float:
+        if value not in known:
+            known[value] = math.inf  # until it is known
+            constant = self._constants.get(value)
+            known[value] = abs(constant) if constant is not None else self._of(value, known)
+        return known[value]
+
+    def _of(self, value: Value, known: dict[Value, float]) -> float:
+        op = self._makers.get(value)
+        if isinstance(op, ops.Unary):
+            if op.fn in _WAVES:
+                return _AT_MOST_ONE
+            return self._most(op.x, known) if op.fn in ("neg", "abs") else math.inf
+        if not isinstance(op, (ops.Binary, ops.Fma)):
+            return math.inf
+        sizes = [self._most(each, known) for each in op.operands]
+        if math.inf in sizes:
+            return math.inf
+        if isinstance(op, ops.Fma):
+            return sizes[0] * sizes[1] + sizes[2]
+        by = {"add": sum(sizes), "sub": sum(sizes), "mul": math.prod(sizes), "max": max(sizes)}
+        return by.get("max" if op.fn == "min" else op.fn, math.inf)
+
+    # -- what goes with the counter ---------------------------------------------------------------
+
+    def is_steady(self, value: Value) -> bool:
+        """Whether a float goes only up or only down from turn to turn, if it is a number at all.
+
+        So it is largest in the first or in the last of some turns.
+        """
+        op = self._makers.get(value)
+        if isinstance(op, ops.Cast):
+            return self._range(op.x) is not None
+        if isinstance(op, ops.Unary):
+            return op.fn == "neg" and self.is_steady(op.x)
+        if isinstance(op, ops.Binary) and op.fn in ("add", "sub", "mul"):
+            return self._is_one_steady([op.lhs, op.rhs])
+        if isinstance(op, ops.Fma):
+            return self._is_fixed(op.z) and self._is_one_steady([op.x, op.y])
+        return False
+
+    def _is_one_steady(self, values: list[Value]) -> bool:
+        steady = [value for value in values if not self._is_fixed(value)]
+        return len(steady) == 1 and self.is_steady(steady[0])
+
+    def _is_fixed(self, value: Value) -> bool:
+        if value in self._loop.body.args:
+            return False
+        return isinstance(self._makers.get(value), (ops.Constant, type(None)))
+
+    def _range(self, value: Value) -> tuple[int, int] | None:
+        """Between what an integer goes up or down with the counter; None if it may not."""
+        found = self._ends(value)
+        bits = value.type.bits - 1
+        return found if found and -(1 << bits) <= min(found) and max(found) < 1 << bits else None
+
+    def _ends(self, value: Value) -> tuple[int, int] | None:
+        op: Operation | None = self._makers.get(value)
+        loop = self._loop
+        if value is loop.body.args[0]:
+            lower, upper = (self._constants.get(each) for each in (loop.lower, loop.upper))
+            if lower is None or upper is None:  # no wrapping: the counter itself
+                bits = value.type.bits - 1
+                return -(1 << bits), (1 << bits) - 1
+            return lower, upper
+        if value.type.is_float or not value.type.is_signed:
+            return None
+        if isinstance(op, ops.Cast):
+            return None if op.x.type.is_float else self._range(op.x)
+        if isinstance(op, ops.Binary) and op.fn in ("add", "sub"):
+            sides = [self._constants.get(each) for each in (op.lhs, op.rhs)]
+            lhs = (sides[0],) * 2 if sides[0] is not None else self._range(op.lhs)
+            rhs = (sides[1],) * 2 if sides[1] is not None else self._range(op.rhs)
+            if sides.count(None) == 1 and lhs and rhs:
+                sign = 1 if op.fn == "add" else -1
+                return lhs[0] + sign * rhs[0], lhs[1] + sign * rhs[1]
+        return None
