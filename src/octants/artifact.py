@@ -120,7 +120,8 @@ class Dispatch:
     `needs` says what decides how much of it they need; None where memory has a say. Those beside
     each other of different sides may run at the same time; 0 stands for none. There may be `waves`
     times the threads that the device holds at once: each wave begins where the one before ends.
-    Where the threads of a block add up `sums` together, large blocks are better.
+    Where the threads of a block add up `sums` together, large blocks are better. Where the code is
+    written for subgroups of so many `lanes`, all of them are to be whole; 0: it is not.
     """
 
     entry: str
@@ -134,6 +135,7 @@ class Dispatch:
     side: int = 0
     waves: int = 1
     sums: bool = False
+    lanes: int = 0
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from octants.ir.core import Companion, Module
 from octants.lang.simt import block, subgroup
 from octants.lang.syntax import loop_config
 from octants.pipeline import Stage, finish
+from octants.runtime.vulkan import structures as vk
 from octants.target import Blocks, Target
 from octants.types.annotations import NdarrayAnnotation as Array
 from octants.types.scalars import f64, i8, i32
@@ -34,6 +35,7 @@ from tests.simt.test_random_programs import NAMES, inputs
 from tests.vulkan import compiled
 from tests.vulkan.test_validity import LITTLE, MUCH
 from tests.vulkan.validation import check, needs_validator
+from tests.vulkan.words import to_text
 
 rng = np.random.default_rng(12)
 
@@ -272,6 +274,47 @@ def test_validity(name: str, lanes: int) -> None:
         "numbers_of_lanes",
         "wide_loop",
     )
+
+
+def barriers_of_subgroups(x: Array):
+    for i in x:
+        pad = block.SharedArray(64, f64)
+        pad[i % 64] = x[i]
+        subgroup.sync()
+        x[i] = pad[i % 64]
+
+
+@pytest.mark.parametrize(
+    ("name", "has_lanes"),
+    [("shuffles", True), ("numbers_of_lanes", False), (barriers_of_subgroups, True)],
+)
+def test_lanes_are_those_of_the_device(name: Any, has_lanes: bool) -> None:
+    """Nobody else says which threads of a block a subgroup has, nor in what order."""
+    function, given = CASES[name] if isinstance(name, str) else (name, (np.zeros(64),))
+    module = lowered(compile_kernel(function, *given, blocks=Blocks(32)))
+    artifact = compile_module(module, target(32))
+    text = to_text(artifact.code)
+    assert ("built_in subgroup\n" in text) == ("built_in lane\n" in text) == has_lanes
+    assert "built_in local_invocation\n" not in text or not has_lanes
+    assert [bool(each.lanes) for each in artifact.dispatches if each.bounds] == [has_lanes]
+
+
+def test_subgroups_have_to_be_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as the device can be told."""
+    device, told = compiled.device(), []
+    made = device.context.functions.vkCreateComputePipelines
+
+    def create(*given: Any) -> int:
+        stage = given[3]._obj.stage
+        size = vk.RequiredSubgroupSize.from_address(stage.next).size if stage.next else 0
+        told.append((stage.flags, size))
+        return made(*given)
+
+    monkeypatch.setattr(device.context.functions, "vkCreateComputePipelines", create)
+    function, given = CASES["shuffles"]
+    compiled.OnVulkan(lowered(compile_kernel(function, *given, blocks=blocks())))
+    whole = "whole" in device.hardware.features
+    assert told[-1] == ((2, blocks().subgroup_size) if whole else (0, 0))
 
 
 def test_lanes_that_cannot_exchange_values_are_an_error() -> None:

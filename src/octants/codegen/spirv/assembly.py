@@ -177,12 +177,13 @@ class Assembly:
         return instruction(Op.VARIABLE, pointer, result, Storage.BUFFER)
 
     def built_in(self, which: BuiltIn) -> int:
-        """A variable of three u32 that the device fills."""
+        """A variable that the device fills: three u32, or one where it is about a subgroup."""
         return self.once(("built in", which), lambda result: self._declare_built_in(result, which))
 
     def _declare_built_in(self, result: int, which: BuiltIn) -> list[int]:
         self.decorate(result, Decoration.BUILT_IN, which)
-        pointer = self.pointer(Storage.INPUT, self.vector(3))
+        is_one = which in (BuiltIn.SUBGROUP, BuiltIn.LANE)
+        pointer = self.pointer(Storage.INPUT, self.type(u32) if is_one else self.vector(3))
         self._globals.append(result)
         return instruction(Op.VARIABLE, pointer, result, Storage.INPUT)
 

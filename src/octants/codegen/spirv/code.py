@@ -218,10 +218,14 @@ class SpirvCode(Flow):
 
     def _across(self, op: Op, capability: Capability, kind: int, *operands: int) -> int:
         """An operation of those threads of the subgroup that come here."""
-        self.assembly.features.require("lanes")
-        self.assembly.require(Capability.GROUP)
+        self._need_lanes()
         self.assembly.require(capability)
         return self.assign(op, kind, self._scope("subgroup"), *operands)
+
+    def _need_lanes(self) -> None:
+        self.assembly.features.require("lanes")
+        self.assembly.require(Capability.GROUP)
+        self._entry.has_lanes = True
 
     def read_lane(self, x: int, dtype: DType, lane: int) -> int:
         kind = self.assembly.type(dtype)
@@ -303,7 +307,24 @@ class SpirvCode(Flow):
         return self._wide(BuiltIn.NUMBER_OF_WORKGROUPS)
 
     def thread_in_block(self) -> int:
-        return self._built_in(BuiltIn.LOCAL_INVOCATION)
+        if not self._entry.numbered:
+            return self._built_in(BuiltIn.LOCAL_INVOCATION)
+
+        def make() -> int:
+            size = self.constant(self.subgroup, u32)
+            before = self.apply("mul", u32, self._of_subgroup(BuiltIn.SUBGROUP), size)
+            return self.apply("add", u32, before, self._of_subgroup(BuiltIn.LANE))
+
+        return self.hoisted("thread in block", make)
+
+    def lane(self) -> int:
+        return self._of_subgroup(BuiltIn.LANE)
+
+    def _of_subgroup(self, which: BuiltIn) -> int:
+        """Devices number the threads of a block, and those of subgroups, as they like."""
+        self._need_lanes()
+        kind, variable = self.assembly.type(u32), self.assembly.built_in(which)
+        return self.hoisted(which, lambda: self.assign(Op.LOAD, kind, variable))
 
     def _wide(self, which: BuiltIn) -> int:
         number = self._built_in(which)

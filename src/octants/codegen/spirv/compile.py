@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from octants.artifact import Artifact
+from dataclasses import replace
+
+from octants.artifact import Artifact, Dispatch
 from octants.codegen.recording import recorded_loops
 from octants.codegen.spirv.assembly import Assembly
 from octants.codegen.spirv.code import SpirvCode
@@ -27,8 +29,7 @@ def compile_module(module: Module, target: Target) -> Artifact:
     kernel, assembly = Kernel(module), Assembly(Features(target, module.kernel or module.name))
     enough = 0 if assembly.features.has("cuts") else ENOUGH
     written = functions(kernel, BLOCK, target.blocks, enough)
-    for function in written:
-        _write(assembly, function)
+    dispatches = tuple(_write(assembly, function) for function in written)
     return Artifact(
         name=module.name,
         target=target.triple,
@@ -38,16 +39,20 @@ def compile_module(module: Module, target: Target) -> Artifact:
         messages=tuple(kernel.messages),
         kernel=module.kernel,
         records=tuple(recorded_loops(module)),
-        dispatches=tuple(function.dispatch for function in written),
+        dispatches=dispatches,
     )
 
 
-def _write(assembly: Assembly, function: Function) -> None:
-    entry, number = Entry(function.threads), assembly.fresh()
+def _write(assembly: Assembly, function: Function) -> Dispatch:
+    """Write a function; gives its dispatch, which tells what the code needs."""
+    lanes = assembly.features.lanes
+    numbered = lanes > 1 and function.has_lanes
+    entry, number = Entry(function.threads, numbered, has_lanes=numbered), assembly.fresh()
     code = _kind(assembly.features)(assembly, entry)
     code.write_function(number, [], None, lambda inner, _: function.write(inner))
     shared = [words.variable for words in entry.shared.values()]
     assembly.add_entry(function.dispatch.entry, number, entry.block, shared)
+    return replace(function.dispatch, lanes=lanes if entry.has_lanes else 0)
 
 
 def _kind(features: Features) -> type[SpirvCode]:

@@ -20,9 +20,10 @@ MEANINGS = {
 """Features that programs may need. A target also names some that make code better: those for f32
 and f64 `nan`, `rte`, `denormals` (with the width behind), `add32` and `add64`, atomic sums,
 `fences`, which drivers that run on the CPU get wrong in loops, and do not need, and `gathers`: it
-pays there that lanes which update one place make one update of all. One that `cuts` ends all loops
-of a thread after some 65,000 turns, which must be told. One that `splits` has 64-bit integers taken
-apart, of which it gets wrong what it knows something about."""
+pays there that lanes which update one place make one update of all. Where there are `whole`
+subgroups, the runtime asks for them. One that `cuts` ends all loops of a thread after some 65,000
+turns, which must be told. One that `splits` has 64-bit integers taken apart, of which it gets wrong
+what it knows something about."""
 
 _NARROW = "let work items update numbers of 32 bits, such as sums of f32; or use"
 _WAYS_OUT = {"atomic64": _NARROW, "shared64": _NARROW}

@@ -29,9 +29,15 @@ assert LAUNCH_SIZE == 64, "what is pushed has room for eight words"
 
 @dataclass(slots=True)
 class Entry:
-    """An entry point: how many threads a block of it has, and the arrays that they share."""
+    """An entry point: how many threads a block of it has, and the arrays that they share.
+
+    They are `numbered` by subgroups where their lanes are those of the language. Whether its code
+    `has_lanes`, so that subgroups have to be whole, is known when it is written.
+    """
 
     block: int = 1
+    numbered: bool = False
+    has_lanes: bool = False
     shared: dict[Any, Words] = field(default_factory=dict)
 
 

@@ -189,6 +189,8 @@ class BuiltIn(enum.IntEnum):
     WORKGROUP = 26
     LOCAL_INVOCATION = 27
     GLOBAL_INVOCATION = 28
+    SUBGROUP = 40
+    LANE = 41
 
 
 class Ext(enum.IntEnum):

@@ -228,3 +228,7 @@ class Code(ABC):
     @abstractmethod
     def thread_in_block(self) -> Operand:
         """The number of this thread in its block, u32."""
+
+    @abstractmethod
+    def lane(self) -> Operand:
+        """The number of this thread in its subgroup, u32, where that has several."""

@@ -36,7 +36,7 @@ def find_lanes(code: Code, task: Task, item: Operand, upper: Operand) -> Lanes:
     """The lane of a thread with this work item, and how many lanes have one."""
     block_dim, size = sizes(task)
     thread = code.thread_in_block()
-    own = code.apply("and", u32, thread, code.constant(size - 1, u32))
+    own = code.lane() if size > 1 else code.constant(0, u32)
     first = code.apply("sub", i64, item, code.convert(own, u32, i64))
     count = _least(code, code.apply("sub", i64, upper, first), code.constant(size, i64))
     if block_dim % size:

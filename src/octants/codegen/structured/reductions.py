@@ -80,19 +80,15 @@ def deliver(body: Body, reduction: Reduction) -> None:
     code.branch(some, update)
 
 
-def _lane(code: Code) -> Operand:
-    return code.apply("and", u32, code.thread_in_block(), code.constant(code.subgroup - 1, u32))
-
-
 def _is_first(code: Code) -> Operand:
-    return code.compare("eq", u32, _lane(code), code.constant(0, u32))
+    return code.compare("eq", u32, code.lane(), code.constant(0, u32))
 
 
 def _summed(body: Body, fn: str, dtype: DType, value: Operand) -> Operand:
     """What all threads of a subgroup have, all of which are here."""
     code, distance = body.code, body.code.subgroup // 2
     while distance:
-        lane = code.apply("xor", u32, _lane(code), code.constant(distance, u32))
+        lane = code.apply("xor", u32, code.lane(), code.constant(distance, u32))
         value = arithmetic.combine(body, fn, dtype, value, read(code, dtype, value, lane))
         distance //= 2
     return value

@@ -25,7 +25,7 @@ from octants.codegen.structured.endings import Ending, can_end
 from octants.codegen.structured.operations import TABLE
 from octants.ir.cooperation import cooperates, shared_places, sizes
 from octants.ir.core import Task
-from octants.ir.ops.cooperation import Subgroup
+from octants.ir.ops.cooperation import Barrier, Fence, Subgroup
 from octants.lazy_dataclass import dataclass
 from octants.target import Blocks
 from octants.types.scalars import i64, u1, u32
@@ -37,12 +37,14 @@ _MOST_IN_BLOCK = 128  # that any device takes
 class Function:
     """A dispatch, what writes the code of its threads, and how many of these a block has.
 
-    They are whole subgroups: a block of the dispatch may have fewer work items.
+    They are whole subgroups: a block of the dispatch may have fewer work items. Where it
+    `has_lanes`, those are lanes of subgroups in the order of their numbers.
     """
 
     dispatch: Dispatch
     write: Callable[[Code], None]
     threads: int = 1
+    has_lanes: bool = False
 
 
 def functions(kernel: Kernel, block: int, blocks: Blocks | None, most: int) -> list[Function]:
@@ -75,7 +77,7 @@ def functions(kernel: Kernel, block: int, blocks: Blocks | None, most: int) -> l
         cooperation.check(task, blocks)
         threads = -(-items // blocks.subgroup_size) * blocks.subgroup_size
         write = partial(_write_blocks, kernel, position, threads, is_known=bool(bounds))
-        found.append(Function(dispatch, write, threads))
+        found.append(Function(dispatch, write, threads, _has_lanes(task)))
     return found
 
 
@@ -228,6 +230,13 @@ def _item(
 
 def _needs_lanes(task: Task) -> bool:
     return any(isinstance(op, Subgroup) for op in task.body.walk())
+
+
+def _has_lanes(task: Task) -> bool:
+    """Whether it matters which work items are in a subgroup."""
+    return _needs_lanes(task) or any(
+        isinstance(op, (Barrier, Fence)) and op.scope == "subgroup" for op in task.body.walk()
+    )
 
 
 def _write_blocks(

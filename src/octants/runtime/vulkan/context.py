@@ -14,7 +14,7 @@ from octants.diagnostics.errors import UserError
 from octants.diagnostics.vulkan_errors import DeviceLost, ForkedVulkan, VulkanFailed
 from octants.runtime.launched import suspects
 from octants.runtime.vulkan import structures as vk
-from octants.runtime.vulkan.hardware import ATOMIC_FLOAT, Hardware, used_features
+from octants.runtime.vulkan.hardware import Hardware, used_extensions, used_features
 from octants.runtime.vulkan.library import SUCCESS, TIMEOUT, device_functions
 
 _TURN = 50_000_000  # nanoseconds after which a wait lets Python look for Ctrl-C
@@ -80,13 +80,13 @@ class Context:
         hardware, priority = self.hardware, c_float(1.0)
         queue = vk.QueueCreateInfo(family=self.family, count=1, priorities=pointer(priority))
         features, *others = used_features(hardware)
-        has_atomics = ATOMIC_FLOAT in hardware.extensions
-        names = (c_char_p * 1)(ATOMIC_FLOAT)
+        extensions = used_extensions(hardware)
+        names = (c_char_p * len(extensions))(*extensions)
         info = vk.DeviceCreateInfo(
             next=addressof(features),
             queue_count=1,
             queues=addressof(queue),
-            extension_count=int(has_atomics),
+            extension_count=len(extensions),
             extensions=names,
         )
         handle = c_void_p()

@@ -44,13 +44,24 @@ _BITS = {
     "addresses": (2, 38),
     "add32": (3, 1),
     "add64": (3, 3),
+    "sized": (4, 0),
+    "whole": (4, 1),
 }
 """Where features stand: in which of the structures of `ask_features`, and at which place."""
 _IN_COMPUTE, _EXCHANGES = 0x20, 0b11011  # of `SubgroupProperties`: basic, vote, ballot, shuffle
 _SHARED_BYTES, _MOST_ITEMS, _LONGEST_BLOCK = 54, 58, 59  # of the limits, in words
 _MOST_BLOCK_DIM = 1024
 _INDEPENDENT = 1  # of `FloatControls`: 2 says that widths must agree
-ATOMIC_FLOAT = b"VK_EXT_shader_atomic_float"
+_ATOMIC_FLOAT = b"VK_EXT_shader_atomic_float"
+_SUBGROUP_SIZE = b"VK_EXT_subgroup_size_control"
+_STRUCTURES: tuple[tuple[Any, bytes], ...] = (
+    (vk.Features, b""),
+    (vk.Features11, b""),
+    (vk.Features12, b""),
+    (vk.AtomicFloatFeatures, _ATOMIC_FLOAT),
+    (vk.SubgroupSizeFeatures, _SUBGROUP_SIZE),
+)
+"""The structures of features, each with the extension that it belongs to, if it does to one."""
 _NEEDED = {"timeline": "timeline semaphores (timelineSemaphore)"}
 
 
@@ -67,16 +78,19 @@ class Hardware:
         self.functions = functions
         self.validation = validation
         self.handle = c_void_p(handle)
+        self.extensions = self._extensions()
         properties, controls = vk.Properties2(), vk.FloatControls()
         limits, self._subgroups = vk.MemoryLimits(), vk.SubgroupProperties()
         properties.next, controls.next = addressof(controls), addressof(limits)
         limits.next = addressof(self._subgroups)
+        self._sizes = vk.SubgroupSizeLimits()
+        if _SUBGROUP_SIZE in self.extensions:
+            self._subgroups.next = addressof(self._sizes)
         functions.vkGetPhysicalDeviceProperties2(self.handle, byref(properties))
         self.properties = properties.properties
         self.largest = limits.largest_allocation or 1 << 62
         self.name: str = self.properties.name.decode(errors="replace")
         self.has_version = self.properties.api_version >= _VERSION
-        self.extensions = self._extensions() if self.has_version else frozenset()
         self.features = self._features(controls) if self.has_version else frozenset()
 
     def leaving(self, names: str) -> Hardware:
@@ -173,6 +187,12 @@ class Hardware:
         is_there = found.stages & _IN_COMPUTE and found.operations & _EXCHANGES == _EXCHANGES
         return bool(is_there) and found.size <= 64
 
+    def _takes_size(self) -> bool:
+        """Whether subgroups can be asked to have the size that is told of them."""
+        sizes = self._sizes
+        fits = sizes.least <= self._subgroups.size <= sizes.most
+        return bool(fits and sizes.stages & _IN_COMPUTE)
+
     def _extensions(self) -> frozenset[bytes]:
         count, ask = c_uint32(), self.functions.vkEnumerateDeviceExtensionProperties
         ask(self.handle, None, byref(count), None)
@@ -191,6 +211,7 @@ class Hardware:
             "splits": self.properties.vendor == _NVIDIA,
             **_float_modes(controls),
         }
+        found["whole"] &= found["sized"] and self._takes_size()
         return frozenset(name for name, value in found.items() if value)
 
 
@@ -220,11 +241,20 @@ def used_features(hardware: Hardware) -> tuple[Any, ...]:
     return wanted
 
 
+def used_extensions(hardware: Hardware) -> list[bytes]:
+    """The extensions that a device is asked for."""
+    return [name for _, name in _STRUCTURES if name in hardware.extensions]
+
+
 def _chain(hardware: Hardware) -> tuple[Any, ...]:
-    kinds = (vk.Features, vk.Features11, vk.Features12, vk.AtomicFloatFeatures)
-    chain: tuple[Any, ...] = tuple(kind() for kind in kinds)
-    known = len(chain) if ATOMIC_FLOAT in hardware.extensions else len(chain) - 1
-    for one, following in itertools.pairwise(chain[:known]):
+    """The structures of features; those that the device knows point to each other."""
+    chain = tuple(kind() for kind, _ in _STRUCTURES)
+    known = [
+        each
+        for each, (_, extension) in zip(chain, _STRUCTURES, strict=True)
+        if not extension or extension in hardware.extensions
+    ]
+    for one, following in itertools.pairwise(known):
         one.next = addressof(following)
     return chain
 

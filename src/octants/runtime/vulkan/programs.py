@@ -11,7 +11,7 @@ import weakref
 from ctypes import addressof, byref, c_char_p, c_size_t, c_uint64, create_string_buffer
 from typing import Any
 
-from octants.artifact import Artifact
+from octants.artifact import Artifact, Dispatch
 from octants.cache import current
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.vulkan_errors import VulkanFailed
@@ -23,6 +23,7 @@ from octants.runtime.vulkan.library import OUT_OF_MEMORY, SUCCESS
 
 _HEAD = struct.Struct("<4I16s")  # its own length, a version, vendor, device, what drivers compare
 _HEAD_VERSION = 1
+_WHOLE_SUBGROUPS = 2
 
 
 class Program:
@@ -58,13 +59,16 @@ class Program:
         cache = context.create("vkCreatePipelineCache", info)
         try:
             for dispatch in self._artifact.dispatches:
-                self.pipelines[dispatch.entry] = self._pipeline(module, dispatch.entry, cache)
+                self.pipelines[dispatch.entry] = self._pipeline(module, dispatch, cache)
             return _data_of(context, cache)
         finally:
             context.functions.vkDestroyPipelineCache(context.handle, cache, None)
 
-    def _pipeline(self, module: int, name: str, cache: int) -> c_uint64:
+    def _pipeline(self, module: int, dispatch: Dispatch, cache: int) -> c_uint64:
+        name, size = dispatch.entry, vk.RequiredSubgroupSize(size=dispatch.lanes)
         stage = vk.ShaderStageCreateInfo(stage=COMPUTE_STAGE, module=module, name=name.encode())
+        if dispatch.lanes and "whole" in self._context.hardware.features:
+            stage.next, stage.flags = addressof(size), _WHOLE_SUBGROUPS
         layout = self._layout.value
         info = vk.ComputePipelineCreateInfo(stage=stage, layout=layout, base_index=-1)
         handle, context = c_uint64(), self._context

@@ -323,6 +323,16 @@ Features = _typed("Features", 1000059000, ("values", c_uint32 * 55))
 Features11 = _typed("Features11", 49, ("values", c_uint32 * 12))
 Features12 = _typed("Features12", 51, ("values", c_uint32 * 47))
 AtomicFloatFeatures = _typed("AtomicFloatFeatures", 1000260000, ("values", c_uint32 * 12))
+SubgroupSizeFeatures = _typed("SubgroupSizeFeatures", 1000225002, ("values", c_uint32 * 2))
+SubgroupSizeLimits = _typed(
+    "SubgroupSizeLimits",
+    1000225000,
+    ("least", c_uint32),
+    ("most", c_uint32),
+    ("most_in_block", c_uint32),
+    ("stages", c_uint32),
+)
+RequiredSubgroupSize = _typed("RequiredSubgroupSize", 1000225001, ("size", c_uint32))
 MemoryLimits = _typed(
     "MemoryLimits", 1000168000, ("descriptors", c_uint32), ("largest_allocation", c_uint64)
 )
