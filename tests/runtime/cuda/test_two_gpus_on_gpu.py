@@ -151,7 +151,7 @@ def test_tensors_of_both(torch: Any) -> None:
         with pytest.raises(qd.OctantsRuntimeError, match="OCT438"):
             qd.from_dlpack(elsewhere)
         add(here, 1.0)
-    assert (here == 3).all().item()
+    assert (here == 4).all().item()
     assert (elsewhere == 1).all().item()
     assert torch.cuda.current_device() == 0
     loss = torch.zeros((), device="cuda:1")
