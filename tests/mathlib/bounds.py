@@ -33,6 +33,9 @@ BOUNDS: dict[str, tuple[float, float]] = {
 FAST: dict[str, float] = {"sin": 2.3, "cos": 2.3, "exp": 1.1, "log": 0.95}
 """Those of f32 with ``fast_math``, on machines that have a fused operation."""
 
+PLAIN: dict[str, float] = {"sin": 2.4, "cos": 2.4, "exp": 1.0, "log": 1.0}
+"""The same on machines that have none."""
+
 ROOT = 1.5
 """Of rsqrt, divided or estimated."""
 

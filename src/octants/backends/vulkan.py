@@ -72,7 +72,7 @@ class VulkanBackend(Backend):
     # -- code -----------------------------------------------------------------------------------
 
     def compile(self, module: Module, chosen: Options) -> Artifact:
-        return spirv.compile_module(module, self.target(chosen))
+        return spirv.compile_module(module, self.target(chosen), fast_math=chosen.fast_math)
 
     # -- what passes want to know ---------------------------------------------------------------
 
@@ -81,10 +81,6 @@ class VulkanBackend(Backend):
 
     def blocks(self, chosen: Options) -> Blocks | None:
         return hardware.choose(chosen.device, chosen.vulkan_without).blocks
-
-    def contracts(self, chosen: Options) -> bool:
-        """Never: drivers may round a fused operation twice."""
-        return False
 
     def shared_updates(self, task: Task, apart: bool) -> set[Operation]:
         return {op for found in reductions.find_reductions(task, apart) for op in found.atomics}

@@ -48,15 +48,20 @@ def evaluate(fn: str, dtype: DType, *operands: Any) -> Any:
         return float(dtype.numpy.type(result))
 
 
-def evaluate_arrays(fn: str, dtype: DType, *operands: np.ndarray[Any, Any]) -> Any:
-    """The values of a function of arrays of f32 or f64, element by element."""
+def evaluate_arrays(
+    fn: str, dtype: DType, *operands: np.ndarray[Any, Any], fast_math: bool = False
+) -> Any:
+    """The values of a function of arrays of f32 or f64, element by element.
+
+    With ``fast_math`` as on a machine without a fused operation.
+    """
     with np.errstate(all="ignore"):
-        return _translated(fn, dtype, True)(*operands)
+        return _translated(fn, dtype, True, fast_math)(*operands)
 
 
 @functools.cache
-def _translated(fn: str, dtype: DType, arrays: bool) -> Callable[..., Any]:
-    return _Translator(arrays).function(function(fn, dtype).block)
+def _translated(fn: str, dtype: DType, arrays: bool, fast: bool = False) -> Callable[..., Any]:
+    return _Translator(arrays).function(function(fn, dtype, fast, "plain").block)
 
 
 class _Translator:

@@ -15,6 +15,7 @@ from octants.mathlib import (
     fast,
     hyperbolic,
     logarithm,
+    plain,
     power,
     roots,
     trigonometric,
@@ -63,8 +64,19 @@ FAST: dict[tuple[str, DType], Formula] = {
 }
 """What takes the place of a function where ``fast_math`` allows it."""
 
-_SHORT = FAST | {("cos_beside_sin", f32): fast.cos_beside_sin}
-_ALL = FUNCTIONS | SLOPES
+PLAIN: dict[tuple[str, DType], Formula] = {
+    ("sin", f32): plain.sin,
+    ("cos", f32): plain.cos,
+    ("exp", f32): plain.exp,
+    ("log", f32): plain.log,
+}
+"""The same on machines that need not have a fused operation."""
+
+_SHORT = {
+    "fused": FAST | {("cos_beside_sin", f32): fast.cos_beside_sin},
+    "plain": PLAIN | {("cos_beside_sin", f32): plain.cos_beside_sin},
+}
+ALL = FUNCTIONS | SLOPES
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +90,14 @@ class Function:
 
 
 @functools.cache
-def function(name: str, dtype: DType, allow_fast: bool = False) -> Function:
-    """The code of a function of f32 or f64. Nobody may change it."""
-    is_fast = allow_fast and (name, dtype) in _SHORT
-    formula = _SHORT[name, dtype] if is_fast else _ALL[name]
+def function(name: str, dtype: DType, allow_fast: bool = False, machine: str = "fused") -> Function:
+    """The code of a function of f32 or f64. Nobody may change it.
+
+    The ``machine`` is "fused" if it has a fused operation, else "plain".
+    """
+    short = _SHORT[machine]
+    is_fast = allow_fast and (name, dtype) in short
+    formula = short[name, dtype] if is_fast else ALL[name]
     count = 2 if name in BINARY else 1
     block = Block([Value(dtype) for _ in range(count)])
     build = Builder(block)

@@ -55,6 +55,8 @@ class SpirvCode(Flow):
             return self.assign(BOOL[fn], kind, *operands)
         if not dtype.is_float:
             return self._integer(fn, dtype, *operands)
+        if fn == "fma" and not self.assembly.features.has("fuses"):
+            return self.apply("add", dtype, self.apply("mul", dtype, *operands[:2]), operands[2])
         if fn in EXTENDED:
             return self._float(Op.EXT_INST, dtype, self.assembly.library, EXTENDED[fn], *operands)
         return self._float(FLOAT[fn], dtype, *operands)
@@ -280,6 +282,7 @@ class SpirvCode(Flow):
         returned = self._result_type(result)
         whole = assembly.function_type(returned, types)
         value = make(self, given)
+        self.tell_cuts()
         if result is None:
             self._jump(Op.RETURN)
         else:

@@ -24,9 +24,10 @@ ENOUGH = 1 << 16
 """Threads that fill any device; where the turns of a thread are counted there are more of them."""
 
 
-def compile_module(module: Module, target: Target) -> Artifact:
+def compile_module(module: Module, target: Target, *, fast_math: bool = False) -> Artifact:
     """The code of a module with tasks; `OctantsRuntimeError` where the device lacks a feature."""
-    kernel, assembly = Kernel(module), Assembly(Features(target, module.kernel or module.name))
+    kernel = Kernel(module, fast_math=fast_math)
+    assembly = Assembly(Features(target, module.kernel or module.name))
     enough = 0 if assembly.features.has("cuts") else ENOUGH
     written = functions(kernel, BLOCK, target.blocks, enough)
     dispatches = tuple(_write(assembly, function) for function in written)

@@ -21,7 +21,9 @@ MEANINGS = {
 and f64 `nan`, `rte`, `denormals` (with the width behind), `add32` and `add64`, atomic sums,
 `fences`, which drivers that run on the CPU get wrong in loops, and do not need, and `gathers`: it
 pays there that lanes which update one place make one update of all. Where there are `whole`
-subgroups, the runtime asks for them. One that `cuts` ends all loops of a thread after some 65,000
+subgroups, the runtime asks for them. One that `fuses` has an instruction that multiplies and adds;
+drivers that run on the CPU take it for two, of constants for one. One that `masks` runs both sides
+of each branch, as these drivers do. One that `cuts` ends all loops of a thread after some 65,000
 turns, which must be told. One that `splits` has 64-bit integers taken apart, of which it gets wrong
 what it knows something about."""
 

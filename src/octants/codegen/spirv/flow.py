@@ -56,6 +56,7 @@ class Flow(Code):
         self.assembly = assembly
         self.has_f64 = assembly.features.has("float64")
         self.subgroup = assembly.features.lanes
+        self.masks = assembly.features.has("masks")
         self.gathers = self.subgroup > 1 and assembly.features.has("gathers")
         self._entry = entry
         self._variables: list[int] = []
@@ -64,6 +65,7 @@ class Flow(Code):
         self._is_open = True
         self._hoisted: dict[Any, int] = {}
         self._types: dict[int, int] = {}  # of variables
+        self._loops = 0  # that what is written now is in
         self.nesting = Nesting(assembly.features)
 
     # -- words ----------------------------------------------------------------------------------
@@ -135,13 +137,21 @@ class Flow(Code):
                 self._jump(Op.BRANCH, merge)
         self._label(merge)
 
-    def loop(self, test: Callable[[], int], body: Callable[[], object]) -> None:
+    def loop(
+        self,
+        test: Callable[[], int],
+        body: Callable[[], object],
+        is_left: Callable[[], int] | None = None,
+    ) -> None:
         if not self._is_open:
             return
-        if self.assembly.features.has("cuts"):
+        if not self.assembly.features.has("cuts"):
+            self._loop(test, body)
+        elif is_left is None:
             self._watched_loop(test, body)
         else:
             self._loop(test, body)
+            self._note_cut(is_left())
 
     def _loop(self, test: Callable[[], int], body: Callable[[], object]) -> None:
         header, first, turn, latch, merge = (self.assembly.fresh() for _ in range(5))
@@ -152,15 +162,17 @@ class Flow(Code):
         self._label(first)
         self._jump(Op.BRANCH_CONDITIONAL, test(), turn, merge)
         self._label(turn)
+        self._loops += 1
         with self.nesting.inside():
             body()
+        self._loops -= 1
         self._jump(Op.BRANCH, latch)
         self._label(latch)
         self._jump(Op.BRANCH, header)
         self._label(merge)
 
     def _watched_loop(self, test: Callable[[], int], body: Callable[[], object]) -> None:
-        """A loop that tells the host where it has ended although its condition holds.
+        """A loop of which it is noted whether it has ended although its condition holds.
 
         A number has the condition as its lowest bit, and the number of the turn above it: the
         driver, which knows that the condition is false behind the loop, does not know that bit.
@@ -179,10 +191,32 @@ class Flow(Code):
 
         self._loop(watched, body)
         bit = self.apply("and", u32, self.read(seen), one)
-        is_cut = self.compare("eq", u32, bit, one)
-        self.branch(is_cut, lambda: self.atomic("or", u32, self._pushed(CUT_WORD), one))
+        self._note_cut(self.compare("eq", u32, bit, one))
+
+    def _note_cut(self, is_cut: int) -> None:
+        noted = self._cuts()
+        self.write(noted, self.apply("or", u1, self.read(noted), is_cut))
+
+    def _cuts(self) -> int:
+        """A variable that says whether any loop of the function was cut."""
+
+        def make() -> int:
+            variable = self.variable(u1)
+            self.write(variable, self.constant(False, u1))
+            return variable
+
+        return self.hoisted("cuts", make)
+
+    def tell_cuts(self) -> None:
+        """Tell the host of loops that were cut; written where the function ends."""
+        if "cuts" in self._hoisted:
+            word, one = self._pushed(CUT_WORD), self.constant(1, u32)
+            self.branch(self.read(self._cuts()), lambda: self.atomic("or", u32, word, one))
 
     def leave(self) -> None:
+        if self._loops and self.assembly.features.has("cuts"):
+            self._cuts()  # of loops that follow, in turns before this one
+        self.tell_cuts()
         self._jump(Op.RETURN)
 
     def hoisted(self, key: Any, make: Callable[[], int]) -> int:

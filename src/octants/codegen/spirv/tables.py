@@ -42,6 +42,7 @@ EXTENDED = {
     "round": Ext.ROUND_EVEN,
     "trunc": Ext.TRUNC,
     "sqrt": Ext.SQRT,
+    "fma": Ext.FMA,
 }
 
 FLOAT_COMPARE = {

@@ -202,6 +202,7 @@ class Ext(enum.IntEnum):
     FLOOR = 8
     CEIL = 9
     SQRT = 31
+    FMA = 50
 
 
 LOGICAL_ADDRESSING, PHYSICAL_ADDRESSING = 0, 5348

@@ -8,8 +8,8 @@ from octants.codegen.structured.code import Operand
 from octants.codegen.structured.conversions import bitcast as bits_as
 from octants.codegen.structured.conversions import convert
 from octants.ir import ops
-from octants.mathlib.table import FUNCTIONS
-from octants.types.scalars import DType, u1
+from octants.mathlib.table import ALL
+from octants.types.scalars import DType, f16, u1
 
 
 def constant(body: Body, op: ops.Constant) -> None:
@@ -20,7 +20,7 @@ def constant(body: Body, op: ops.Constant) -> None:
 def unary(body: Body, op: ops.Unary) -> None:
     """By the table of the operand's family."""
     dtype, x = op.x.type, body.use(op.x)
-    if dtype.is_float and op.fn in FUNCTIONS:
+    if dtype.is_float and op.fn in ALL:
         body.bind(op.result, library.call(body, op.fn, dtype, [x]))
         return
     table = floats.UNARY if dtype.is_float else integers.UNARY
@@ -36,7 +36,7 @@ def binary(body: Body, op: ops.Binary) -> None:
 
 def combine(body: Body, fn: str, dtype: DType, lhs: Operand, rhs: Operand) -> Operand:
     """The value of a binary function."""
-    if dtype.is_float and fn in FUNCTIONS:
+    if dtype.is_float and fn in ALL:
         return library.call(body, fn, dtype, [lhs, rhs])
     table = floats.BINARY if dtype.is_float else integers.BINARY
     if dtype is u1:
@@ -45,9 +45,12 @@ def combine(body: Body, fn: str, dtype: DType, lhs: Operand, rhs: Operand) -> Op
 
 
 def fma(body: Body, op: ops.Fma) -> None:
-    """By several operations: what machines call so need not round once."""
-    operands = [body.use(value) for value in op.operands]
-    body.bind(op.result, floats.fused(body.code, op.result.type, *operands))
+    """As the machine does it, where `fast_math` has made it; else by several operations."""
+    operands, dtype = [body.use(value) for value in op.operands], op.result.type
+    if body.kernel.fast_math and dtype is not f16:
+        body.bind(op.result, body.code.apply("fma", dtype, *operands))
+    else:
+        body.bind(op.result, floats.fused(body.code, dtype, *operands))
 
 
 def compare(body: Body, op: ops.Compare) -> None:

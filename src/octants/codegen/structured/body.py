@@ -29,8 +29,9 @@ def register(dtype: DType) -> DType:
 class Kernel:
     """What the functions of one kernel share: its arrays, its parameter block, its messages."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, *, fast_math: bool = False) -> None:
         self.module = module
+        self.fast_math = fast_math
         self.parameters: ParameterLayout = parameters_of(module)
         self.messages: list[MessageFormat] = []
         self.numbers = {array: number for number, array in enumerate(module.arrays)}
@@ -80,6 +81,7 @@ class Body:
         self.lower: Operand = code.constant(0, i64)
         self.speaks_of: Operand | None = None  # another work item, for messages
         self.lanes: Lanes | None = None
+        self.usual: Variable | None = None  # where rare ways are left out: whether none lacks yet
         self.collected: dict[Operation, tuple[Variable, Variable]] = {}  # see `reductions`
         self.shared_updates: set[Operation] = set()
         self.restartable: set[Operation] = set()
@@ -114,12 +116,9 @@ class Body:
             self._local_arrays[key] = self.code.local_array(dtype, count)
         return self._local_arrays[key]
 
-    def variable(self, value: Value, start: Value | None = None) -> Variable:
-        """A variable for a value, with the value of another one at first."""
-        variable = self.code.variable(register(value.type))
-        if start is not None:
-            self.code.write(variable, self.use(start))
-        return variable
+    def variable(self, value: Value) -> Variable:
+        """A variable for a value."""
+        return self.code.variable(register(value.type))
 
     # -- code -----------------------------------------------------------------------------------
 
@@ -144,6 +143,10 @@ class Body:
     def condition(self, op: Operation, make: Callable[[], Operand]) -> Operand:  # noqa: ARG002
         """What a loop computes at the start of each turn: whether it goes on."""
         return make()
+
+    def may_end_in(self, op: Operation) -> bool:  # noqa: ARG002
+        """Whether loops ask more than their condition because something in them ends the item."""
+        return False
 
     # -- short names for much used instructions -------------------------------------------------
 

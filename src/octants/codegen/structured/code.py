@@ -34,7 +34,7 @@ Place: TypeAlias = Any
 
 ARITHMETIC = frozenset(("add", "sub", "mul", "neg"))  # integers wrap, floats round
 INTEGER = frozenset(("quotient", "remainder", "and", "or", "xor", "not", "shl", "shr", "ushr"))
-FLOAT = frozenset(("div", "abs", "floor", "ceil", "round", "trunc", "sqrt"))
+FLOAT = frozenset(("div", "abs", "floor", "ceil", "round", "trunc", "sqrt", "fma"))
 ATOMIC = frozenset(("add", "sub", "min", "max", "and", "or", "xor", "exchange"))
 
 
@@ -49,6 +49,9 @@ class Code(ABC):
 
     gathers: bool
     """Whether it pays to put together what threads that run in step do to one place."""
+
+    masks: bool
+    """Whether the machine runs both sides of branches, and each loop at least once."""
 
     @abstractmethod
     def note(self, location: Span | None) -> None:
@@ -69,7 +72,8 @@ class Code(ABC):
         """One of `ARITHMETIC`, of `INTEGER` (on u1: and, or, xor, not), or of `FLOAT`.
 
         Of integers, `quotient` and `remainder` go towards zero; the counts of shifts are below the
-        width, and `shr` keeps the sign of signed types.
+        width, and `shr` keeps the sign of signed types. Whether `fma` rounds the product is up
+        to the machine, but is always the same.
         """
 
     @abstractmethod
@@ -114,8 +118,16 @@ class Code(ABC):
         """Write both ways; nothing that is defined in them may be used after them."""
 
     @abstractmethod
-    def loop(self, test: Callable[[], Operand], body: Callable[[], object]) -> None:
-        """Write a loop that goes on while what ``test`` computes in each turn is true."""
+    def loop(
+        self,
+        test: Callable[[], Operand],
+        body: Callable[[], object],
+        is_left: Callable[[], Operand] | None = None,
+    ) -> None:
+        """Write a loop that goes on while what ``test`` computes in each turn is true.
+
+        ``is_left`` computes the same behind the loop, so that nobody sees that it is the same.
+        """
 
     @abstractmethod
     def leave(self) -> None:

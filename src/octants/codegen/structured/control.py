@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from octants.codegen.structured import records
 from octants.codegen.structured.body import Body
 from octants.codegen.structured.code import Operand, Variable
+from octants.codegen.structured.integers import is_less
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 
@@ -17,17 +17,18 @@ Inside = Callable[[Block], list[Operand]]
 Condition = Callable[[Operation, Callable[[], Operand]], Operand]
 
 
-def for_(body: Body, op: ops.For) -> None:
-    """First, what it records in all its turns finds room."""
-    records.reserve(body, op)
-    write_for(body, op, body.block, body.condition)
-
-
-def write_for(body: Body, op: ops.For, inside: Inside, condition: Condition) -> None:
-    """The counter is a variable as well."""
+def write_for(
+    body: Body,
+    op: ops.For,
+    inside: Inside,
+    condition: Condition,
+    lower: Operand | None = None,
+) -> None:
+    """The counter is a variable as well; it starts at ``lower``, if not as the loop says."""
     code, dtype = body.code, op.lower.type
-    counter = body.variable(op.body.args[0], op.lower)
-    carried = _variables(body, op.body.args[1:], op.inits)
+    counter, *carried = variables = [body.variable(arg) for arg in op.body.args]
+    start = body.use(op.lower) if lower is None else lower
+    write_all(body, variables, [start, *(body.use(init) for init in op.inits)])
     upper = body.use(op.upper)
 
     def turn() -> None:
@@ -40,7 +41,11 @@ def write_for(body: Body, op: ops.For, inside: Inside, condition: Condition) -> 
     def test() -> Operand:
         return code.compare("lt", dtype, code.read(counter), upper)
 
-    code.loop(lambda: condition(op, test), turn)
+    def is_left() -> Operand:
+        return is_less(code, dtype, code.read(counter), upper)
+
+    is_plain = condition == body.condition and not body.may_end_in(op)
+    code.loop(lambda: condition(op, test), turn, is_left if is_plain else None)
     bind_all(body, op.results, carried)
 
 
@@ -51,7 +56,8 @@ def while_(body: Body, op: ops.While) -> None:
 
 def write_while(body: Body, op: ops.While, inside: Inside, condition: Condition) -> None:
     """The condition is computed at the start of each turn."""
-    carried = _variables(body, op.body.args, op.inits)
+    carried = [body.variable(arg) for arg in op.body.args]
+    write_all(body, carried, [body.use(init) for init in op.inits])
 
     def test() -> Operand:
         bind_all(body, op.condition.args, carried)
@@ -80,10 +86,6 @@ def if_(body: Body, op: ops.If) -> None:
 
 def yield_(_: Body, __: ops.Yield) -> None:
     """Its operands are read by the operation that holds the block."""
-
-
-def _variables(body: Body, values: Sequence[Value], starts: Sequence[Value]) -> list[Variable]:
-    return [body.variable(value, start) for value, start in zip(values, starts, strict=True)]
 
 
 def bind_all(body: Body, values: Sequence[Value], variables: list[Variable]) -> None:

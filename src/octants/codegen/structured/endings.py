@@ -44,9 +44,12 @@ class Ending(Body):
     def leave(self) -> None:
         self.code.write(self.active, self.number(False, u1))
 
+    def may_end_in(self, op: Operation) -> bool:
+        return op in self._leaving
+
     def condition(self, op: Operation, make: Callable[[], Operand]) -> Operand:
         """A loop that has ended its item asks for nothing more."""
-        if op not in self._leaving:
+        if not self.may_end_in(op):
             return make()
         goes_on = self.code.variable(u1)
         self.code.write(goes_on, self.number(False, u1))

@@ -250,3 +250,21 @@ BOOL_UNARY: dict[str, Emit] = {
     **dict.fromkeys(_UNCHANGED, _same),
     **dict.fromkeys(("not", "clz"), _instruction("not")),
 }
+
+
+def is_less(code: Code, dtype: DType, a: Operand, b: Operand) -> Operand:
+    """a < b, by no comparison of the two: H. S. Warren, "Hacker's Delight", 2013, section 2-12."""
+
+    def bits(fn: str, *operands: Operand) -> Operand:
+        return code.apply(fn, dtype, *operands)
+
+    difference = bits("sub", a, b)
+    if dtype.is_signed:
+        overflows = bits("and", bits("xor", a, b), bits("xor", difference, a))
+        found = bits("xor", difference, overflows)
+    else:
+        other = bits("not", a)
+        borrows = bits("and", bits("or", other, b), difference)
+        found = bits("or", bits("and", other, b), borrows)
+    top = bits("ushr", found, code.constant(dtype.bits - 1, dtype))
+    return code.compare("ne", dtype, top, code.constant(0, dtype))

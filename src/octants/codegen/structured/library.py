@@ -2,23 +2,66 @@
 
 from __future__ import annotations
 
+import functools
+
 from octants.codegen.structured import halves
 from octants.codegen.structured.body import Body, register
 from octants.codegen.structured.code import Code, Operand
-from octants.mathlib.table import function
-from octants.types.scalars import DType, f16
+from octants.ir import ops
+from octants.ir.core import Block
+from octants.mathlib.table import ALL, Function, function
+from octants.types.scalars import DType, f16, u1
 
 
 def call(body: Body, fn: str, dtype: DType, operands: list[Operand]) -> Operand:
     """The value of a function; f16 is in registers of f32."""
-    kind = register(dtype)
-    block = function(fn, kind).block
+    kind, is_fast = register(dtype), body.kernel.fast_math
+    wanted = _function(fn, kind, is_fast)
+    block = wanted.block
 
     def make(code: Code, given: list[Operand]) -> Operand:
-        inner = Body(body.kernel, code, body.table)
-        for value, operand in zip(block.args, given, strict=True):
-            inner.bind(value, operand)
-        return inner.block(block)[0]
+        return _value(Body(body.kernel, code, body.table), block, given)
 
-    result = body.code.call(f"math.{fn}.{kind}", [kind] * len(operands), kind, make, operands)
+    if body.usual is not None and has_rare_way(fn, dtype, is_fast):
+        result = _usual(body, block, operands)
+    else:
+        name = f"math.{'fast.' * wanted.is_fast}{fn}.{kind}"
+        result = body.code.call(name, [kind] * len(operands), kind, make, operands)
     return halves.round_float(body.code, result) if dtype is f16 else result
+
+
+def _function(fn: str, kind: DType, is_fast: bool) -> Function:
+    return function(fn, kind, is_fast, "plain")
+
+
+def _value(body: Body, block: Block, operands: list[Operand]) -> Operand:
+    for value, operand in zip(block.args, operands, strict=True):
+        body.bind(value, operand)
+    return body.block(block)[0]
+
+
+# -- rare ways ----------------------------------------------------------------------------------
+
+
+@functools.cache
+def has_rare_way(fn: str, dtype: DType, is_fast: bool) -> bool:
+    """Whether an operation is a function in which there is a branch, the first way of it rare."""
+    if not dtype.is_float or fn not in ALL:
+        return False
+    block = _function(fn, register(dtype), is_fast).block
+    return any(isinstance(op, ops.If) for op in block.ops)
+
+
+def _usual(body: Body, block: Block, operands: list[Operand]) -> Operand:
+    """The value by the usual way; `Body.usual` is false from here on where it takes the other."""
+    inner = Body(body.kernel, body.code, body.table | {ops.If: _without_rare_way})
+    inner.usual = body.usual
+    return _value(inner, block, operands)
+
+
+def _without_rare_way(body: Body, op: ops.If) -> None:
+    code = body.code
+    is_usual = code.apply("not", u1, body.use(op.condition))
+    code.write(body.usual, code.apply("and", u1, code.read(body.usual), is_usual))
+    for result, operand in zip(op.results, body.block(op.orelse), strict=True):
+        body.bind(result, operand)

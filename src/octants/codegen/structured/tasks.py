@@ -20,8 +20,9 @@ from octants.codegen.reductions import Reduction, find_reductions, find_shared
 from octants.codegen.structured import cooperation, messages, records, reductions
 from octants.codegen.structured.blocks import Together, has_barriers
 from octants.codegen.structured.body import Body, Kernel
-from octants.codegen.structured.code import Code, Operand
+from octants.codegen.structured.code import Code, Operand, Variable
 from octants.codegen.structured.endings import Ending, can_end
+from octants.codegen.structured.integers import is_less
 from octants.codegen.structured.operations import TABLE
 from octants.ir.cooperation import cooperates, shared_places, sizes
 from octants.ir.core import Task
@@ -189,9 +190,18 @@ def _write_items(kernel: Kernel, position: int, code: Code, *, is_known: bool) -
             run(number)
         code.write(item, code.apply("add", i64, number, code.threads()))
 
-    code.loop(lambda: code.compare("lt", i64, code.read(item), upper), turn)
+    _loop_until(code, item, upper, turn)
     for reduction in collected:
         reductions.deliver(body, reduction)
+
+
+def _loop_until(code: Code, item: Variable, upper: Operand, turn: Callable[[], None]) -> None:
+    """Turns, as long as a variable, which they change, is below a number."""
+    code.loop(
+        lambda: code.compare("lt", i64, code.read(item), upper),
+        turn,
+        lambda: is_less(code, i64, code.read(item), upper),
+    )
 
 
 def _item(
@@ -273,7 +283,7 @@ def _write_blocks(
             code.barrier("block")
         code.write(first, code.apply("add", i64, code.read(first), step))
 
-    code.loop(lambda: code.compare("lt", i64, code.read(first), upper), turn)
+    _loop_until(code, first, upper, turn)
 
 
 def _write_together(

@@ -207,6 +207,8 @@ class Hardware:
             "lanes": self._has_lanes(),
             "fences": not self.is_cpu,
             "gathers": not self.is_cpu,
+            "fuses": not self.is_cpu,
+            "masks": self.is_cpu,
             "cuts": "llvmpipe" in self.name,
             "splits": self.properties.vendor == _NVIDIA,
             **_float_modes(controls),

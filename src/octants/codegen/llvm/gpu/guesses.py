@@ -1,10 +1,7 @@
 """Loops that run eight turns at a time, on the guess that no function in them needs its rare way.
 
-A function of a machine that is right for most operands only has a test in front of it, and a rare
-way for the others. In a loop that does little else the tests are most of the work. Eight turns are
-run as if there were none, with a look at the end whether that was right; if not, they are run
-again with all tests. So that nobody notices, such a loop changes no memory, and does not use as an
-index what may have been guessed wrong::
+See `codegen.guesses` for which these are. Eight turns are run as if there were no tests, with a
+look at the end whether that was right; if not, they are run again with all tests::
 
     chunk:  eight turns
             br all operands were usual, next, again
@@ -19,13 +16,15 @@ find their bits again.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Container
 
 from octants.analysis.magnitudes import Magnitudes
+from octants.codegen import guesses
 from octants.codegen.llvm import control
 from octants.codegen.llvm.gpu.text import ThreadText
 from octants.ir import ops
-from octants.ir.core import Block, Operation, Value
+from octants.ir.core import Operation
 from octants.types.scalars import f32
 
 TURNS = 8
@@ -36,8 +35,6 @@ _SERIES, _TURNING = 9, 8
 
 _MOST_WORK = 32
 """Operations of a turn, which is there six times."""
-
-_PURE = (*ops.OF_OPERANDS, ops.If, ops.Load, ops.Shape, ops.Yield)
 
 
 def for_(f: ThreadText, op: ops.For) -> None:
@@ -58,44 +55,23 @@ def _bounds(f: ThreadText, op: ops.For) -> tuple[str, str, list[str]]:
 
 
 def _is_worth_it(f: ThreadText, op: ops.For) -> bool:
-    """Whether a loop has functions with rare ways, does little else, and can be run again."""
-    if not f.text.fast_math or not any(_may_be_rare(f, each) for each in op.body.ops):
+    """Whether a loop has functions with rare ways, none of them in a branch, and can be guessed."""
+    may_be_rare = functools.partial(_may_be_rare, f)
+    if not f.text.fast_math or not any(map(may_be_rare, op.body.ops)):
         return False
-    inside = [each for each in op.body.walk() if not isinstance(each, ops.Constant)]
-    if len(inside) > _MOST_WORK or not all(_is_pure(each) for each in inside):
+    branches = (each for each in op.body.walk() if isinstance(each, ops.If))
+    if any(may_be_rare(each) for branch in branches for each in guesses.inside(branch)):
         return False
-    branches = (each for each in inside if isinstance(each, ops.If))
-    if any(_may_be_rare(f, each) for branch in branches for each in _inside(branch)):
-        return False
-    guessed = _guessed(f, op.body)
-    loads = (each for each in inside if isinstance(each, ops.Load))
-    return guessed.isdisjoint(index for load in loads for index in load.indices)
-
-
-def _inside(op: Operation) -> list[Operation]:
-    return [each for region in op.regions for each in region.walk()]
+    return guesses.can_be_guessed(op, may_be_rare, _is_in_registers, _MOST_WORK)
 
 
 def _may_be_rare(f: ThreadText, op: Operation) -> bool:
     return isinstance(op, ops.Unary) and op.fn in f.machine.guessed and op.x.type is f32
 
 
-def _is_pure(op: Operation) -> bool:
-    """Whether an operation can be run again; what a record in registers holds is overwritten."""
-    return isinstance(op, _PURE) or (isinstance(op, ops.RecordPush) and op.record.unrolled)
-
-
-def _guessed(f: ThreadText, body: Block) -> set[Value]:
-    """The values of a turn that may be wrong: those of functions with rare ways, and after them.
-
-    What the loop carries is among them.
-    """
-    wrong = set(body.args[1:])
-    for op in body.walk():
-        inside = [value for each in _inside(op) for value in each.operands]
-        if _may_be_rare(f, op) or not wrong.isdisjoint([*op.operands, *inside]):
-            wrong.update(op.results)
-    return wrong
+def _is_in_registers(op: Operation) -> bool:
+    """Whether an operation overwrites what a record in registers holds."""
+    return isinstance(op, ops.RecordPush) and op.record.unrolled
 
 
 # -- the loop --------------------------------------------------------------------------------------
