@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from octants.codegen.spirv.compile import compile_module
+from octants.codegen.structured.operations import TABLE
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.ir import ops
 from octants.ir.core import Module
@@ -107,7 +108,9 @@ def test_a_feature_that_is_missing_is_named(dtype: DType, feature: str) -> None:
     assert "`a device`" in str(caught.value)
 
 
-def test_an_operation_without_code_is_named() -> None:
+def test_an_operation_without_code_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(TABLE, ops.ActAs)
+
     def body(build: Any) -> None:
         build.append(ops.ActAs(build.constant(0, scalars.i32)))
 
