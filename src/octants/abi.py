@@ -103,6 +103,16 @@ LAUNCH_REFUSED = 48  # the address of what is told of refused work items
 LAUNCH_AGAIN = 56  # i64: 1 runs only those that were refused before
 LAUNCH_SIZE = 64
 
+# On devices with graphs there are two more words. All nodes of graphs that may run out of tape know
+# of one word that stops them: when a work item is refused, its node writes its own number there,
+# and all nodes behind it do nothing.
+LAUNCH_STOP = 64  # the address of that word (i64), which is 0 while all goes well; 0 outside graphs
+LAUNCH_NODE = 72  # i64: the number of the node, which is none of another one in any graph
+LAUNCH_GRAPH_SIZE = 80
+
+STOP_NUMBER = 0  # i64: the number of the node that ran out of tape
+STOP_BEGUN = 8  # i64: how many replays have begun that were not stopped before
+
 # The tapes of 32 threads stand together, interleaved by words of 4 bytes: word w of thread t is
 # word t // 32 * 32 * capacity / 4 + 32 * w + t % 32 of all, so that threads that work in step
 # touch neighbouring words. A member of a record is within one word, or takes two whole ones.

@@ -184,7 +184,7 @@ class BlockThreads(Threads):
             return
         entry = _Entry(self._library[dispatch.entry])
         lower, upper = self._items(dispatch, block)
-        told = (ctypes.c_int64 * (abi.LAUNCH_SIZE // 8))(lower, upper, self._bounds.address)
+        told = (ctypes.c_int64 * (abi.LAUNCH_GRAPH_SIZE // 8))(lower, upper, self._bounds.address)
         parameters, words, size = ctypes.addressof(block), ctypes.addressof(told), dispatch.block
         for number in range(self.grid):
             self._block.run(

@@ -20,6 +20,7 @@ from octants.codegen.llvm import nvptx
 from octants.fuzz.backends import PackageBackend
 from octants.fuzz.generator.build import generate
 from octants.ir.core import Module
+from octants.runtime.cuda import stoppable
 from octants.types import scalars
 from octants.types.scalars import f32, f64
 from tests.autodiff.test_checkpoints import LongLoops
@@ -53,6 +54,16 @@ def assemble(module: Module, capability: int, folder: Path, **options: Any) -> s
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr + text
     return text
+
+
+@needs_assembler
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_kernels_of_graphs_that_can_be_stopped(capability: int, tmp_path: Path) -> None:
+    path = tmp_path / "kernel.ptx"
+    path.write_text(stoppable.code())
+    command = [str(_assembler()), f"-arch=sm_{capability}", str(path), "-o", "/dev/null"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def _captured(monkeypatch: pytest.MonkeyPatch) -> list[Module]:

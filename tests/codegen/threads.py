@@ -64,7 +64,7 @@ class Threads(Compiled):
         while True:
             tape = HostAllocation(-(-threads // 32) * 32 * self.capacity)
             words = [lower, upper, self._bounds.address, tape.address, self.capacity]
-            words += [self.capacity // 2, refused.address, again]
+            words += [self.capacity // 2, refused.address, again, 0, 0]
             told = (ctypes.c_int64 * len(words))(*words)
             head[:] = 0
             for thread in range(threads):

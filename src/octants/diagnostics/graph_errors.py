@@ -57,18 +57,15 @@ class GraphUnderTape(UserError):
 
 
 class GraphRanOut(UserError):
-    """Tapes of a graph that were too small for what memory held at a replay."""
+    """A replay that has stopped for want of tape, and could not be given more."""
 
-    kernel: str
-    need: int
+    reason: str
+    count: int
     code = "OCT465"
     exception = OctantsMemoryError
-    title = (
-        "a replay of a graph had too little memory for the gradient of kernel `{kernel}`: a work"
-        " item has come to need {need} bytes"
-    )
-    notes = ("gradients that were computed since the last synchronisation are not complete",)
-    remedy = "start from what the arrays held before, and replay it: it has more memory from now on"
+    title = "a replay of a graph cannot go on: {reason}"
+    notes = ("replays that are not complete, or have not begun: {count}",)
+    remedy = "free memory, put back what the arrays held before, and replay it"
 
 
 class GraphIsOver(UserError):

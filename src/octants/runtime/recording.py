@@ -75,6 +75,12 @@ class Tape(Protocol):
     def nothing_refused(self, items: int) -> int:
         """The same address, for a launch of which no work item can be refused."""
 
+    def adopt(self, told: int, items: int) -> tuple[int, int]:
+        """Take over what is told elsewhere of refused items: as `expect`, and then `refused`.
+
+        Gives the address of that, and the most bytes that one of them needs.
+        """
+
     def refused(self) -> tuple[int, int]:
         """(the most bytes that one needs, how many were refused), when what was launched is done.
 
@@ -178,6 +184,18 @@ class Recording:
                 tape.write_bounds(address + 16, begin, end)
                 self._run_some(step, begin, end, tape, self._key(step, begin, end, slots))
 
+    def go_on(self, step: Step, plan: Planned, tape: Tape, told: int) -> None:
+        """Run the work items that a node of a graph was refused, of which something is ``told``.
+
+        Without that, all of a node that has not run.
+        """
+        self.last = []
+        with tape.lock:
+            need = 0
+            if told:
+                step.words[abi.LAUNCH_REFUSED // 8], need = tape.adopt(told, plan.items)
+            self._run_some(step, plan.lower, plan.lower + plan.items, tape, refused=need)
+
     # -- what is known --------------------------------------------------------------------------
 
     def _key(
@@ -271,8 +289,12 @@ class Recording:
         upper: int,
         tape: Tape,
         key: tuple[int, ...] | None = None,
+        refused: int = 0,
     ) -> None:
-        """Run work items until none is refused any more; learn what those of a key need."""
+        """Run work items until none is refused any more; learn what those of a key need.
+
+        If one was ``refused`` so many bytes already, only those are run of which that is told.
+        """
         full = self._full(step, upper - lower)
         share = first_share = self._first_share(full)
         need, is_found = self._need or min(share, _GUESS), bool(self._need)
@@ -280,7 +302,10 @@ class Recording:
             full.blocks = min(full.blocks, self._multiprocessors)
             lanes = _lanes(full.blocks * full.block)
             need = max(need, _plenty(lanes, tape))
-        generous, again = need, False
+        generous, again = need, refused > 0
+        if again:
+            need, is_found = max(need, _words(refused)), True
+            generous = 2 * need
         while True:
             room = self._fit(full, need, generous, step.least_block, tape)
             if room is not None:

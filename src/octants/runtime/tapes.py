@@ -40,6 +40,10 @@ class TapeMemory(ABC):
         """Copy memory to the host, after what was launched."""
 
     @abstractmethod
+    def _move(self, target: int, source: int, nbytes: int) -> None:
+        """Copy within the device, after what was launched."""
+
+    @abstractmethod
     def _read_pair(self, address: int) -> tuple[int, int]:
         """Two words of the device (i64), when what was launched is done."""
 
@@ -105,6 +109,15 @@ class TapeMemory(ABC):
         else:
             self._is_clean = True
         return need, count
+
+    def adopt(self, told: int, items: int) -> tuple[int, int]:
+        """Take over what is told elsewhere of refused items: as `expect`, and then `refused`.
+
+        Gives the address of that, and the most bytes that one of them needs.
+        """
+        address = self.expect(items)
+        self._move(address, told, abi.REFUSED_ITEMS + 4 * (-(-items // 32)))
+        return address, self.refused()[0]
 
     def first_refused(self) -> int:
         """The place of the first work item that is refused, counted from the lower bound."""

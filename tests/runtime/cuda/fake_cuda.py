@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from octants import abi
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.library import SIGNATURES, Library
 
@@ -116,6 +117,34 @@ class Call:
         return self.cuda.view(address, count, dtype)
 
 
+def _is_stopped(call: Call) -> bool:
+    number = call.words(call.launch[abi.LAUNCH_STOP // 8], 1)
+    return bool(number[0])
+
+
+def _begin(call: Call) -> None:
+    if not _is_stopped(call):
+        call.words(call.launch[abi.LAUNCH_STOP // 8] + abi.STOP_BEGUN, 1)[0] += 1
+
+
+def _move(call: Call) -> None:
+    """What `octants_copy_16` and the like do."""
+    target, target_step, source, source_step, units, rows = call.slots.tolist()
+    kind, size = call.entry.split("_")[1:]
+    nbytes = units * int(size)
+    assert not any(place % int(size) for place in (target, target_step, source, source_step))
+    for row in range(0 if _is_stopped(call) else rows):
+        values = bytes(nbytes)
+        if kind == "copy":
+            values = bytes(call.cuda.bytes_at(source + row * source_step, nbytes))
+        call.cuda.bytes_at(target + row * target_step, nbytes)[:] = values
+
+
+_MOVES = [f"octants_{kind}_{size}" for kind in ("copy", "clear") for size in (16, 4, 1)]
+STOPPABLE: dict[str, Callable[[Call], None]] = dict.fromkeys(_MOVES, _move)
+STOPPABLE["octants_begin"] = _begin
+
+
 @dataclass
 class FakeCuda:
     """The driver, its devices, and all that happens in them."""
@@ -126,7 +155,7 @@ class FakeCuda:
     driver: int = 13000
     pools: bool = True
     init_status: int = 0
-    kernels: dict[str, Callable[[Call], None]] = field(default_factory=dict)
+    kernels: dict[str, Callable[[Call], None]] = field(default_factory=lambda: dict(STOPPABLE))
     calls: Counter[str] = field(default_factory=Counter)
     launches: list[Call] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -491,7 +520,7 @@ class FakeCuda:
             self,
             entry,
             ctypes.string_at(arguments[0], size),
-            list((ctypes.c_int64 * 8).from_address(arguments[1])),
+            list((ctypes.c_int64 * (abi.LAUNCH_GRAPH_SIZE // 8)).from_address(arguments[1])),
             configuration.grid,
             configuration.block,
             configuration.stream or 0,
@@ -534,7 +563,7 @@ class FakeCuda:
         assert node.grid > 0
         assert node.block > 0
         assert (node.grid_y, node.grid_z, node.block_y, node.block_z) == (1, 1, 1, 1)
-        words = (ctypes.c_int64 * 8).from_address(arguments[1] or 0)
+        words = (ctypes.c_int64 * (abi.LAUNCH_GRAPH_SIZE // 8)).from_address(arguments[1] or 0)
         parameters = ctypes.string_at(arguments[0] or 0, size)
         return Call(self, entry, parameters, list(words), node.grid, node.block, 0)
 

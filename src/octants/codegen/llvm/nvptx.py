@@ -48,7 +48,8 @@ class Nvptx(Gpu):
         slots = f"ptr noalias readonly byval([{size // 8} x i64]) align 8 %parameters"
         if size > BY_VALUE:
             slots = "ptr noalias nonnull readonly align 8 %parameters"
-        words = f"ptr noalias readonly byval([{abi.LAUNCH_SIZE // 8} x i64]) align 8 %launch"
+        count = abi.LAUNCH_GRAPH_SIZE // 8
+        words = f"ptr noalias readonly byval([{count} x i64]) align 8 %launch"
         limit = f' "nvvm.maxntid"="{f.block_size}"' if f.block_size else ""
         return f"ptx_kernel void @{name}({slots}, {words}) nounwind{limit}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Sequence
 from ctypes import byref, c_void_p
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from octants.runtime.cuda.frame import Action, Step, parameter_bytes
 from octants.runtime.cuda.memory import DeviceAllocation
 from octants.runtime.cuda.messages import DeviceBuffer
 from octants.runtime.cuda.nodes import Handles, Nodes, kernel_node
+from octants.runtime.cuda.stoppable import StoppableNodes
 from octants.runtime.memory import view_memory
 from octants.runtime.recording import Planned
 
@@ -37,12 +38,21 @@ class Unplanned(Exception):
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A dispatch of a captured launch: its step, its tapes if it records, and its handle."""
+    """A dispatch of a captured launch: its step, its tapes if it records, and its handle.
+
+    It has a `number` in graphs that can be stopped.
+    """
 
     step: Step
     plan: Planned | None = None
     refused: int = 0
     handle: int = 0
+    number: int = 0
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether its tapes may be too small."""
+        return self.plan is not None and not self.plan.is_sure
 
 
 class CapturedLaunch:
@@ -100,14 +110,34 @@ class CapturedLaunch:
         ctypes.c_uint64.from_address(place).value = self.command.number + later
         if self._copy is not None:
             block = view_memory(self.command.block, np.uint8, (self._large,))
-            stream = self._machine.streams.here()
+            stream = self._machine.streams.ready()
             self._machine.staging.write(self._copy.address, block, stream)
+
+    def go_on(self, first: int) -> None:
+        """Run what is left of the launch in the thread's stream, from a node that was stopped on.
+
+        Of that one only those work items that were refused are left.
+        """
+        kernel, machine = self.command.kernel, self._machine
+        stream = machine.streams.current.stream
+        rooms = [list(noted) for noted in self.command.rooms]
+        for place, node in enumerate(self.nodes[first:]):
+            step, plan = node.step, node.plan
+            step.configuration.stream = stream.handle
+            step.words[abi.LAUNCH_STOP // 8] = 0
+            if plan is None or plan.is_sure:
+                step.launch()
+                continue
+            recording = kernel.recording_of(step.action)
+            recording.go_on(step, plan, machine.tape_of(stream), 0 if place else node.refused)
+            rooms[kernel.actions.index(step.action)] += recording.last
+        self.command.rooms = rooms
 
 
 class BuiltGraph:
     """A graph that can be launched. Launches have numbers that are larger by `later`.
 
-    `unsure` are the nodes whose tapes may be too small.
+    One that is `unsure` has nodes whose tapes may be too small, and can be stopped.
 
     Raises `Unplanned`, or `OctantsMemoryError` where memory is refused.
     """
@@ -127,7 +157,12 @@ class BuiltGraph:
         self._drawing = [launch for launch in self.launches.values() if launch.draws]
         nodes = [node for launch in self.launches.values() for node in launch.nodes]
         self._plans = [node.plan for node in nodes if node.plan is not None]
-        self.unsure = [node for node in nodes if node.plan is not None and not node.plan.is_sure]
+        self.unsure = any(node.is_unsure for node in nodes)
+        if self.unsure:
+            for node in nodes:
+                node.number = next(machine.replays.numbers)
+                node.step.words[abi.LAUNCH_STOP // 8] = machine.replays.kernels.word
+                node.step.words[abi.LAUNCH_NODE // 8] = node.number
         self._constants: list[DeviceAllocation] = []
         self._heap: DeviceAllocation | None = None
         self._refused: DeviceAllocation | None = None
@@ -150,17 +185,12 @@ class BuiltGraph:
                     raise
 
     def _tell_tapes(self, nodes: Sequence[Node]) -> None:
-        """Tell nodes where tapes are, and where they note refused items: unsure ones each apart."""
+        """Tell nodes where tapes are, and where the one that is stopped notes refused items."""
         assert self._heap is not None
-        unsure, sizes = set(map(id, self.unsure)), [_refused_bytes(node) for node in nodes]
-        position = max(sizes)  # what all others share, and none of them writes
-        own = sum(size for size, node in zip(sizes, nodes, strict=True) if id(node) in unsure)
-        self._refused = self._machine.memory.allocate(position + own, "refused work items")
-        for node, size in zip(nodes, sizes, strict=True):
+        nbytes = max(_refused_bytes(node) for node in nodes)
+        self._refused = self._machine.memory.allocate(nbytes, "refused work items")
+        for node in nodes:
             node.refused = self._refused.address
-            if id(node) in unsure:
-                node.refused += position
-                position += size
             assert node.plan is not None
             node.plan.tell(node.step.words, self._heap.address, node.refused)
             node.step.configuration.grid = node.plan.room.blocks
@@ -168,7 +198,9 @@ class BuiltGraph:
 
     def _build(self, commands: Sequence[Command]) -> Handles:
         with self._machine.context.active():
-            nodes = Nodes(self._machine.context)
+            machine = self._machine
+            stoppable = StoppableNodes(machine.replays.kernels) if self.unsure else None
+            nodes = stoppable or Nodes(machine.context)
             for command in commands:
                 if isinstance(command, Told):
                     self._tell(nodes, command)
@@ -186,7 +218,7 @@ class BuiltGraph:
             return
         address, values = told.arguments
         constant = self._machine.memory.allocate(values.nbytes, "constants of graphs", zeroed=False)
-        stream = self._machine.streams.here()
+        stream = self._machine.streams.ready()
         self._machine.staging.write(constant.address, values.reshape(-1).view(np.uint8), stream)
         self._constants.append(constant)
         nodes.copy(address, constant.address, values.nbytes)
@@ -204,22 +236,13 @@ class BuiltGraph:
                 )
         self.later = later
 
-    def shortage(self) -> tuple[int, Any] | None:
-        """(the most bytes that a work item has come to need, the artifact); None if all had enough.
-
-        What was launched must be done.
-        """
-        short = []
-        for node in self.unsure:
-            head = np.zeros(2, np.int64)
-            self._machine.staging.read(node.refused, head.view(np.uint8))
-            if head[1]:
-                short.append((int(head[0]), node))
-        if not short:
-            return None
-        need, node = max(short, key=lambda pair: pair[0])
-        launches = self.launches.values()
-        return need, next(launch.artifact for launch in launches if node in launch.nodes)
+    def find(self, number: int) -> tuple[CapturedLaunch, int]:
+        """The launch that has a node of this number, and the place of that in it."""
+        for launch in self.launches.values():
+            for place, node in enumerate(launch.nodes):
+                if node.number == number:
+                    return launch, place
+        raise InternalError(f"no node has number {number}")
 
 
 def _refused_bytes(node: Node) -> int:

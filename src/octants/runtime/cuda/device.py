@@ -75,6 +75,7 @@ class CudaDevice(Machine):
     def read(self, address: int, into: Bytes) -> None:
         """Copy memory to the host, after all that was launched; raises what went wrong in it."""
         refuse_read()
+        self.replays.settle()
         if into.nbytes <= SMALL:
             self.streams.leave(self.streams.current.stream)
             self.streams.settle()
@@ -191,6 +192,7 @@ class CudaDevice(Machine):
         found = foreign_array(value, self.streams.current.stream.handle)
         if found is None:
             return None
+        self.replays.is_shared = True
         ordinal = found.ordinal
         if ordinal is None and found.address:
             ordinal = self.context.ordinal_of(found.address)
@@ -223,6 +225,7 @@ class CudaDevice(Machine):
         ordinal: int = tensor.get_device()
         if ordinal != self.context.ordinal:
             raise OtherDevice("the tensor", f"GPU {ordinal}", repr(self)).at(None)
+        self.replays.is_shared = True
         handle, streams = torch_stream(ordinal), self.streams
         if handle or streams.is_busy:
             stream = streams.foreign(handle)
@@ -245,10 +248,12 @@ class CudaDevice(Machine):
 
     def lend(self, owner: Any) -> Any:
         """What keeps an owner of memory alive for another library."""
+        self.replays.is_shared = True
         return Lent(owner, self.memory)
 
     def let_wait(self, stream: int | None) -> None:
         """Let a stream of another library wait for all that was launched; -1: none has to."""
+        self.replays.settle()
         if stream == -1:
             return
         self.streams.leave(self.streams.current.stream)
@@ -259,6 +264,7 @@ class CudaDevice(Machine):
         self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], typestr: str
     ) -> dict[str, Any]:
         """What other libraries are told of an array in this memory."""
+        self.replays.is_shared = True
         stream = self.streams.here()
         return array_interface(address, shape, strides, typestr, stream)
 

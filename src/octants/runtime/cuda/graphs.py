@@ -1,9 +1,9 @@
 """Captured commands as a graph of the driver, which is launched as one.
 
 Where the host knows what work items need of the tapes, they have just that. Where memory has a say,
-they have twice of what they needed last; the next synchronisation looks whether it was enough, and
-raises an error if not. Then, and where nothing is known of what they need, a replay runs launch by
-launch, as far as that takes; after it the graph is built anew.
+they have twice of what they needed last; if that is not enough, the replay stops, and goes on when
+the host looks (`replays`). Then the graph is built anew. Where nothing is known of what they need,
+a replay runs launch by launch.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
-from octants.diagnostics.graph_errors import GraphRanOut
+from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.runtime.capture import Command, Launch
 from octants.runtime.cuda.built import BuiltGraph, Unplanned
+from octants.runtime.cuda.replays import Replay
 
 if TYPE_CHECKING:
     from octants.runtime.cuda.machine import Machine
@@ -50,38 +50,44 @@ class CudaGraph:
             self._built = None
 
     def __call__(self, later: int) -> None:
-        built = self._built
+        machine, built = self._machine, self._built
+        if built is not None and built.prints and machine.messages.awaits(built):
+            machine.look()  # lest what two replays print be mixed
+            built = self._built
         if built is None:
             self._run_apart(later)
             self._build(later)
             return
-        machine = self._machine
-        if built.prints and machine.messages.awaits(built):
-            machine.look()  # lest what two replays print be mixed
         with machine.context.active():
+            stream = machine.streams.ready() if built.unsure else machine.streams.here()
             machine.begin_graph()
             if later != built.later:
                 built.renumber(later)
             machine.context.launched.extend(built.names)
-            machine.context.call("cuGraphLaunch", built.handles[1], machine.streams.here())
+            machine.context.call("cuGraphLaunch", built.handles[1], stream)
             machine.streams.release()
         if built.buffers:
             machine.messages.put_kept(built, built.buffers)
         if built.unsure:
-            machine.unsure_graphs[id(self)] = self
+            machine.replays.queued(Replay(self, built, later))
 
-    def _run_apart(self, later: int) -> None:
-        """Run launch by launch, and learn what they need."""
-        for command in self._commands:
+    def _run_apart(self, later: int, first: int = 0) -> None:
+        """Run launch by launch, from a command on, and learn what they need."""
+        for command in self._commands[first:]:
             command(later)
             if isinstance(command, Launch):
                 command.rooms = command.kernel.rooms()
 
-    def look(self) -> OctantsError | None:
-        """The error for tapes that were too small in what has run."""
-        shortage = None if self._built is None else self._built.shortage()
-        if shortage is None:
-            return None
+    def go_on(self, replay: Replay, number: int) -> None:
+        """Do what a replay has left undone since the node of a number, whose tapes were too small.
+
+        `OctantsMemoryError` where there is no memory for them.
+        """
+        launch, place = replay.built.find(number)
         self._drop()
-        need, artifact = shortage
-        return GraphRanOut(artifact.kernel or artifact.name, need).at(None)
+        with self._machine.context.active():
+            launch.renumber(replay.later)
+            launch.go_on(place)
+        following = next(k for k, each in enumerate(self._commands) if each is launch.command) + 1
+        self._run_apart(replay.later, following)
+        self._build(replay.later)

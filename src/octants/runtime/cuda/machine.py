@@ -7,7 +7,6 @@ import functools
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
 
 from octants.artifact import Artifact
 from octants.runtime.cuda.context import Context, context_of
@@ -15,6 +14,7 @@ from octants.runtime.cuda.library import Library, open_library
 from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
 from octants.runtime.cuda.messages import MessageQueue
 from octants.runtime.cuda.modules import Module
+from octants.runtime.cuda.replays import Replays
 from octants.runtime.cuda.staging import Staging
 from octants.runtime.cuda.streams import Stream, Streams
 from octants.runtime.cuda.tapes import Tape
@@ -55,9 +55,8 @@ class Machine:
         self.dropped_graphs: deque[tuple[int, int]] = deque()
         self._graph_tapes: DeviceAllocation | None = None
         self._graph_stream: Stream | None = None
-        self.unsure_graphs: dict[int, Any] = {}
-        """Graphs of which it is to be seen whether their tapes were large enough."""
-        self.memory.before_free = self.streams.gather
+        self.replays = Replays(self)
+        self.memory.before_free = self._before_free
         self.memory.after_allocation = self.streams.catch_up
         self.memory.relieve = self.free_tapes
 
@@ -69,9 +68,12 @@ class Machine:
         code = artifact.code
         module = self._modules.get(code)
         if module is None:
-            made = Module(self.context, code, artifact.binary, self._dropped_modules)
-            module = self._modules[code] = made
+            module = self._modules[code] = self.load_module(code, artifact.binary)
         return module
+
+    def load_module(self, code: bytes, binary: bytes) -> Module:
+        """Load code: as a binary if that is taken, else as PTX."""
+        return Module(self.context, code, binary, self._dropped_modules)
 
     def tape_of(self, stream: Stream) -> Tape:
         """The tapes of the kernels in a stream."""
@@ -118,16 +120,14 @@ class Machine:
         """Wait, print what kernels have printed, and raise the first failure."""
         self.streams.wait()
         self.context.launched.clear()
-        self._look_at_graphs()
+        self.replays.settle()
         self.messages.deliver()
         self._unload()
 
-    def _look_at_graphs(self) -> None:
-        graphs, self.unsure_graphs = self.unsure_graphs, {}
-        for graph in graphs.values():
-            error = graph.look()
-            if error is not None:
-                self.pending.add(error)
+    def _before_free(self) -> None:
+        """See that nothing uses any more what is freed now."""
+        self.replays.settle()
+        self.streams.gather()
 
     def _unload(self) -> None:
         with self.context.active():

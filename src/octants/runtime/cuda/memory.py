@@ -70,6 +70,8 @@ class DeviceMemory:
         self.before_free: Callable[[], None] = _nothing
         self.after_allocation: Callable[[], None] = _nothing
         self._pinned: list[PinnedMemory] = []
+        self.is_held = False
+        """Whether nothing is to be freed: replays of graphs that go on may still use it."""
         self.waits_for_all = False
         """Whether what is freed next may be in use by streams that nobody here knows of."""
 
@@ -130,7 +132,7 @@ class DeviceMemory:
         return self._ask(size)
 
     def _free_dropped(self) -> None:
-        if not self._dropped:
+        if not self._dropped or self.is_held:
             return
         self.before_free()
         if self.waits_for_all:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from ctypes import byref, c_void_p
 from typing import Any, final
 
@@ -190,6 +191,7 @@ class Streams:
         self.current = Current(self.default)
         self.unordered: deque[Stream] = deque()
         self.is_busy = 0
+        self._settle: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._others: weakref.WeakSet[Stream] = weakref.WeakSet()
 
@@ -272,6 +274,12 @@ class Streams:
         with self._lock:
             self.is_busy += count
 
+    def be_settled(self, settle: Callable[[], None] | None) -> None:
+        """Call something before anything else is done in any stream; None: nothing any more."""
+        if (settle is None) != (self._settle is None):
+            self.become_busy(-1 if settle is None else 1)
+        self._settle = settle
+
     def gather(self) -> None:
         """Let the default stream wait for all others."""
         if self.dropped:
@@ -288,6 +296,12 @@ class Streams:
 
     def here(self) -> int:
         """The handle of the thread's own stream, for something to be done in it now."""
+        if self._settle is not None:
+            self._settle()
+        return self.ready()
+
+    def ready(self) -> int:
+        """The same, for what may be done whatever is to be settled."""
         stream = self.current.stream
         if self.unordered and stream is self.default:
             self.settle()

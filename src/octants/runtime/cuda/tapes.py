@@ -41,6 +41,9 @@ class Tape(TapeMemory):
     def _copy(self, address: int, into: Bytes) -> None:
         self._staging.read(address, into)
 
+    def _move(self, target: int, source: int, nbytes: int) -> None:
+        self._context.call("cuMemcpyDtoDAsync", target, source, nbytes, self._stream)
+
     def _read_pair(self, address: int) -> tuple[int, int]:
         pinned, stream = self._pinned.address, self._stream
         self._context.call("cuMemcpyDtoHAsync", pinned, address, HEAD, stream)

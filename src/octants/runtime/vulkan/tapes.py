@@ -29,6 +29,9 @@ class Tape(TapeMemory):
     def _copy(self, address: int, into: Bytes) -> None:
         self._transfers.read(address, into)
 
+    def _move(self, target: int, source: int, nbytes: int) -> None:
+        self._transfers.copy(target, source, nbytes)
+
     def _read_pair(self, address: int) -> tuple[int, int]:
         words = np.zeros(2, np.int64)
         self._transfers.read(address, words.view(np.uint8))

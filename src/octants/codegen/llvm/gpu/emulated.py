@@ -27,7 +27,8 @@ class Emulated(Gpu):
 
     def head(self, f: ThreadText, name: str) -> str:
         slots = f"ptr noalias nonnull readonly align 8 dereferenceable({f.kernel.size}) %parameters"
-        words = f"ptr noalias nonnull readonly align 8 dereferenceable({abi.LAUNCH_SIZE}) %launch"
+        size = abi.LAUNCH_GRAPH_SIZE
+        words = f"ptr noalias nonnull readonly align 8 dereferenceable({size}) %launch"
         return f"void @{name}({slots}, {words}, i64 %thread, i64 %threads) nounwind"
 
     def thread(self, f: ThreadText) -> str:  # noqa: ARG002

@@ -118,6 +118,7 @@ class _Writer:
             return known
         f = ThreadText(self._kernel, self._machine, _TABLE, position)
         f.start("start")
+        _skip_if_stopped(f)
         self._stop_if_failed(f)
         if self._stops:  # no items, if an assertion fails before there are bounds
             _store_bounds(f, ["0", "0"])
@@ -149,6 +150,7 @@ class _Writer:
         if task.is_parallel and not task.options.get("fixed_order"):
             f.shared_updates = find_shared(task.body)
         f.start("start")
+        _skip_if_stopped(f)
         self._stop_if_failed(f)
         asks = any(map(asks_for_room, task.body.walk()))
         if cooperates(task):
@@ -223,6 +225,20 @@ class _Writer:
         head = f"define {self._machine.head(f, name)}"
         f.text.add_function("\n".join([head + " {", *body, "}\n"]))
         self.dispatches.append(dispatch)
+
+
+def _skip_if_stopped(f: ThreadText) -> None:
+    """A node of a graph behind one that ran out of tape does nothing."""
+    look, run = f.fresh_label("look"), f.fresh_label("run")
+    stop = f.told(abi.LAUNCH_STOP, "ptr")
+    f.branch_if(f.apply("icmp eq", "ptr", stop, "null"), run, look, likely=True)
+    f.start(look)
+    place = f.in_global(stop)
+    number = f.assign(f"load atomic i64, ptr {place} {f.order}, align 8")
+    is_on = f.apply("icmp eq", "i64", number, 0)
+    is_own = f.apply("icmp eq", "i64", number, f.told(abi.LAUNCH_NODE, "i64"))
+    f.branch_if(f.apply("or", "i1", is_on, is_own), run, "end", likely=True)
+    f.start(run)
 
 
 def _store_bounds(f: ThreadText, bounds: list[str]) -> None:

@@ -86,7 +86,7 @@ class ThreadTape(Tape):
         f.start(room)
 
     def give_up(self, item: str, nbytes: str) -> bool:
-        """Note the work item and its need; the host runs it again."""
+        """Note the work item and its need; the host runs it again. A graph is stopped."""
         f = self._f
         number = item if f.item_type == "i64" else f.convert("sext", f.item_type, item, "i64")
         place = f.told(abi.LAUNCH_REFUSED, "ptr")
@@ -98,5 +98,18 @@ class ThreadTape(Tape):
         f.emit(f"atomicrmw add ptr {count}, i64 1 {f.order}, align 8")
         word, bit = f.item_bit(index)
         f.emit(f"atomicrmw or ptr {word}, i32 {bit} {f.order}, align 4")
+        self._stop()
         f.branch(f.exit)
         return True
+
+    def _stop(self) -> None:
+        """Stop the nodes behind this one, if it is one of a graph."""
+        f = self._f
+        tell, told = f.fresh_label("tell"), f.fresh_label("told")
+        place = f.told(abi.LAUNCH_STOP, "ptr")
+        f.branch_if(f.apply("icmp ne", "ptr", place, "null"), tell, told)
+        f.start(tell)
+        number, place = f.told(abi.LAUNCH_NODE, "i64"), f.in_global(place)
+        f.emit(f"store atomic i64 {number}, ptr {place} {f.order}, align 8")
+        f.branch(told)
+        f.start(told)
