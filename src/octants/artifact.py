@@ -97,15 +97,25 @@ def overflow_message(record: Record) -> MessageFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
-    """What decides how much tape the work items of a dispatch need, where memory does not.
+class Place:
+    """A piece of memory: ``nbytes`` from the address that a slot holds on; 0: all that it is in."""
 
-    That is what stands in some `slots` of the parameter block and, where it is so `by_item`, the
-    number of the work item; besides the share that records have.
+    slot: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What decides how much tape the work items of a dispatch need, or where a loop ends.
+
+    That is what stands in some `slots` of the parameter block, in some places of the `memory` that
+    the kernel does not write and, where it is so `by_item`, the number of the work item; besides
+    the share that records have.
     """
 
     slots: tuple[int, ...]
     by_item: bool
+    memory: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +127,12 @@ class Dispatch:
     parameter block, that gives (lower, upper). `block` is the number of threads in a block, and
     `threads` the most that there may be; 0 stands for any number. A dispatch that `records` needs a
     tape. If its work items cannot `run_again` when that has too little room, it is given plenty.
-    `needs` says what decides how much of it they need; None where memory has a say. Those beside
-    each other of different sides may run at the same time; 0 stands for none. There may be `waves`
-    times the threads that the device holds at once: each wave begins where the one before ends.
-    Where the threads of a block add up `sums` together, large blocks are better. Where the code is
-    written for subgroups of so many `lanes`, all of them are to be whole; 0: it is not.
+    `needs` says what decides how much of it they need, `domain_needs` what decides bounds that the
+    device computes; None where that cannot be told. Those beside each other of different sides may
+    run at the same time; 0 stands for none. There may be `waves` times the threads that the device
+    holds at once: each wave begins where the one before ends. Where the threads of a block add up
+    `sums` together, large blocks are better. Where the code is written for subgroups of so many
+    `lanes`, all of them are to be whole; 0: it is not.
     """
 
     entry: str
@@ -132,6 +143,7 @@ class Dispatch:
     records: bool = False
     run_again: bool = True
     needs: Needs | None = None
+    domain_needs: Needs | None = None
     side: int = 0
     waves: int = 1
     sums: bool = False
@@ -145,7 +157,7 @@ class Artifact:
     `kernel` is the name of the user's function. `records` says what takes memory for a gradient:
     where the loops stand, and what they record. Code of GPUs is run by `dispatches`, in order; code
     of CPUs has one `entry`. `binary` is what the driver of a GPU makes of the code, where that is
-    known already.
+    known already. `writes` is the memory of arrays that code of GPUs may write to.
     """
 
     name: str
@@ -160,6 +172,7 @@ class Artifact:
     records: tuple[tuple[Span, str], ...] = ()
     dispatches: tuple[Dispatch, ...] = ()
     binary: bytes = b""
+    writes: tuple[Place, ...] = ()
 
 
 def parameters_of(module: Module) -> ParameterLayout:

@@ -147,6 +147,8 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Dispatch]:
     return found
 
 
+OF_MEMORY = {"memory": 1, "condition": 1, "convergence": 1, "early_exit": 1}
+"""How many arrays have a say."""
 KNOWN = {
     "constant": (0, False),
     "argument": (1, False),
@@ -165,10 +167,12 @@ def test_what_decides(fake: AddressableCuda, recorded: list[Dispatch], name: str
     kernel.grad(1)
     needs = [dispatch.needs for dispatch in recorded]
     assert all(dispatch.waves == 1 for dispatch in recorded)
-    if name not in KNOWN:
-        assert needs
+    if name == "chance":
         assert None in needs
+    elif name in OF_MEMORY:
+        assert [len(each.memory) for each in needs if each] == [OF_MEMORY[name]]
     else:
+        assert not any(each.memory for each in needs if each)
         assert [(len(each.slots), each.by_item) for each in needs if each] == [KNOWN[name]]
 
 

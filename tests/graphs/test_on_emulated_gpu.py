@@ -320,20 +320,46 @@ def test_a_kernel_of_many_tasks_is_one_launch(fake: AddressableCuda) -> None:
     assert x.to_numpy().tolist() == [expected] * 50
 
 
-def test_replays_that_may_stop_are_only_queued(fake: AddressableCuda) -> None:
+def test_the_host_waits_for_replays_that_may_stop(fake: AddressableCuda) -> None:
     world = Chains()
     with qd.graph.capture() as graph:
         world.differentiate()
-    graph()
     qd.sync()
-    fake.calls.clear()
-    for _ in range(5):
+    for length, waits in ((3, True), (3, False), (4, True), (4, False)):
+        world.n.fill(length)
+        if not waits:
+            graph()
+            qd.sync()
+        fake.calls.clear()
+        for _ in range(5):
+            graph()
+        told = {name: count for name, count in fake.calls.items() if not name.startswith("cuCtx")}
+        assert told == {"cuGraphLaunch": 5}
+        world.chain()  # what decides has changed since replays had enough, or it has not
+        assert bool(fake.calls["cuStreamQuery"]) == waits
+        assert fake.calls["cuGraphInstantiateWithFlags"] == 0
+        qd.sync()
+    np.testing.assert_allclose(world.x.grad.to_numpy(), world.expected(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_replay_that_was_trusted_and_has_stopped(fake: AddressableCuda) -> None:
+    world = Chains()
+    with qd.graph.capture() as graph:
+        world.differentiate()
+    for _ in range(2):
         graph()
-    told = {name: count for name, count in fake.calls.items() if not name.startswith("cuCtx")}
-    assert told == {"cuGraphLaunch": 5}
-    world.chain()  # the host waits before anything else
-    assert fake.calls["cuStreamQuery"] > 0
-    assert fake.calls["cuGraphInstantiateWithFlags"] == 0
+        qd.sync()
+    versions = qd.driver.device().versions
+    wrote, versions.wrote = versions.wrote, lambda *_: None
+    world.n.fill(20_000)
+    versions.wrote = wrote
+    graph()
+    graph()
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT425"):
+        qd.sync()
+    world.n.fill(9)
+    graph()
+    np.testing.assert_allclose(world.x.grad.to_numpy(), world.expected(), rtol=1e-4, atol=1e-6)
 
 
 def test_a_replay_that_falls_short_is_gone_on_with_once(fake: AddressableCuda) -> None:

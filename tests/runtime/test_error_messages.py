@@ -10,6 +10,7 @@ import pytest
 
 from octants.codegen.llvm.lanes.widths import NEVER
 from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.kernel_errors import UnseenWrite
 from octants.diagnostics.span import Span
 from octants.ir import ops
 from octants.ir.core import Module, Record
@@ -76,3 +77,7 @@ def test_text(code: str, kind: str) -> None:
     with pytest.raises(OctantsError) as caught:
         kernel.run({"x": np.zeros(20, np.int32)})
     check_golden(f"errors/{code}_{kind}", str(caught.value))
+
+
+def test_text_of_an_unseen_write() -> None:
+    check_golden("errors/OCT425_unseen_write", str(UnseenWrite("kernel `step`").at(None)))

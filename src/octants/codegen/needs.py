@@ -1,31 +1,44 @@
-"""On what it depends how much tape the work items of a task need.
+"""On what it depends how much tape the work items of a task need, and how many of them there are.
 
-If that is nothing but constants, arguments and extents, two launches that agree in these need the
-same: a host that has seen one of them knows about the other. Memory, and what is drawn by chance,
-may be another at each launch.
+If that is constants, arguments, extents, and arrays that the kernel does not write, two launches
+that agree in these need the same: a host that has seen one of them knows about the other. What the
+kernel writes, and what is drawn by chance, may be another at each launch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from octants.artifact import Needs, ParameterLayout, Slot
-from octants.codegen.recording import asks_for_room
+from octants.artifact import Needs, ParameterLayout, Place, Slot
+from octants.codegen.places import place_of, written_arrays
+from octants.codegen.recording import asks_for_room, may_be_skipped
 from octants.ir import ops
-from octants.ir.core import Array, Block, Companion, Operation, Record, Space, Task, Value
+from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Task, Value
 
 _OF_OPERANDS = (*ops.OF_OPERANDS, ops.RecordEnd, ops.RecordRoom, ops.Longest)
 """What depends on its operands alone: of the share that records have, the host knows, too."""
 
 
 class _Unknown(Exception):
-    """It depends on memory."""
+    """It depends on something else."""
 
 
-def find_needs(task: Task, arrays: list[Array], parameters: ParameterLayout) -> Needs | None:
-    """What decides the need of a task's work items; None if it depends on memory."""
+def find_needs(task: Task, module: Module, parameters: ParameterLayout) -> Needs | None:
+    """What decides the need of a task's work items; None if that cannot be told."""
+    if may_be_skipped(module, task):
+        return None
     try:
-        return _Search(task, arrays, parameters).run()
+        return _Search(task.body, module, parameters).of_room()
+    except _Unknown:
+        return None
+
+
+def find_domain_needs(task: Task, module: Module, parameters: ParameterLayout) -> Needs | None:
+    """What decides the work items of a task; None if that cannot be told."""
+    if task.domain is None or may_be_skipped(module, task):
+        return None
+    try:
+        return _Search(task.domain, module, parameters).of_yielded()
     except _Unknown:
         return None
 
@@ -33,8 +46,10 @@ def find_needs(task: Task, arrays: list[Array], parameters: ParameterLayout) -> 
 class _Search:
     """Goes from what asks for room back to what that depends on."""
 
-    def __init__(self, task: Task, arrays: list[Array], parameters: ParameterLayout) -> None:
-        self._body, self._arrays, self._parameters = task.body, arrays, parameters
+    def __init__(self, body: Block, module: Module, parameters: ParameterLayout) -> None:
+        self._body, self._arrays, self._parameters = body, module.arrays, parameters
+        self._written = written_arrays(module)
+        self._memory: set[Place] = set()
         self._makers: dict[Value, Operation] = {}
         self._owners: dict[Value, tuple[Operation, int]] = {}
         self._around: dict[Operation, Operation] = {}
@@ -45,7 +60,24 @@ class _Search:
         self._by_item = False
         self._seen: set[Value | Operation] = set()
         self._waiting: list[Value | Operation] = []
-        self._learn(task.body, None)
+        self._learn(body, None)
+        self._temporaries = self._learn_temporaries(module)
+
+    def _learn_temporaries(self, module: Module) -> set[Array]:
+        """The launch-temporary arrays that serial tasks alone write; learns what these do."""
+        serial = [task for task in module.tasks if task.domain is None]
+        others = [task for task in module.tasks if task.domain is not None]
+        for task in serial:
+            if task.body is not self._body:
+                self._learn(task.body, None)
+        written = {
+            op.array
+            for task in others
+            for op in task.body.walk()
+            if isinstance(op, (ops.Store, ops.Atomic, ops.CompareExchange))
+        }
+        arrays = (array for array in module.arrays if array.space is Space.TEMPORARY)
+        return {array for array in arrays if array not in written | self._updated}
 
     def _learn(self, block: Block, owner: Operation | None) -> None:
         for op in block.ops:
@@ -63,7 +95,8 @@ class _Search:
                     self._owners[argument] = op, number
                 self._learn(region, op)
 
-    def run(self) -> Needs:
+    def of_room(self) -> Needs:
+        """What decides how much the body asks for."""
         for op in self._body.walk():
             if asks_for_room(op):
                 self._waiting += [*_places(op), op]
@@ -71,13 +104,24 @@ class _Search:
                 self._waiting += [op.count, op]
             elif isinstance(op, ops.Assert):
                 raise _Unknown
+        return self._run()
+
+    def of_yielded(self) -> Needs:
+        """What decides the values that the body yields."""
+        if any(isinstance(op, ops.Assert) for op in self._body.walk()):
+            raise _Unknown
+        self._waiting += self._body.yielded
+        return self._run()
+
+    def _run(self) -> Needs:
         while self._waiting:
             found = self._waiting.pop()
             if found in self._seen:
                 continue
             self._seen.add(found)
             self._waiting += self._of_value(found) if isinstance(found, Value) else self._of(found)
-        return Needs(tuple(sorted(self._slots)), self._by_item)
+        memory = sorted(self._memory, key=lambda place: place.slot)
+        return Needs(tuple(sorted(self._slots)), self._by_item, tuple(memory))
 
     def _of(self, op: Operation) -> Iterator[Value | Operation]:
         """What decides how often an operation runs."""
@@ -148,12 +192,24 @@ class _Search:
             self._slots.update(
                 k for k, slot in slots if slot.kind == "scalar" and slot.array == number
             )
-        elif op.array.space is Space.LOCAL and op.array not in self._updated:
+        elif op.array in self._temporaries or (
+            op.array.space is Space.LOCAL and op.array not in self._updated
+        ):
             for store in self._stores.get(op.array, ()):
                 yield store
                 yield from [store.value, *store.indices]
+        elif op.array.space in (Space.FIELD, Space.NDARRAY) and op.array not in self._written:
+            self._take_memory(op.array)
         else:
             raise _Unknown
+
+    def _take_memory(self, array: Array) -> None:
+        """An array that is read, and what decides where its elements are."""
+        self._memory.add(place_of(array, Companion.PRIMAL, self._arrays, self._parameters))
+        number = self._arrays.index(array)
+        for k, slot in enumerate(self._parameters.slots):
+            if slot.array == number and slot.kind in ("shape", "stride"):
+                self._slots.add(k)
 
     def _take_shape(self, op: ops.Shape) -> None:
         if op.array.fixed_shape is None:

@@ -7,7 +7,17 @@ from typing import Any, Protocol
 
 from octants.diagnostics.span import Span
 from octants.ir import ops
-from octants.ir.core import CHECKPOINT, LOG, Block, Companion, Module, Operation, Record, Value
+from octants.ir.core import (
+    CHECKPOINT,
+    LOG,
+    Block,
+    Companion,
+    Module,
+    Operation,
+    Record,
+    Task,
+    Value,
+)
 from octants.types.scalars import i64
 
 _EFFECTS = (ops.Store, ops.Atomic, ops.CompareExchange, ops.Print)
@@ -76,6 +86,13 @@ def can_fail(module: Module) -> bool:
     if any(isinstance(op, ops.Assert) for op in module.walk()):
         return True
     return not all(_restarts(task.body) for task in module.tasks)
+
+
+def may_be_skipped(module: Module, task: Task) -> bool:
+    """Whether a task may do nothing in a launch, since one before it has failed."""
+    before = module.tasks[: module.tasks.index(task)]
+    asserts = (isinstance(op, ops.Assert) for each in before for op in each.body.walk())
+    return any(asserts) or not all(_restarts(each.body) for each in before)
 
 
 def _restarts(body: Block) -> bool:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from octants.diagnostics.errors import UserError
-from octants.diagnostics.exceptions import OctantsAssertionError, OctantsMemoryError
+from octants.diagnostics.exceptions import (
+    OctantsAssertionError,
+    OctantsMemoryError,
+    OctantsRuntimeError,
+)
 
 
 class AssertionFailed(UserError):
@@ -43,6 +47,22 @@ class TapeMemoryRefused(UserError):
     remedy = (
         "use narrower types, or loops that carry less; where a kernel overwrites what it reads,"
         " lower `ad_stack_budget_bytes`: its work items cannot be run again with shorter blocks"
+    )
+
+
+class UnseenWrite(UserError):
+    """A tape that was too small, since memory has changed that nobody was told of."""
+
+    what: str
+    code = "OCT425"
+    exception = OctantsRuntimeError
+    title = (
+        "the gradient of {what} is not complete: an array that decides how much its"
+        " loops record was written while it ran, or from outside"
+    )
+    remedy = (
+        "let launches and copies that write such arrays come before it in the same stream, or wait"
+        " for an event after them"
     )
 
 

@@ -16,11 +16,12 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from octants import abi
-from octants.artifact import Artifact, Dispatch
+from octants.artifact import Artifact, Dispatch, Needs
 from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.diagnostics.kernel_errors import TapeMemoryRefused
 from octants.lazy_dataclass import dataclass
 from octants.runtime.messages import recorded_loops
+from octants.runtime.versions import Versions
 
 MOST_ITEMS = 1 << 27
 """Work items of one launch: what is told of refused ones takes a bit for each."""
@@ -75,6 +76,9 @@ class Tape(Protocol):
     def nothing_refused(self, items: int) -> int:
         """The same address, for a launch of which no work item can be refused."""
 
+    def trust(self, kernel: str) -> None:
+        """Such a launch of a kernel is queued, of which that is true if versions of memory are."""
+
     def adopt(self, told: int, items: int) -> tuple[int, int]:
         """Take over what is told elsewhere of refused items: as `expect`, and then `refused`.
 
@@ -110,6 +114,8 @@ class Room:
         return _lanes(self.blocks * self.block) * self.capacity
 
 
+Bounds = tuple[int, int]
+
 Noted = tuple[Room, int]
 """The room that work items had, and the share, when none was refused any more."""
 
@@ -144,19 +150,35 @@ class Planned:
         return self.room.blocks < before
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The bytes and the share with which no work item was refused, at versions of memory."""
+
+    capacity: int
+    share: int
+    versions: tuple[int, ...]
+
+
 class Recording:
     """A dispatch that records, at all its launches. ``budget`` is what its tapes should take."""
 
     def __init__(
-        self, artifact: Artifact, dispatch: Dispatch, budget: int, multiprocessors: int
+        self,
+        artifact: Artifact,
+        dispatch: Dispatch,
+        budget: int,
+        multiprocessors: int,
+        versions: Versions,
     ) -> None:
         self._artifact = artifact
         self._runs_again = dispatch.run_again
-        self._needs = dispatch.needs
+        self._needs, self._domain_needs = dispatch.needs, dispatch.domain_needs
+        self._versions = versions
         self._budget = budget
         self._multiprocessors = multiprocessors
         self._need = 0  # what its work items have needed so far, at the first share
-        self._known: dict[tuple[int, ...], tuple[int, int]] = {}
+        self._known: dict[tuple[int, ...], Known] = {}
+        self._domains: dict[tuple[int, ...], tuple[tuple[int, ...], Bounds]] = {}
         self.last: list[Noted] = []
 
     def run(
@@ -169,20 +191,36 @@ class Recording:
         with tape.lock:
             for begin in range(lower, upper, MOST_ITEMS):
                 end = min(begin + MOST_ITEMS, upper)
-                key = self._key(step, begin, end, slots)
-                if key not in self._known or not self._run_known(step, begin, end, tape, key):
-                    self._run_some(step, begin, end, tape, key)
+                self._run_part(step, begin, end, tape, slots)
 
-    def run_computed(self, step: Step, tape: Tape, address: int, slots: Sequence[int] = ()) -> None:
-        """The same over bounds that the device has computed; they and a copy are at ``address``."""
+    def run_computed(self, step: Step, tape: Tape, address: int, slots: Sequence[int]) -> None:
+        """The same over bounds that the device has computed at ``address``; a copy is behind them.
+
+        The host looks at them, unless it knows them from an earlier launch.
+        """
         self.last = []
         with tape.lock:
-            lower, upper = tape.read_bounds(address)
-            step.words[abi.LAUNCH_BOUNDS // 8] = address + 16
+            lower, upper = self._domain(tape, address, slots)
+            is_whole = upper - lower <= MOST_ITEMS
+            step.words[abi.LAUNCH_BOUNDS // 8] = address if is_whole else address + 16
             for begin in range(lower, upper, MOST_ITEMS):
                 end = min(begin + MOST_ITEMS, upper)
-                tape.write_bounds(address + 16, begin, end)
-                self._run_some(step, begin, end, tape, self._key(step, begin, end, slots))
+                if not is_whole:
+                    tape.write_bounds(address + 16, begin, end)
+                self._run_part(step, begin, end, tape, slots)
+
+    def _run_part(
+        self, step: Step, lower: int, upper: int, tape: Tape, slots: Sequence[int]
+    ) -> None:
+        key, versions = self._key(step, lower, upper, slots), self._current(self._needs, slots)
+        known = None if versions is None else self._known.get(key)
+        if known is not None and known.versions != versions:
+            known = None
+        if known is not None and self._run_known(step, lower, upper, tape, known):
+            return
+        capacity, share = self._run_some(step, lower, upper, tape)
+        if versions is not None:
+            _learn(self._known, key, Known(capacity, share, versions))
 
     def go_on(self, step: Step, plan: Planned, tape: Tape, told: int) -> None:
         """Run the work items that a node of a graph was refused, of which something is ``told``.
@@ -198,26 +236,48 @@ class Recording:
 
     # -- what is known --------------------------------------------------------------------------
 
-    def _key(
-        self, step: Step, lower: int, upper: int, slots: Sequence[int]
-    ) -> tuple[int, ...] | None:
-        """What decides the need of work items; None where memory has a say."""
-        needs = self._needs
+    def versions(self, slots: Sequence[int]) -> tuple[int, ...] | None:
+        """Those of the memory that decides what work items need; None where that is not all."""
+        return self._current(self._needs, slots)
+
+    def _current(self, needs: Needs | None, slots: Sequence[int]) -> tuple[int, ...] | None:
+        """The versions of the memory that decides something; None where that cannot be told."""
         if needs is None:
             return None
+        return self._versions.of(needs.memory, slots) if needs.memory else ()
+
+    def _domain(self, tape: Tape, address: int, slots: Sequence[int]) -> Bounds:
+        """The bounds that the device has computed."""
+        versions = self._current(self._domain_needs, slots)
+        if versions is None or self._domain_needs is None:
+            return tape.read_bounds(address)
+        key = tuple(slots[number] for number in self._domain_needs.slots)
+        known = self._domains.get(key)
+        if known is None or known[0] != versions:
+            known = versions, tape.read_bounds(address)
+            _learn(self._domains, key, known)
+        return known[1]
+
+    def _key(self, step: Step, lower: int, upper: int, slots: Sequence[int]) -> tuple[int, ...]:
+        """What decides the need of work items, besides memory; empty where nothing tells."""
+        needs = self._needs
+        if needs is None:
+            return ()
         share = self._first_share(self._full(step, upper - lower))
         bounds = (lower, upper) if needs.by_item else ()
         return (share, *(slots[number] for number in needs.slots), *bounds)
 
-    def _run_known(self, step: Step, lower: int, upper: int, tape: Tape, key: Any) -> bool:
+    def _run_known(self, step: Step, lower: int, upper: int, tape: Tape, known: Known) -> bool:
         """Run work items with the room that they need for sure; False if memory is refused."""
-        capacity, share = self._known[key]
+        capacity, share = known.capacity, known.share
         room = self._fit(
             self._full(step, upper - lower), capacity, capacity, step.least_block, tape
         )
         if room is None:
             return False
         self._launch(step, lower, upper, tape.nothing_refused(upper - lower), tape, room, share)
+        if known.versions:
+            tape.trust(self._artifact.kernel or self._artifact.name)
         self.last.append((room, share))
         return True
 
@@ -227,11 +287,6 @@ class Recording:
 
     def _first_share(self, full: Room) -> int:
         return _whole(self._budget // (full.blocks * full.block))
-
-    def _learn(self, key: tuple[int, ...], capacity: int, share: int) -> None:
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known[key] = capacity, share
 
     # -- graphs ---------------------------------------------------------------------------------
 
@@ -251,8 +306,8 @@ class Recording:
             found = self._known_of(slots)
             if found is None:
                 return []
-            room = self._limited(Room(step.fill, step.block, 0), found[0])
-            return [Planned(room, found[1], 0, 0, is_sure=True)]
+            room = self._limited(Room(step.fill, step.block, 0), found.capacity)
+            return [Planned(room, found.share, 0, 0, is_sure=True)]
         if not last:
             return []
         return [
@@ -263,18 +318,17 @@ class Recording:
     def _plan_some(
         self, step: Step, lower: int, upper: int, slots: Sequence[int], last: Sequence[Noted]
     ) -> Planned:
-        key = self._key(step, lower, upper, slots)
-        known = None if key is None else self._known.get(key)
-        if known is not None:
-            room = self._limited(self._full(step, upper - lower), known[0])
-            return Planned(room, known[1], lower, upper - lower, is_sure=True)
+        known = self._known.get(self._key(step, lower, upper, slots))
+        if known is not None and not known.versions:
+            room = self._limited(self._full(step, upper - lower), known.capacity)
+            return Planned(room, known.share, lower, upper - lower, is_sure=True)
         room, share = max(last, key=lambda noted: noted[0].capacity)
         room = Room(room.blocks, room.block, 2 * room.capacity)
         return Planned(room, share, lower, upper - lower, is_sure=False)
 
-    def _known_of(self, slots: Sequence[int]) -> tuple[int, int] | None:
-        """(capacity, share) of a launch with slots like these, at any share."""
-        if self._needs is None or self._needs.by_item:
+    def _known_of(self, slots: Sequence[int]) -> Known | None:
+        """What is known of a launch with slots like these, at any share."""
+        if self._needs is None or self._needs.by_item or self._needs.memory:
             return None
         values = tuple(slots[number] for number in self._needs.slots)
         found = [room for key, room in self._known.items() if key[1:] == values]
@@ -288,10 +342,9 @@ class Recording:
         lower: int,
         upper: int,
         tape: Tape,
-        key: tuple[int, ...] | None = None,
         refused: int = 0,
-    ) -> None:
-        """Run work items until none is refused any more; learn what those of a key need.
+    ) -> tuple[int, int]:
+        """Run work items until none is refused any more; gives the (capacity, share) of that.
 
         If one was ``refused`` so many bytes already, only those are run of which that is told.
         """
@@ -326,8 +379,7 @@ class Recording:
         if is_found and share == first_share:
             self._need = max(self._need, room.capacity)
         self.last.append((room, share))
-        if key is not None:
-            self._learn(key, room.capacity, share)
+        return room.capacity, share
 
     def _launch(
         self,
@@ -380,6 +432,12 @@ class Recording:
         item = lower + tape.first_refused()
         error = TapeMemoryRefused(artifact.kernel or artifact.name, text, item)
         return error.at(None, *recorded_loops(artifact))
+
+
+def _learn(known: dict[Any, Any], key: tuple[int, ...], value: Any) -> None:
+    if len(known) >= _MOST_KNOWN:
+        known.clear()
+    known[key] = value
 
 
 def _plenty(lanes: int, tape: Tape) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 
 from octants import abi
 from octants.diagnostics.exceptions import OctantsMemoryError
+from octants.diagnostics.kernel_errors import UnseenWrite
 from octants.runtime.device import Allocation, Bytes
 
 HEAD = 16
@@ -26,6 +27,7 @@ class TapeMemory(ABC):
         self._heap: Allocation | None = None
         self._refused: Allocation | None = None
         self._is_clean = False
+        self._trusted = ""
 
     @abstractmethod
     def _allocate(self, nbytes: int, what: str) -> Allocation:
@@ -75,12 +77,15 @@ class TapeMemory(ABC):
 
     def _drop(self) -> None:
         """Give the memory back."""
-        self._heap = self._refused = None
+        self._heap = None
+        if not self._trusted:
+            self._refused = None
 
     # -- refused work items ---------------------------------------------------------------------
 
     def expect(self, items: int) -> int:
         """The address of room for what is told of so many work items, all of it zero."""
+        self.confirm()
         address = self.nothing_refused(items)
         self._is_clean = False
         return address
@@ -89,6 +94,7 @@ class TapeMemory(ABC):
         """The same address, for a launch of which no work item can be refused."""
         nbytes = abi.REFUSED_ITEMS + 4 * (-(-items // 32))
         if self._refused is None or self._refused.nbytes < nbytes:
+            self.confirm()
             self._refused = None
             self._refused = self._allocate(nbytes, "refused work items")
             self._is_clean = False
@@ -96,6 +102,22 @@ class TapeMemory(ABC):
             self._clear(self._refused.address, self._refused.nbytes)
             self._is_clean = True
         return self._refused.address
+
+    def trust(self, kernel: str) -> None:
+        """Such a launch of a kernel is queued, of which that is true if versions of memory are."""
+        self._trusted = kernel
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether there is something to `confirm`."""
+        return bool(self._trusted)
+
+    def confirm(self) -> None:
+        """Look whether what was trusted is true, when what was launched is done; else an error."""
+        kernel, self._trusted = self._trusted, ""
+        if kernel and self.refused()[1]:
+            self._is_clean = False
+            raise UnseenWrite(f"kernel `{kernel}`").at(None)
 
     def refused(self) -> tuple[int, int]:
         """(the most bytes that one needs, how many were refused), when what was launched is done.

@@ -132,15 +132,17 @@ def _move(call: Call) -> None:
     target, target_step, source, source_step, units, rows = call.slots.tolist()
     kind, size = call.entry.split("_")[1:]
     nbytes = units * int(size)
-    assert not any(place % int(size) for place in (target, target_step, source, source_step))
+    places = (target, target_step, source, source_step)
+    assert not any(place % int(size) for place in places[: 4 if kind == "copy" else 1])
     for row in range(0 if _is_stopped(call) else rows):
-        values = bytes(nbytes)
         if kind == "copy":
             values = bytes(call.cuda.bytes_at(source + row * source_step, nbytes))
+        else:
+            values = (source.to_bytes(4, "little") * (nbytes // 4 + 1))[:nbytes]
         call.cuda.bytes_at(target + row * target_step, nbytes)[:] = values
 
 
-_MOVES = [f"octants_{kind}_{size}" for kind in ("copy", "clear") for size in (16, 4, 1)]
+_MOVES = [f"octants_{kind}_{size}" for kind in ("copy", "fill") for size in (16, 4, 2, 1)]
 STOPPABLE: dict[str, Callable[[Call], None]] = dict.fromkeys(_MOVES, _move)
 STOPPABLE["octants_begin"] = _begin
 

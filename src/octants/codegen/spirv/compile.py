@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from octants.artifact import Artifact, Dispatch
+from octants.codegen.places import written_places
 from octants.codegen.recording import recorded_loops
 from octants.codegen.spirv.assembly import Assembly
 from octants.codegen.spirv.code import SpirvCode
@@ -41,6 +42,7 @@ def compile_module(module: Module, target: Target, *, fast_math: bool = False) -
         kernel=module.kernel,
         records=tuple(recorded_loops(module)),
         dispatches=dispatches,
+        writes=written_places(module, kernel.parameters),
     )
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from octants import abi
 from octants.artifact import Dispatch, Needs
 from octants.codegen.bounds import host_bounds
-from octants.codegen.needs import find_needs
+from octants.codegen.needs import find_domain_needs, find_needs
 from octants.codegen.recording import (
     asks_for_room,
     can_fail,
@@ -82,10 +82,14 @@ def functions(kernel: Kernel, block: int, blocks: Blocks | None, most: int) -> l
     return found
 
 
-def _tape(kernel: Kernel, task: Task, *, needs_tape: bool) -> tuple[bool, bool, Needs | None]:
+def _tape(
+    kernel: Kernel, task: Task, *, needs_tape: bool
+) -> tuple[bool, bool, Needs | None, Needs | None]:
     """What a dispatch says of its tape."""
-    needs = find_needs(task, kernel.module.arrays, kernel.parameters) if needs_tape else None
-    return needs_tape, can_run_again(task.body), needs
+    if not needs_tape:
+        return False, can_run_again(task.body), None, None
+    known = kernel.module, kernel.parameters
+    return True, can_run_again(task.body), find_needs(task, *known), find_domain_needs(task, *known)
 
 
 def _items(task: Task, block: int, blocks: Blocks | None) -> int:

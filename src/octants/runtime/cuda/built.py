@@ -61,6 +61,7 @@ class CapturedLaunch:
     def __init__(self, machine: Machine, command: Launch, bounds: int, later: int) -> None:
         self.command = command
         self.artifact = artifact = command.kernel.artifact
+        self.slots = command.kernel.slots_at(command.block)
         self.draws = "draws" in dict(artifact.metadata)
         self.buffer: DeviceBuffer | None = None
         if artifact.messages:
@@ -78,7 +79,7 @@ class CapturedLaunch:
 
     def _make_nodes(self) -> Iterator[Node]:
         kernel, command = self.command.kernel, self.command
-        slots = kernel.slots_at(command.block)
+        slots = self.slots
         for action, last in zip(kernel.actions, command.rooms, strict=True):
             step = self._step(action)
             if action.bounds is not None:
@@ -154,6 +155,9 @@ class BuiltGraph:
         self.names = [launch.artifact.kernel for launch in self.launches.values()]
         self.buffers = [(a.artifact, a.buffer) for a in self.launches.values() if a.buffer]
         self.prints = any(buffer.capacity for _, buffer in self.buffers)
+        self.proved: list[tuple[int, ...]] | None = None
+        """The versions of memory at which a replay has had enough tape."""
+        self._writes = [place for command in commands for place in _written(command)]
         self._drawing = [launch for launch in self.launches.values() if launch.draws]
         nodes = [node for launch in self.launches.values() for node in launch.nodes]
         self._plans = [node.plan for node in nodes if node.plan is not None]
@@ -223,6 +227,28 @@ class BuiltGraph:
         self._constants.append(constant)
         nodes.copy(address, constant.address, values.nbytes)
 
+    # -- versions of memory ---------------------------------------------------------------------
+
+    def versions(self) -> list[tuple[int, ...]] | None:
+        """Those of all memory that decides how large tapes must be; None if that is not known."""
+        found = []
+        for launch in self.launches.values():
+            for node in launch.nodes:
+                if node.is_unsure:
+                    recording = launch.command.kernel.recording_of(node.step.action)
+                    current = recording.versions(launch.slots)
+                    if current is None:
+                        return None
+                    found.append(current)
+        return found
+
+    def will_write(self) -> None:
+        """Tell that a replay is queued, which writes to memory."""
+        versions = self._machine.versions
+        if versions.watches:
+            for address, nbytes in self._writes:
+                versions.wrote(address, nbytes)
+
     # -- launching ------------------------------------------------------------------------------
 
     def renumber(self, later: int) -> None:
@@ -243,6 +269,24 @@ class BuiltGraph:
                 if node.number == number:
                     return launch, place
         raise InternalError(f"no node has number {number}")
+
+
+def _written(command: Command) -> Iterator[tuple[int, int]]:
+    """What a command writes to: addresses, and bytes from there on; 0: any in an allocation."""
+    if isinstance(command, Launch):
+        slots = command.kernel.slots_at(command.block)
+        for place in command.kernel.artifact.writes:
+            yield slots[place.slot], place.nbytes
+    elif isinstance(command, Told):
+        address, *rest = command.arguments
+        if command.method == "copy_rows":
+            step, _, _, nbytes, rows = rest
+            yield address, (rows - 1) * step + nbytes
+        elif command.method == "fill_words":
+            size, _, count = rest
+            yield address, size * count
+        else:
+            yield address, rest[0].nbytes if command.method == "write" else rest[-1]
 
 
 def _refused_bytes(node: Node) -> int:

@@ -87,11 +87,13 @@ class CudaDevice(Machine):
     @noted
     def write(self, address: int, values: Bytes) -> None:
         """Copy from the host, after what was launched; ``values`` may be changed at once."""
+        self._will_write(address, values.nbytes)
         self.staging.write(address, values, self.streams.here())
 
     @noted
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device, after what was launched; the pieces do not overlap."""
+        self._will_write(target, nbytes)
         stream = self.streams.here()
         self.context.call_here("cuMemcpyDtoDAsync", target, source, nbytes, stream)
 
@@ -100,6 +102,7 @@ class CudaDevice(Machine):
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
     ) -> None:
         """Copy pieces at equal distances within the device, after what was launched."""
+        self._will_write(target, (rows - 1) * target_step + nbytes)
         if max(target_step, source_step) > MOST_PITCH:
             copy_rows(self, target, target_step, source, source_step, nbytes, rows)
             return
@@ -120,6 +123,7 @@ class CudaDevice(Machine):
     @noted
     def clear(self, address: int, nbytes: int) -> None:
         """Set memory to zero, after what was launched."""
+        self._will_write(address, nbytes)
         self.context.call_here("cuMemsetD8Async", address, 0, nbytes, self.streams.here())
 
     def set_elements(self, address: int, element: bytes, count: int) -> None:
@@ -136,7 +140,12 @@ class CudaDevice(Machine):
     @noted
     def fill_words(self, address: int, size: int, value: int, count: int) -> None:
         """Set words of 1, 2 or 4 bytes to a number, after what was launched."""
+        self._will_write(address, size * count)
         self.context.call_here(FILLS[size], address, value, count, self.streams.here())
+
+    def _will_write(self, address: int, nbytes: int) -> None:
+        if self.versions.watches and nbytes > 0:
+            self.versions.wrote(address, nbytes)
 
     def make_graph(self, commands: Sequence[Command]) -> CudaGraph:
         """What does the commands of a capture again, in order."""
@@ -249,6 +258,7 @@ class CudaDevice(Machine):
     def lend(self, owner: Any) -> Any:
         """What keeps an owner of memory alive for another library."""
         self.replays.is_shared = True
+        self.versions.lend(owner.address)
         return Lent(owner, self.memory)
 
     def let_wait(self, stream: int | None) -> None:
@@ -265,6 +275,7 @@ class CudaDevice(Machine):
     ) -> dict[str, Any]:
         """What other libraries are told of an array in this memory."""
         self.replays.is_shared = True
+        self.versions.lend(address)
         stream = self.streams.here()
         return array_interface(address, shape, strides, typestr, stream)
 

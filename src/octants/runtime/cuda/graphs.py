@@ -63,13 +63,15 @@ class CudaGraph:
             machine.begin_graph()
             if later != built.later:
                 built.renumber(later)
+            versions = built.versions() if built.unsure else None
+            built.will_write()
             machine.context.launched.extend(built.names)
             machine.context.call("cuGraphLaunch", built.handles[1], stream)
             machine.streams.release()
         if built.buffers:
             machine.messages.put_kept(built, built.buffers)
         if built.unsure:
-            machine.replays.queued(Replay(self, built, later))
+            machine.replays.queued(Replay(self, built, later, versions))
 
     def _run_apart(self, later: int, first: int = 0) -> None:
         """Run launch by launch, from a command on, and learn what they need."""
@@ -83,7 +85,9 @@ class CudaGraph:
 
         `OctantsMemoryError` where there is no memory for them.
         """
-        launch, place = replay.built.find(number)
+        built = self._built
+        assert built is not None and built is replay.built
+        launch, place = built.find(number)
         self._drop()
         with self._machine.context.active():
             launch.renumber(replay.later)

@@ -43,6 +43,7 @@ class CudaKernel:
                 action.dispatch,
                 machine.tape_budget,
                 machine.context.multiprocessors,
+                machine.versions,
             )
             for action in self._actions
             if action.dispatch.records
@@ -98,7 +99,9 @@ class CudaKernel:
     def _launcher(self, block: int) -> Callable[[], None]:
         """What launches with the parameters of a block, which no two launches use at once."""
         frame, view, slots = self._make_frame(), self._slots.view(block), self._slots
-        streams, name = self._machine.streams, self._name
+        streams, name, writes = self._machine.streams, self._name, self.artifact.writes
+        versions = self._machine.versions
+        watches = versions.watches
         note = self._machine.context.launched.append
         run: Callable[..., int] = self._machine.library.cuLaunchKernelEx
         told = [action.dispatch.bounds for action in self._actions if action.bounds is not None]
@@ -115,6 +118,8 @@ class CudaKernel:
                 frame.resize(slots.unpack(view))
                 known = told
             note(name)
+            if watches:
+                versions.launched(writes, slots.unpack(view))
             if streams.is_busy or has_sides:
                 in_streams()
                 return
@@ -162,6 +167,7 @@ class CudaKernel:
                 self.launch(block)
             else:
                 self._machine.context.launched.append(self._name)
+                self._machine.versions.launched(self.artifact.writes, slots)
                 with self._machine.context.active():
                     streams.here()
                     if frame.stream is not streams.current.stream:
@@ -218,6 +224,7 @@ class CudaKernel:
             frame.take(block)
             self._machine.context.launched.append(self._name)
             slots = self._slots.unpack(self._slots.view(block))
+            self._machine.versions.launched(self.artifact.writes, slots)
             for step in frame.steps:
                 self._run(step, slots)
             streams.release()

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from octants.artifact import Artifact
+from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cuda.context import Context, context_of
 from octants.runtime.cuda.library import Library, open_library
 from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
@@ -19,6 +20,7 @@ from octants.runtime.cuda.staging import Staging
 from octants.runtime.cuda.streams import Stream, Streams
 from octants.runtime.cuda.tapes import Tape
 from octants.runtime.pending import Pending
+from octants.runtime.versions import Versions
 
 
 class Machine:
@@ -55,7 +57,10 @@ class Machine:
         self.dropped_graphs: deque[tuple[int, int]] = deque()
         self._graph_tapes: DeviceAllocation | None = None
         self._graph_stream: Stream | None = None
-        self.replays = Replays(self)
+        parts = (context, self.memory, self.staging, self.streams, self._dropped_modules)
+        self.replays = Replays(*parts)
+        self.versions = Versions(self.memory.find)
+        self.memory.freed = self.versions.freed
         self.memory.before_free = self._before_free
         self.memory.after_allocation = self.streams.catch_up
         self.memory.relieve = self.free_tapes
@@ -68,12 +73,9 @@ class Machine:
         code = artifact.code
         module = self._modules.get(code)
         if module is None:
-            module = self._modules[code] = self.load_module(code, artifact.binary)
+            made = Module(self.context, code, artifact.binary, self._dropped_modules)
+            module = self._modules[code] = made
         return module
-
-    def load_module(self, code: bytes, binary: bytes) -> Module:
-        """Load code: as a binary if that is taken, else as PTX."""
-        return Module(self.context, code, binary, self._dropped_modules)
 
     def tape_of(self, stream: Stream) -> Tape:
         """The tapes of the kernels in a stream."""
@@ -121,8 +123,23 @@ class Machine:
         self.streams.wait()
         self.context.launched.clear()
         self.replays.settle()
+        self._confirm()
         self.messages.deliver()
         self._unload()
+
+    def _confirm(self) -> None:
+        """See that tapes were large enough where nobody has looked."""
+        try:
+            self.replays.confirm()
+        except OctantsRuntimeError as error:
+            self.pending.add(error)
+        for stream in self.streams.all():
+            if stream.tape is not None and stream.tape.is_trusted:
+                try:
+                    with stream.tape.lock:
+                        stream.tape.confirm()
+                except OctantsRuntimeError as error:
+                    self.pending.add(error)
 
     def _before_free(self) -> None:
         """See that nothing uses any more what is freed now."""

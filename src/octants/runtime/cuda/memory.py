@@ -58,7 +58,8 @@ class DeviceMemory:
 
     `relieve` is called when there is too little, to drop what can be had again. The others see to
     the order of the streams: memory that is freed may be used by all of them until now, and memory
-    that is allocated is used by the thread's own.
+    that is allocated is used by the thread's own. `freed` is told the address and the bytes of what
+    may be allocated again.
     """
 
     def __init__(self, context: Context) -> None:
@@ -67,6 +68,7 @@ class DeviceMemory:
         self._dropped: deque[int] = deque()
         self._live: dict[int, tuple[int, str]] = {}
         self.relieve: Callable[[], None] = _nothing
+        self.freed: Callable[[int, int], None] = _nothing
         self.before_free: Callable[[], None] = _nothing
         self.after_allocation: Callable[[], None] = _nothing
         self._pinned: list[PinnedMemory] = []
@@ -143,7 +145,7 @@ class DeviceMemory:
                 address = self._dropped.popleft()
             except IndexError:  # taken by another thread meanwhile
                 break
-            self._live.pop(address, None)
+            self.freed(address, self._live.pop(address, (0, ""))[0])
             if self._pool is not None:
                 self._context.call("cuMemFreeAsync", address, DEFAULT_STREAM)
             else:
@@ -179,6 +181,13 @@ class DeviceMemory:
         gone = set(self._dropped)
         return sum(size for address, (size, _) in list(self._live.items()) if address not in gone)
 
+    def find(self, address: int) -> tuple[int, int] | None:
+        """Where the allocation begins and ends that an address is in; None if it is in none."""
+        for start, (nbytes, _) in list(self._live.items()):
+            if start <= address < start + nbytes:
+                return start, start + nbytes
+        return None
+
     def table(self) -> list[str]:
         """What is allocated, the most first, a line for each name and size."""
         return table(list(self._live.values()))
@@ -192,7 +201,7 @@ class DeviceMemory:
         return error.exception(diagnostic)
 
 
-def _nothing() -> None:
+def _nothing(*_: object) -> None:
     pass
 
 

@@ -9,43 +9,77 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import Protocol
 
 import numpy as np
 
 from octants import abi
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.graph_errors import GraphRanOut
+from octants.diagnostics.kernel_errors import UnseenWrite
 from octants.lazy_dataclass import dataclass
 from octants.runtime.cuda import stoppable
-from octants.runtime.cuda.memory import DeviceAllocation
+from octants.runtime.cuda.context import Context
+from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
+from octants.runtime.cuda.modules import Module
+from octants.runtime.cuda.staging import Staging
 from octants.runtime.cuda.stoppable import StoppableKernels
-
-if TYPE_CHECKING:
-    from octants.runtime.cuda.built import BuiltGraph
-    from octants.runtime.cuda.graphs import CudaGraph
-    from octants.runtime.cuda.machine import Machine
+from octants.runtime.cuda.streams import Streams
 
 _WORD_BYTES = 64
 
 
+class Built(Protocol):
+    """A graph of the driver; `proved` are versions of memory at which it has had enough tape."""
+
+    proved: list[tuple[int, ...]] | None
+
+
+class Graph(Protocol):
+    """What is replayed."""
+
+    def __call__(self, later: int, /) -> None:
+        """Queue a replay, or run it."""
+
+    def go_on(self, replay: Replay, number: int, /) -> None:
+        """Do what a replay has left undone since the node of a number, whose tapes were too small.
+
+        `OctantsMemoryError` where there is no memory for them.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A replay that was queued: of a graph, as it was built, by launches of later numbers."""
+    """A replay that was queued: of a graph, as it was built, by launches of later numbers.
 
-    graph: CudaGraph
-    built: BuiltGraph
+    Memory that decides how large its tapes must be had these `versions`; None if that is unknown.
+    """
+
+    graph: Graph
+    built: Built
     later: int
+    versions: list[tuple[int, ...]] | None
 
 
 class Replays:
     """The replays of a device that nobody has looked at, in their order."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(
+        self,
+        context: Context,
+        memory: DeviceMemory,
+        staging: Staging,
+        streams: Streams,
+        dropped_modules: deque[int],
+    ) -> None:
+        self._context, self._memory = context, memory
+        self._staging, self._streams = staging, streams
+        self._dropped_modules = dropped_modules
         self._lock = threading.RLock()
         self._waiting: list[Replay] = []
         self._begun = 0
+        self._trusted = 0  # replays that had surely enough, if versions of memory are right
         self._is_settling = False
         self._word: DeviceAllocation | None = None
         self._kernels: StoppableKernels | None = None
@@ -58,17 +92,24 @@ class Replays:
     def kernels(self) -> StoppableKernels:
         """Kernels that the word stops, which all graphs share."""
         if self._kernels is None:
-            machine = self._machine
-            self._word = machine.memory.allocate(_WORD_BYTES, "what stops graphs")
-            module = machine.load_module(stoppable.code().encode(), b"")
-            self._kernels = StoppableKernels(machine.context, module, self._word.address)
+            self._word = self._memory.allocate(_WORD_BYTES, "what stops graphs")
+            code = stoppable.code().encode()
+            module = Module(self._context, code, b"", self._dropped_modules)
+            self._kernels = StoppableKernels(self._context, module, self._word.address)
         return self._kernels
 
     def queued(self, replay: Replay) -> None:
-        """Note a replay that was queued; from now on others look before they do anything."""
+        """Note a replay that was queued; from now on others look before they do anything.
+
+        There is no need to where one at the same versions of memory has had enough.
+        """
         with self._lock:
+            is_proved = replay.versions is not None and replay.versions == replay.built.proved
+            if is_proved and not self._waiting:
+                self._trusted += 1
+                return
             if not self._waiting:
-                self._machine.streams.be_settled(self.settle)
+                self._streams.be_settled(self.settle)
             self._waiting.append(replay)
         if self.is_shared:
             self.settle()
@@ -81,32 +122,50 @@ class Replays:
         with self._lock:
             if self._is_settling or not self._waiting:
                 return
-            self._is_settling = self._machine.memory.is_held = True
+            self._is_settling = self._memory.is_held = True
             try:
                 while self._waiting:
-                    self._machine.streams.wait()
+                    self._streams.wait()
                     self._look()
             finally:
                 self._waiting.clear()
-                self._is_settling = self._machine.memory.is_held = False
-                self._machine.streams.be_settled(None)
+                self._is_settling = self._memory.is_held = False
+                self._streams.be_settled(None)
+
+    def confirm(self) -> None:
+        """See that replays were not stopped that nobody has looked at; else an error."""
+        with self._lock:
+            if self._trusted and self._read()[0]:
+                self._clear_number()
+                raise UnseenWrite("a graph").at(None)
+
+    def _read(self) -> tuple[int, int]:
+        """(the number of the node that fell short, or 0, how many replays have begun since)."""
+        words = np.zeros(2, np.int64)
+        self._staging.read(self.kernels.word, words.view(np.uint8))
+        number, total = int(words[abi.STOP_NUMBER // 8]), int(words[abi.STOP_BEGUN // 8])
+        begun, self._begun = total - self._begun - self._trusted, total
+        self._trusted = 0
+        return number, begun
 
     def _look(self) -> None:
         """See how far replays that have been waited for have come, and go on from there."""
         waiting, self._waiting = self._waiting, []
-        words = np.zeros(2, np.int64)
-        self._machine.staging.read(self.kernels.word, words.view(np.uint8))
-        number, begun = int(words[abi.STOP_NUMBER // 8]), int(words[abi.STOP_BEGUN // 8])
-        place, self._begun = begun - self._begun - 1, begun
-        if number:
-            self._clear_number()
-            self._go_on(waiting[place:], number)
-            self._machine.streams.wait()
+        number, begun = self._read()
+        if not number:
+            for replay in waiting:
+                replay.built.proved = replay.versions
+            return
+        self._clear_number()
+        if begun < 1:
+            raise UnseenWrite("a graph").at(None)
+        self._go_on(waiting[begun - 1 :], number)
+        self._streams.wait()
 
     def _clear_number(self) -> None:
         zero = np.zeros(8, np.uint8)
         place = self.kernels.word + abi.STOP_NUMBER
-        self._machine.staging.write(place, zero, self._machine.streams.ready())
+        self._staging.write(place, zero, self._streams.ready())
 
     def _go_on(self, replays: list[Replay], number: int) -> None:
         """Do what is left of the first replay, from the node of a number on, and queue others."""

@@ -18,7 +18,13 @@ from octants.runtime.cuda.nodes import Nodes
 _TARGET, _TARGET_STEP, _SOURCE, _SOURCE_STEP, _UNITS, _ROWS = range(0, 48, 8)
 _THREADS = 256
 _BLOCKS_EACH = 8  # for each multiprocessor, at most
-_BYTES = {16: ("v4.u32", "{%w0, %w1, %w2, %w3}"), 4: ("u32", "%w0"), 1: ("u8", "%w0")}
+_BYTES = {
+    16: ("v4.u32", "{%w0, %w1, %w2, %w3}"),
+    4: ("u32", "%w0"),
+    2: ("u16", "%w0"),
+    1: ("u8", "%w0"),
+}
+_REPEATED = {1: 0x01010101, 2: 0x00010001, 4: 1}
 
 _HEAD = f"""\
 .version 6.4
@@ -92,9 +98,9 @@ move:
 
 
 def _loop(name: str, size: int) -> str:
-    """The text of a copy, or of a fill with zeros, by pieces of so many bytes."""
+    """The text of a copy, or of a fill with a word of 4 bytes, by pieces of so many bytes."""
     kind, value = _BYTES[size]
-    zeros = "".join(f"mov.u32 %w{k}, 0; " for k in range(4))
+    word = "".join(f"cvt.u32.u64 %w{k}, %d8; " for k in range(4))
     return _LOOP.format(
         name=name,
         size=size,
@@ -108,13 +114,13 @@ def _loop(name: str, size: int) -> str:
         source_step=_SOURCE_STEP,
         type=kind,
         value=value,
-        read=f"ld.global.{kind} {value}, [%d11];" if name == "copy" else zeros,
+        read=f"ld.global.{kind} {value}, [%d11];" if name == "copy" else word,
     )
 
 
 def code() -> str:
     """The PTX of all kernels here."""
-    return _HEAD + "".join(_loop(name, size) for name in ("copy", "clear") for size in _BYTES)
+    return _HEAD + "".join(_loop(name, size) for name in ("copy", "fill") for size in _BYTES)
 
 
 class StoppableKernels:
@@ -142,9 +148,13 @@ class StoppableNodes(Nodes):
 
     def clear(self, address: int, nbytes: int) -> None:
         """Add a fill with zeros."""
-        if nbytes:
-            size = _unit(address, nbytes)
-            self._add_loop("clear", size, [address, 0, 0, 0, nbytes // size, 1])
+        self.fill_words(address, 1, 0, nbytes)
+
+    def fill_words(self, address: int, size: int, value: int, count: int) -> None:
+        """Add a fill with words of 1, 2 or 4 bytes."""
+        unit = _unit(address, size * count)
+        word = _REPEATED[size] * value
+        self._add_loop("fill", unit, [address, 0, word, 0, size * count // unit, 1])
 
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int

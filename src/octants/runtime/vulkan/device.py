@@ -41,6 +41,7 @@ class VulkanDevice(SerialLaunches, Machine):
     def allocate(self, nbytes: int, what: str = "") -> Piece:
         """``nbytes`` of zeros; `OctantsMemoryError` if there are none."""
         piece = self.heap.allocate(nbytes, what)
+        self.versions.freed(piece.address, nbytes)  # what was there before
         self.transfers.clear(piece.address, -(-nbytes // 4) * 4)
         capture = own_capture()
         if capture is not None:
@@ -57,11 +58,13 @@ class VulkanDevice(SerialLaunches, Machine):
     def write(self, address: int, values: Bytes) -> None:
         """Copy from the host, after what was launched."""
         self.transfers.write(address, values)
+        self._wrote(address, values.nbytes)
 
     @noted
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device, after what was launched."""
         self.transfers.copy(target, source, nbytes)
+        self._wrote(target, nbytes)
 
     @noted
     def copy_rows(
@@ -69,11 +72,17 @@ class VulkanDevice(SerialLaunches, Machine):
     ) -> None:
         """Copy pieces within the device, after what was launched."""
         self.transfers.copy_rows(target, target_step, source, source_step, nbytes, rows)
+        self._wrote(target, (rows - 1) * target_step + nbytes)
 
     @noted
     def clear(self, address: int, nbytes: int) -> None:
         """Set memory to zero, after what was launched."""
         self.transfers.clear(address, nbytes)
+        self._wrote(address, nbytes)
+
+    def _wrote(self, address: int, nbytes: int) -> None:
+        if self.versions.watches and nbytes > 0:
+            self.versions.wrote(address, nbytes)
 
     def set_elements(self, address: int, element: bytes, count: int) -> None:
         """Set elements that stand in a row, after what was launched."""

@@ -91,7 +91,9 @@ class VulkanKernel:
         pipelines, fill = self._program.pipelines, machine.fill
         self.steps = [Step(self, each, pipelines[each.entry], fill) for each in artifact.dispatches]
         self._recordings = {
-            step: Recording(artifact, step.dispatch, machine.tape_budget, max(1, fill // 16))
+            step: Recording(
+                artifact, step.dispatch, machine.tape_budget, max(1, fill // 16), machine.versions
+            )
             for step in self.steps
             if step.dispatch.records
         }
@@ -112,11 +114,15 @@ class VulkanKernel:
             if step.is_computed:
                 step.groups = step.fill
         told: tuple[int, ...] | None = None
+        versions, writes = machine.versions, self.artifact.writes
+        watches = versions.watches
 
         def launch(block: int) -> None:
             nonlocal told
             view = views.get(block) or view_of(block)
             note(name)
+            if watches:
+                versions.launched(writes, slots.unpack(view))
             with lock:
                 if read_bounds is not None:
                     found = read_bounds(view)
@@ -149,6 +155,7 @@ class VulkanKernel:
                 address = machine.take_messages(self.artifact)
                 data = address.to_bytes(8, "little") + data[8:]
             slots = self._slots.unpack(data)
+            machine.versions.launched(self.artifact.writes, slots)
             for step in self.steps:
                 step.take(data, machine.bounds.address)
                 self._run(step, slots)
@@ -160,7 +167,7 @@ class VulkanKernel:
             if recording is None:
                 step.launch_as(step.fill, step.block)
             else:
-                recording.run_computed(step, tape, self.machine.bounds.address)
+                recording.run_computed(step, tape, self.machine.bounds.address, slots)
             return
         lower, upper = step.bounds(slots) if step.bounds is not None else (0, 1)
         if upper <= lower:

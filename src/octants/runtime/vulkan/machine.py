@@ -7,10 +7,11 @@ import weakref
 import numpy as np
 
 from octants.artifact import Artifact
-from octants.diagnostics.exceptions import OctantsMemoryError
+from octants.diagnostics.exceptions import OctantsMemoryError, OctantsRuntimeError
 from octants.diagnostics.vulkan_errors import ForkedVulkan, LoopCut
 from octants.runtime.memory import view_memory
 from octants.runtime.pending import Pending
+from octants.runtime.versions import Versions
 from octants.runtime.vulkan.bound import BoundMemory, pipeline_layout
 from octants.runtime.vulkan.context import Context
 from octants.runtime.vulkan.hardware import Hardware, choose
@@ -115,6 +116,7 @@ class Machine:
         self._cut_word = view_memory(self.cut.host, np.uint32, (1,))
         self._cut_word[0] = 0
         self.programs = shared.programs
+        self.versions = Versions(self.heap.allocation_at)
 
     def __repr__(self) -> str:
         return self.hardware.name
@@ -149,6 +151,16 @@ class Machine:
         if self._cut_word[0]:
             self._cut_word[0] = 0
             raise LoopCut(self.hardware.name).at(None)
+        if self.tape.is_trusted:
+            self._confirm()
         if self.messages:
             with self.queue.lock:
                 self.messages.deliver()
+
+    def _confirm(self) -> None:
+        """See that tapes were large enough where nobody has looked."""
+        with self.tape.lock:
+            try:
+                self.tape.confirm()
+            except OctantsRuntimeError as error:
+                self.pending.add(error)

@@ -217,6 +217,15 @@ class Heap:
                     return buffer, address - buffer.address
         raise KeyError(address)
 
+    def allocation_at(self, address: int) -> tuple[int, int] | None:
+        """Where the piece begins and ends that an address is in; None if it is in none."""
+        with self._lock:
+            for (buffer, offset), (nbytes, _) in self._live.items():
+                start = buffer.address + offset
+                if start <= address < start + nbytes:
+                    return start, start + nbytes
+        return None
+
     def _refused(self, nbytes: int) -> OctantsError:
         hardware, live = self._context.hardware, list(self._live.values())
         total, used = hardware.memory_bytes, sum(size for size, _ in live)

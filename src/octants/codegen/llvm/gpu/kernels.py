@@ -7,7 +7,7 @@ from functools import partial
 
 from octants import abi
 from octants.analysis.sides import sides_of
-from octants.artifact import Artifact, Dispatch, Needs
+from octants.artifact import Artifact, Dispatch
 from octants.codegen.bounds import host_bounds
 from octants.codegen.llvm import atomics
 from octants.codegen.llvm.chains import find_chains
@@ -19,7 +19,8 @@ from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.text import identifier
-from octants.codegen.needs import find_needs
+from octants.codegen.needs import find_domain_needs, find_needs
+from octants.codegen.places import written_places
 from octants.codegen.recording import (
     asks_for_room,
     can_fail,
@@ -80,6 +81,7 @@ class Written:
             kernel=module.kernel,
             records=tuple(recorded_loops(module)),
             dispatches=self.dispatches,
+            writes=written_places(module, self.kernel.parameters),
         )
 
 
@@ -136,7 +138,7 @@ class _Writer:
         return _DEVICE
 
     def _write_task(self, position: int, task: Task, name: str, bounds: str) -> None:
-        block = self._block_size(task)
+        block, module = self._block_size(task), self._kernel.module
         f = ThreadText(
             self._kernel,
             self._machine,
@@ -175,15 +177,13 @@ class _Writer:
                 threads,
                 asks,
                 can_run_again(task.body),
-                self._needs(task) if asks else None,
+                find_needs(task, module, self._kernel.parameters) if asks else None,
+                find_domain_needs(task, module, self._kernel.parameters) if asks else None,
                 self._sides[position],
                 _WAVES if is_free else 1,
                 bool(f.collected),
             ),
         )
-
-    def _needs(self, task: Task) -> Needs | None:
-        return find_needs(task, self._kernel.module.arrays, self._kernel.parameters)
 
     def _block_size(self, task: Task) -> int:
         """The threads of a block, if a number was asked for.

@@ -1,0 +1,53 @@
+"""Where the arrays of a kernel are, as far as that can be told of its parameters."""
+
+from __future__ import annotations
+
+import math
+
+from octants.artifact import ParameterLayout, Place, Slot
+from octants.ir import ops
+from octants.ir.core import Array, Companion, Module, Space
+from octants.types.layouts import Layout
+
+_WRITES = (ops.Store, ops.Atomic, ops.CompareExchange)
+
+
+def written_arrays(module: Module) -> set[Array]:
+    """The arrays of whose primal contents something may be written."""
+    return {array for array, companion in _written(module) if companion is Companion.PRIMAL}
+
+
+def written_places(module: Module, parameters: ParameterLayout) -> tuple[Place, ...]:
+    """Where the arrays are, and their companions, that a module may write to."""
+    found = {
+        place_of(array, companion, module.arrays, parameters): None
+        for array, companion in _written(module)
+        if array.space in (Space.FIELD, Space.NDARRAY)
+    }
+    return tuple(found)
+
+
+def _written(module: Module) -> dict[tuple[Array, Companion], None]:
+    written = (op for op in module.walk() if isinstance(op, _WRITES))
+    return {(op.array, op.companion): None for op in written}
+
+
+def place_of(
+    array: Array, companion: Companion, arrays: list[Array], parameters: ParameterLayout
+) -> Place:
+    """Where an array of a kernel is, or a companion of it."""
+    slot = Slot("pointer", array=arrays.index(array), companion=companion)
+    layout = array.layouts[companion]
+    nbytes = _reach(array, layout) if isinstance(layout, Layout) else 0
+    return Place(parameters.position(slot), nbytes)
+
+
+def _reach(array: Array, layout: Layout) -> int:
+    """The bytes from the first element of a field to the end of the last one."""
+    reach = array.dtype.size
+    for term in layout.terms:
+        last = (layout.shape[term.axis] - 1) // term.divisor
+        reach += term.stride * (min(last, term.modulus - 1) if term.modulus else last)
+    for extent, stride in zip(array.element_shape, layout.element_strides, strict=True):
+        reach += stride * (extent - 1)
+    return max(0, reach) if math.prod(layout.shape) else 1
