@@ -258,7 +258,8 @@ class CudaDevice(Machine):
     def lend(self, owner: Any) -> Any:
         """What keeps an owner of memory alive for another library."""
         self.replays.is_shared = True
-        self.versions.lend(owner.address)
+        if owner is not None:
+            self.versions.lend(owner.address)
         return Lent(owner, self.memory)
 
     def let_wait(self, stream: int | None) -> None:
