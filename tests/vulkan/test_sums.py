@@ -169,4 +169,5 @@ def test_threads_are_as_many_as_pay() -> None:
     many = compile_module(checked_sum(9), a_target(32, f"{MUCH},lanes,cuts"))
     alone = compile_module(checked_sum(9), a_target(32, MUCH))
     assert [a.dispatches[0].threads for a in (few, many, alone)] == [ENOUGH, 0, ENOUGH]
-    assert [count(a.code, Op.GROUP_SHUFFLE) for a in (few, many, alone)] == [5, 5, 0]
+    assert [count(a.code, Op.GROUP_SHUFFLE) for a in (few, many, alone)] == [10, 10, 0]
+    assert [a.dispatches[0].block for a in (few, many, alone)] == [256, 256, 256]

@@ -13,7 +13,7 @@ from octants.codegen.spirv.compile import compile_module
 from octants.codegen.structured.operations import TABLE
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.ir import ops
-from octants.ir.core import Module
+from octants.ir.core import Block, Module, Value
 from octants.ir.ops.memory import ATOMIC
 from octants.target import Target
 from octants.types import scalars
@@ -112,7 +112,8 @@ def test_an_operation_without_code_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delitem(TABLE, ops.ActAs)
 
     def body(build: Any) -> None:
-        build.append(ops.ActAs(build.constant(0, scalars.i32)))
+        ends = build.index(0), build.index(1)
+        build.parallel_for(*ends, Block([Value(scalars.i32)], [ops.Yield([])]), {})
 
-    with pytest.raises(OctantsRuntimeError, match="OCT458: there is no code for `act_as`"):
-        compile_module(Module("acts", [], tasks=[serial("t", body)]), target(MUCH))
+    with pytest.raises(OctantsRuntimeError, match="OCT458: there is no code for `parallel_for`"):
+        compile_module(Module("nest", [], tasks=[serial("t", body)]), target(MUCH))

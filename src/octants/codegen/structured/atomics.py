@@ -40,7 +40,7 @@ def update(body: Body, fn: str, dtype: DType, place: Place, value: Operand) -> O
     def change(old: Operand) -> Operand:
         return value if fn == "exchange" else arithmetic.combine(body, fn, dtype, old, value)
 
-    return _Word(body, dtype, place).change(change)
+    return _Word(body, dtype, place).change(change, may_stay=fn in ("min", "max"))
 
 
 def compare_exchange(body: Body, op: ops.CompareExchange) -> None:
@@ -78,29 +78,42 @@ class _Word:
         self,
         make: Callable[[Operand], Operand],
         test: Callable[[Operand], Operand] | None = None,
+        *,
+        may_stay: bool = False,
     ) -> Operand:
         """Put the new value there until nobody has changed the old one; gives the old one.
 
-        Nothing is changed where ``test`` does not hold of the old one.
+        Nothing is changed where ``test`` does not hold of the old one, or where the new one
+        ``may_stay`` the old one, and is.
         """
         code, word = self._code, self._word
         known, done = code.variable(word), code.variable(u1)
         code.write(known, code.atomic_load(self._place, word))
         code.write(done, code.constant(False, u1))
 
+        def end() -> None:
+            code.write(done, code.constant(True, u1))
+
         def exchange() -> None:
             before = code.read(known)
             new = self._with(before, make(self._number(before)))
-            found = code.exchange_if(word, self._place, before, new)
-            code.write(done, code.compare("eq", word, found, before))
-            code.write(known, found)
+
+            def swap() -> None:
+                found = code.exchange_if(word, self._place, before, new)
+                code.write(done, code.compare("eq", word, found, before))
+                code.write(known, found)
+
+            if may_stay:
+                code.branch(code.compare("ne", word, new, before), swap, end)
+            else:
+                swap()
 
         def turn() -> None:
             if test is None:
                 exchange()
                 return
             goes_on = test(self._number(code.read(known)))
-            code.branch(goes_on, exchange, lambda: code.write(done, code.constant(True, u1)))
+            code.branch(goes_on, exchange, end)
 
         code.loop(lambda: code.apply("not", u1, code.read(done)), turn)
         return self._number(code.read(known))

@@ -32,6 +32,7 @@ from octants.target import Blocks
 from octants.types.scalars import i64, u1, u32
 
 _MOST_IN_BLOCK = 128  # that any device takes
+_WIDER = 4  # times as wide are blocks that sum up
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +67,13 @@ def functions(kernel: Kernel, block: int, blocks: Blocks | None, most: int) -> l
         if not bounds:
             dispatch = Dispatch(f"domain_{position}", position, block=1, threads=1)
             found.append(Function(dispatch, partial(_write_domain, kernel, position)))
-        items = _items(task, block, blocks)
+        sums = bool(_collects(kernel, task))
+        items = _items(task, _WIDER * block if sums else block, blocks)
         tape = _tape(kernel, task, needs_tape=needs_tape)
-        limit = _threads(kernel, task, most)
+        limit = _threads(task, most if sums else 0)
         dispatch = Dispatch(name, position, bounds or "device", items, limit, *tape)
         if not cooperates(task):
-            write = partial(_write_items, kernel, position, is_known=bool(bounds))
+            write = partial(_write_items, kernel, position, items, is_known=bool(bounds))
             found.append(Function(dispatch, write, items))
             continue
         assert blocks is not None, "the frontend refuses"
@@ -105,11 +107,9 @@ def _items(task: Task, block: int, blocks: Blocks | None) -> int:
     return min(-(-asked // lanes) * lanes, blocks.most_items)
 
 
-def _threads(kernel: Kernel, task: Task, most: int) -> int:
+def _threads(task: Task, most: int) -> int:
     """The most threads that a task has use for; 0 stands for any number."""
-    if task.options.get("fixed_order"):
-        return 1
-    return most if _collects(kernel, task) else 0
+    return 1 if task.options.get("fixed_order") else most
 
 
 def _collects(kernel: Kernel, task: Task) -> list[Reduction]:
@@ -174,8 +174,13 @@ def _bounds(code: Code, *, is_known: bool) -> tuple[Operand, Operand]:
     return code.hoisted("lower", lambda: bound(0)), code.hoisted("upper", lambda: bound(1))
 
 
-def _write_items(kernel: Kernel, position: int, code: Code, *, is_known: bool) -> None:
-    """Every so many-th work item, from the one of the thread's own number on."""
+def _write_items(
+    kernel: Kernel, position: int, threads: int, code: Code, *, is_known: bool
+) -> None:
+    """Every so many-th work item, from the one of the thread's own number on.
+
+    A block has so many ``threads``.
+    """
     body, task = _body(kernel, code, position), kernel.module.tasks[position]
     _stop_if_failed(body)
     lower, upper = _bounds(code, is_known=is_known)
@@ -195,8 +200,7 @@ def _write_items(kernel: Kernel, position: int, code: Code, *, is_known: bool) -
         code.write(item, code.apply("add", i64, number, code.threads()))
 
     _loop_until(code, item, upper, turn)
-    for reduction in collected:
-        reductions.deliver(body, reduction)
+    reductions.deliver(body, collected, threads)
 
 
 def _loop_until(code: Code, item: Variable, upper: Operand, turn: Callable[[], None]) -> None:
