@@ -6,6 +6,7 @@ holds; code generation reads slots by their position, and a launch fills them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from octants.diagnostics.span import Span
@@ -173,6 +174,31 @@ class Artifact:
     dispatches: tuple[Dispatch, ...] = ()
     binary: bytes = b""
     writes: tuple[Place, ...] = ()
+
+
+class Making:
+    """An artifact whose `binary` may be still under way.
+
+    ``finish`` waits for that, and gives the artifact with it; without it there is nothing to be
+    waited for.
+    """
+
+    def __init__(self, artifact: Artifact, finish: Callable[[], Artifact] | None = None) -> None:
+        self.artifact = artifact
+        self._finish = finish
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nobody has to wait any more."""
+        return self._finish is None
+
+    def result(self) -> Artifact:
+        """The artifact, once it is made."""
+        finish = self._finish
+        if finish is not None:
+            self.artifact = finish()
+            self._finish = None
+        return self.artifact
 
 
 def parameters_of(module: Module) -> ParameterLayout:

@@ -17,7 +17,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from octants import options
-from octants.artifact import Artifact
+from octants.artifact import Artifact, Making
 from octants.backends.table import backend_of
 from octants.cache import current as cache
 from octants.compile_profile import stage as timed
@@ -27,7 +27,6 @@ from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.recursion import deep_recursion
 from octants.diagnostics.stack import levels_to_the_user
 from octants.ir.core import Module, Operation, Task
-from octants.lazy_dataclass import dataclass
 from octants.options import Options
 from octants.runtime.device import Device, LoadedKernel
 from octants.stage import Observer, Stage
@@ -51,13 +50,42 @@ else:
 Run = Callable[[int], None]
 
 
-@dataclass(frozen=True)
 class Code:
-    """What can be launched: ``run`` takes the address of a parameter block."""
+    """What can be launched: `run` takes the address of a parameter block.
 
-    run: Run
-    artifact: Artifact | None = None
-    kernel: LoadedKernel | None = None
+    Of an artifact that is still being made, or on a device that takes long to start, it is loaded
+    when it is launched for the first time.
+    """
+
+    def __init__(self, making: Making | None, run: Run | None = None) -> None:
+        self.making = making
+        self._run = run
+        self._device = device()
+        if run is None and not self._device.starts_late:
+            _ = self.kernel
+
+    @functools.cached_property
+    def kernel(self) -> LoadedKernel | None:
+        """The artifact, in memory; None where there is none."""
+        if self.making is None:
+            return None
+        with state.compiling:
+            artifact = self.making.result()
+            with timed("load", artifact.name):
+                return self._device.load(artifact)
+
+    @property
+    def run(self) -> Run:
+        """What launches it."""
+        if self._run is not None:
+            return self._run
+        assert self.kernel is not None
+        return self.kernel.launch
+
+    @property
+    def artifact(self) -> Artifact | None:
+        """What it was loaded from, perhaps without its `binary`."""
+        return None if self.making is None else self.making.artifact
 
 
 class Recorder(Protocol):
@@ -284,23 +312,21 @@ def compile_module(module: Module, chosen: Options) -> Code:
     assert state.device is not None
     backend = backend_of(chosen.arch)
     if not backend.compiles:
-        return Code(backend.interpret(module, state.device, chosen))
-    return load(_artifact(module, chosen))
+        return Code(None, backend.interpret(module, state.device, chosen))
+    return Code(_artifact(module, chosen))
 
 
 def load(artifact: Artifact) -> Code:
-    """The code of an artifact, in memory."""
-    assert state.device is not None
-    with timed("load", artifact.name):
-        kernel = state.device.load(artifact)
-        return Code(kernel.launch, artifact, kernel)
+    """The code of an artifact that was in the cache."""
+    return Code(Making(artifact))
 
 
-_artifacts: dict[tuple[Any, ...], Artifact] = {}
+_artifacts: dict[tuple[Any, ...], Making] = {}
 _MOST_ARTIFACTS = 4096
+_unfinished: list[Making] = []
 
 
-def _artifact(module: Module, chosen: Options) -> Artifact:
+def _artifact(module: Module, chosen: Options) -> Making:
     """The artifact of a module, found again if one like it was compiled in this process.
 
     So fields of the same layout share their code, and kernels keep it across `init`. What a module
@@ -309,15 +335,23 @@ def _artifact(module: Module, chosen: Options) -> Artifact:
     with timed("IR text", module.name):
         target = backend_of(chosen.arch).target(chosen)
         key = (printer.to_dense_text(module), module.location, target, chosen.compilation_key())
-    artifact = _artifacts.get(key)
-    if artifact is None:
+    making = _artifacts.get(key)
+    if making is None:
         with timed("code", module.name, module.size) as note:
-            artifact = backend_of(chosen.arch).compile(module, chosen)
-            note.gives(artifact.code.__len__, "bytes")
+            making = backend_of(chosen.arch).begin_compile(module, chosen)
+            note.gives(making.artifact.code.__len__, "bytes")
         while len(_artifacts) >= _MOST_ARTIFACTS:
             _artifacts.pop(next(iter(_artifacts)), None)
-        _artifacts[key] = artifact
-    return artifact
+        _artifacts[key] = making
+        if not making.is_done:
+            _unfinished.append(making)
+    return making
+
+
+def unfinished() -> list[Making]:
+    """What is still being made."""
+    _unfinished[:] = [making for making in _unfinished if not making.is_done]
+    return list(_unfinished)
 
 
 def compiles(chosen: Options) -> bool:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from octants.artifact import Artifact
+from octants.artifact import Artifact, Making
 from octants.deferred import Deferred
 from octants.ir.core import Module, Operation, Task
 from octants.options import Options, memory_of_the_machine
@@ -68,6 +68,10 @@ class Backend(ABC):
     @abstractmethod
     def compile(self, module: Module, chosen: Options) -> Artifact:
         """The code of a finished module."""
+
+    def begin_compile(self, module: Module, chosen: Options) -> Making:
+        """The same, where the last step of it may go on in another thread."""
+        return Making(self.compile(module, chosen))
 
     def interpret(self, module: Module, device: Device, chosen: Options) -> Run:
         """What runs a module on the parameter block at an address, where nothing `compiles`."""

@@ -7,12 +7,12 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
-from octants.artifact import Artifact
+from octants.artifact import Artifact, Making
 from octants.backends.base import Backend
 from octants.cache import current
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.gpu.capabilities import target
-from octants.compile_profile import stage
+from octants.compile_profile import is_asked_for, stage
 from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsError
 from octants.ir.core import Module, Operation, Task
@@ -79,14 +79,29 @@ class CudaBackend(Backend):
     # -- code -----------------------------------------------------------------------------------
 
     def compile(self, module: Module, chosen: Options) -> Artifact:
+        return self.begin_compile(module, chosen).result()
+
+    def begin_compile(self, module: Module, chosen: Options) -> Making:
+        """PTX, which the driver links in a thread, unless somebody wants to know how long it takes.
+
+        So the next kernel, often a gradient, is compiled meanwhile.
+        """
         artifact = nvptx.compile_module(module, self.target(chosen), **_choices(chosen))
         if not artifact.dispatches:
-            return artifact
+            return Making(artifact)
         found = context.context_of(machine.driver_library(), chosen.device)
-        with stage("driver", module.name) as note:
-            binary = modules.link(found, artifact.code)
-            note.gives(binary.__len__, "bytes")
-        return dataclasses.replace(artifact, binary=binary)
+        linking = modules.Linking(found, artifact.code, in_thread=not is_asked_for())
+
+        def finish() -> Artifact:
+            with stage("driver", module.name) as note:
+                binary = linking.result()
+                note.gives(binary.__len__, "bytes")
+            return dataclasses.replace(artifact, binary=binary)
+
+        making = Making(artifact, finish)
+        if is_asked_for():
+            making.result()
+        return making
 
     def llvm_text(self, module: Module, chosen: Options) -> str:
         return nvptx.llvm_text(module, self.target(chosen), fast_math=chosen.fast_math)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
+import threading
+import time
 from collections.abc import Callable
 
 from octants.cache import stamp
 from octants.cache.store import Store
+from octants.diagnostics.exceptions import OctantsError
 from octants.hashing import blake2b
 from octants.options import Options
 
@@ -66,9 +70,41 @@ def store() -> Store | None:
     return _InUse.store
 
 
+class _Later:
+    """Something that is to be kept when what it waits for is done."""
+
+    def __init__(self, wait: Callable[[], object], keep: Callable[[], None]) -> None:
+        self._wait, self._keep = wait, keep
+
+    def run(self, pause: float = 0.0) -> None:
+        """Keep it, in whichever thread comes first; nothing if there is nothing to be kept."""
+        with contextlib.suppress(OctantsError):  # who launches it is told
+            self._wait()
+            time.sleep(pause)
+            with _later_lock:
+                if self in _put_off:
+                    _put_off.remove(self)
+                    self._keep()
+
+
+_put_off: list[_Later] = []
+_later_lock = threading.Lock()
+_PAUSE = 0.05  # seconds in which the program goes on with what it has waited for
+
+
+def later(wait: Callable[[], object], keep: Callable[[], None]) -> None:
+    """Keep something soon after ``wait`` returns, at the latest when the store is stopped."""
+    made = _Later(wait, keep)
+    _put_off.append(made)
+    threading.Thread(target=made.run, args=(_PAUSE,), name="octants cache", daemon=True).start()
+
+
 @atexit.register
 def stop() -> None:
-    """Keep the folder within its bounds, if this process has added to it."""
+    """Keep what was put off, and the folder within its bounds, if this process has added to it."""
+    for each in _put_off:
+        each.run()
+    _put_off.clear()
     ending, _InUse.store = _InUse.store, None
     if ending is not None and ending.writes:
         ending.trim()

@@ -40,17 +40,25 @@ _WITH_RESULTS = (
 
 
 def make_entry(specialisation: Specialisation, generation: int, miss: Entry) -> Entry:
-    """The entry of a specialisation that was made in a generation of the driver's state."""
+    """The entry of a specialisation that was made in a generation of the driver's state.
+
+    The kernel itself is compiled and loaded when it is launched: a recorder may launch another one.
+    """
     conditions: list[str] = []
     scope: dict[str, Any] = {}
     for terms, names in (specialisation.recognition, specialisation.guard):
         conditions += terms
         scope |= names
+
+    def launch(*given: Any) -> Any:
+        scope["launch"] = specialisation.launch
+        return specialisation.launch(*given)
+
     scope |= {
         "state": driver.state,
         "problems": (*UNKNOWN, *GONE),
         "specialisation": specialisation,
-        "launch": specialisation.launch,
+        "launch": launch,
         "wrap": specialisation.wrap,
         "miss": miss,
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -97,7 +99,6 @@ class Program:
             tuple(position[array] for array in written_arrays(module, (Space.NDARRAY,))),
             spots(_accessed_places(module)),
         )
-        self._bind()
 
     @property
     def the_module(self) -> Module:
@@ -106,9 +107,13 @@ class Program:
         return self.module
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return bind, (self.owner, self.compiled)
+        making = self.code.making
+        artifact = None if making is None else making.result()
+        return bind, (self.owner, dataclasses.replace(self.compiled, artifact=artifact))
 
-    def _bind(self) -> None:
+    @functools.cached_property
+    def launch(self) -> Callable[..., tuple[Any, ...]]:
+        """Launches it on the arguments of the kernel; see `runtime.packing`."""
         compiled, owner = self.compiled, self.owner
         arrays = compiled.arrays
         added = len(arrays) - len(owner.sources)
@@ -130,14 +135,12 @@ class Program:
             set(places(compiled.accessed)),
         )
         artifact = compiled.artifact
+        kernel: Any = self.code.kernel
         with timed("launcher", "" if artifact is None else artifact.name):
-            kernel: Any = self.code.kernel
             run = self.code.run
             if owner.wants_graph and hasattr(kernel, "as_graph"):
                 run = kernel.as_graph()
-            self.launch: Callable[..., tuple[Any, ...]] = make_launch(
-                binding, run, driver.device(), kernel, owner
-            )
+            return make_launch(binding, run, driver.device(), kernel, owner)
 
 
 def bind(owner: Owner, compiled: Compiled) -> Program:
@@ -147,7 +150,6 @@ def bind(owner: Owner, compiled: Compiled) -> Program:
     program.compiled = compiled
     assert compiled.artifact is not None
     program.code = driver.load(compiled.artifact)
-    program._bind()
     return program
 
 

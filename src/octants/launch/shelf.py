@@ -101,7 +101,7 @@ class Shelf:
         numbers = {id(value): number for number, value in enumerate(self._objects)}
 
         def name(each: Any) -> Any:
-            return numbers.get(id(each), name_object(each))
+            return None if each is value else numbers.get(id(each), name_object(each))
 
         content = pickling.to_bytes(value, name)
         if content is not None and stamp.is_current():

@@ -14,6 +14,7 @@ import numpy as np
 
 from octants import driver
 from octants.analysis.boxes import Regions
+from octants.cache import current
 from octants.deferred import Deferred
 from octants.diagnostics.graph_errors import GraphReturns, HostArrayInGraph
 from octants.diagnostics.recursion import deep_recursion
@@ -207,7 +208,12 @@ class Specialisation:
         if found is None:
             found = make()
             if self._shelf is not None:
-                self._shelf.keep(part, found, self._name)
+                keep = functools.partial(self._shelf.keep, part, found, self._name)
+                unfinished = driver.unfinished()
+                if unfinished:
+                    current.later(lambda: [making.result() for making in unfinished], keep)
+                else:
+                    keep()
         return found
 
     def _name(self, value: Any) -> str | None:

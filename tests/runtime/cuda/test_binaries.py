@@ -53,7 +53,7 @@ def test_a_kernel_is_linked_once(gpu: Gpu, tmp_path: Path, monkeypatch: pytest.M
     use()
     assert gpu.fake.calls["cuLinkComplete"] == gpu.fake.calls["cuModuleLoadDataEx"] == 1
     assert gpu.fake.calls["cuLinkDestroy"] == 1
-    monkeypatch.setattr(backend.CudaBackend, "compile", None)  # nothing is compiled
+    monkeypatch.setattr(backend.CudaBackend, "begin_compile", None)  # nothing is compiled
     start(gpu, tmp_path)
     use()
     assert gpu.fake.calls["cuLinkComplete"] == 0
@@ -85,6 +85,7 @@ def test_what_the_gpu_does_not_take_is_compiled_from_ptx() -> None:
 def test_a_damaged_file_is_made_anew(gpu: Gpu, tmp_path: Path) -> None:
     start(gpu, tmp_path)
     use()
+    qd.reset()
     for path in tmp_path.glob("*.octants"):
         content = path.read_bytes()
         path.write_bytes(content[:-20] + b"?" * 20)

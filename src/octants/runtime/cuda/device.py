@@ -47,6 +47,7 @@ class CudaDevice(Machine):
     """A GPU as a device. Launches are queued in the stream of the thread that makes them."""
 
     shares_memory = False
+    starts_late = True
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections import deque
 from ctypes import byref, c_char, c_int, c_size_t, c_void_p
 
@@ -93,6 +94,35 @@ def link(context: Context, ptx: bytes) -> bytes:
             return ctypes.string_at(binary.value or 0, size.value)
         finally:
             context.library.cuLinkDestroy(state)
+
+
+class Linking:
+    """PTX that the driver links: in a thread of its own, or when somebody asks for the result."""
+
+    def __init__(self, context: Context, ptx: bytes, *, in_thread: bool) -> None:
+        self._context, self._ptx = context, ptx
+        self._binary = b""
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        if in_thread:
+            self._thread = threading.Thread(target=self._run, name="octants linker")
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._binary = link(self._context, self._ptx)
+        except BaseException as error:
+            self._error = error
+
+    def result(self) -> bytes:
+        """Code that is loaded as it is; waits for it."""
+        if self._thread is None:
+            self._run()
+        else:
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._binary
 
 
 class Function:
