@@ -53,15 +53,15 @@ Run = Callable[[int], None]
 class Code:
     """What can be launched: `run` takes the address of a parameter block.
 
-    Of an artifact that is still being made, or on a device that takes long to start, it is loaded
-    when it is launched for the first time.
+    An artifact that is still being made, or is for a device that is still starting, is loaded when
+    it is launched for the first time.
     """
 
     def __init__(self, making: Making | None, run: Run | None = None) -> None:
         self.making = making
         self._run = run
         self._device = device()
-        if run is None and not self._device.starts_late:
+        if making is not None and making.is_done and not self._device.is_starting:
             _ = self.kernel
 
     @functools.cached_property

@@ -15,7 +15,7 @@ import pytest
 
 import octants as qd
 from octants import driver
-from octants.artifact import Artifact
+from octants.artifact import Artifact, Making
 from octants.backends.cuda import CudaBackend
 from octants.codegen.llvm.gpu import emulated
 from octants.ir.core import Module
@@ -92,13 +92,13 @@ def emulated_gpu(**facts: Any) -> Iterator[AddressableCuda]:
     fake = AddressableCuda(**facts)
     code, library = EmulatedCode(fake), fake.library()
 
-    def compile_(self: CudaBackend, module: Module, chosen: Options) -> Artifact:
+    def begin_compile(_: CudaBackend, module: Module, chosen: Options) -> Making:
         options = {"fast_math": chosen.fast_math, "opt_level": chosen.opt_level}
-        return code.adopt(emulated.compile_module(module, TARGET, **options))
+        return Making(code.adopt(emulated.compile_module(module, TARGET, **options)))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(machine, "driver_library", lambda: library)
-        patch.setattr(CudaBackend, "compile", compile_)
+        patch.setattr(CudaBackend, "begin_compile", begin_compile)
         patch.setattr(CudaBackend, "splits", False)  # a thread has no others to work with
         patch.setattr(driver, "_artifacts", {})
         patch.setenv("OCTANTS_OFFLINE_CACHE", "0")

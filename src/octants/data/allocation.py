@@ -10,7 +10,7 @@ from octants.data.errors import (
     MissingComponents,
     WrongCompanionShape,
 )
-from octants.data.memory import Storage, make_window
+from octants.data.memory import make_storage, make_window
 from octants.data.placement import Placement
 from octants.data.tree import COMPANION_WORDS, Tree
 from octants.runtime.capture import once
@@ -27,7 +27,7 @@ def allocate(tree: Tree, user: str) -> None:
     located = [(field, *placement.locate(field)) for field in fields]
     total = f"the tree of {len(fields)} fields, with {user},"
     with once():  # what a graph that is captured uses first was there before
-        storage = Storage(tree.runtime.device, placement.nbytes, total)
+        storage = make_storage(tree.runtime.device, placement.nbytes, total)
     for field, layout, offset in located:
         field.settle(make_window(storage, offset, layout, field.dtype, field.element_shape), layout)
     tree.is_allocated = True

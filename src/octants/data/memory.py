@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import gc
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +17,10 @@ import numpy as np
 from octants.data.errors import OutOfMemory
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.quantities import format_bytes
-from octants.runtime.capture import captures, own_capture, refuse_read
+from octants.runtime.capture import captures, once, own_capture, refuse_read
 from octants.runtime.device import Allocation, Device
 from octants.runtime.memory import describe_bytes
-from octants.runtime.parts import HOST, DeviceParts, Parts, Saved, is_scalar, parts_of
+from octants.runtime.parts import HOST, DeviceParts, Parts, Saved, is_number, is_scalar, parts_of
 from octants.types.layouts import Layout
 from octants.types.scalars import DType
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 Region = tuple[int, ...]
+_MOST_PUT_OFF = 1 << 20  # bytes of a write that are copied rather than waited for
 
 
 class Storage:
@@ -53,6 +55,53 @@ class Storage:
         made.bytes = describe_bytes(part.address, nbytes, part.owner)
         made.parts = parts_of(device)
         return made
+
+
+class LateStorage(Storage):
+    """A block of a device that is still starting: allocated when somebody asks where it is.
+
+    What is written until then is put off. So a program does not wait for the device when it makes
+    its fields, but when it launches something, which has to be compiled first.
+    """
+
+    __slots__ = ("_device", "_lock", "_what", "_writes")
+
+    def __init__(self, device: Device, nbytes: int, what: str) -> None:
+        self.nbytes = nbytes
+        self.parts = parts_of(device)
+        self._device, self._what = device, what
+        self._writes: list[Callable[[], None]] | None = []
+        self._lock = threading.RLock()
+
+    def __getattr__(self, name: str) -> Any:
+        """The address, or the bytes, for the first time."""
+        if name not in ("address", "bytes"):
+            raise AttributeError(name)
+        with self._lock, once():
+            if self._writes is not None:
+                writes, self._writes = self._writes, None
+                try:
+                    super().__init__(self._device, self.nbytes, self._what)
+                except BaseException:
+                    self._writes = writes
+                    raise
+                for write in writes:
+                    write()
+        return object.__getattribute__(self, name)
+
+    def puts_off(self, write: Callable[[], None]) -> bool:
+        """Whether a write was put off, since there is no memory yet."""
+        with self._lock:
+            if self._writes is None or captures:
+                return False
+            self._writes.append(write)
+            return True
+
+
+def make_storage(device: Device, nbytes: int, what: str) -> Storage:
+    """A block of zeroed memory, perhaps not at once; ``what`` names it in errors."""
+    kind = LateStorage if device.is_starting else Storage
+    return kind(device, nbytes, what)
 
 
 def _allocate(device: Device, nbytes: int, what: str) -> Allocation:
@@ -102,13 +151,11 @@ class Window:
         splits += [[(1, extent)] for extent in element_shape]
         strides += layout.element_strides
         self._splits = splits if any(len(split) != 1 for split in splits) else None
-        self._parts: Array = np.ndarray(
-            [extent for split in splits for _, extent in split],
-            dtype.numpy,
-            storage.bytes,
-            offset,
-            strides,
-        )
+        self._describe([extent for split in splits for _, extent in split], dtype.numpy, strides)
+
+    def _describe(self, extents: Sequence[int], dtype: Any, strides: Sequence[int]) -> None:
+        """Make the array of the parts, of which an extent and a stride stand for each axis."""
+        self._parts: Array = np.ndarray(extents, dtype, self.storage.bytes, self.offset, strides)
 
     # -- whole arrays and regions ---------------------------------------------------------------
 
@@ -240,8 +287,8 @@ class FarWindow(Window):
 
     __slots__ = ("_is_packed",)
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def _describe(self, extents: Sequence[int], dtype: Any, strides: Sequence[int]) -> None:
+        super()._describe(extents, dtype, strides)
         self._is_packed = self._parts.flags.c_contiguous and self._parts.size > 0
 
     def read(self, region: Region = ()) -> Array:
@@ -249,7 +296,7 @@ class FarWindow(Window):
         return self.parts.read(self._at(region)).reshape(shape)
 
     def write(self, values: Any, region: Region = ()) -> None:
-        if type(values) in (float, int, bool) and not captures:
+        if is_number(values) and not captures:
             place = self._packed(self._locate(region))
             if place is not None:
                 self.parts.fill(place[0], values, self._parts.dtype, place[1])
@@ -293,6 +340,36 @@ class FarWindow(Window):
         return None
 
 
+class LateWindow(FarWindow):
+    """The elements of an array in a `LateStorage`."""
+
+    __slots__ = ("_description",)
+
+    storage: LateStorage
+
+    def _describe(self, *description: Any) -> None:
+        self._description = description
+
+    def __getattr__(self, name: str) -> Any:
+        """What has to be described, when it is needed for the first time."""
+        if name not in ("_parts", "_is_packed"):
+            raise AttributeError(name)
+        super()._describe(*self._description)
+        return object.__getattribute__(self, name)
+
+    def write(self, values: Any, region: Region = ()) -> None:
+        small = isinstance(values, np.ndarray) and values.nbytes <= _MOST_PUT_OFF
+        if small or is_number(values):
+            kept = values.copy() if small else values
+            if self.storage.puts_off(lambda: self.write(kept, region)):
+                return
+        super().write(values, region)
+
+    def clear(self) -> None:
+        if not self.storage.puts_off(self.clear):
+            super().clear()
+
+
 def make_window(
     storage: Storage,
     offset: int,
@@ -302,6 +379,8 @@ def make_window(
 ) -> Window:
     """The window on an array in a storage, which begins at ``offset``."""
     kind = Window if storage.parts is HOST else FarWindow
+    if isinstance(storage, LateStorage):
+        kind = LateWindow
     return kind(storage, offset, layout, dtype, element_shape)
 
 

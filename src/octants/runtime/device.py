@@ -84,8 +84,9 @@ class Device(Protocol):
     shares_memory: bool
     """Whether the host may touch the device's memory by its addresses."""
 
-    starts_late: bool
-    """Whether it may take long to start, and what can wait for its first launch should."""
+    @property
+    def is_starting(self) -> bool:
+        """Whether it would be waited for now: what can be put off should be."""
 
     def load(self, artifact: Artifact) -> LoadedKernel:
         """Make a kernel ready to be launched."""

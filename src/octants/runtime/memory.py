@@ -45,7 +45,7 @@ class HostMemory:
     """What a `Device` does with memory, where its memory is the host's."""
 
     shares_memory = True
-    starts_late = False
+    is_starting = False
     dlpack_device = (1, 0)
 
     def allocate(self, nbytes: int, _: str = "", /) -> HostAllocation:

@@ -222,9 +222,14 @@ def parts_of(device: Device) -> Parts:
     return HOST if device.shares_memory else DeviceParts(device)
 
 
+def is_number(value: Any) -> bool:
+    """Whether this is a number of Python."""
+    return type(value) in (float, int, bool)
+
+
 def is_scalar(values: Any) -> bool:
     """Whether this is one number; numpy takes long to say so of a number of Python."""
-    return type(values) in (float, int, bool) or np.ndim(values) == 0
+    return is_number(values) or np.ndim(values) == 0
 
 
 def _keep(part: Part) -> None:

@@ -22,7 +22,9 @@ class Gpu:
         self.library: Library = fake.library()
 
     def init(self, **options: Any) -> None:
+        """`qd.init`, and wait until the GPU has started."""
         qd.init(arch=qd.cuda, **{"offline_cache": False, "log_level": "error", **options})
+        assert self.device.context.handle
 
     @property
     def device(self) -> Any:

@@ -82,6 +82,11 @@ class Context:
                 self._begun.start()
 
     @property
+    def is_starting(self) -> bool:
+        """Whether who needs the context has to wait for it."""
+        return not self._handle and (self._begun is None or self._begun.is_alive())
+
+    @property
     def handle(self) -> int:
         """What CUDA calls the context; waits for it. `OctantsRuntimeError` if there is none."""
         if not self._handle:

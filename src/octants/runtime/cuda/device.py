@@ -47,12 +47,15 @@ class CudaDevice(Machine):
     """A GPU as a device. Launches are queued in the stream of the thread that makes them."""
 
     shares_memory = False
-    starts_late = True
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.dlpack_device = DLPACK_GPU, self.context.ordinal
         _devices.add(self)
+
+    @property
+    def is_starting(self) -> bool:
+        return self.context.is_starting
 
     # -- kernels --------------------------------------------------------------------------------
 

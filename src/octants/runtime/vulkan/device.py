@@ -23,7 +23,7 @@ class VulkanDevice(SerialLaunches, Machine):
     """The device of a number, made as a `Machine`. Launches are queued."""
 
     shares_memory = False
-    starts_late = False
+    is_starting = False
     dlpack_device = (1, 0)
 
     def __init__(self, *given: Any, **named: Any) -> None:
