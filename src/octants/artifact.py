@@ -6,9 +6,11 @@ holds; code generation reads slots by their position, and a launch fills them.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.span import Span
 from octants.ir.core import Array, Companion, Module, Record, Space
 from octants.lazy_dataclass import dataclass
@@ -180,25 +182,29 @@ class Making:
     """An artifact whose `binary` may be still under way.
 
     ``finish`` waits for that, and gives the artifact with it; without it there is nothing to be
-    waited for.
+    waited for. Once it `is_done` nobody has to wait any more, be it that it has failed.
     """
 
     def __init__(self, artifact: Artifact, finish: Callable[[], Artifact] | None = None) -> None:
         self.artifact = artifact
+        self.is_done = finish is None
         self._finish = finish
 
-    @property
-    def is_done(self) -> bool:
-        """Whether nobody has to wait any more."""
-        return self._finish is None
-
     def result(self) -> Artifact:
-        """The artifact, once it is made."""
+        """The artifact, once it is made; or the error that has kept it from that."""
         finish = self._finish
         if finish is not None:
-            self.artifact = finish()
-            self._finish = None
+            try:
+                self.artifact = finish()
+                self._finish = None
+            finally:
+                self.is_done = True
         return self.artifact
+
+    def wait(self) -> None:
+        """Wait until it is done; whoever wants the result is told of an error."""
+        with contextlib.suppress(OctantsError):
+            self.result()
 
 
 def parameters_of(module: Module) -> ParameterLayout:

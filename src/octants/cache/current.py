@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from octants.cache import stamp
 from octants.cache.store import Store
@@ -73,18 +73,18 @@ def store() -> Store | None:
 class _Later:
     """Something that is to be kept when what it waits for is done."""
 
-    def __init__(self, wait: Callable[[], object], keep: Callable[[], None]) -> None:
-        self._wait, self._keep = wait, keep
+    def __init__(self, waits: Sequence[Callable[[], None]], keep: Callable[[], None]) -> None:
+        self._waits, self._keep = waits, keep
 
     def run(self, pause: float = 0.0) -> None:
         """Keep it, in whichever thread comes first; nothing if there is nothing to be kept."""
-        with contextlib.suppress(OctantsError):  # who launches it is told
-            self._wait()
-            time.sleep(pause)
-            with _later_lock:
-                if self in _put_off:
-                    _put_off.remove(self)
-                    self._keep()
+        for wait in self._waits:
+            wait()
+        time.sleep(pause)
+        with _later_lock, contextlib.suppress(OctantsError):  # who launches it is told
+            if self in _put_off:
+                _put_off.remove(self)
+                self._keep()
 
 
 _put_off: list[_Later] = []
@@ -92,9 +92,9 @@ _later_lock = threading.Lock()
 _PAUSE = 0.05  # seconds in which the program goes on with what it has waited for
 
 
-def later(wait: Callable[[], object], keep: Callable[[], None]) -> None:
-    """Keep something soon after ``wait`` returns, at the latest when the store is stopped."""
-    made = _Later(wait, keep)
+def later(waits: Sequence[Callable[[], None]], keep: Callable[[], None]) -> None:
+    """Keep something soon after all of ``waits`` return; the store is not stopped before."""
+    made = _Later(waits, keep)
     _put_off.append(made)
     threading.Thread(target=made.run, args=(_PAUSE,), name="octants cache", daemon=True).start()
 

@@ -211,7 +211,7 @@ class Specialisation:
                 keep = functools.partial(self._shelf.keep, part, found, self._name)
                 unfinished = driver.unfinished()
                 if unfinished:
-                    current.later(lambda: [making.result() for making in unfinished], keep)
+                    current.later([making.wait for making in unfinished], keep)
                 else:
                     keep()
         return found
