@@ -102,7 +102,7 @@ def later(waits: Sequence[Callable[[], None]], keep: Callable[[], None]) -> None
 @atexit.register
 def stop() -> None:
     """Keep what was put off, and the folder within its bounds, if this process has added to it."""
-    for each in _put_off:
+    for each in _put_off.copy():  # each is removed
         each.run()
     _put_off.clear()
     ending, _InUse.store = _InUse.store, None

@@ -224,15 +224,22 @@ def test_code_that_the_driver_refuses(
 def test_what_is_linked_is_kept_when_it_is_there(
     gpu: Gpu, linker: threading.Event, tmp_path: Path
 ) -> None:
-    gpu.fake.kernels["octants_nothing_task_0"] = no_work
-    gpu.init(offline_cache=True, offline_cache_file_path=str(tmp_path))
+    gpu.fake.kernels |= {f"octants_square{part}_task_0": no_work for part in ("", "_reverse")}
+    counts = []
+    for _ in range(2):
+        gpu.init(offline_cache=True, offline_cache_file_path=str(tmp_path))
+        x, loss = qd.field(qd.f32, 4, needs_grad=True), qd.field(qd.f32, (), needs_grad=True)
 
-    @qd.kernel
-    def nothing(a: qd.types.NDArray[qd.f32, 1]):
-        a[0] = 1.0
+        @qd.kernel
+        def square():
+            for i in x:
+                loss[None] += x[i] * x[i]
 
-    a = qd.ndarray(qd.f32, 1)
-    threading.Timer(0.05, linker.set).start()
-    nothing(a)
-    qd.reset()
-    assert any(b"octants_nothing_task_0" in path.read_bytes() for path in tmp_path.iterdir())
+        threading.Timer(0.05, linker.set).start()
+        with qd.ad.Tape(loss=loss):
+            square()
+        qd.reset()
+        counts.append(len(list(tmp_path.iterdir())))
+        driver._artifacts.clear()
+    assert gpu.fake.calls["cuLinkComplete"] == 2  # nothing was compiled the second time
+    assert counts[0] == counts[1]
