@@ -35,7 +35,7 @@ def page(data: Data, source: str) -> str:
     launch = "Microseconds of a call of a kernel that does next to nothing, of many in a row."
     start = (
         "Milliseconds from the start of Python to the first gradient; warm: a second process, with"
-        " the cache of the first."
+        " the cache of the first. The least of some runs, after one that leaves Python's bytecode."
     )
     tape = "Megabytes on the GPU of what loops have computed, for their gradients."
     sections = [
