@@ -49,11 +49,17 @@ def place(builder: Builder, number: Value, bits: Value) -> tuple[Value, Value]:
 
     That one is on its level, or a higher one; it is not the first block.
     """
-    number, start, bits, shift = _climb(builder, number, bits, by_digits=True)
-    one = builder.constant(1, i64)
-    digit = builder.binary("and", number, _mask(builder, bits))
-    where = builder.binary("add", start, builder.binary("sub", digit, one))
-    return where, builder.binary("shl", one, shift)
+    one, flat, levels = builder.constant(1, i64), Block(), Block()
+    with builder.into(flat):
+        builder.yield_([builder.binary("sub", number, one), one])
+    with builder.into(levels):
+        left, start, level, shift = _climb(builder, number, bits, by_digits=True)
+        digit = builder.binary("and", left, _mask(builder, level))
+        where = builder.binary("add", start, builder.binary("sub", digit, one))
+        builder.yield_([where, builder.binary("shl", one, shift)])
+    is_flat = builder.compare("eq", bits, builder.constant(FLAT, i64))
+    found, span = builder.if_(is_flat, flat, levels).results
+    return found, span
 
 
 def places(builder: Builder, count: Value, bits: Value) -> Value:
