@@ -21,6 +21,7 @@ from octants.passes.check_bounds import check_bounds
 from octants.passes.collect_sums import collect_sums
 from octants.passes.compose_turns import compose_turns
 from octants.passes.contract import contract
+from octants.passes.defer_constants import defer_constants
 from octants.passes.demote_atomics import demote_atomics
 from octants.passes.drop_zeros import drop_zeros
 from octants.passes.expand_powers import expand_powers
@@ -78,6 +79,12 @@ PASSES = (
         "contract",
         contract,
         "before derivatives are taken, whose replays must round as what they replay",
+        asked_by="contracts",
+    ),
+    Pass(
+        "defer_constants",
+        defer_constants,
+        "when products are in sums: these are what constants wait for",
         asked_by="contracts",
     ),
 )
