@@ -32,10 +32,6 @@ beyond_llvmpipe: Any = pytest.mark.skipif(
     _is_llvmpipe(), reason="Mesa's driver ends long loops, and has no room for deep nests"
 )
 
-has_fast_functions: Any = pytest.mark.skipif(
-    ARCH == "vulkan", reason="on Vulkan there are no fast variants of functions"
-)
-
 on_cpu: Any = pytest.mark.skipif(ON_GPU, reason="it is about how the CPU runs kernels")
 
 

@@ -11,7 +11,6 @@ import pytest
 import octants as qd
 from octants.codegen.llvm.cpu import has_fused, host_target
 from tests.ad.tapes import check_gradient, iteration_bytes
-from tests.apart import has_fast_functions
 
 
 @qd.kernel
@@ -121,7 +120,6 @@ def reverse_text(kernel: Any, fast_math: bool, dtype: Any) -> str:
 
 
 @pytest.mark.skipif(not has_fused(host_target()), reason="there are no short ways here")
-@has_fast_functions
 def test_cosines_are_recorded_beside_sines() -> None:
     text = reverse_text(swing, True, qd.f32)
     assert "cos_beside_sin" in text

@@ -14,7 +14,7 @@ from octants.runtime.cpu import CpuDevice
 from octants.types.scalars import DType
 from tests.codegen.compiled import Compiled, ndarray, parallel
 
-WORDS = {4: np.uint32, 8: np.uint64}
+WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 @functools.cache

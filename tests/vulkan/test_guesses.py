@@ -107,6 +107,42 @@ def test_where_they_are_rare_in_a_branch_and_in_loops_in_a_loop() -> None:
     assert np.abs(gradient).max() > 0.1
 
 
+@pytest.mark.parametrize("dtype", [qd.f16, qd.f32, qd.f64], ids=str)
+def test_a_look_before_the_loop_finds_what_is_huge(dtype: DType) -> None:
+    """Operands that are bounded from the second turn on, and such as go up or down."""
+
+    def run() -> Results:
+        x, y, z = (qd.field(dtype, shape=30, needs_grad=True) for _ in "xyz")
+        n = qd.field(qd.i32, shape=())
+
+        @qd.kernel
+        def both():
+            for i in x:
+                v = x[i]
+                for _ in range(n[None]):
+                    v = qd.sin(v) * 0.95 - 0.01
+                y[i] = v
+                s = x[i] * 0.0
+                for k in range(-2, n[None] - 2):
+                    s += qd.sin(x[i] * k) + 0.1 * qd.cos(0.5 - k * x[i])
+                z[i] = s
+
+        sizes = np.minimum(np.array([*SIZES, 2.4e3, 4e5]), np.finfo(dtype.numpy).max)
+        x.from_numpy(np.concatenate([sizes, -sizes / 7]).astype(dtype.numpy))
+        found = []
+        for n[None] in (0, 1, 2, 3, 9, 16, 40):
+            both()
+            y.grad.fill(1.0)
+            z.grad.fill(1.0)
+            x.grad.fill(0.0)
+            both.grad()
+            found += [y.to_numpy(), z.to_numpy(), x.grad.to_numpy()]
+        return found
+
+    found = assert_same_bits(run)
+    assert all(np.isfinite(each).any() for each in found)
+
+
 @pytest.mark.parametrize("fast_math", [False, True])
 @pytest.mark.parametrize("fn", ["sin", "cos"])
 def test_they_are_as_exact_as_ever(fn: str, fast_math: bool) -> None:

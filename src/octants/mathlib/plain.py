@@ -12,13 +12,11 @@ import math
 from octants.lazy_dataclass import dataclass
 from octants.mathlib import coefficients as table
 from octants.mathlib import trigonometric
+from octants.mathlib.angles import USUAL
 from octants.mathlib.exponential import exp_bounds, limited, scaled
 from octants.mathlib.formats import format_of
 from octants.mathlib.logarithm import decomposed, with_limits
 from octants.mathlib.number import Branch, Number
-
-USUAL = 6000.0
-"""Up to here quarter turns are taken away by three products that are exact, and one that is not."""
 
 _NOTHING = 2.0**-100
 
@@ -51,7 +49,10 @@ class _Angle:
 
 
 def _less(x: Number, turns: Number, unit: float, shifted: Number) -> _Angle:
-    """x without ``turns`` of so many quarters; the last part does not matter to the square."""
+    """x without ``turns`` of so many quarters, by products of which all but one are exact.
+
+    The last part does not matter to the square.
+    """
     *parts, last = table.HALF_PI_PARTS[24]
     r = x
     for part in parts:
@@ -70,7 +71,7 @@ def _sine(angle: _Angle) -> Number:
 
 
 def _branch(x: Number) -> Branch:
-    return Branch(~(abs(x) <= USUAL))
+    return Branch(~(abs(x) <= USUAL[24]))
 
 
 def sin(x: Number) -> Number:

@@ -32,6 +32,8 @@ class Kernel:
     def __init__(self, module: Module, *, fast_math: bool = False) -> None:
         self.module = module
         self.fast_math = fast_math
+        constants = (op for op in module.walk() if isinstance(op, ops.Constant))
+        self.constants = {op.result: op.value for op in constants}
         self.parameters: ParameterLayout = parameters_of(module)
         self.messages: list[MessageFormat] = []
         self.numbers = {array: number for number, array in enumerate(module.arrays)}
@@ -65,6 +67,13 @@ class Tape:
     capacity: Operand
 
 
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """That no rare way is needed in a loop; what has ``noted`` if one is, None if none can be."""
+
+    noted: Variable | None
+
+
 class Body:
     """One function of a kernel: its code, and the operands of values.
 
@@ -81,7 +90,7 @@ class Body:
         self.lower: Operand = code.constant(0, i64)
         self.speaks_of: Operand | None = None  # another work item, for messages
         self.lanes: Lanes | None = None
-        self.usual: Variable | None = None  # where rare ways are left out: whether none lacks yet
+        self.guess: Guess | None = None
         self.collected: dict[Operation, tuple[Variable, Variable]] = {}  # see `reductions`
         self.shared_updates: set[Operation] = set()
         self.restartable: set[Operation] = set()

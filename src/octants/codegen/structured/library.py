@@ -9,8 +9,9 @@ from octants.codegen.structured.body import Body, register
 from octants.codegen.structured.code import Code, Operand
 from octants.ir import ops
 from octants.ir.core import Block
+from octants.mathlib.angles import USUAL
 from octants.mathlib.table import ALL, Function, function
-from octants.types.scalars import DType, f16, u1
+from octants.types.scalars import DType, f16, f64, u1
 
 
 def call(body: Body, fn: str, dtype: DType, operands: list[Operand]) -> Operand:
@@ -22,7 +23,7 @@ def call(body: Body, fn: str, dtype: DType, operands: list[Operand]) -> Operand:
     def make(code: Code, given: list[Operand]) -> Operand:
         return _value(Body(body.kernel, code, body.table), block, given)
 
-    if body.usual is not None and has_rare_way(fn, dtype, is_fast):
+    if body.guess is not None and has_rare_way(fn, dtype, is_fast):
         result = _usual(body, block, operands)
     else:
         name = f"math.{'fast.' * wanted.is_fast}{fn}.{kind}"
@@ -52,16 +53,23 @@ def has_rare_way(fn: str, dtype: DType, is_fast: bool) -> bool:
     return any(isinstance(op, ops.If) for op in block.ops)
 
 
+def limit(dtype: DType) -> float:
+    """How large an operand may be for the usual way of all functions."""
+    return USUAL[53 if dtype is f64 else 24]
+
+
 def _usual(body: Body, block: Block, operands: list[Operand]) -> Operand:
-    """The value by the usual way; `Body.usual` is false from here on where it takes the other."""
+    """The value by the usual way; it is noted if that is wrong."""
     inner = Body(body.kernel, body.code, body.table | {ops.If: _without_rare_way})
-    inner.usual = body.usual
+    inner.guess = body.guess
     return _value(inner, block, operands)
 
 
 def _without_rare_way(body: Body, op: ops.If) -> None:
     code = body.code
-    is_usual = code.apply("not", u1, body.use(op.condition))
-    code.write(body.usual, code.apply("and", u1, code.read(body.usual), is_usual))
+    if body.guess is not None and body.guess.noted is not None:
+        is_usual = code.apply("not", u1, body.use(op.condition))
+        noted = body.guess.noted
+        code.write(noted, code.apply("and", u1, code.read(noted), is_usual))
     for result, operand in zip(op.results, body.block(op.orelse), strict=True):
         body.bind(result, operand)
