@@ -195,3 +195,39 @@ def test_blocks_of_records_in_local_memory(budget: int) -> None:
         found.append(x.grad.to_numpy())
     assert np.abs(found[1]).max() > 1e-3
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "computed"])
+def test_gradients_of_very_many_work_items(is_known: bool) -> None:
+    """They are more than a driver lets one thread count, and need what an argument says."""
+    qd.init(arch=qd.vulkan, offline_cache=False)
+    count = 150_000
+    x, loss = qd.field(qd.f32, count, needs_grad=True), qd.field(qd.f32, (), needs_grad=True)
+    items = qd.field(qd.i32, ())
+    items[None] = count
+
+    @qd.kernel
+    def known(turns: qd.i32):
+        for i in x:
+            v = x[i]
+            for _ in range(turns):
+                v = v * v + 0.1
+            loss[None] += v
+
+    @qd.kernel
+    def computed(turns: qd.i32):
+        for i in range(items[None]):
+            v = x[i]
+            for _ in range(turns):
+                v = v * v + 0.1
+            loss[None] += v
+
+    x.fill(0.5)
+    run = known if is_known else computed
+    for turns in (300, 5):
+        value, slope = 0.5, 1.0
+        for _ in range(turns):
+            value, slope = value * value + 0.1, slope * 2.0 * value
+        with qd.ad.Tape(loss=loss):
+            run(turns)
+        np.testing.assert_allclose(x.grad.to_numpy(), slope, rtol=1e-4, atol=1e-30)

@@ -160,7 +160,10 @@ class Known:
 
 
 class Recording:
-    """A dispatch that records, at all its launches. ``budget`` is what its tapes should take."""
+    """A dispatch that records, at all its launches. ``budget`` is what its tapes should take.
+
+    At most ``most_items`` work items run at once.
+    """
 
     def __init__(
         self,
@@ -169,6 +172,7 @@ class Recording:
         budget: int,
         multiprocessors: int,
         versions: Versions,
+        most_items: int = MOST_ITEMS,
     ) -> None:
         self._artifact = artifact
         self._runs_again = dispatch.run_again
@@ -176,6 +180,7 @@ class Recording:
         self._versions = versions
         self._budget = budget
         self._multiprocessors = multiprocessors
+        self._most_items = most_items
         self._need = 0  # what its work items have needed so far, at the first share
         self._known: dict[tuple[int, ...], Known] = {}
         self._domains: dict[tuple[int, ...], tuple[tuple[int, ...], Bounds]] = {}
@@ -189,9 +194,13 @@ class Recording:
         """
         self.last = []
         with tape.lock:
-            for begin in range(lower, upper, MOST_ITEMS):
-                end = min(begin + MOST_ITEMS, upper)
+            for begin, end in self._parts(lower, upper):
                 self._run_part(step, begin, end, tape, slots)
+
+    def _parts(self, lower: int, upper: int) -> list[Bounds]:
+        """The work items that run at once."""
+        most = min(self._most_items, MOST_ITEMS)
+        return [(begin, min(begin + most, upper)) for begin in range(lower, upper, most)]
 
     def run_computed(self, step: Step, tape: Tape, address: int, slots: Sequence[int]) -> None:
         """The same over bounds that the device has computed at ``address``; a copy is behind them.
@@ -201,10 +210,10 @@ class Recording:
         self.last = []
         with tape.lock:
             lower, upper = self._domain(tape, address, slots)
-            is_whole = upper - lower <= MOST_ITEMS
+            parts = self._parts(lower, upper)
+            is_whole = len(parts) <= 1
             step.words[abi.LAUNCH_BOUNDS // 8] = address if is_whole else address + 16
-            for begin in range(lower, upper, MOST_ITEMS):
-                end = min(begin + MOST_ITEMS, upper)
+            for begin, end in parts:
                 if not is_whole:
                     tape.write_bounds(address + 16, begin, end)
                 self._run_part(step, begin, end, tape, slots)
@@ -311,8 +320,7 @@ class Recording:
         if not last:
             return []
         return [
-            self._plan_some(step, begin, min(begin + MOST_ITEMS, bounds[1]), slots, last)
-            for begin in range(bounds[0], bounds[1], MOST_ITEMS)
+            self._plan_some(step, begin, end, slots, last) for begin, end in self._parts(*bounds)
         ]
 
     def _plan_some(

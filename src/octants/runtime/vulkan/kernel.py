@@ -10,7 +10,7 @@ from octants import abi
 from octants.artifact import SYSTEM, Artifact, Dispatch, Slot
 from octants.diagnostics.exceptions import InternalError
 from octants.diagnostics.generated import define
-from octants.runtime.recording import Recording
+from octants.runtime.recording import MOST_ITEMS, Recording
 from octants.runtime.slots import SlotViews, bounds_reader
 from octants.runtime.vulkan.machine import Machine
 from octants.runtime.vulkan.queue import WORDS
@@ -19,6 +19,7 @@ COMPUTED = "device"
 """The bounds of a dispatch whose work items the device computes itself."""
 
 _MOST_GROUPS = 65535  # that any device takes in a row
+_FEW_ITEMS = 4
 
 
 class Step:
@@ -91,15 +92,19 @@ class VulkanKernel:
         pipelines, fill = self._program.pipelines, machine.fill
         self.steps = [Step(self, each, pipelines[each.entry], fill) for each in artifact.dispatches]
         self._recordings = {
-            step: Recording(
-                artifact, step.dispatch, machine.tape_budget, max(1, fill // 16), machine.versions
-            )
-            for step in self.steps
-            if step.dispatch.records
+            step: self._recording(step) for step in self.steps if step.dispatch.records
         }
         self._slots = SlotViews(len(artifact.parameters.slots))
         is_plain = not (artifact.messages or self._recordings)
         self.launch = self._plain() if is_plain else self._launch
+
+    def _recording(self, step: Step) -> Recording:
+        """How a step records: few items for each thread where the turns of that are counted."""
+        machine, least = self.machine, max(1, self.machine.fill // 16)
+        counts = "cuts" in machine.hardware.features
+        most = _FEW_ITEMS * step.fill * step.block if counts else MOST_ITEMS
+        budget, versions = machine.tape_budget, machine.versions
+        return Recording(self.artifact, step.dispatch, budget, least, versions, most)
 
     def _plain(self) -> Callable[[int], None]:
         """The launch of a kernel that says nothing and records nothing, in few steps."""
