@@ -13,18 +13,18 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.vulkan import context as contexts
 from octants.runtime.vulkan import queue as queues
 from octants.runtime.vulkan.device import VulkanDevice
-from octants.runtime.vulkan.timer import Timer
 from tests.vulkan import compiled
 
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[VulkanDevice]:
-    """A device of which nothing is submitted by a timer."""
+    """A device of which nothing is submitted because time has passed."""
     compiled.device()  # or skip
     qd.init(arch=qd.vulkan, offline_cache=False)
     made = qd.driver.state.device
     assert isinstance(made, VulkanDevice)
     monkeypatch.setattr(made.queue.timer, "start", lambda: None)
+    monkeypatch.setattr(queues, "PATIENCE", 3.0)
     yield made
     qd.reset()
 
@@ -61,12 +61,15 @@ def test_launches_of_a_tape_are_submitted_together(device: VulkanDevice) -> None
     assert device.context.submitted == before + 2
 
 
-def test_a_device_that_is_idle_begins_at_once(device: VulkanDevice) -> None:
+def test_a_device_that_is_idle_begins_at_once(
+    device: VulkanDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a = qd.ndarray(qd.f32, 8)
     double(a)
     before = idle(device)
     double(a)
     assert device.context.submitted == before + 1
+    monkeypatch.setattr(device.context, "is_idle", lambda: False)
     for _ in range(queues.MOST_COMMANDS):
         double(a)
     assert device.context.submitted == before + 1
@@ -89,6 +92,22 @@ def test_a_device_that_has_become_idle_begins_at_once(
     device.context._sleep(before + 2)
     double(a)
     assert device.context.submitted == before + 3
+
+
+def test_a_device_that_becomes_idle_need_not_wait_for_a_full_batch(
+    device: VulkanDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = qd.ndarray(qd.f32, 8)
+    double(a)
+    before = idle(device)
+    double(a)
+    monkeypatch.setattr(device.context, "is_idle", lambda: len(looks) == 2 or looks.append(0))
+    looks: list[int] = []
+    for _ in range(3 * queues.EARLY_COMMANDS):
+        double(a)
+    assert device.context.submitted == before + 1
+    double(a)
+    assert device.context.submitted == before + 2
 
 
 def is_soon(condition: Callable[[], bool]) -> bool:
@@ -122,7 +141,7 @@ def test_what_a_timer_cannot_submit_fails_the_next_call(
     a = qd.ndarray(qd.f32, 8)
     double(a)
     idle(device)
-    device.queue.timer.start = Timer.start.__get__(device.queue.timer)
+    monkeypatch.undo()
     monkeypatch.setattr(device.context.functions, "vkQueueSubmit", lambda *_: -1)
     monkeypatch.setattr(device.context, "done", -1)  # as if it were busy
     monkeypatch.setattr(device.context, "is_idle", lambda: False)

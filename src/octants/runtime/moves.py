@@ -7,8 +7,8 @@ import os
 from concurrent.futures import ThreadPoolExecutor, wait
 from ctypes import memmove
 
-THREADS = min(4, os.cpu_count() or 1)
-LEAST = 1 << 18
+THREADS = max(1, min(8, (os.cpu_count() or 1) // 2))
+LEAST = 1 << 20
 """Bytes that are worth another thread."""
 _PAGE = 1 << 12
 

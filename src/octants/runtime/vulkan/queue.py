@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MOST_COMMANDS = 64
 """From so many on a batch is submitted: the device begins while the host goes on."""
+EARLY_COMMANDS = 16
+"""After so many each it is submitted if the device has nothing to do."""
 PATIENCE = 2e-3
 """Seconds that a batch waits at most for more commands; many launches fill it sooner."""
 
@@ -49,8 +51,8 @@ _ONCE = 1
 class Batch:
     """A command buffer, and memory that its commands read; `number` is that of its submission.
 
-    It `is_urgent` if the device had nothing to do when it was opened, at the time `since`:
-    then it is submitted after the next launch.
+    At `due` commands it is time to see whether it should be submitted. It `is_urgent` if the device
+    had nothing to do when it was opened, at the time `since`; it is submitted after a launch then.
     """
 
     def __init__(self, context: Context, pool: int, memory: Heap) -> None:
@@ -68,6 +70,7 @@ class Batch:
         """Begin anew."""
         self.used = 0
         self.count = 0
+        self.due = EARLY_COMMANDS
         self.number = 0
         self.since = time.perf_counter()
         self.is_urgent = False
@@ -111,7 +114,7 @@ class Queue:
         """The batch for one more command, with room for so many bytes in its arena."""
         batch = self._batch
         if batch is not None:
-            if batch.count < MOST_COMMANDS and batch.used + nbytes <= _ARENA:
+            if not self._is_due(batch) and batch.used + nbytes <= _ARENA:
                 return batch
             self.flush()
         batch = self._next()
@@ -122,6 +125,13 @@ class Queue:
         self._batch = batch
         self.timer.start()
         return batch
+
+    def _is_due(self, batch: Batch) -> bool:
+        """Whether a batch should be submitted before it takes one more command."""
+        if batch.count < batch.due:
+            return False
+        batch.due += EARLY_COMMANDS
+        return batch.count >= MOST_COMMANDS or self.context.is_idle()
 
     def _is_urgent(self, batch: Batch) -> bool:
         """Whether the device waits for work, but for little work that follows on other."""

@@ -12,8 +12,8 @@ from octants.runtime.moves import move
 from octants.runtime.vulkan.memory import MAPPED, Buffer
 from octants.runtime.vulkan.queue import Queue
 
-CHUNK = 1 << 22
-SLOTS = 3
+CHUNK = 1 << 24
+SLOTS = 2
 
 
 @dataclass(slots=True)
