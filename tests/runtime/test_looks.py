@@ -13,6 +13,7 @@ import octants as qd
 from octants import driver
 from octants.artifact import Place
 from octants.diagnostics.exceptions import OctantsRuntimeError
+from octants.runtime import recording
 from octants.runtime.tapes import TapeMemory
 from octants.runtime.versions import Versions
 from octants.runtime.vulkan import hardware
@@ -282,6 +283,104 @@ def test_what_was_written_while_nobody_was_told(looks: list[str]) -> None:
     world.n.fill(100)
     looked(looks, world.of_field.grad, world)
     world.check(100)
+
+
+class Mixture(World):
+    """Lengths that hang on several arrays, through indices, branches and nests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place = qd.field(qd.i32, SIZE)
+        self.array = qd.ndarray(qd.i32, SIZE)
+        self.spare = qd.ndarray(qd.i32, SIZE)
+
+    @qd.kernel
+    def through_a_place(self, k: qd.i32):
+        for i in self.x:
+            v = self.x[i]
+            for _ in range(self.n[self.place[i]] + k):
+                v = qd.sin(v) * 1.05
+            self.y[i] = v
+
+    @qd.kernel
+    def in_a_nest(self, a: qd.types.NDArray[qd.i32, 1]):
+        for i in self.x:
+            v = self.x[i]
+            if self.n[i] > 20:
+                for j in range(a[i] % 7):
+                    for _ in range(self.other[(i + j) % SIZE] % 50):
+                        v = qd.sin(v) * 1.05
+                    v = v * v * 0.9
+            self.y[i] = v
+
+    @qd.kernel
+    def counted(self, k: qd.i32):
+        most = qd.min(self.count[None], SIZE)
+        for i in range(most):
+            v = self.x[i]
+            for j in range(self.pairs[i].a):
+                if v < 0.01 * k or j > self.other[0]:
+                    break
+                v = qd.sin(v) * 0.98
+            self.y[i] = v
+
+    @qd.kernel
+    def of_both(self, a: qd.types.NDArray[qd.i32, 1], b: qd.types.NDArray[qd.i32, 1]):
+        for i in self.x:
+            v = self.x[i]
+            for _ in range(a[i]):
+                v = qd.sin(v) * 1.02
+            self.y[i] = v
+            b[i] += 7
+
+    def runs(self, rng: Any) -> Callable[[], None]:
+        """A gradient."""
+        k = int(rng.integers(0, 4))
+        a, b = (self.array, self.spare) if rng.random() < 0.5 else (self.spare, self.array)
+        return (
+            lambda: self.through_a_place.grad(k),
+            lambda: self.in_a_nest.grad(a),
+            lambda: self.counted.grad(k),
+            lambda: self.of_both.grad(a, b),
+            self.until.grad,
+        )[int(rng.integers(0, 5))]
+
+    def change(self, rng: Any) -> None:
+        """Write to something."""
+        k, size = int(rng.integers(0, 300)), int(rng.integers(0, SIZE))
+        numbers = rng.integers(0, 300, SIZE).astype(np.int32)
+        target = (self.n, self.other, self.pairs.a, self.array, self.spare)[int(rng.integers(0, 5))]
+        changes: list[Callable[[], object]] = [
+            lambda: target.fill(k),
+            lambda: target.from_numpy(numbers),
+            lambda: target.__setitem__(size, 4 * k),
+            lambda: target.copy_from(self.n) if target is not self.n else None,
+            lambda: self.write(self.n, k),
+            lambda: self.write_b(k),
+            lambda: self.place.from_numpy(numbers % SIZE),
+            lambda: self.count.__setitem__(None, size),
+            lambda: self.x.from_numpy(rng.uniform(0.1, 1, SIZE).astype(np.float32)),
+            lambda: self.of_both(self.array, self.spare),
+        ]
+        changes[int(rng.integers(0, len(changes)))]()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_changes(looks: list[str], monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(recording, "_GUESS", 16)
+    rng, world = np.random.default_rng(seed), Mixture()
+    spared = 0
+    for _ in range(60):
+        if rng.random() < 0.5:
+            world.change(rng)
+        run = world.runs(rng)
+        spared += looked(looks, run, world) == 0
+        found = world.gradient()  # raises if what was trusted is wrong
+        with monkeypatch.context() as patch:
+            patch.setattr(Versions, "of", lambda *_: None)
+            looked(looks, run, world)
+        np.testing.assert_array_equal(found, world.gradient())
+    assert 5 < spared < 55
 
 
 # -- versions by themselves -----------------------------------------------------------------------
