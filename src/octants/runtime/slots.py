@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
@@ -31,6 +31,11 @@ class SlotViews:
             view = self.views[block] = view_memory(block, np.uint8, (self.size,)).data
         return view
 
+    def reader(self, read: Collection[int]) -> Callable[[memoryview[int]], tuple[int, ...]]:
+        """What reads some slots of a block, in order."""
+        formats = ("q" if number in read else "8x" for number in range(self.count))
+        return struct.Struct("<" + "".join(formats)).unpack_from
+
 
 def bounds_reader(
     bounds: Sequence[str], slots: SlotViews
@@ -40,7 +45,4 @@ def bounds_reader(
     Where it gives the same as before, bounds are the same.
     """
     read = {int(number) for text in bounds for number in re.findall(r"slots\[(\d+)\]", text)}
-    if not bounds:
-        return None
-    formats = ("q" if number in read else "8x" for number in range(slots.count))
-    return struct.Struct("<" + "".join(formats)).unpack_from
+    return slots.reader(read) if bounds else None

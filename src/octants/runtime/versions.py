@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from octants.artifact import Place
 from octants.lazy_dataclass import dataclass
+from octants.runtime.slots import SlotViews
 
 Range = tuple[int, int]
 """The first address, and the one past the last."""
@@ -35,6 +36,8 @@ class Versions:
         self._lock = threading.Lock()
         self._by_place: dict[tuple[int, int], Watch] = {}
         self._lent: set[Range] = set()
+        self.changes = 0
+        """Is another number as soon as there are other `watches`."""
         self.watches: list[Watch] = []
         """Of what versions are asked; who writes looks first whether there is anything."""
 
@@ -62,16 +65,52 @@ class Versions:
             with self._lock:
                 self._by_place[address, nbytes] = watch
                 self.watches.append(watch)
+                self.changes += 1
         return watch
 
     # -- what changes them ----------------------------------------------------------------------
 
     def wrote(self, address: int, nbytes: int) -> None:
         """Something was queued that may write so many bytes; 0: any in an allocation."""
+        self._renew(self._reached(address, nbytes))
+
+    def _reached(self, address: int, nbytes: int) -> list[Watch]:
+        found = []
         for watch in tuple(self.watches):
             start, end = watch.reach if nbytes else watch.allocation
             if start < address + max(1, nbytes) and address < end:
-                watch.version = next(self._numbers)
+                found.append(watch)
+        return found
+
+    def _renew(self, watches: Sequence[Watch]) -> None:
+        for watch in watches:
+            watch.version = next(self._numbers)
+
+    def teller(
+        self, places: Sequence[Place], slots: SlotViews
+    ) -> Callable[[memoryview[int]], None]:
+        """What is told of the launches of a kernel one by one: it takes their parameter blocks.
+
+        It is quick where they write to the same memory again and again.
+        """
+        if not places:
+            return _nothing
+        read = slots.reader({place.slot for place in places})
+        order = sorted({place.slot for place in places})
+        known: tuple[tuple[int, ...], int] | None = None
+        reached: list[Watch] = []
+
+        def tell(view: memoryview[int]) -> None:
+            nonlocal known, reached
+            now = read(view), self.changes
+            if now != known:
+                at = dict(zip(order, now[0], strict=True))
+                found = (self._reached(at[each.slot], each.nbytes) for each in places)
+                known, reached = now, [watch for some in found for watch in some]
+            if reached:
+                self._renew(reached)
+
+        return tell
 
     def launched(self, places: Sequence[Place], slots: Sequence[int]) -> None:
         """A launch was queued that may write to some places."""
@@ -99,3 +138,8 @@ class Versions:
                 if start < watch.allocation[1] and watch.allocation[0] < end:
                     del self._by_place[place]
                     self.watches.remove(watch)
+                    self.changes += 1
+
+
+def _nothing(_: object) -> None:
+    pass

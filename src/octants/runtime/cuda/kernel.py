@@ -99,9 +99,8 @@ class CudaKernel:
     def _launcher(self, block: int) -> Callable[[], None]:
         """What launches with the parameters of a block, which no two launches use at once."""
         frame, view, slots = self._make_frame(), self._slots.view(block), self._slots
-        streams, name, writes = self._machine.streams, self._name, self.artifact.writes
-        versions = self._machine.versions
-        watches = versions.watches
+        streams, name, versions = self._machine.streams, self._name, self._machine.versions
+        watches, tell = versions.watches, versions.teller(self.artifact.writes, slots)
         note = self._machine.context.launched.append
         run: Callable[..., int] = self._machine.library.cuLaunchKernelEx
         told = [action.dispatch.bounds for action in self._actions if action.bounds is not None]
@@ -119,7 +118,7 @@ class CudaKernel:
                 known = told
             note(name)
             if watches:
-                versions.launched(writes, slots.unpack(view))
+                tell(view)
             if streams.is_busy or has_sides:
                 in_streams()
                 return

@@ -119,16 +119,16 @@ class VulkanKernel:
             if step.is_computed:
                 step.groups = step.fill
         told: tuple[int, ...] | None = None
-        versions, writes = machine.versions, self.artifact.writes
-        watches = versions.watches
+        versions = machine.versions
+        watches, tell = versions.watches, versions.teller(self.artifact.writes, slots)
 
         def launch(block: int) -> None:
             nonlocal told
             view = views.get(block) or view_of(block)
             note(name)
-            if watches:
-                versions.launched(writes, slots.unpack(view))
             with lock:
+                if watches:
+                    tell(view)
                 if read_bounds is not None:
                     found = read_bounds(view)
                     if found != told:
