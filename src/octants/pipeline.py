@@ -26,12 +26,14 @@ from octants.passes.demote_atomics import demote_atomics
 from octants.passes.drop_zeros import drop_zeros
 from octants.passes.expand_powers import expand_powers
 from octants.passes.fix_order import fix_order
+from octants.passes.fold_doubles import fold_doubles
+from octants.passes.fuse_sums import fuse_sums
 from octants.passes.gather_sums import gather_sums
 from octants.passes.outline_tasks import outline_tasks
 from octants.passes.relax_divisions import relax_divisions
 from octants.passes.serialise_blocks import serialise_blocks
 from octants.passes.share_reciprocals import share_reciprocals
-from octants.passes.split_sums import split_sums
+from octants.passes.split_sums import SHARERS, split_sums
 from octants.simplify import simplify
 from octants.stage import Observer as Observer
 from octants.stage import Stage as Stage
@@ -179,8 +181,10 @@ def finish(module: Module, stage: Stage, *, apart: bool = False) -> Module:
         result.apart = apart
         if stage.serialises_blocks:  # before all that looks at updates: some are plain afterwards
             serialise_blocks(result)
+        splits = stage.splits and stage.contracts
         if stage.fills:
-            gather_sums(result, apart, 0 if stage.deterministic else stage.fills)
+            fills = stage.fills // SHARERS if splits else stage.fills
+            gather_sums(result, apart, 0 if stage.deterministic else fills)
         collect_sums(result, apart)
         demote_atomics(result, apart)
         if stage.deterministic:  # what only one work item touches is known better before than after
@@ -190,8 +194,10 @@ def finish(module: Module, stage: Stage, *, apart: bool = False) -> Module:
         if stage.contracts:
             expand_powers(result)
             share_reciprocals(result)
+            fold_doubles(result)
             compose_turns(result)
-        if stage.splits and stage.contracts:
+        if splits:
+            fuse_sums(result)
             split_sums(result, apart, stage.fills)
         note.gives(result.size)
     stage.see("finish", result)

@@ -54,6 +54,37 @@ def test_what_stays(lines: tuple[str, ...], dtype: str) -> None:
     assert not any("fma" in line for line in contracted(*lines, dtype=dtype))
 
 
+CONSTANT = "%11: {0} = constant<0.5>()"
+DOT = (MUL, AGAIN, "%12: {0} = binary<add>(%8, %9)")
+SQUARED = "%13: {0} = fma(%7, %7, %12)"
+
+
+@pytest.mark.parametrize("last", ["add>(%12, %11)", "add>(%11, %12)", "sub>(%12, %11)"])
+def test_a_constant_comes_first(last: str) -> None:
+    found = contracted(CONSTANT, *DOT, f"%10: {{0}} = binary<{last}")
+    number = -0.5 if "sub" in last else 0.5
+    assert f"%9: f32 = constant<{number}>()" in found[1:]
+    assert found[-2:] == ["%10: f32 = fma(%5, %7, %9)", "%11: f32 = fma(%1, %3, %10)"]
+
+
+def test_a_constant_comes_before_all_products() -> None:
+    found = contracted(*DOT, SQUARED, CONSTANT, "%10: {0} = binary<add>(%13, %11)")
+    assert [line.split(" = ")[1][:3] for line in found] == ["con", "fma", "fma", "fma", "con"]
+
+
+ELSEWHERE = (
+    (CONSTANT, *DOT, "%13: {0} = binary<mul>(%12, %12)", "%10: {0} = binary<add>(%13, %11)"),
+    (CONSTANT, *DOT, "%13: {0} = binary<sub>(%11, %12)", "%10: {0} = binary<sub>(%13, %1)"),
+    (*DOT, "%10: {0} = binary<add>(%12, %1)"),
+    (CONSTANT, *DOT, "%13: {0} = binary<add>(%12, %11)", "%10: {0} = binary<mul>(%13, %12)"),
+)
+
+
+@pytest.mark.parametrize("lines", ELSEWHERE, ids=["product", "taken from", "variable", "seen"])
+def test_sums_that_end_with_something_else(lines: tuple[str, ...]) -> None:
+    assert sum("fma(%5, %7" in line for line in contracted(*lines)) == 0
+
+
 @pytest.mark.parametrize("simd", [False, True])
 def test_fast_math_decides(simd: bool) -> None:
     """The rounding error of a product is left over where the sum rounds once, and only there."""

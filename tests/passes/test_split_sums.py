@@ -12,11 +12,14 @@ import octants as qd
 from octants import pipeline
 from octants.backends.cpu import CpuBackend
 from octants.ir.core import Module
+from octants.ir.printer import to_text
 from octants.passes.serialise_blocks import serialise_blocks
 from octants.passes.split_sums import split_sums
 from octants.runtime.device import Device
 
 LARGEST = 70
+TEXTS: dict[str, str] = {}
+"""Kernels as they were split, by name."""
 
 
 @pytest.fixture(params=[1, 40, 300, 100_000])
@@ -29,6 +32,7 @@ def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
     def split_and_serialise(module: Module, apart: bool, fills: int) -> None:
         split_sums(module, apart, fills)
+        TEXTS[module.name] = to_text(module)
         serialise_blocks(module)
 
     monkeypatch.setattr(CpuBackend, "fills", of_a_gpu)
@@ -47,6 +51,8 @@ class World:
         self.x = qd.field(qd.f64, LARGEST, needs_grad=True)
         self.y = qd.field(qd.f64, LARGEST, needs_grad=True)
         self.z = qd.field(qd.f64, LARGEST, needs_grad=True)
+        self.table = qd.field(qd.f64, (LARGEST, LARGEST), needs_grad=True)
+        self.table.from_numpy(rng.uniform(0.5, 1.5, (LARGEST, LARGEST)))
         self.half = qd.field(qd.f16, LARGEST)
         self.count = qd.field(qd.i32, LARGEST)
         self.loss = qd.field(qd.f64, (), needs_grad=True)
@@ -59,6 +65,23 @@ class World:
             for j in range(m):
                 total += qd.sin(self.x[i] * self.x[j])
             self.y[i] = total * total
+
+    @qd.kernel
+    def matrix(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 0.0
+            for j in range(m):
+                total += self.table[i, j] * self.x[j]
+            self.y[i] = total * total
+
+    @qd.kernel
+    def asked(self, n: qd.i32, m: qd.i32):
+        qd.loop_config(block_dim=48)
+        for i in range(n):
+            total = 0.0
+            for j in range(m):
+                total += self.x[i] * self.x[j]
+            self.y[i] = total
 
     @qd.kernel
     def less(self, n: qd.i32, m: qd.i32):
@@ -203,7 +226,7 @@ class World:
             self.y[i] = total
 
 
-SPLIT = "plain less branches triangle two_loops of_an_offset narrow kinks".split()
+SPLIT = "plain matrix asked less branches triangle two_loops of_an_offset narrow kinks".split()
 LEFT = "recurrence scatter_too looks prefix decides places overwrites prints".split()
 SIZES = [(LARGEST, LARGEST), (LARGEST, 5), (1, LARGEST), (33, 17), (0, 5), (5, 0)]
 
@@ -234,11 +257,25 @@ def test_results(runtime: None, name: str, monkeypatch: pytest.MonkeyPatch) -> N
             np.testing.assert_allclose(value, wanted, rtol=1e-12, err_msg=f"{n} {m}")
 
 
-@pytest.mark.parametrize("name", ["plain", "less", "branches", "triangle", "two_loops", "kinks"])
+@pytest.mark.parametrize(
+    ("name", "block_dim"), [("plain", 512), ("of_an_offset", 512), ("asked", 64), ("matrix", 128)]
+)
+def test_who_shares(runtime: None, name: str, block_dim: int) -> None:
+    """Lanes, if what neighbours load is side by side; else threads that are further apart."""
+    getattr(World(), name)(3, 3)
+    text = next(text for key, text in TEXTS.items() if key.endswith(name))
+    assert f"'block_dim': {block_dim}" in text
+    assert ("shuffle_xor" in text) == (name == "matrix")
+    assert ("_shares" in text) == (name != "matrix")
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", "matrix", "asked", "less", "branches", "triangle", "two_loops", "kinks"]
+)
 def test_gradients(runtime: None, name: str) -> None:
     world = World()
     kernel, n, m = getattr(world, name), 9, 11
-    assert is_split(kernel, "reverse") == (name not in ("less", "triangle"))  # no sums are left
+    assert is_split(kernel, "reverse") == (name != "triangle")  # no sums are left
     weights = np.arange(1.0, LARGEST + 1)
 
     def value() -> float:

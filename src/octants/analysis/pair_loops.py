@@ -12,7 +12,7 @@ There the pair (i, j) is computed again. That gives the same if
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from octants.ir import ops
@@ -51,7 +51,7 @@ class PairLoops:
         self.task = task
         self._apart = apart
         self._used = {value for op in task.body.walk() for value in op.operands}
-        self._numbers = _numbers(task.body)
+        self.numbers = numbers_of(task.body)
         self._written: set[Target] = set()
         self._observed: set[Target] = set()  # by more than sums
         for op in task.body.walk():
@@ -73,7 +73,7 @@ class PairLoops:
         """Whether there are known to be so many work items, or more."""
         domain = self.task.domain
         assert domain is not None
-        lower, upper = (_numbers(domain).get(bound) for bound in domain.yielded[:2])
+        lower, upper = (numbers_of(domain).get(bound) for bound in domain.yielded[:2])
         return lower is not None and upper is not None and bool(upper - lower >= count)
 
     def find(self) -> Iterator[tuple[ops.For, set[Operation]]]:
@@ -81,7 +81,7 @@ class PairLoops:
         task = self.task
         if task.domain is None or not self.is_free():
             return
-        if _are_few(_numbers(task.domain), task.domain.yielded, FEW):
+        if _are_few(numbers_of(task.domain), task.domain.yielded, FEW):
             return
         known = self.following(task.body)
         for op in task.body.ops:
@@ -94,7 +94,7 @@ class PairLoops:
 
     def is_short(self, loop: Operation, few: int) -> bool:
         """Whether a loop is known to have less than so many iterations."""
-        return isinstance(loop, ops.For) and _are_few(self._numbers, loop.operands, few)
+        return isinstance(loop, ops.For) and _are_few(self.numbers, loop.operands, few)
 
     def meet(self, one: Access, other: Access) -> bool:
         """Whether two accesses may be to one element."""
@@ -153,6 +153,27 @@ class PairLoops:
         )
 
 
+def mirrored(loop: ops.For, numbers: Mapping[Value, Any]) -> Value | None:
+    """The value of a loop that counts down to zero: n - i - 1, of i from 0 to n.
+
+    ``numbers`` are the constants around it. Where the order of iterations is free, that of this
+    value is as good, and what is loaded then comes one after the other.
+    """
+    if numbers.get(loop.lower) != 0:
+        return None
+    subtractions = [op for op in loop.body.ops if isinstance(op, ops.Binary) and op.fn == "sub"]
+    ends = (loop.upper, loop.body.args[0])
+    left = {op.result for op in subtractions if (op.lhs, op.rhs) == ends}
+    return next(
+        (op.result for op in subtractions if op.lhs in left and numbers.get(op.rhs) == 1), None
+    )
+
+
+def numbers_of(block: Block) -> dict[Value, Any]:
+    """The constants of a block, but for its regions."""
+    return {op.result: op.value for op in block.ops if isinstance(op, ops.Constant)}
+
+
 def _own_updates(block: Block) -> Iterator[ops.Atomic]:
     """The atomics of a block and its ifs, not those of its loops."""
     for op in block.ops:
@@ -161,11 +182,6 @@ def _own_updates(block: Block) -> Iterator[ops.Atomic]:
         elif isinstance(op, ops.If):
             for region in op.regions:
                 yield from _own_updates(region)
-
-
-def _numbers(block: Block) -> dict[Value, Any]:
-    """The constants of a block, but for its regions."""
-    return {op.result: op.value for op in block.ops if isinstance(op, ops.Constant)}
 
 
 def _are_few(numbers: dict[Value, Any], bounds: list[Value], few: int) -> bool:

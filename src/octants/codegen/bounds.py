@@ -6,6 +6,8 @@ from constants, extents and arguments alone.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from octants.artifact import ParameterLayout, Slot
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Operation, Space, Value
@@ -21,13 +23,18 @@ class _Unknown(Exception):
 
 
 def host_bounds(domain: Block, arrays: list[Array], parameters: ParameterLayout) -> str | None:
-    """``(lower, upper)`` over ``slots``, signed integers; None where only the device can tell."""
+    """``(lower, upper)`` over ``slots``, signed integers; None where only the device can tell.
+
+    What is used more than once is computed first: ``[v0 := ..., (lower, upper)][-1]``.
+    """
     writer = _Writer(domain, arrays, parameters)
     try:
         lower, upper = (writer.write(value) for value in domain.yielded)
     except _Unknown:
         return None
     text = f"({lower}, {upper})"
+    if writer.known:
+        text = f"[{', '.join(writer.known)}, {text}][-1]"
     return text if len(text) <= _LONGEST else None
 
 
@@ -35,12 +42,22 @@ class _Writer:
     def __init__(self, domain: Block, arrays: list[Array], parameters: ParameterLayout) -> None:
         self._definitions = {value: op for op in domain.ops for value in op.results}
         self._arrays, self._parameters = arrays, parameters
+        self._uses = Counter(value for op in domain.ops for value in op.operands)
+        self._names: dict[Value, str] = {}
+        self.known: list[str] = []  # what has names
 
     def write(self, value: Value) -> str:
         op = self._definitions.get(value)
         if op is None or not (value.type.is_integer or value.type.is_bool):
             raise _Unknown
-        return self._operation(op)
+        if value in self._names:
+            return self._names[value]
+        text = self._operation(op)
+        if self._uses[value] > 1 and not isinstance(op, ops.Constant):
+            name = self._names[value] = f"v{len(self.known)}"
+            self.known.append(f"{name} := {text}")
+            return name
+        return text
 
     def _operation(self, op: Operation) -> str:
         if isinstance(op, ops.Constant):
@@ -102,6 +119,10 @@ class _Writer:
             return _wrapped(f"{a} {_SYMBOLS[op.fn]} {b}", dtype)
         if op.fn in ("min", "max"):
             return f"{op.fn}({a}, {b})"
+        if op.fn == "shl":
+            return _wrapped(f"{a} << {b} % {dtype.bits}", dtype)
+        if op.fn == "shr":
+            return f"({a} >> {b} % {dtype.bits})"
         divisor = self._definitions[op.rhs]
         if op.fn == "floordiv" and isinstance(divisor, ops.Constant) and divisor.value > 0:
             return f"({a} // {b})"

@@ -10,6 +10,12 @@ from octants.ir.core import Array, Block, Companion, InvalidIR, Operation, Space
 MEETINGS = (ops.Barrier, ops.Subgroup)
 """Operations to which work items come together."""
 
+SHARED_LOOPS = "shared_loops"
+"""The option of a task whose work items threads share, each with iterations of its loops."""
+
+LEAST_BLOCKS = "least_blocks"
+"""The option of such a task of which a GPU should run so many blocks side by side."""
+
 
 def is_cooperative(op: Operation) -> bool:
     """Whether an operation by itself makes its task one of blocks."""

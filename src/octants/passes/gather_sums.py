@@ -71,7 +71,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from octants.analysis.pair_loops import PairLoops
+from octants.analysis.pair_loops import PairLoops, mirrored, numbers_of
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder
@@ -102,8 +102,7 @@ def gather_sums(module: Module, apart: bool = True, fills: int = 0) -> None:
             tasks.append(task)
         for number, gather in enumerate(gathers):
             name = f"{task.name}_gather{number or ''}"
-            options = {"in_parts": True} if fills else {}
-            tasks.append(Task(name, gather.body, gather.domain, task.location, options))
+            tasks.append(Task(name, gather.body, gather.domain, task.location))
             module.arrays += gather.kept.values()
     module.tasks[:] = tasks
 
@@ -323,30 +322,14 @@ class _Gather:
         """Bind the counter of the loop; where it is mirrored, the order is that of the mirror."""
         loop = self.pairs.loop
         counter = loop.body.args[0]
-        mirrored = self._mirrored()
-        if mirrored is None:
+        down = mirrored(loop, numbers_of(Block([], self.pairs.before)))
+        if down is None:
             at = builder.binary("add", sizes.first, number)
         else:
-            values[mirrored] = builder.cast(number, mirrored.type)
+            values[down] = builder.cast(number, down.type)
             last = builder.binary("sub", sizes.sums, builder.offset(1))
             at = builder.binary("sub", last, number)
         values[counter] = builder.cast(at, counter.type)
-
-    def _mirrored(self) -> Value | None:
-        """The value of the loop that counts down to zero: n - i - 1, of i from 0 to n."""
-        loop = self.pairs.loop
-        if self._constant(loop.lower) != 0:
-            return None
-        subtractions = [op for op in loop.body.ops if isinstance(op, ops.Binary) and op.fn == "sub"]
-        ends = (loop.upper, loop.body.args[0])
-        left = {op.result for op in subtractions if (op.lhs, op.rhs) == ends}
-        found = (op.result for op in subtractions if op.lhs in left and self._constant(op.rhs) == 1)
-        return next(found, None)
-
-    def _constant(self, value: Value) -> object:
-        """The number that a value before the loop is, if it is one."""
-        op = self.definitions.get(value)
-        return op.value if isinstance(op, ops.Constant) else None
 
     def _pair(self, block: Block, values: dict[Value, Value]) -> list[Operation]:
         """The operations of a block that are not there yet, but for the yield of the loop."""

@@ -67,7 +67,9 @@ def is_written_out(op: ops.For) -> bool:
 
 
 def hint(f: FunctionText, op: ops.For) -> str:
-    """Metadata of the branch that ends a loop's turns, if it is to be written out."""
+    """Metadata of the branch that ends a loop's turns, if some or all are to be written out."""
+    if op in f.quick_turns:
+        return several(f)
     return _metadata(f, "llvm.loop.unroll.full") if is_written_out(op) else ""
 
 

@@ -158,6 +158,7 @@ class FunctionText:
         self.parts: dict[tuple[Array, Companion], str] = {}  # where it does so; see `local`, too
         self.shared = "true"  # whether it has to add atomically after all
         self.is_copied = False  # whether what is written now will be there for each turn of a loop
+        self.quick_turns: set[Operation] = set()  # loops that run four turns at a time
         self.doubts: list[str] | None = None  # where rare ways are left out: what was to be true
         self.computes = False  # whether what machines have instructions for is computed then
         self._names: dict[Value, str] = {}

@@ -34,6 +34,7 @@ class Nvptx(Gpu):
     shared_bytes = 48 * 1024
     most_subgroups = 32
     reciprocal_root = approximations.ROOT
+    normal_root = staticmethod(approximations.normal_root)
 
     def __init__(self, target: Target) -> None:
         # Of capabilities 7.5 and 8.0 a multiprocessor has half as many units for sums.
@@ -51,6 +52,8 @@ class Nvptx(Gpu):
         count = abi.LAUNCH_GRAPH_SIZE // 8
         words = f"ptr noalias readonly byval([{count} x i64]) align 8 %launch"
         limit = f' "nvvm.maxntid"="{f.block_size}"' if f.block_size else ""
+        if f.least_blocks:
+            limit += f' "nvvm.minctasm"="{f.least_blocks}"'
         return f"ptx_kernel void @{name}({slots}, {words}) nounwind{limit}"
 
     # -- threads ----------------------------------------------------------------------------------

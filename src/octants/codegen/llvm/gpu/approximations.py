@@ -10,10 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from octants.analysis.normal import normal_numbers
+from octants.codegen.llvm import arithmetic
 from octants.codegen.llvm.estimates import unless_rare
 from octants.codegen.llvm.function import Estimate, FunctionText
+from octants.codegen.llvm.gpu.text import ThreadText
 from octants.codegen.llvm.library import Call
 from octants.codegen.llvm.text import float_literal
+from octants.ir import ops
+from octants.ir.core import Task, Value
 from octants.mathlib.table import function
 from octants.types.scalars import convert, f32
 
@@ -21,8 +26,8 @@ FAR = 64.0
 """Where they do."""
 
 
-def _instruction(f: FunctionText, name: str, x: str) -> str:
-    name = f"@llvm.nvvm.{name}.approx.f"
+def _instruction(f: FunctionText, name: str, x: str, kind: str = "approx") -> str:
+    name = f"@llvm.nvvm.{name}.{kind}.f"
     f.text.declare(name, "float", "float")
     return f.call(name, "float", [("float", x)])
 
@@ -118,3 +123,24 @@ def _root(f: FunctionText, _: int, x: str) -> str:
 
 ROOT = Estimate(_root, 1, 22, total=True)
 """1 / sqrt(x), to two units of the last digit."""
+
+
+def unary(f: FunctionText, op: ops.Unary) -> None:
+    """As elsewhere, but for roots of what is not subnormal: that need not be looked for."""
+    if isinstance(f, ThreadText) and op.result in f.normal_roots:
+        assert f.gpu.normal_root is not None
+        f.bind(op.result, f.gpu.normal_root(f, f.use(op.x)))
+    else:
+        arithmetic.unary(f, op)
+
+
+def normal_roots(task: Task) -> set[Value]:
+    """The results of 1 / sqrt(x) in the body of a task where x is of f32 and never subnormal."""
+    roots = [op for op in task.body.walk() if isinstance(op, ops.Unary) and op.fn == "rsqrt"]
+    normal = normal_numbers(task.body) if roots else set()
+    return {op.result for op in roots if op.x in normal}
+
+
+def normal_root(f: FunctionText, x: str) -> str:
+    """1 / sqrt(x), like `ROOT` for numbers that are not subnormal."""
+    return _instruction(f, "rsqrt", x, "approx.ftz")

@@ -39,7 +39,7 @@ _MOST_WORK = 32
 
 def for_(f: ThreadText, op: ops.For) -> None:
     """A loop as it is, or in eights."""
-    if _is_worth_it(f, op):
+    if is_worth_it(f, op):
         results = _in_eights(f, op)
     else:
         results = control.turns(f, op, *_bounds(f, op), hint=control.hint(f, op))
@@ -54,7 +54,7 @@ def _bounds(f: ThreadText, op: ops.For) -> tuple[str, str, list[str]]:
 # -- which loops -----------------------------------------------------------------------------------
 
 
-def _is_worth_it(f: ThreadText, op: ops.For) -> bool:
+def is_worth_it(f: ThreadText, op: ops.For) -> bool:
     """Whether a loop has functions with rare ways, none of them in a branch, and can be guessed."""
     may_be_rare = functools.partial(_may_be_rare, f)
     if not f.text.fast_math or not any(map(may_be_rare, op.body.ops)):

@@ -14,7 +14,7 @@ from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.control import several
 from octants.codegen.llvm.cost import CHEAP
 from octants.codegen.llvm.function import HandlerTable
-from octants.codegen.llvm.gpu import cooperation, guesses, reductions
+from octants.codegen.llvm.gpu import approximations, cooperation, reductions, rows
 from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
@@ -31,7 +31,7 @@ from octants.codegen.recording import (
 )
 from octants.codegen.reductions import Collect, find_reductions, find_shared
 from octants.ir import ops
-from octants.ir.cooperation import cooperates
+from octants.ir.cooperation import LEAST_BLOCKS, cooperates
 from octants.ir.core import Module, Operation, Task
 from octants.lazy_dataclass import dataclass
 from octants.target import Target
@@ -53,7 +53,9 @@ _TABLE: HandlerTable = {
     **cooperation.TABLE,
     Collect: atomics.collect,
     ops.Atomic: reductions.atomic,
-    ops.For: guesses.for_,
+    ops.For: rows.for_,
+    ops.Load: rows.load,
+    ops.Unary: approximations.unary,
 }
 
 
@@ -149,6 +151,10 @@ class _Writer:
         )
         f.chains, f.restartable = find_chains(task.body), restartable(task.body)
         f.reserved |= pushed_again(task.body)
+        f.least_blocks = task.options.get(LEAST_BLOCKS, 0)
+        f.quick_turns = rows.quick_turns(task)
+        if self._machine.normal_root and f.text.fast_math:
+            f.normal_roots = approximations.normal_roots(task)
         if task.is_parallel and not task.options.get("fixed_order"):
             f.shared_updates = find_shared(task.body)
         f.start("start")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from octants import abi
@@ -49,6 +50,9 @@ class ThreadText(FunctionText):
         self.shared_arrays: dict[tuple[Array, Companion], str] = {}  # those of the block
         self.lanes: Lanes | None = None  # of the work item; see `cooperation`
         self.shared_updates: set[Operation] = set()  # see `codegen.reductions.find_shared`
+        self.least_blocks = 0  # that are to run side by side; 0 if it does not matter
+        self.loaded: dict[Operation, str] = {}  # what was loaded for some turns; see `rows`
+        self.normal_roots: set[Value] = set()  # see `approximations.normal_roots`
         super().__init__(kernel, machine, table, task)
 
     @functools.cached_property
@@ -119,6 +123,8 @@ class GpuMachine(Machine):
 
     subgroup: int
     """How many threads work in step."""
+    normal_root: Callable[[FunctionText, str], str] | None = None
+    """1 / sqrt of a number of f32 that is not subnormal, under `fast_math`."""
 
     @abstractmethod
     def head(self, f: ThreadText, name: str) -> str:

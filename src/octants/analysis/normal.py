@@ -1,0 +1,89 @@
+"""Which numbers of f32 are surely not subnormal, so that instructions that take those for zero do.
+
+They may be zero, infinite or NaN. Where a constant c that is not tiny is added to anything, what is
+left is c, or larger, or zero, or a multiple of the last digit of a smaller number that is about -c.
+A sum or a product of what is not negative, and something positive, is at least as large as that.
+"""
+
+from __future__ import annotations
+
+from octants.ir import ops
+from octants.ir.core import Block, Operation, Value
+from octants.types.scalars import f32
+
+_SUMMAND = 2.0**-64
+"""The least constant whose sums, rounded once, are zero or above 2**-113."""
+
+_LEAST = 2.0**-120
+"""A bound may be this low: those of sums are computed here, and lose next to nothing by that."""
+
+_NOT_NEGATIVE = frozenset(("abs", "exp", "exp2", "sqrt"))
+
+
+def normal_numbers(block: Block) -> set[Value]:
+    """The values of a block and its regions that are of f32, and not subnormal."""
+    known = _Known()
+    for op in block.walk():
+        if len(op.results) == 1 and op.results[0].type is f32:
+            known.look(op, op.results[0])
+    return known.normal
+
+
+class _Known:
+    """The constants of f32, what is not below a number, and what is `normal`."""
+
+    def __init__(self) -> None:
+        self.constants: dict[Value, float] = {}
+        self.least: dict[Value, float] = {}
+        self.normal: set[Value] = set()
+
+    def look(self, op: Operation, result: Value) -> None:
+        if isinstance(op, ops.Constant):
+            self.constants[result] = op.value
+        least = self._least(op)
+        if least is not None:
+            self.least[result] = least
+        if self._is_sum(op) or (least is not None and least >= _LEAST):
+            self.normal.add(result)
+
+    def _is_sum(self, op: Operation) -> bool:
+        """Whether a constant is added to something."""
+        summands: list[Value] = []
+        if isinstance(op, ops.Binary) and op.fn in ("add", "sub"):
+            summands = [op.lhs, op.rhs]
+        elif isinstance(op, ops.Fma):
+            summands = [op.z]
+        return any(abs(self.constants.get(value, 0.0)) >= _SUMMAND for value in summands)
+
+    def _least(self, op: Operation) -> float | None:
+        """A number that a result is not below, zero or more, unless it is NaN."""
+        if isinstance(op, ops.Constant):
+            return op.value if op.value >= 0 else None
+        if isinstance(op, ops.Unary):
+            return 0.0 if op.fn in _NOT_NEGATIVE else None
+        if isinstance(op, ops.Fma):
+            return self._sum(self._product(op.x, op.y), self.least.get(op.z))
+        if not isinstance(op, ops.Binary):
+            return None
+        if op.fn == "mul":
+            return self._product(op.lhs, op.rhs)
+        bounds = [self.least.get(value) for value in (op.lhs, op.rhs)]
+        if op.fn == "add":
+            return self._sum(*bounds)
+        return self._greater(op, bounds) if op.fn == "max" else None
+
+    def _greater(self, op: ops.Binary, bounds: list[float | None]) -> float | None:
+        """The bound of a maximum: if one side is NaN, the other one is the result."""
+        constants = [
+            value for x in (op.lhs, op.rhs) if (value := self.constants.get(x)) is not None
+        ]
+        found = [bound for bound in bounds if bound is not None]
+        candidates = [value for value in constants if value >= 0]
+        return max([*candidates, *([min(found)] if len(found) == 2 else [])], default=None)
+
+    def _product(self, x: Value, y: Value) -> float | None:
+        both = x in self.least and y in self.least
+        return 0.0 if both or x is y else None
+
+    def _sum(self, one: float | None, other: float | None) -> float | None:
+        return None if one is None or other is None else one + other

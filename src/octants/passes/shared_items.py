@@ -1,0 +1,272 @@
+"""Work items that several threads share: what is the same whoever these are (see `split_sums`)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from octants.analysis.pair_loops import Access, PairLoops, mirrored
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.cooperation import SHARED_LOOPS
+from octants.ir.core import Array, Block, Operation, Task, Value
+from octants.ir.rewriter import emit
+from octants.lazy_dataclass import dataclass
+from octants.simplify.prune import EFFECTS, prune_block
+from octants.types.scalars import DType, i32, i64, u1
+
+SUBGROUP = 32
+"""Its lanes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The first work item, how many there are, and the logarithm of how many share one; i64."""
+
+    lower: Value
+    items: Value
+    shift: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many threads have a work item (i64), the logarithm of that, and which one this is.
+
+    The first one begins with what a sum begins with. It has the effects, unless it is there for
+    nothing: `acts` says so for each of the items of a thread, whose `numbers` are counted from 0.
+    """
+
+    count: Value
+    shift: Value
+    own: Value
+    is_first: Value
+    numbers: list[Value]
+    acts: list[Value]
+
+
+class SharedItems(ABC):
+    """Has threads work on the items of a task together."""
+
+    scope: str
+    """Who meets at a barrier."""
+    shortest = 0
+    """Iterations of a share, where it is known how many there are."""
+
+    def __init__(self, task: Task, facts: PairLoops, loops: set[Operation], fills: int) -> None:
+        self.task, self.facts, self.fills = task, facts, fills
+        self.loops = [op for op in task.body.ops if op in loops]
+        self.values: list[dict[Value, Value]] = []  # for each item of a thread
+        self.builder = Builder()
+        self.arrays: list[Array] = []  # that are needed
+        self.known = facts.following(task.body)  # what is one for all items
+        self._late: list[Operation] = []  # effects that the first thread has yet to make
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What else the task is told."""
+        return {}
+
+    @property
+    @abstractmethod
+    def block_dim(self) -> int:
+        """The threads of a block."""
+
+    @property
+    @abstractmethod
+    def powers(self) -> int:
+        """The logarithm of how many threads may share an item."""
+
+    @abstractmethod
+    def groups(self, builder: Builder, items: Value) -> Value:
+        """How many threads there are at least, for so many work items."""
+
+    @abstractmethod
+    def threads(self, builder: Builder, sizes: Sizes) -> Value:
+        """How many threads there are."""
+
+    @abstractmethod
+    def share_of(self, thread: Value, sizes: Sizes) -> Share:
+        """What a thread has to do with which work items."""
+
+    @abstractmethod
+    def turns(self, lower: Value, upper: Value) -> tuple[Value, Value, Value | None]:
+        """The bounds of a share of the iterations from ``lower`` to ``upper`` (i64).
+
+        If there is a third value, an iteration is that, and the counter times how many share.
+        """
+
+    @abstractmethod
+    def totals(self, shares: list[Value]) -> list[Value]:
+        """The sums of what the threads of the work item have."""
+
+    def run(self) -> None:
+        """Replace the domain and the body of the task."""
+        task = self.task
+        domain = Builder()
+        threads = self.threads(domain, self._sizes(domain))
+        domain.yield_([domain.offset(0), threads])
+        body = Block([Value(i64)])
+        with self.builder.into(body):
+            self.builder.location = task.location
+            self._body(body.args[0])
+        task.domain, task.body = domain.block, body
+        prune_block(task.body, task.domain)
+        sizes = {"block_dim": self.block_dim, "subgroup_size": SUBGROUP}
+        task.options = {**task.options, **sizes, **self.options, SHARED_LOOPS: True}
+
+    def _sizes(self, builder: Builder) -> Sizes:
+        domain, values = self.task.domain, dict[Value, Value]()
+        assert domain is not None
+        for op in domain.ops[:-1]:
+            emit(builder, op, values)
+        lower, upper = (builder.cast(values[value], i64) for value in domain.yielded[:2])
+        difference = builder.binary("sub", upper, lower)
+        items = builder.binary("max", difference, builder.offset(0))
+        groups, longest = self.groups(builder, items), self._longest(builder, values)
+        shift = builder.offset(0)
+        for power in range(1, self.powers + 1):
+            has_room = builder.compare("le", groups, builder.offset(self.fills >> power))
+            if longest is not None:
+                is_long = builder.compare("ge", longest, builder.offset(self.shortest << power))
+                has_room = builder.binary("and", has_room, is_long)
+            shift = builder.binary("add", shift, builder.cast(has_room, i64))
+        return Sizes(lower, items, shift)
+
+    @property
+    def has_known_bounds(self) -> bool:
+        """Whether loops have as many iterations for all items."""
+        return all(self.known.issuperset(loop.operands[:2]) for loop in self.loops)
+
+    def _longest(self, builder: Builder, values: dict[Value, Value]) -> Value | None:
+        """The most iterations of a loop, if they are known for all items; ``values`` are copies."""
+        if not (self.shortest and self.has_known_bounds):
+            return None
+        for op in self.task.body.ops:
+            if op.results and not op.regions and self.known.issuperset(op.results):
+                emit(builder, op, values)
+        longest = builder.offset(0)
+        for loop in self.loops:
+            lower, upper = (builder.cast(values[value], i64) for value in loop.operands[:2])
+            longest = builder.binary("max", longest, builder.binary("sub", upper, lower))
+        return longest
+
+    def _body(self, thread: Value) -> None:
+        builder, (item,) = self.builder, self.task.body.args
+        sizes = self._sizes(builder)
+        self.share = self.share_of(thread, sizes)
+        for number in self.share.numbers:
+            place = builder.binary("add", sizes.lower, number)
+            self.values.append({item: builder.cast(place, item.type)})
+        for op in self.task.body.ops[:-1]:
+            builder.location = op.location
+            inside = with_inner(op)
+            is_late = op not in self.loops and any(isinstance(each, EFFECTS) for each in inside)
+            if is_late:
+                self._late.append(op)
+                continue
+            if self._minds(inside):
+                self._do_late()
+            if op in self.loops:
+                self._split(op)
+            else:
+                for values in self.values:
+                    emit(builder, op, values)
+        self._do_late(is_last=True)
+        builder.yield_()
+
+    # -- sums --------------------------------------------------------------------------------------
+
+    def _split(self, op: Operation) -> None:
+        """Give each thread iterations of a loop of its own, for all its items at once."""
+        assert isinstance(op, ops.For)
+        builder, kind = self.builder, self._kind(op)
+        bounds = (self.values[0][value] for value in (op.lower, op.upper))
+        lower, upper = (builder.cast(value, i64) for value in bounds)
+        first, last, start = self.turns(lower, upper)
+        carried = op.body.args[1:]
+        body = Block([Value(kind), *(Value(arg.type) for _ in self.values for arg in carried)])
+        with builder.into(body):
+            counter = body.args[0]
+            if start is not None:
+                steps = builder.binary("shl", counter, builder.cast(self.share.shift, kind))
+                counter = builder.binary("add", builder.cast(start, kind), steps)
+            ends: list[Value] = []
+            for number, values in enumerate(self.values):
+                own = body.args[1 + number * len(carried) :]
+                values.update(zip(carried, own, strict=False))
+                self._count(op, counter, upper, values)
+                ends += self._turn(op, values)
+            builder.yield_(ends)
+        inits = [self._start(values[init]) for values in self.values for init in op.inits]
+        ends = [builder.cast(end, kind) for end in (first, last)]
+        totals = self.totals(builder.for_(ends[0], ends[1], inits, body).results)
+        for values in self.values:
+            values.update(zip(op.results, totals, strict=False))
+            totals = totals[len(op.results) :]
+
+    def _turn(self, op: ops.For, values: dict[Value, Value]) -> list[Value]:
+        """Emit an iteration of one item; what it yields."""
+        for each in op.body.ops[:-1]:
+            if not each.results or each.results[0] not in values:
+                emit(self.builder, each, values)
+        return [values.get(value, value) for value in op.body.yielded]
+
+    def _kind(self, op: ops.For) -> DType:
+        """What a loop counts in: i32 where that is known to do, so that places do not wrap."""
+        upper = next((each for each in self.task.body.ops if op.upper in each.results), None)
+        fits = isinstance(upper, ops.Cast) and upper.x.type is i32
+        fits |= self.facts.numbers.get(op.upper, 1 << 31) < 1 << 31
+        return i32 if fits and mirrored(op, self.facts.numbers) else op.lower.type
+
+    def _count(self, op: ops.For, counter: Value, upper: Value, values: dict[Value, Value]) -> None:
+        """Bind the counter of a loop; of one that is mirrored the mirrored one goes up."""
+        builder, old = self.builder, op.body.args[0]
+        down = mirrored(op, self.facts.numbers)
+        if down is not None:
+            values[down] = builder.cast(counter, down.type)
+            last = builder.binary("sub", upper, builder.offset(1))
+            counter = builder.binary("sub", last, builder.cast(counter, i64))
+        values[old] = builder.cast(counter, old.type)
+
+    def _start(self, init: Value) -> Value:
+        """What a thread begins with; flags are or-ed."""
+        if init.type is u1:
+            return init
+        nothing = self.builder.constant(-0.0 if init.type.is_float else 0, init.type)
+        return self.builder.select(self.share.is_first, init, nothing)
+
+    # -- effects -----------------------------------------------------------------------------------
+
+    def _minds(self, inside: list[Operation]) -> bool:
+        """Whether operations must not come before the effects that stand in front of them."""
+        accesses = [op for op in inside if isinstance(op, Access)]
+        late = [each for op in self._late for each in with_inner(op) if isinstance(each, Access)]
+        return any(
+            isinstance(other, EFFECTS) and self.facts.meet(op, other)
+            for op in accesses
+            for other in late
+        )
+
+    def _do_late(self, *, is_last: bool = False) -> None:
+        """Have the first thread make the effects, when all have read what they change."""
+        builder, late = self.builder, self._late
+        if not late:
+            return
+        builder.barrier(self.scope)
+        for acts, values in zip(self.share.acts, self.values, strict=True):
+            then, orelse = Block(), Block()
+            with builder.into(then):
+                for op in late:
+                    emit(builder, op, values)
+                builder.yield_()
+            with builder.into(orelse):
+                builder.yield_()
+            builder.if_(acts, then, orelse)
+        if not is_last:
+            builder.barrier(self.scope)
+        self._late = []
+
+
+def with_inner(op: Operation) -> list[Operation]:
+    """An operation, and those of its regions."""
+    return [op, *(inner for region in op.regions for inner in region.walk())]

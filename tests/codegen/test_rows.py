@@ -1,0 +1,125 @@
+"""Loads of four turns at once: the same values wherever arrays and loops begin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.codegen.llvm import nvptx
+from octants.ir.builder import Builder
+from octants.ir.cooperation import SHARED_LOOPS
+from octants.ir.core import Array, Block, Companion, Module, Space, Value
+from octants.types.layouts import Layout, Term
+from octants.types.scalars import DType, f32, f64, i32, i64, u32
+from tests.codegen.compiled import ndarray, parallel
+from tests.codegen.threads import Threads
+
+ITEMS, LONGEST = 5, 23
+
+
+def summing(
+    array: Array, places: list[tuple[int | None, ...]], counter: DType = i32, narrow: bool = False
+) -> Module:
+    """``y[i]`` is the sum, times 1, 2, ..., of what stands at places; None is the counter there."""
+    y, ends = ndarray("y", array.dtype), ndarray("ends", counter)
+
+    def body(build: Builder, item: Value) -> None:
+        first, last = (build.load(ends, [build.constant(n, i32)]) for n in (0, 1))
+        inner = Block([Value(counter), Value(array.dtype)])
+        with build.into(inner):
+            number, total = inner.args
+            index = build.cast(number, i32) if narrow else number
+            for at, place in enumerate(places):
+                where = [index if n is None else build.constant(n, i32) for n in place]
+                weight = build.constant(at + 1, array.dtype)
+                product = build.binary("mul", build.load(array, where), weight)
+                total = build.binary("add", total, product)
+            build.yield_([total])
+        start = build.cast(item, array.dtype)
+        build.store(y, [item], build.for_(first, last, [start], inner).results[0])
+
+    task = parallel("t", lambda build: (build.constant(0, i32), build.constant(ITEMS, i32)), body)
+    task.options = {SHARED_LOOPS: True}
+    return Module("k", [array, y, ends], None, [task])
+
+
+def field(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+    terms = tuple(Term(axis, 1, 0, stride) for axis, stride in enumerate(strides))
+    layout = Layout(shape, terms)
+    return Array("x", dtype, len(shape), Space.FIELD, (), {Companion.PRIMAL: layout})
+
+
+LOADED = {
+    "numbers": (ndarray("x", f32), [(None,)]),
+    "integers": (ndarray("x", i32), [(None,)]),
+    "unsigned": (ndarray("x", u32), [(None,)]),
+    "pairs": (ndarray("x", f32, 1, (2,)), [(None, 1), (None, 0)]),
+    "triples": (ndarray("x", f32, 1, (3,)), [(None, 0), (None, 1), (None, 2)]),
+    "parts of triples": (ndarray("x", f32, 1, (3,)), [(None, 2)]),
+    "quadruples": (ndarray("x", f32, 1, (4,)), [(None, 3), (None, 1), (None, 0)]),
+    "matrices": (
+        ndarray("x", f32, 1, (2, 3)),
+        [(None, row, column) for row in (1, 0) for column in range(3)],
+    ),
+    "rows of a field": (field(f32, (LONGEST, 3), (12, 4)), [(None, 0), (None, 2)]),
+    "columns of a field": (field(f32, (3, 24), (96, 4)), [(0, None), (2, None)]),
+}
+ALONE = {
+    "doubles": (ndarray("x", f64), [(None,)]),
+    "columns of an ndarray": (ndarray("x", f32, 2), [(1, None)]),
+    "rows of an ndarray": (ndarray("x", f32, 2), [(None, 1)]),
+    "odd columns of a field": (field(f32, (3, LONGEST), (4 * LONGEST, 4)), [(1, None)]),
+    "long elements": (ndarray("x", f32, 1, (17,)), [(None, 3)]),
+}
+
+
+def values_of(array: Array, shift: int) -> np.ndarray[Any, Any]:
+    """Numbers for an array, which begins so many elements after a multiple of 64 bytes."""
+    if array.fixed_shape is not None:
+        shape = array.fixed_shape
+    else:
+        shape = (LONGEST,) * array.rank + array.element_shape
+    size, dtype = int(np.prod(shape)), np.dtype(_NUMPY[array.dtype])
+    memory = np.zeros(size + 64, dtype)
+    start = (-memory.ctypes.data // dtype.itemsize) % (64 // dtype.itemsize) + shift
+    found = memory[start : start + size].reshape(shape)
+    found[...] = np.random.default_rng(1).integers(1, 9, shape)
+    return found
+
+
+def expected(x: Any, places: list[tuple[int | None, ...]], lower: int, upper: int) -> Any:
+    total = np.arange(ITEMS).astype(x.dtype)
+    for at, place in enumerate(places):
+        where = tuple(slice(lower, max(lower, upper)) if n is None else n for n in place)
+        total = total + x[where].sum(dtype=x.dtype) * (at + 1)
+    return total
+
+
+_NUMPY = {f32: np.float32, f64: np.float64, i32: np.int32, u32: np.uint32}
+CASES = LOADED | ALONE
+ENDS = [(0, 0), (0, 3), (0, 4), (0, 17), (4, 15), (1, 22), (3, 4), (2, 18), (20, 23), (9, 2)]
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("shift", [0, 1, 4])
+@pytest.mark.parametrize("counter", [i32, i64], ids=str)
+def test_sums(name: str, shift: int, counter: DType) -> None:
+    array, places = CASES[name]
+    kernel = Threads(summing(array, places, counter, narrow=counter is i64))
+    x = values_of(array, shift)
+    for lower, upper in ENDS:
+        y = np.zeros(ITEMS, x.dtype)
+        ends = np.array([lower, upper], np.int32 if counter is i32 else np.int64)
+        kernel.run({"x": x, "y": y, "ends": ends})
+        assert y.tolist() == expected(x, places, lower, upper).tolist(), (lower, upper)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_instructions(name: str) -> None:
+    text = nvptx.compile_module(summing(*CASES[name]), nvptx.target(80)).code.decode()
+    assert ("ld.global.v4" in text) == (name in LOADED)
+    plain = summing(*CASES[name])
+    plain.tasks[0].options = {}
+    assert "ld.global.v4" not in nvptx.compile_module(plain, nvptx.target(80)).code.decode()
