@@ -299,8 +299,9 @@ def test_lanes_are_those_of_the_device(name: Any, has_lanes: bool) -> None:
     assert [bool(each.lanes) for each in artifact.dispatches if each.bounds] == [has_lanes]
 
 
-def test_subgroups_have_to_be_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far as the device can be told."""
+@pytest.mark.parametrize("is_large", [False, True], ids=["small", "large"])
+def test_subgroups_have_to_be_whole(monkeypatch: pytest.MonkeyPatch, is_large: bool) -> None:
+    """As far as the device can be told; of large blocks it cannot be told their size."""
     device, told = compiled.device(), []
     made = device.context.functions.vkCreateComputePipelines
 
@@ -311,10 +312,13 @@ def test_subgroups_have_to_be_whole(monkeypatch: pytest.MonkeyPatch) -> None:
         return made(*given)
 
     monkeypatch.setattr(device.context.functions, "vkCreateComputePipelines", create)
+    if is_large:
+        monkeypatch.setattr(device.context.hardware._sizes, "most_in_block", 1)
     function, given = CASES["shuffles"]
     compiled.OnVulkan(lowered(compile_kernel(function, *given, blocks=blocks())))
     whole = "whole" in device.hardware.features
-    assert told[-1] == ((2, blocks().subgroup_size) if whole else (0, 0))
+    size = 0 if is_large else blocks().subgroup_size
+    assert told[-1] == ((2, size) if whole else (0, 0))
 
 
 def test_lanes_that_cannot_exchange_values_are_an_error() -> None:

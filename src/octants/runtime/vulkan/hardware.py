@@ -187,6 +187,12 @@ class Hardware:
         is_there = found.stages & _IN_COMPUTE and found.operations & _EXCHANGES == _EXCHANGES
         return bool(is_there) and found.size <= 64
 
+    @property
+    def most_sized(self) -> int:
+        """The most threads of a block whose subgroups can be asked to have a size."""
+        most: int = self._sizes.most_in_block * self._subgroups.size
+        return most
+
     def _takes_size(self) -> bool:
         """Whether subgroups can be asked to have the size that is told of them."""
         sizes = self._sizes

@@ -65,10 +65,13 @@ class Program:
             context.functions.vkDestroyPipelineCache(context.handle, cache, None)
 
     def _pipeline(self, module: int, dispatch: Dispatch, cache: int) -> c_uint64:
-        name, size = dispatch.entry, vk.RequiredSubgroupSize(size=dispatch.lanes)
+        name, hardware = dispatch.entry, self._context.hardware
         stage = vk.ShaderStageCreateInfo(stage=COMPUTE_STAGE, module=module, name=name.encode())
-        if dispatch.lanes and "whole" in self._context.hardware.features:
-            stage.next, stage.flags = addressof(size), _WHOLE_SUBGROUPS
+        size = vk.RequiredSubgroupSize(size=dispatch.lanes)
+        if dispatch.lanes and "whole" in hardware.features:
+            stage.flags = _WHOLE_SUBGROUPS
+            if dispatch.block <= hardware.most_sized:
+                stage.next = addressof(size)
         layout = self._layout.value
         info = vk.ComputePipelineCreateInfo(stage=stage, layout=layout, base_index=-1)
         handle, context = c_uint64(), self._context
