@@ -160,7 +160,7 @@ class FunctionText:
         self.is_copied = False  # whether what is written now will be there for each turn of a loop
         self.quick_turns: set[Operation] = set()  # loops that run four turns at a time
         self.doubts: list[str] | None = None  # where rare ways are left out: what was to be true
-        self.computes = False  # whether what machines have instructions for is computed then
+        self.series: Any = None  # how functions are computed then for which there are instructions
         self._names: dict[Value, str] = {}
         self._once: dict[Any, str] = {}
         self._count = 0

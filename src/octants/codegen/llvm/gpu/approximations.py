@@ -19,6 +19,7 @@ from octants.codegen.llvm.library import Call
 from octants.codegen.llvm.text import float_literal
 from octants.ir import ops
 from octants.ir.core import Task, Value
+from octants.lazy_dataclass import dataclass
 from octants.mathlib.table import function
 from octants.types.scalars import convert, f32
 
@@ -39,7 +40,7 @@ def _wave(name: str) -> Callable[[FunctionText, str], str]:
         is_near = f.apply("fcmp olt", "float", size, float_literal(FAR))
         if f.doubts is not None:
             f.doubts.append(is_near)
-            return computed(f, name, x) if f.computes else near
+            return near if f.series is None else computed(f, name, x, f.series)
 
         def far() -> str:
             found: str = f.table[Call](f, Call(function(name, f32, True), [x], " noinline"))
@@ -50,38 +51,94 @@ def _wave(name: str) -> Callable[[FunctionText, str], str]:
     return write
 
 
-# Those of the sine over x, and of the cosine, in powers of the square of x, whose unit is a turn.
-_SERIES = {
-    "sin": (6.28318282, -41.3414214, 81.59618388, -76.58010059, 41.20539512, -12.27126271),
-    "cos": (
-        0.99999999,
-        -19.73920453,
-        64.93911898,
-        -85.45016555,
-        60.16783173,
-        -25.96831331,
-        6.52961042,
+@dataclass(frozen=True)
+class Series:
+    """What the sine over x, and the cosine, are in powers of the square of x.
+
+    It is for numbers of a size, and `more` operations than the instruction is.
+    """
+
+    size: float
+    more: int
+    sin: tuple[float, ...]
+    cos: tuple[float, ...]
+
+
+_SERIES = (
+    Series(
+        1.0,
+        3,
+        (0.99999990542, -0.1666654029, 0.00832877103, -0.000192299238),
+        (0.99999981155, -0.49999395279, 0.04163632912, -0.00134007047),
     ),
-}
+    Series(
+        1.6,
+        4,
+        (0.99999994879, -0.16666632626, 0.00833268099, -0.00019789078, 2.56920668e-06),
+        (0.99999994417, -0.49999890534, 0.04166323074, -0.00138510737, 2.309409014e-05),
+    ),
+    Series(
+        3.2,
+        6,
+        (
+            0.99999950916,
+            -0.16666531394,
+            0.00833226693,
+            -0.00019805137,
+            2.69583527e-06,
+            -2.020740036e-08,
+        ),
+        (
+            0.99999998607,
+            -0.49999986589,
+            0.0416664557,
+            -0.0013887643,
+            2.476644905e-05,
+            -2.7045535939e-07,
+            1.7123655154e-09,
+        ),
+    ),
+    Series(  # in turns
+        FAR,
+        9,
+        (6.28318282, -41.3414214, 81.59618388, -76.58010059, 41.20539512, -12.27126271),
+        (
+            0.99999999,
+            -19.73920453,
+            64.93911898,
+            -85.45016555,
+            60.16783173,
+            -25.96831331,
+            6.52961042,
+        ),
+    ),
+)
 _TO_TURNS = float_literal(convert(1 / (2 * math.pi), f32))
 _WHOLE = float_literal(1.5 * 2.0**23)
 """What is added to a number, and taken away again, to round it to an integer."""
 
 
-def computed(f: FunctionText, name: str, x: str) -> str:
-    """A sine or cosine of a number that is below `FAR`, by sums and products.
+def series(size: float) -> Series:
+    """That for numbers which are at most so large, or surely below `FAR`."""
+    return next((each for each in _SERIES if size <= each.size), _SERIES[-1])
+
+
+def computed(f: FunctionText, name: str, x: str, chosen: Series) -> str:
+    """A sine or cosine, by sums and products.
 
     It is right to as many digits as the instruction, which takes a GPU as long as eight sums: so
     some by the one way and some by the other are there earlier than all by one.
     """
-    shifted = _fma(f, x, _TO_TURNS, _WHOLE)
-    turns = f.apply("fsub", "float", shifted, _WHOLE)
-    rest = _fma(f, x, _TO_TURNS, f.apply("fneg", "float", turns))
-    square = f.apply("fmul", "float", rest, rest)
-    *others, total = (float_literal(convert(each, f32)) for each in _SERIES[name])
+    if chosen is _SERIES[-1]:
+        shifted = _fma(f, x, _TO_TURNS, _WHOLE)
+        turns = f.apply("fsub", "float", shifted, _WHOLE)
+        x = _fma(f, x, _TO_TURNS, f.apply("fneg", "float", turns))
+    square = f.apply("fmul", "float", x, x)
+    coefficients = chosen.sin if name == "sin" else chosen.cos
+    *others, total = (float_literal(convert(each, f32)) for each in coefficients)
     for each in reversed(others):
         total = _fma(f, square, total, each)
-    return f.apply("fmul", "float", total, rest) if name == "sin" else total
+    return f.apply("fmul", "float", total, x) if name == "sin" else total
 
 
 _TO_BINARY = math.log2(math.e)

@@ -22,7 +22,9 @@ from collections.abc import Container
 from octants.analysis.magnitudes import Magnitudes
 from octants.codegen import guesses
 from octants.codegen.llvm import control
+from octants.codegen.llvm.gpu.approximations import Series, series
 from octants.codegen.llvm.gpu.text import ThreadText
+from octants.codegen.llvm.text import float_literal
 from octants.ir import ops
 from octants.ir.core import Operation
 from octants.types.scalars import f32
@@ -30,8 +32,8 @@ from octants.types.scalars import f32
 TURNS = 8
 """How many turns are run at a time."""
 
-_SERIES, _TURNING = 9, 8
-"""Operations that a function takes more when it is computed, and those between some turns."""
+_TURNING, _BESIDE = 8, 8
+"""Operations between some turns; the part of one kind of work that is not done beside the other."""
 
 _MOST_WORK = 32
 """Operations of a turn, which is there six times."""
@@ -84,25 +86,31 @@ def _in_eights(f: ThreadText, op: ops.For) -> list[str]:
     chunk, again, following, tail = (f.fresh_label(h) for h in ("chunk", "again", "next", "tail"))
     before = f.label
     some = f.apply(f"icmp {control.less(op.lower.type)}", register, lower, upper)
-    f.branch_if(f.apply("and", "i1", some, _are_eight(f, register, lower, upper)), chunk, tail)
+    certain = _certain(f, op)
+    firsts = _firsts(f, op, certain)
+    f.branch_if(_all(f, [some, _are_eight(f, register, lower, upper), *firsts]), chunk, tail)
     f.start(chunk)
     counter, *carried = phis = control.open_phis(f, op.body.args, [lower, *inits], before)
     starts = [phi.name for phi in carried]
-    fast, end, usual = _guessed_turns(f, op, counter.name, starts)
-    guessed = f.label
-    f.branch_if(_all(f, usual), following, again, likely=True)
-    f.start(again)
-    if control.is_written_out(op):
-        slow, _ = _eight_turns(f, op, counter.name, starts)
+    values, end, usual = _guessed_turns(f, op, counter.name, starts, certain)
+    if usual:
+        guessed = f.label
+        f.branch_if(_all(f, usual), following, again, likely=True)
+        f.start(again)
+        if control.is_written_out(op):
+            slow, _ = _eight_turns(f, op, counter.name, starts)
+        else:
+            slow = control.turns(f, op, counter.name, end, starts, hint=control.rolled(f))
+        checked = f.label
+        f.branch(following)
+        f.start(following)
+        values = [
+            control.joined(f, value.type, [(one, guessed), (other, checked)])
+            for value, one, other in zip(op.results, values, slow, strict=True)
+        ]
     else:
-        slow = control.turns(f, op, counter.name, end, starts, hint=control.rolled(f))
-    checked = f.label
-    f.branch(following)
-    f.start(following)
-    values = [
-        control.joined(f, value.type, [(one, guessed), (other, checked)])
-        for value, one, other in zip(op.results, fast, slow, strict=True)
-    ]
+        f.branch(following)
+        f.start(following)
     hint = control.hint(f, op) or control.rolled(f)
     f.branch_if(_are_eight(f, register, end, upper), chunk, tail, hint=hint)
     control.close_phis(f, phis, [end, *values], following)
@@ -134,61 +142,78 @@ def _eight_turns(
 
 
 def _guessed_turns(
-    f: ThreadText, op: ops.For, counter: str, values: list[str]
+    f: ThreadText,
+    op: ops.For,
+    counter: str,
+    values: list[str],
+    certain: dict[Operation, Container[int]],
 ) -> tuple[list[str], str, list[str]]:
-    """The same without tests; what must be true for that, too.
+    """The same without tests; what must be true for that, too, where it is not ``certain``.
 
     Some functions are computed, to have others work at the same time.
     """
     step = "nsw" if op.lower.type.is_signed else "nuw"
-    rare = [each for each in op.body.ops if _may_be_rare(f, each)]
-    certain = _certain(f, op, rare)
     computed = _computed_turns(f, op)
     usual: list[str] = []
     for turn in range(TURNS):
         for arg, operand in zip(op.body.args, [counter, *values], strict=True):
             f.bind(arg, operand)
-        f.doubts, f.computes = [], turn in computed
+        f.doubts, f.series = [], computed.get(turn)
         values = control.written(f, op)
-        if len(f.doubts) == len(rare):
-            usual += [
-                doubt
-                for doubt, each in zip(f.doubts, rare, strict=True)
-                if turn not in certain[each]
-            ]
-        else:
-            usual += f.doubts
-        f.doubts, f.computes = None, False
+        surely = certain.values() if len(f.doubts) == len(certain) else [()] * len(f.doubts)
+        pairs = zip(f.doubts, surely, strict=True)
+        usual += [doubt for doubt, turns in pairs if turn not in turns]
+        f.doubts, f.series = None, None
         counter = f.apply(f"add {step}", f.type(op.lower.type), counter, 1)
     return values, counter, usual
 
 
-def _certain(f: ThreadText, op: ops.For, rare: list[Operation]) -> dict[Operation, Container[int]]:
-    """The turns in which operands of functions are no doubt usual, if they are in the others."""
+def _certain(f: ThreadText, op: ops.For) -> dict[Operation, Container[int]]:
+    """The turns in which operands of functions are no doubt usual, if they are in the others.
+
+    All turns are those of functions of what the loop carries, if they are but for its beginning.
+    """
     magnitudes = Magnitudes(op, f.constants)
     found: dict[Operation, Container[int]] = {}
-    for each in rare:
+    for each in (each for each in op.body.ops if _may_be_rare(f, each)):
         (operand,) = each.operands
         if magnitudes.later(operand) < f.machine.usual:
-            found[each] = range(1, TURNS)
+            found[each] = range(operand not in op.body.args, TURNS)
         else:
             found[each] = range(1, TURNS - 1) if magnitudes.is_steady(operand) else ()
     return found
 
 
-def _computed_turns(f: ThreadText, op: ops.For) -> Container[int]:
-    """The turns in which it pays to compute functions, where nobody minds other bits."""
+def _firsts(f: ThreadText, op: ops.For, certain: dict[Operation, Container[int]]) -> list[str]:
+    """What must be true at the beginning of a loop for that."""
+    tests = []
+    for operand in dict.fromkeys(each.operands[0] for each in certain):
+        if operand in op.body.args and any(
+            0 in turns for each, turns in certain.items() if each.operands[0] is operand
+        ):
+            init = f.use(op.inits[op.body.args.index(operand) - 1])
+            size = f.intrinsic("fabs", "float", [("float", init)])
+            limit = float_literal(f.machine.usual)
+            tests.append(f.apply("fcmp olt", "float", size, limit))
+    return tests
+
+
+def _computed_turns(f: ThreadText, op: ops.For) -> dict[int, Series]:
+    """The turns in which it pays to compute functions, where nobody minds other bits, and how."""
     if not f.is_free:
-        return ()
+        return {}
+    magnitudes = Magnitudes(op, f.constants)
     inside = [each for each in op.body.walk() if not isinstance(each, (ops.Constant, ops.Yield))]
-    functions = sum(_may_be_rare(f, each) for each in inside)
-    instructions = TURNS * (len(inside) + functions) + _TURNING
+    functions = [each for each in inside if _may_be_rare(f, each)]
+    chosen = series(max(magnitudes.later(each.operands[0]) for each in functions))
+    instructions = TURNS * (len(inside) + len(functions)) + _TURNING
     costs = []
-    for count in range(TURNS):
-        by_instruction = f.machine.function_sums * functions * (TURNS - count)
-        costs.append((max(by_instruction, instructions + _SERIES * functions * count), count))
+    for count in range(TURNS // 2 + 1):
+        one = f.machine.function_sums * len(functions) * (TURNS - count)
+        other = instructions + chosen.more * len(functions) * count
+        costs.append((max(one, other) + min(one, other) // _BESIDE, count))
     _, count = min(costs)
-    return {(2 * k + 1) * TURNS // (2 * count) for k in range(count)}
+    return {(2 * k + 1) * TURNS // (2 * count): chosen for k in range(count)}
 
 
 def _all(f: ThreadText, conditions: list[str]) -> str:
