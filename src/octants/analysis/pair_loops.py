@@ -69,12 +69,17 @@ class PairLoops:
             return False
         return all(map(self.is_repeatable, task.domain.ops))
 
-    def fills(self, count: int) -> bool:
-        """Whether there are known to be so many work items, or more."""
+    def count(self) -> int | None:
+        """How many work items there are, if that is known."""
         domain = self.task.domain
         assert domain is not None
         lower, upper = (numbers_of(domain).get(bound) for bound in domain.yielded[:2])
-        return lower is not None and upper is not None and bool(upper - lower >= count)
+        return None if lower is None or upper is None else max(0, int(upper - lower))
+
+    def fills(self, count: int) -> bool:
+        """Whether there are known to be so many work items, or more."""
+        found = self.count()
+        return found is not None and found >= count
 
     def find(self) -> Iterator[tuple[ops.For, set[Operation]]]:
         """The loops whose bounds are one for all work items, and their sums at places of j."""

@@ -54,7 +54,10 @@ class BlockShares(SharedItems):
         """The items of a thread, which loads for all of them what an iteration needs."""
         inside = (op for loop in self.loops for op in loop.regions[0].walk())
         loads = any(isinstance(op, ops.Load) for op in inside)
-        return _ITEMS if loads and self._is_small and self.has_known_bounds else 1
+        count = self.facts.count()
+        is_full = count is None or count * self.block_dim >= self.fills
+        many = loads and is_full and self._is_small and self.has_known_bounds
+        return _ITEMS if many else 1
 
     @property
     def fits(self) -> bool:
@@ -63,11 +66,6 @@ class BlockShares(SharedItems):
         most = {kind: max(each.count(kind) for each in kinds) for each in kinds for kind in each}
         words = sum(kind.size * min(count, _TOGETHER) for kind, count in most.items())
         return words * self.block_dim <= _ROOM
-
-    def groups(self, builder: Builder, items: Value) -> Value:
-        """Half as many as a GPU has room for: that is one block after the other on all of it."""
-        twice = builder.binary("mul", items, builder.offset(2))
-        return builder.binary("floordiv", twice, builder.offset(self.items))
 
     def threads(self, builder: Builder, sizes: Sizes) -> Value:
         """Those of whole blocks."""

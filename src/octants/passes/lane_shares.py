@@ -22,9 +22,6 @@ class LaneShares(SharedItems):
         asked = int(self.task.options.get("block_dim") or _BLOCK)
         return min(-(-asked // SUBGROUP) * SUBGROUP, _MOST)
 
-    def groups(self, builder: Builder, items: Value) -> Value:  # noqa: ARG002
-        return items
-
     def threads(self, builder: Builder, sizes: Sizes) -> Value:
         return builder.binary("shl", sizes.items, sizes.shift)
 

@@ -77,10 +77,6 @@ class SharedItems(ABC):
         """The logarithm of how many threads may share an item."""
 
     @abstractmethod
-    def groups(self, builder: Builder, items: Value) -> Value:
-        """How many threads there are at least, for so many work items."""
-
-    @abstractmethod
     def threads(self, builder: Builder, sizes: Sizes) -> Value:
         """How many threads there are."""
 
@@ -122,10 +118,10 @@ class SharedItems(ABC):
         lower, upper = (builder.cast(values[value], i64) for value in domain.yielded[:2])
         difference = builder.binary("sub", upper, lower)
         items = builder.binary("max", difference, builder.offset(0))
-        groups, longest = self.groups(builder, items), self._longest(builder, values)
+        longest = self._longest(builder, values)
         shift = builder.offset(0)
         for power in range(1, self.powers + 1):
-            has_room = builder.compare("le", groups, builder.offset(self.fills >> power))
+            has_room = builder.compare("le", items, builder.offset(self.fills >> power))
             if longest is not None:
                 is_long = builder.compare("ge", longest, builder.offset(self.shortest << power))
                 has_room = builder.binary("and", has_room, is_long)
