@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 else:
     difflib = Deferred("difflib")
 
+_VULKAN_CHOICES = (
+    "VK_DRIVER_FILES",
+    "VK_ICD_FILENAMES",
+    "VK_LOADER_DRIVERS_SELECT",
+    "VK_LOADER_DRIVERS_DISABLE",
+)
+
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "critical")
 
 ACCEPTED_AND_IGNORED = frozenset(
@@ -303,6 +310,11 @@ def keeps_memory_apart() -> bool:
 def raises_late() -> bool:
     """Whether that device raises errors of launches when the host looks: tests ask for it."""
     return os.environ.get("OCTANTS_APART", "") == "late"
+
+
+def vulkan_choices() -> dict[str, str]:
+    """What of the environment has Vulkan's loader look at some drivers only, or leave some out."""
+    return {name: os.environ[name] for name in _VULKAN_CHOICES if name in os.environ}
 
 
 def current() -> Options:

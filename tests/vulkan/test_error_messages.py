@@ -12,7 +12,7 @@ import pytest
 from octants.diagnostics import vulkan_errors as errors
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
-from octants.runtime.vulkan import VulkanDevice, library
+from octants.runtime.vulkan import VulkanDevice, hardware, library
 from tests.golden_files import check_golden
 from tests.vulkan import compiled
 
@@ -78,4 +78,21 @@ def test_no_driver() -> None:
     done = subprocess.run(run, env=os.environ | nowhere, capture_output=True, text=True)
     assert done.returncode == 1
     assert "arch `vulkan` is not available: Vulkan has no device" in done.stderr
+    assert "(VK_DRIVER_FILES is `/nowhere.json`, VK_ICD_FILENAMES is `/now" in done.stderr
     assert "VK_DRIVER_FILES names the drivers" in done.stderr
+
+
+@pytest.mark.parametrize("status", [0, -3])
+def test_drivers_without_a_device(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    compiled.device()
+    function = library.checked("vkEnumeratePhysicalDevices", lambda *_: status)
+    made = hardware.instance_functions
+
+    def instance_functions(instance: int) -> library.Functions:
+        functions = made(instance)
+        functions.vkEnumeratePhysicalDevices = function  # type: ignore[method-assign]
+        return functions
+
+    monkeypatch.setattr(hardware, "instance_functions", instance_functions)
+    with pytest.raises(OctantsError, match="OCT452.*no driver offers one.*/dev/dri"):
+        hardware.all_hardware.__wrapped__()

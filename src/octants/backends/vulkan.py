@@ -41,7 +41,9 @@ class VulkanBackend(Backend):
             hardware.choose(0)
         except OctantsError as error:
             found = error.diagnostic
-            return f"{found.title}; {found.remedy}" if found else str(error)
+            if found is None:
+                return str(error)
+            return f"{found.title}; {found.remedy}" if found.remedy else found.title
         return ""
 
     def drawback(self) -> str:

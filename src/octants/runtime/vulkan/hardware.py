@@ -8,6 +8,7 @@ import itertools
 from ctypes import addressof, byref, c_int32, c_uint32, c_void_p
 from typing import Any
 
+from octants import options
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.vulkan_errors import (
     NoSuchVulkanDevice,
@@ -282,15 +283,24 @@ def all_hardware(is_checked: bool = False) -> tuple[Hardware, ...]:
     functions = instance_functions(instance)
     if validation is not None:
         validation.attach(instance)
-    count, ask = c_uint32(), functions.vkEnumeratePhysicalDevices
-    status = ask(instance, byref(count), None)
-    handles = (c_void_p * count.value)()
-    if status == SUCCESS and count.value:
-        ask(instance, byref(count), handles)
-    found = [Hardware(functions, handle, validation) for handle in handles if handle]
+    found = [Hardware(functions, handle, validation) for handle in _handles(functions, instance)]
     if not found:
-        raise NoVulkanDevice("no driver offers one").at(None)
+        reason = "; that of a GPU may lack the right to open it, in /dev/dri on Linux"
+        raise NoVulkanDevice(f"no driver offers one{_chosen()}{reason}").at(None)
     return tuple(sorted(found, key=lambda each: (bool(_missing(each)), each.rank)))
+
+
+def _handles(functions: Functions, instance: int) -> list[int]:
+    """Those of the physical devices; none where no driver can say what there is."""
+    count, ask = c_uint32(), functions.vkEnumeratePhysicalDevices
+    try:
+        if ask(instance, byref(count), None) != SUCCESS or not count.value:
+            return []
+        handles = (c_void_p * count.value)()
+        ask(instance, byref(count), handles)
+    except OctantsError:
+        return []
+    return [handle for handle in handles if handle]
 
 
 def _make_instance(validation: Validation | None) -> int:
@@ -303,10 +313,16 @@ def _make_instance(validation: Validation | None) -> int:
     try:
         status = create(byref(info), None, byref(instance))
     except OctantsError as error:  # a loader without drivers
-        raise NoVulkanDevice("no driver can be loaded").at(None) from error
+        raise NoVulkanDevice(f"no driver can be loaded{_chosen()}").at(None) from error
     if status != SUCCESS or not instance.value:
-        raise NoVulkanDevice("no driver can be loaded").at(None)
+        raise NoVulkanDevice(f"no driver can be loaded{_chosen()}").at(None)
     return instance.value
+
+
+def _chosen() -> str:
+    """What somebody has chosen for the loader, who may not know of it."""
+    chosen = [f"{name} is `{value}`" for name, value in options.vulkan_choices().items()]
+    return f" ({', '.join(chosen)})" if chosen else ""
 
 
 def _missing(hardware: Hardware) -> bool:
