@@ -57,8 +57,11 @@ def _kinds(module: Module) -> Counter[str]:
 # -- a recurrence of so many steps -----------------------------------------------------------------
 
 
-def recurrence(by_while: bool = False) -> Module:
-    """v = sin(v) p + k / 8 for k in range(n, n + trips), from v = x to y, for each work item."""
+def recurrence(by_while: bool = False, known: int | None = None) -> Module:
+    """v = sin(v) p + k / 8 for k in range(n, n + trips), from v = x to y, for each work item.
+
+    Where the trips are ``known`` the range begins with -3.
+    """
     both: dict[Companion, Any] = {PRIMAL: None, ADJOINT: None}
     x, p, y = (Array(name, f64, 1, Space.NDARRAY, layouts=dict(both)) for name in "xpy")
     n = Array("n", i32, 1, Space.NDARRAY, layouts={PRIMAL: None})
@@ -73,6 +76,8 @@ def recurrence(by_while: bool = False) -> Module:
         eighth = builder.binary("mul", builder.cast(counter, f64), builder.constant(0.125, f64))
         builder.yield_([builder.binary("add", product, eighth)])
     upper = builder.binary("add", lower, trips)
+    if known is not None:
+        lower, upper = builder.index(-3), builder.index(known - 3)
     start = builder.load(x, [row])
     if by_while:
         goes_on = Block([Value(i32), Value(f64)])
@@ -98,11 +103,13 @@ def recurrence(by_while: bool = False) -> Module:
 
 
 def _gradient_of(
-    trips: int, share: int, local: int, by_while: bool = False
+    trips: int, share: int, local: int, by_while: bool = False, sure: int = 1, knows: bool = False
 ) -> tuple[np.ndarray[Any, Any], int]:
     """The adjoints of x and p, and the bytes of the tape."""
-    reversed_ = differentiate(recurrence(by_while), tape_whole=1, tape_local=local)
+    module = recurrence(by_while, trips if knows else None)
+    reversed_ = differentiate(module, tape_whole=sure, tape_local=local)
     assert not reversed_.hazards
+    verify(reversed_.module)
     arrays: dict[Any, Any] = {
         "x": np.array([0.3, 1.7, -2.0]),
         "p": np.array([0.9, -0.7, 0.2]),
@@ -142,6 +149,28 @@ def test_a_while_with_any_number_of_iterations(trips: int, share: int) -> None:
     if share == MAXIMUM_TAPE:
         assert tape.pushes.get("r", 0) == 3 * (trips - trips % TURNS)
         assert nbytes == 8 * max(0, -(-trips // TURNS) - 1)
+
+
+@pytest.mark.parametrize("sure", [1, 7, 24, 100, 4096])
+@pytest.mark.parametrize("trips", [-2, 0, 1, 3, 4, 5, 8, 9, 31, 32, 70])
+def test_a_number_of_iterations_that_is_known(trips: int, sure: int) -> None:
+    wanted, _ = _gradient_of(trips, MAXIMUM_TAPE, 0)
+    with strict_tape() as tape:
+        found, nbytes = _gradient_of(trips, sure, 256, sure=sure, knows=True)
+    assert np.array_equal(found, wanted)
+    blocks, rest = divmod(max(trips, 0), TURNS)
+    if sure >= 8 * blocks > 0:
+        assert tape.pushes.get(CHECKPOINT, 0) == 3 * (blocks - 1)
+        assert nbytes == 8 * (blocks - 1 + rest)
+
+
+def test_checkpoints_that_surely_fit_are_looked_for_nowhere() -> None:
+    def searches(sure: int) -> int:
+        module = differentiate(recurrence(known=70), tape_whole=sure, tape_local=256).module
+        return sum(isinstance(op, ops.While) for op in module.walk())
+
+    assert searches(8 * 17 - 1) > 0
+    assert searches(8 * 17) == 0
 
 
 def test_blocks_have_a_length_that_is_known() -> None:

@@ -22,7 +22,8 @@ So k levels of w checkpoints hold some w**k blocks, for k more executions.
 
 A GPU has so many work items at once that their tapes are far away, while each has a little memory
 of its own nearby. There all blocks have one length, so that the record of one is there, and only
-checkpoints are on the tape; they have all of the share.
+checkpoints are on the tape; they have all of the share. Where the number of blocks is known, and
+there surely is room for all of their checkpoints, these have no levels.
 """
 
 from __future__ import annotations
@@ -70,12 +71,13 @@ class Plan:
     """How the loops of a task are recorded.
 
     `in_blocks` has the loops that may be recorded in blocks, `parts` the parts into which the share
-    is cut. `local` tells of the loops whose records are local how many iterations these hold; those
-    that are `whole` have no shorter blocks, and those that are `unrolled` no other loops: each turn
-    of them is written out.
+    is cut, each of which has as many bytes as are `sure`, at least. `local` tells of the loops
+    whose records are local how many iterations these hold; those that are `whole` have no shorter
+    blocks, and those that are `unrolled` no other loops: each turn of them is written out.
     """
 
     parts: int = 1
+    sure: int = 0
     in_blocks: frozenset[Operation] = frozenset()
     nests: Nests = field(default_factory=Nests)
     local: Mapping[Operation, int] = field(default_factory=dict)
@@ -96,15 +98,16 @@ def plan(
     strides = {op: record.offsets()[1] for op, record in records.items()}
     strides = {op: stride for op, stride in strides.items() if stride}
     if allowance.local:
-        return _plan_nearby(body, strides, allowance.local)
+        return _plan_nearby(body, strides, allowance)
     around = {} if allowance.nests == REPLAY else nests(body, strides, saving)
     weights = {op: 1 + (op in around.values()) for op in strides}
     parts = max(1, _most_at_once(body, weights)[0])
     found = _in_blocks(body, strides, parts, allowance) if allowance.whole else frozenset()
-    return Plan(parts, found, Nests(around, 0 if allowance.nests == STORE else IN_CACHE))
+    stored = Nests(around, 0 if allowance.nests == STORE else IN_CACHE)
+    return Plan(parts, in_blocks=found, nests=stored)
 
 
-def _plan_nearby(body: Block, strides: Mapping[Operation, int], most: int) -> Plan:
+def _plan_nearby(body: Block, strides: Mapping[Operation, int], allowance: Allowance) -> Plan:
     """Blocks whose records are local: all loops have some, but those that surely are one block."""
     constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
     local, in_blocks, whole, unrolled = {}, set(), set(), set()
@@ -115,7 +118,7 @@ def _plan_nearby(body: Block, strides: Mapping[Operation, int], most: int) -> Pl
             unrolled.add(op)
             left -= length * unrolling.work_of(op.regions[-1])
         else:
-            length = min(MOST_IN_BLOCK, max(LEAST_IN_BLOCK, most // stride))
+            length = min(MOST_IN_BLOCK, max(LEAST_IN_BLOCK, allowance.local // stride))
         if op in unrolled or unrolling.is_worth_twice(op):
             whole.add(op)
         if _surely_fits(op, length, constants):
@@ -125,7 +128,13 @@ def _plan_nearby(body: Block, strides: Mapping[Operation, int], most: int) -> Pl
             in_blocks.add(op)
     parts = max(1, _most_at_once(body, dict.fromkeys(in_blocks, 1))[0])
     return Plan(
-        parts, frozenset(in_blocks), Nests({}, 0), local, frozenset(whole), frozenset(unrolled)
+        parts,
+        allowance.whole // (parts * allowance.sharers),
+        frozenset(in_blocks),
+        Nests({}, 0),
+        local,
+        frozenset(whole),
+        frozenset(unrolled),
     )
 
 
@@ -168,24 +177,27 @@ End = Callable[[Value, Value], Value]
 class Room:
     """How many iterations fit a loop's share, and how many of them, or checkpoints, whichever.
 
-    Where records are `local`, they hold a block of so many iterations; else it is 0.
+    Where records are `local`, they hold a block of so many iterations; else it is 0. Then so many
+    checkpoints as are `sure` fit each launch.
     """
 
     whole: Value
     mixed: Value
     local: int = 0
+    sure: int = 0
 
     @classmethod
     def of(
-        cls, builder: Builder, record: Record, checkpoint: Record, parts: int, taken: Value
+        cls, builder: Builder, record: Record, checkpoint: Record, plan: Plan, taken: Value
     ) -> Room:
         """The room of a loop with these records in what is left beyond the bytes that are taken."""
         whole, other = (
-            builder.append(ops.RecordRoom(each, parts, taken, results=[Value(i64)])).result
+            builder.append(ops.RecordRoom(each, plan.parts, taken, results=[Value(i64)])).result
             for each in (record, checkpoint)
         )
         if record.local:
-            return cls(builder.constant(record.local, i64), other, record.local)
+            sure = plan.sure // max(1, checkpoint.offsets()[1])
+            return cls(builder.constant(record.local, i64), other, record.local, sure)
         return cls(whole, builder.binary("min", whole, other))
 
     def furthest(
@@ -256,7 +268,9 @@ def _split_nearby(builder: Builder, trips: Value, room: Room, *, whole: bool) ->
     """Blocks of a length that is the same for all loops; a last one is shorter, or not there."""
     blocks = nearby.blocks_of if whole else nearby.blocks_with_last
     count = blocks(builder, trips, room.local)
-    bits = nearby.bits_for(builder, count, room.mixed)
+    known = builder.constant_of(count)
+    is_flat = known is not None and known <= room.sure
+    bits = nearby.flat(builder) if is_flat else nearby.bits_for(builder, count, room.mixed)
     length = builder.constant(room.local, i64)
     return Blocks(length, count, bits, nearby.places(builder, count, bits))
 

@@ -27,10 +27,15 @@ def blocks_with_last(builder: Builder, trips: Value, length: int) -> Value:
     return builder.binary("max", blocks_of(builder, up, length), builder.constant(1, i64))
 
 
+def flat(builder: Builder) -> Value:
+    """The bits on the first level where each block surely has a place for its checkpoint."""
+    return builder.constant(FLAT, i64)
+
+
 def bits_for(builder: Builder, count: Value, room: Value) -> Value:
     """The bits on the first level, for so many blocks and room for so many checkpoints."""
     is_flat = builder.compare("le", count, room)
-    return builder.select(is_flat, builder.constant(FLAT, i64), bits_within(builder, room))
+    return builder.select(is_flat, flat(builder), bits_within(builder, room))
 
 
 def bits_within(builder: Builder, room: Value) -> Value:
@@ -49,16 +54,18 @@ def place(builder: Builder, number: Value, bits: Value) -> tuple[Value, Value]:
 
     That one is on its level, or a higher one; it is not the first block.
     """
-    one, flat, levels = builder.constant(1, i64), Block(), Block()
-    with builder.into(flat):
+    one, near, levels = builder.constant(1, i64), Block(), Block()
+    if builder.constant_of(bits) == FLAT:
+        return builder.binary("sub", number, one), one
+    with builder.into(near):
         builder.yield_([builder.binary("sub", number, one), one])
     with builder.into(levels):
         left, start, level, shift = _climb(builder, number, bits, by_digits=True)
         digit = builder.binary("and", left, _mask(builder, level))
         where = builder.binary("add", start, builder.binary("sub", digit, one))
         builder.yield_([where, builder.binary("shl", one, shift)])
-    is_flat = builder.compare("eq", bits, builder.constant(FLAT, i64))
-    found, span = builder.if_(is_flat, flat, levels).results
+    is_flat = builder.compare("eq", bits, flat(builder))
+    found, span = builder.if_(is_flat, near, levels).results
     return found, span
 
 
@@ -66,6 +73,8 @@ def places(builder: Builder, count: Value, bits: Value) -> Value:
     """How many places the checkpoints of so many blocks take."""
     none, one = builder.constant(0, i64), builder.constant(1, i64)
     others = builder.binary("max", none, builder.binary("sub", count, one))
+    if builder.constant_of(bits) == FLAT:
+        return others
     number, start, _, _ = _climb(builder, others, bits, by_digits=False)
     return builder.binary("add", start, number)
 

@@ -71,7 +71,7 @@ class Recorder(Brancher):
         for op in body.walk():
             if isinstance(op, (ops.For, ops.While)) and op in self.plan.in_blocks:
                 records = self._record(op), self._checkpoint(op)
-                self.rooms[op] = Room.of(self.builder, *records, self.plan.parts, self.stack)
+                self.rooms[op] = Room.of(self.builder, *records, self.plan, self.stack)
         outer = dict.fromkeys(self.nests.around.values())
         if outer:
             self.bytes = dict.fromkeys(outer, self._bytes_to_store())
