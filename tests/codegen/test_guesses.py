@@ -299,3 +299,5 @@ def test_what_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
             module = _module(kernel, monkeypatch)
             assert _instructions(module) == wanted, kernel
             assert _instructions(module, 75) == (9, wanted[1])  # where sums take longer
+        text = nvptx.optimised_llvm_text(module, nvptx.target(90), fast_math=True)
+        assert len(re.findall("[su]itofp (nneg )?i32", text)) == 1 + 1

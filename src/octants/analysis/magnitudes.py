@@ -75,6 +75,13 @@ class Magnitudes:
             return self._is_fixed(op.z) and self._is_one_steady([op.x, op.y])
         return False
 
+    def step(self, value: Value, most: int) -> int:
+        """1 or -1 if an integer goes up or down with the counter, at most so far; else 0."""
+        found = self._range(value)
+        if found is None or max(map(abs, found)) > most:
+            return 0
+        return 1 if found[1] >= found[0] else -1
+
     def _is_one_steady(self, values: list[Value]) -> bool:
         steady = [value for value in values if not self._is_fixed(value)]
         return len(steady) == 1 and self.is_steady(steady[0])

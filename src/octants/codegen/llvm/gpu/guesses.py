@@ -21,19 +21,22 @@ from collections.abc import Container
 
 from octants.analysis.magnitudes import Magnitudes
 from octants.codegen import guesses
-from octants.codegen.llvm import control
+from octants.codegen.llvm import arithmetic, control
 from octants.codegen.llvm.gpu.approximations import Series, series
 from octants.codegen.llvm.gpu.text import ThreadText
 from octants.codegen.llvm.text import float_literal
 from octants.ir import ops
 from octants.ir.core import Operation
-from octants.types.scalars import f32
+from octants.types.scalars import f32, f64
 
 TURNS = 8
 """How many turns are run at a time."""
 
 _TURNING, _BESIDE = 8, 8
 """Operations between some turns; the part of one kind of work that is not done beside the other."""
+
+_EXACT = 1 << 24
+"""Integers up to there are floats."""
 
 _MOST_WORK = 32
 """Operations of a turn, which is there six times."""
@@ -154,8 +157,11 @@ def _guessed_turns(
     """
     step = "nsw" if op.lower.type.is_signed else "nuw"
     computed = _computed_turns(f, op)
+    numbers, table = _Numbers(f, op), f.table
+    f.table = {**table, ops.Cast: numbers.cast}
     usual: list[str] = []
     for turn in range(TURNS):
+        numbers.turn = turn
         for arg, operand in zip(op.body.args, [counter, *values], strict=True):
             f.bind(arg, operand)
         f.doubts, f.series = [], computed.get(turn)
@@ -165,7 +171,35 @@ def _guessed_turns(
         usual += [doubt for doubt, turns in pairs if turn not in turns]
         f.doubts, f.series = None, None
         counter = f.apply(f"add {step}", f.type(op.lower.type), counter, 1)
+    f.table = table
     return values, counter, usual
+
+
+class _Numbers:
+    """The counter of a loop as a float, which some turns count on: that is less than to convert."""
+
+    def __init__(self, f: ThreadText, op: ops.For) -> None:
+        magnitudes = Magnitudes(op, f.constants)
+        self._steps = {
+            each: magnitudes.step(each.x, _EXACT)
+            for each in op.body.ops
+            if isinstance(each, ops.Cast)
+            and each.result.type in (f32, f64)
+            and not each.x.type.is_float
+        }
+        self._first: dict[Operation, str] = {}
+        self.turn = 0
+
+    def cast(self, f: ThreadText, op: ops.Cast) -> None:
+        """Convert in the first turn; in the others, add their number."""
+        step = self._steps.get(op, 0)
+        if self.turn == 0 or step == 0:
+            arithmetic.cast(f, op)
+            self._first[op] = f.use(op.result)
+            return
+        further = float_literal(float(step * self.turn))
+        register = f.type(op.result.type)
+        f.bind(op.result, f.apply("fadd", register, self._first[op], further))
 
 
 def _certain(f: ThreadText, op: ops.For) -> dict[Operation, Container[int]]:
