@@ -84,6 +84,21 @@ class World:
             self.y[i] = total
 
     @qd.kernel
+    def many(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            sums = qd.Vector([0.0] * 9)
+            total, whole, count = qd.f32(0.0), qd.i64(1), 0
+            for j in range(m):
+                for k in qd.static(range(9)):
+                    sums[k] += self.x[j] * (k + i)
+                total += qd.f32(j % 5)
+                whole += qd.i64(j) << 32
+                count += j
+            self.y[i] = sums.sum() + total
+            self.z[i] = qd.f64(whole) * 2.0**-32
+            self.count[i] = count
+
+    @qd.kernel
     def less(self, n: qd.i32, m: qd.i32):
         for i in range(n):
             total = self.x[i]
@@ -226,7 +241,7 @@ class World:
             self.y[i] = total
 
 
-SPLIT = "plain matrix asked less branches triangle two_loops of_an_offset narrow kinks".split()
+SPLIT = "plain matrix asked many less branches triangle two_loops of_an_offset narrow kinks".split()
 LEFT = "recurrence scatter_too looks prefix decides places overwrites prints".split()
 SIZES = [(LARGEST, LARGEST), (LARGEST, 5), (1, LARGEST), (33, 17), (0, 5), (5, 0)]
 
