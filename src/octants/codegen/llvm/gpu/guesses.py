@@ -85,13 +85,13 @@ def _is_in_registers(op: Operation) -> bool:
 def _in_eights(f: ThreadText, op: ops.For) -> list[str]:
     """The loop; what stands for its results."""
     lower, upper, inits = _bounds(f, op)
-    register = f.type(op.lower.type)
+    register, turns = f.type(op.lower.type), _turns(f, op)
     chunk, again, following, tail = (f.fresh_label(h) for h in ("chunk", "again", "next", "tail"))
     before = f.label
     some = f.apply(f"icmp {control.less(op.lower.type)}", register, lower, upper)
     certain = _certain(f, op)
     firsts = _firsts(f, op, certain)
-    f.branch_if(_all(f, [some, _are_eight(f, register, lower, upper), *firsts]), chunk, tail)
+    f.branch_if(_all(f, [some, _are_eight(f, register, lower, upper, turns), *firsts]), chunk, tail)
     f.start(chunk)
     counter, *carried = phis = control.open_phis(f, op.body.args, [lower, *inits], before)
     starts = [phi.name for phi in carried]
@@ -115,7 +115,7 @@ def _in_eights(f: ThreadText, op: ops.For) -> list[str]:
         f.branch(following)
         f.start(following)
     hint = control.hint(f, op) or control.rolled(f)
-    f.branch_if(_are_eight(f, register, end, upper), chunk, tail, hint=hint)
+    f.branch_if(_are_eight(f, register, end, upper, turns), chunk, tail, hint=hint)
     control.close_phis(f, phis, [end, *values], following)
     f.start(tail)
     rest = control.joined(f, op.lower.type, [(lower, before), (end, following)])
@@ -126,9 +126,17 @@ def _in_eights(f: ThreadText, op: ops.For) -> list[str]:
     return control.turns(f, op, rest, upper, left, hint=control.hint(f, op) or control.rolled(f))
 
 
-def _are_eight(f: ThreadText, register: str, lower: str, upper: str) -> str:
+def _turns(f: ThreadText, op: ops.For) -> int:
+    """How many turns of a loop are guessed at a time: all of one that is written out."""
+    lower, upper = (f.constants.get(value) for value in (op.lower, op.upper))
+    if lower is None or upper is None or not control.is_written_out(op):
+        return TURNS
+    return max(TURNS, int(upper - lower))
+
+
+def _are_eight(f: ThreadText, register: str, lower: str, upper: str, turns: int) -> str:
     """Whether there are turns enough from one number to another that is not lower."""
-    return f.apply("icmp ugt", register, f.apply("sub", register, upper, lower), TURNS - 1)
+    return f.apply("icmp ugt", register, f.apply("sub", register, upper, lower), turns - 1)
 
 
 def _eight_turns(
@@ -136,7 +144,7 @@ def _eight_turns(
 ) -> tuple[list[str], str]:
     """Turns from a value of the counter on; what is carried on, and the counter after them."""
     step = "nsw" if op.lower.type.is_signed else "nuw"
-    for _ in range(TURNS):
+    for _ in range(_turns(f, op)):
         for arg, operand in zip(op.body.args, [counter, *values], strict=True):
             f.bind(arg, operand)
         values = control.written(f, op)
@@ -160,7 +168,7 @@ def _guessed_turns(
     numbers, table = _Numbers(f, op), f.table
     f.table = {**table, ops.Cast: numbers.cast}
     usual: list[str] = []
-    for turn in range(TURNS):
+    for turn in range(_turns(f, op)):
         numbers.turn = turn
         for arg, operand in zip(op.body.args, [counter, *values], strict=True):
             f.bind(arg, operand)
@@ -206,15 +214,17 @@ def _certain(f: ThreadText, op: ops.For) -> dict[Operation, Container[int]]:
     """The turns in which operands of functions are no doubt usual, if they are in the others.
 
     All turns are those of functions of what the loop carries, if they are but for its beginning.
+    One that is written out has no other code for what begins otherwise.
     """
-    magnitudes = Magnitudes(op, f.constants)
+    magnitudes, turns = Magnitudes(op, f.constants), _turns(f, op)
+    begins = () if control.is_written_out(op) else op.body.args
     found: dict[Operation, Container[int]] = {}
     for each in (each for each in op.body.ops if _may_be_rare(f, each)):
         (operand,) = each.operands
         if magnitudes.later(operand) < f.machine.usual:
-            found[each] = range(operand not in op.body.args, TURNS)
+            found[each] = range(operand not in begins, turns)
         else:
-            found[each] = range(1, TURNS - 1) if magnitudes.is_steady(operand) else ()
+            found[each] = range(1, turns - 1) if magnitudes.is_steady(operand) else ()
     return found
 
 
@@ -240,14 +250,15 @@ def _computed_turns(f: ThreadText, op: ops.For) -> dict[int, Series]:
     inside = [each for each in op.body.walk() if not isinstance(each, (ops.Constant, ops.Yield))]
     functions = [each for each in inside if _may_be_rare(f, each)]
     chosen = series(max(magnitudes.later(each.operands[0]) for each in functions))
-    instructions = TURNS * (len(inside) + len(functions)) + _TURNING
+    turns = _turns(f, op)
+    instructions = turns * (len(inside) + len(functions)) + _TURNING
     costs = []
-    for count in range(TURNS // 2 + 1):
-        one = f.machine.function_sums * len(functions) * (TURNS - count)
+    for count in range(turns // 2 + 1):
+        one = f.machine.function_sums * len(functions) * (turns - count)
         other = instructions + chosen.more * len(functions) * count
         costs.append((max(one, other) + min(one, other) // _BESIDE, count))
     _, count = min(costs)
-    return {(2 * k + 1) * TURNS // (2 * count): chosen for k in range(count)}
+    return {(2 * k + 1) * turns // (2 * count): chosen for k in range(count)}
 
 
 def _all(f: ThreadText, conditions: list[str]) -> str:
