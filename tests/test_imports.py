@@ -17,6 +17,7 @@ ROOT = Path(octants.__file__).parent
 # Bottom first. Units of one layer may import each other, without a cycle.
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
+        "collection",
         "compile_profile",
         "deferred",
         "diagnostics",

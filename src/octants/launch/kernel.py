@@ -17,6 +17,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from octants import driver, options
+from octants.collection import Uncollected
 from octants.deferred import Deferred
 from octants.diagnostics.definition import Definition
 from octants.diagnostics.exceptions import OctantsWarning
@@ -114,7 +115,7 @@ class Kernel:
         if self._generation != _state.generation:
             self._renew()
         key = self._key(*arguments)
-        with _state.compiling:
+        with _state.compiling, Uncollected():
             found = self._find(key)
             if found is None:
                 chosen = options.current()

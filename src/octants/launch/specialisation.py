@@ -15,6 +15,7 @@ import numpy as np
 from octants import driver
 from octants.analysis.boxes import Regions
 from octants.cache import current
+from octants.collection import Uncollected
 from octants.deferred import Deferred
 from octants.diagnostics.graph_errors import GraphReturns, HostArrayInGraph
 from octants.diagnostics.recursion import deep_recursion
@@ -196,7 +197,7 @@ class Specialisation:
         """
         found: _Made | None = self.programs.get(key)
         if found is None:
-            with deep_recursion(self.signature.kernel):
+            with deep_recursion(self.signature.kernel), Uncollected():
                 found = self.programs[key] = self._recalled(key, make)
         return found
 
