@@ -38,7 +38,7 @@ class Line:
         """The line of the line."""
         high, low = self.slope.high, self.slope.low
         square = _product(high, high)
-        offset = _fused(self.offset, high, _fused(self.offset, low, self.offset))
+        offset = self.offset * _sum(high + 1.0, low)  # exact next to minus one, fused or not
         return Line(Double(square.high, _fused(high + high, low, square.low)), offset)
 
     def times(self, factor: Number) -> Line:
