@@ -233,6 +233,55 @@ def test_a_whole_tape() -> None:
     compare(run, Taped())
 
 
+def test_copies_and_fills_of_all_sizes() -> None:
+    class Moving(Growing):
+        def __init__(self) -> None:
+            pair = qd.types.struct(a=qd.f32, b=qd.i8, c=qd.f64)
+            self.pairs = pair.field(shape=33)
+            self.small = [qd.field(dtype, 33) for dtype in (qd.u8, qd.i16, qd.f64, qd.u1)]
+            self.copies = [qd.field(dtype, 33) for dtype in (qd.u8, qd.i16, qd.f64, qd.u1)]
+            super().__init__()
+
+        def reset(self) -> None:
+            super().reset()
+            for field in (*self.small, *self.copies):
+                field.fill(0)
+            for field in (self.pairs.a, self.pairs.b, self.pairs.c):
+                field.fill(0)
+
+        @qd.kernel
+        def count(self):
+            for i in range(33):
+                self.small[0][i] += qd.u8(i)
+                self.small[1][i] += qd.i16(3 * i)
+                self.small[2][i] += 0.5 * i
+                self.small[3][i] = i % 3 == 0
+                self.pairs[i].a += 1.0
+                self.pairs[i].c += 2.0
+
+        def step(self) -> None:
+            super().step()
+            self.count()
+            for copy, field in zip(self.copies, self.small, strict=True):
+                copy.copy_from(field)
+            self.pairs.b.fill(7)
+            self.small[0].fill(200)
+            self.small[1].fill(-300)
+            self.small[2].fill(1.25)
+            self.pairs.c.copy_from(self.small[2])
+            self.pairs.a.fill(0.75)
+
+        def results(self) -> list[Any]:
+            fields = [*self.small, *self.copies, self.pairs.a, self.pairs.b, self.pairs.c]
+            return [*super().results(), *(field.to_numpy() for field in fields)]
+
+    def run(world: Growing, step: Callable[[], None]) -> None:
+        for _ in range(9):
+            step()
+
+    compare(run, Moving())
+
+
 def test_what_is_told(capfd: Any) -> None:
     class Telling(Growing):
         @qd.kernel
