@@ -184,7 +184,7 @@ def finish(module: Module, stage: Stage, *, apart: bool = False) -> Module:
         splits = stage.splits and stage.contracts
         if stage.fills:
             fills = stage.fills // SHARERS if splits else stage.fills
-            gather_sums(result, apart, 0 if stage.deterministic else fills)
+            gather_sums(result, apart, 0 if stage.deterministic else fills, shared=splits)
         collect_sums(result, apart)
         demote_atomics(result, apart)
         if stage.deterministic:  # what only one work item touches is known better before than after

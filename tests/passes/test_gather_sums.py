@@ -10,8 +10,13 @@ import pytest
 
 import octants as qd
 from octants.backends.cpu import CpuBackend
+from octants.ir.parser import parse
+from octants.ir.printer import to_text
+from octants.ir.verifier import verify
+from octants.passes import gather_sums
 from octants.runtime.device import Device
 from tests.codegen.on_emulated_gpu import emulated_gpu
+from tests.passes.test_pictures import pictures
 
 LARGEST = 12
 ROWS, COLUMNS = 8, 8
@@ -306,3 +311,21 @@ def test_with_a_fixed_order_each_sum_is_whole(monkeypatch: pytest.MonkeyPatch) -
         assert "atomic<" not in text
         assert "fixed_order" not in text
     qd.reset()
+
+
+KNOWN, TOLD = "constant<40>()", "shape<@x, 0>()"
+
+
+@pytest.mark.parametrize("sums", [KNOWN, TOLD])
+def test_parts_where_threads_share_sums(sums: str) -> None:
+    """Then it must be known that there are few of them, so that parts are worth their bounds."""
+    ((before, _),) = pictures(gather_sums)
+    texts = {}
+    for fills, shared in ((0, False), (1 << 20, False), (1 << 20, True)):
+        module = parse(before.replace(TOLD, sums))
+        gather_sums.gather_sums(module, True, fills, shared=shared)
+        verify(module)
+        texts[fills, shared] = to_text(module)
+    whole, parts, shared_parts = texts.values()
+    assert whole != parts
+    assert shared_parts == (parts if sums == KNOWN else whole)

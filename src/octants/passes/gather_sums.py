@@ -88,15 +88,19 @@ _LONGEST = 24  # operations that are rather run again for each pair than not gat
 
 
 @staged("gather_sums")
-def gather_sums(module: Module, apart: bool = True, fills: int = 0) -> None:
+def gather_sums(
+    module: Module, apart: bool = True, fills: int = 0, *, shared: bool = False
+) -> None:
     """Gather what can be, in place; ``apart`` says that no two arrays share memory.
 
-    Where there are fewer sums than ``fills`` they are taken in parts, which add up in any order.
+    Where there are fewer sums than ``fills`` they are taken in parts, which add up in any order. If
+    threads share them afterwards (``shared``) that is only done where their number is known: a loop
+    over all that a sum adds up is better for those.
     """
     tasks: list[Task] = []
     for task in module.tasks:
         facts = PairLoops(task, apart)
-        made = [_gathered(facts, loop, sums, fills) for loop, sums in list(facts.find())]
+        made = [_gathered(facts, loop, sums, fills, shared) for loop, sums in list(facts.find())]
         gathers = [gather for gather in made if gather is not None]
         if not gathers or prune_block(task.body, task.domain):
             tasks.append(task)
@@ -118,10 +122,12 @@ class _Sizes:
     parts: Value
 
 
-def _gathered(facts: PairLoops, loop: ops.For, sums: set[Operation], fills: int) -> _Gather | None:
+def _gathered(
+    facts: PairLoops, loop: ops.For, sums: set[Operation], fills: int, shared: bool
+) -> _Gather | None:
     """The task that gathers the sums of a loop, which are gone from there then."""
     pairs = _isolate(facts, loop, sums)
-    gather = None if pairs is None else _Gather(facts, pairs, fills)
+    gather = None if pairs is None else _Gather(facts, pairs, fills, shared)
     if gather is None or not gather.is_possible():
         return None
     gather.build()
@@ -191,8 +197,8 @@ def _is_closed(body: Block) -> bool:
 class _Gather:
     """Builds the task: `domain`, `body`, and the arrays of what is `kept` of work items."""
 
-    def __init__(self, facts: PairLoops, pairs: _Pairs, fills: int) -> None:
-        self.task, self.pairs, self.fills = facts.task, pairs, fills
+    def __init__(self, facts: PairLoops, pairs: _Pairs, fills: int, shared: bool) -> None:
+        self.task, self.pairs, self.fills, self.shared = facts.task, pairs, fills, shared
         self.fixed = facts.following(Block([], pairs.before))
         known = {*self.fixed, pairs.loop.body.args[0]}
         self.ahead = facts.following(pairs.loop.body, known) - self.fixed
@@ -279,7 +285,9 @@ class _Gather:
     def _parts(self, builder: Builder, items: Value, sums: Value) -> Value:
         """In how many parts sums are taken: a power of two."""
         parts = builder.offset(1)
-        for power in range(1, _MOST_PARTS + 1) if self.fills else ():
+        is_known = builder.constant_of(sums) is not None
+        has_parts = self.fills and (is_known or not self.shared)
+        for power in range(1, _MOST_PARTS + 1) if has_parts else ():
             count = builder.offset(1 << power)
             threads = builder.binary("mul", sums, count)
             is_room = builder.compare("le", threads, builder.offset(self.fills))
