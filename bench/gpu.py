@@ -2,8 +2,9 @@
 
 The workloads are those of the benchmarks of CPUs, at the sizes of a GPU, and some more. Each system
 runs in a process of its own, one after the other. A number is the least time of a call among a few
-runs of several in a row, each run until all is done. Gradients are compared with those of CUDA in
-double precision. The table goes to the screen and, as JSON with the name of the GPU, to
+runs of several in a row, each run until all is done; with ``--rounds``, for a machine that is busy
+at times, those of several rounds in which the systems take turns. Gradients are compared with those
+of CUDA in double precision. The table goes to the screen and, as JSON with the name of the GPU, to
 bench/results; with ``--docs`` also to docs/gpu_benchmarks.md.
 """
 
@@ -40,10 +41,12 @@ def main() -> None:
     about = {name: {"status": "not installed"} for name in options.systems}
     found: dict[str, Found] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for contender in (Contender(name, options) for name in options.systems):
-            if is_installed(contender.name, options):
-                found[contender.name] = measure(contender, options, about, Path(folder))
-                contender.stop()
+        contenders = [Contender(name, options) for name in options.systems]
+        contenders = [each for each in contenders if is_installed(each.name, options)]
+        for contender in contenders * options.rounds:
+            measured = measure(contender, options, about, Path(folder))
+            keep_best(found.setdefault(contender.name, {}), measured)
+            contender.stop()
         if not found.get("octants"):
             sys.exit(f"Octants itself does not start: {about['octants']['status']}")
         reference = Contender(GPU_REFERENCE, options)
@@ -66,6 +69,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that all runs")
     parser.add_argument("--systems", nargs="+", default=list(ON_GPUS), choices=ON_GPUS)
     parser.add_argument("--seconds", type=float, default=1.0, help="for the runs of a workload")
+    parser.add_argument("--rounds", type=int, default=1, help="in which the systems take turns")
     parser.add_argument("--patience", type=float, default=60.0, help="seconds for a result")
     parser.add_argument("--peer-python", default=sys.executable, help="a Python with the others")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="a folder")
@@ -109,6 +113,14 @@ def measure(
     if "start" in options.parts and contender.name in STARTED:
         found |= tell(contender, starts(contender))
     return found
+
+
+def keep_best(found: Found, measured: Found) -> None:
+    """Have the least numbers of several rounds, and words where there are no numbers."""
+    for key, value in measured.items():
+        known = found.get(key, value)
+        both = isinstance(value, float) and isinstance(known, float)
+        found[key] = min(known, value) if both else known
 
 
 def tell(contender: Contender, measured: Iterator[tuple[Key, float | str]]) -> Found:
