@@ -282,6 +282,7 @@ MESSAGES = {
                 assert i != n, f"item {i} is {n}"
         try:
             f(2)
+            qd.sync()
         except qd.OctantsError as error:
             result = str(error)
         """,
@@ -293,6 +294,7 @@ MESSAGES = {
                 x[i] = 1.0
         try:
             f(5)
+            qd.sync()
         except qd.OctantsError as error:
             result = str(error)
         """,

@@ -169,6 +169,7 @@ def test_the_same_text_in_another_file(sessions: Sessions) -> None:
         assert n == 1, "not one"
     try:
         f(2)
+        qd.sync()
     except qd.OctantsAssertionError as error:
         result = str(error)
     """
@@ -186,6 +187,7 @@ def test_a_kernel_that_moved_in_its_file(sessions: Sessions) -> None:
         assert n == 1, "not one"
     try:
         f(2)
+        qd.sync()
     except qd.OctantsAssertionError as error:
         result = str(error)
     """

@@ -11,6 +11,7 @@ from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.contract import contract
+from tests.apart import on_cpu
 
 HEAD = "kernel @k\narray @x: {0}, 1, ndarray, () [primal]\nserial @k_0 {{\n"
 LOADS = "".join(
@@ -85,6 +86,7 @@ def test_sums_that_end_with_something_else(lines: tuple[str, ...]) -> None:
     assert sum("fma(%5, %7" in line for line in contracted(*lines)) == 0
 
 
+@on_cpu
 @pytest.mark.parametrize("simd", [False, True])
 def test_fast_math_decides(simd: bool) -> None:
     """The rounding error of a product is left over where the sum rounds once, and only there."""

@@ -31,6 +31,7 @@ from octants.passes.fix_order import fix_order
 from octants.pipeline import Stage, finish
 from octants.simplify import simplify
 from octants.types.scalars import f16, f32, i32
+from tests.apart import on_cpu
 from tests.autodiff.random_ir import Generator, forward, inputs
 
 ADJOINT, PRIMAL = Companion.ADJOINT, Companion.PRIMAL
@@ -502,6 +503,7 @@ def parallel_updates(text: str) -> int:
     return len(re.findall("atomicrmw|cmpxchg", loop))
 
 
+@on_cpu
 def test_a_parameter_costs_an_update_for_each_chunk() -> None:
     w = World()
 
@@ -519,6 +521,7 @@ def test_a_parameter_costs_an_update_for_each_chunk() -> None:
     np.testing.assert_allclose(w.w.grad.to_numpy(), [2 * N * weights[0], 0, x.sum(), 0])
 
 
+@on_cpu
 def test_a_parameter_among_array_arguments() -> None:
     @qd.kernel
     def model(

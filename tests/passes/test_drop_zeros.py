@@ -14,6 +14,7 @@ from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.drop_zeros import drop_zeros
+from tests.apart import tells_infinities
 
 HEAD = """\
 kernel @k
@@ -84,6 +85,7 @@ def test_a_matrix_with_zeros_is_multiplied_as_if_by_hand() -> None:
     np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-4, atol=1e-6)
 
 
+@tells_infinities
 @pytest.mark.parametrize("fast_math", [False, True])
 def test_infinities_tell(fast_math: bool) -> None:
     qd.init(arch=qd.cpu, fast_math=fast_math)

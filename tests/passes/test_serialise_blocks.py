@@ -17,6 +17,7 @@ from octants.ir.rewriter import copy_module
 from octants.ir.verifier import verify
 from octants.passes.serialise_blocks import serialise_blocks
 from octants.pipeline import Stage, finish
+from tests.apart import on_cpu
 from tests.codegen.compiled import Compiled
 from tests.codegen.test_blocks import CASES
 from tests.simt import test_derivatives
@@ -175,6 +176,7 @@ def test_large_blocks_and_small_ones(runtime: None, size: int) -> None:
     np.testing.assert_allclose(y, np.concatenate([part[::-1] + part.sum() for part in parts]))
 
 
+@on_cpu
 def test_a_failure_tells_its_work_item(runtime: None) -> None:
     @qd.kernel
     def check_all(x: qd.types.ndarray()):
@@ -191,6 +193,7 @@ def test_a_failure_tells_its_work_item(runtime: None) -> None:
         check_all(x)
 
 
+@on_cpu
 def test_indices_of_shared_arrays_are_checked(runtime: None) -> None:
     @qd.kernel
     def beyond(x: qd.types.ndarray()):
@@ -204,6 +207,7 @@ def test_indices_of_shared_arrays_are_checked(runtime: None) -> None:
         beyond(np.zeros(8))
 
 
+@on_cpu
 def test_forward_and_reverse_on_the_cpu(runtime: None) -> None:
     x, y = (qd.field(qd.f64, shape, needs_grad=True, needs_dual=True) for shape in (24, ()))
     x.from_numpy(rng.random(24))
@@ -233,6 +237,7 @@ def test_forward_and_reverse_on_the_cpu(runtime: None) -> None:
     np.testing.assert_allclose(x.grad.to_numpy(), wanted)
 
 
+@on_cpu
 def test_an_order_is_no_problem_there() -> None:
     """Updates that depend on the order of blocks are put in order, since blocks are work items."""
     qd.init(arch=qd.cpu, deterministic=True, log_level="error", offline_cache=False)

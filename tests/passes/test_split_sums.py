@@ -16,7 +16,9 @@ from octants.ir.printer import to_text
 from octants.passes.serialise_blocks import serialise_blocks
 from octants.passes.split_sums import split_sums
 from octants.runtime.device import Device
+from tests.apart import on_cpu
 
+pytestmark = on_cpu  # which stands for a GPU here
 LARGEST = 70
 TEXTS: dict[str, str] = {}
 """Kernels as they were split, by name."""
