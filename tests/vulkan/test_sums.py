@@ -171,3 +171,13 @@ def test_threads_are_as_many_as_pay() -> None:
     assert [a.dispatches[0].threads for a in (few, many, alone)] == [ENOUGH, 0, ENOUGH]
     assert [count(a.code, Op.GROUP_SHUFFLE) for a in (few, many, alone)] == [10, 10, 0]
     assert [a.dispatches[0].block for a in (few, many, alone)] == [256, 256, 256]
+
+
+def test_threads_that_a_cpu_runs_do_not_sum_up_by_blocks() -> None:
+    gpu, cpu = (
+        compile_module(checked_sum(9), a_target(8, f"{MUCH},lanes{more}"))
+        for more in ("", ",masks")
+    )
+    assert [each.dispatches[0].block for each in (gpu, cpu)] == [256, 64]
+    # one that waits for the subgroup, and one for the block
+    assert [count(each.code, Op.CONTROL_BARRIER) for each in (gpu, cpu)] == [2, 1]

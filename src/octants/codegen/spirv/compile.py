@@ -21,6 +21,9 @@ from octants.target import Target
 BLOCK = 64
 """Threads that run together: a multiple of what devices run in step."""
 
+SUMMING = 256
+"""The same where they sum up together, but on a CPU."""
+
 ENOUGH = 1 << 16
 """Threads that fill any device; where the turns of a thread are counted there are more of them."""
 
@@ -30,7 +33,8 @@ def compile_module(module: Module, target: Target, *, fast_math: bool = False) -
     kernel = Kernel(module, fast_math=fast_math)
     assembly = Assembly(Features(target, module.kernel or module.name))
     enough = 0 if assembly.features.has("cuts") else ENOUGH
-    written = functions(kernel, BLOCK, target.blocks, enough)
+    summing = BLOCK if assembly.features.has("masks") else SUMMING
+    written = functions(kernel, BLOCK, summing, target.blocks, enough)
     dispatches = tuple(_write(assembly, function) for function in written)
     return Artifact(
         name=module.name,

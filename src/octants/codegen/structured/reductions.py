@@ -70,7 +70,8 @@ def _update_together(body: Body, fn: str, dtype: DType, place: Place, value: Ope
 def deliver(body: Body, found: list[Reduction], threads: int) -> None:
     """All threads of a block, so many, come here together.
 
-    Who collected nothing adds what changes nothing.
+    Who collected nothing adds what changes nothing. Threads that a CPU runs one after the other
+    would do little else than to wait for each other.
     """
     code = body.code
     if not found:
@@ -78,7 +79,7 @@ def deliver(body: Body, found: list[Reduction], threads: int) -> None:
     if code.subgroup > 1:
         code.barrier("subgroup")  # they may have parted in a loop
     nbytes = threads * sum(4 + word_of(reduction.dtype).size for reduction in found)
-    if 1 < code.subgroup < threads and nbytes <= _BYTES:
+    if 1 < code.subgroup < threads and nbytes <= _BYTES and not code.masks:
         _deliver_in_blocks(body, found, threads)
         return
     for reduction in found:

@@ -32,7 +32,6 @@ from octants.target import Blocks
 from octants.types.scalars import i64, u1, u32
 
 _MOST_IN_BLOCK = 128  # that any device takes
-_WIDER = 4  # times as wide are blocks that sum up
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +48,13 @@ class Function:
     has_lanes: bool = False
 
 
-def functions(kernel: Kernel, block: int, blocks: Blocks | None, most: int) -> list[Function]:
+def functions(
+    kernel: Kernel, block: int, summing: int, blocks: Blocks | None, most: int
+) -> list[Function]:
     """The functions of a kernel, in the order of their dispatches, of ``block`` threads each.
 
-    ``blocks`` is what the machine has for work items that work together, ``most`` how many threads
-    are enough where they sum up; 0 stands for any number.
+    Of ``summing`` threads where these sum up, of which ``most`` are enough; 0 stands for any
+    number. ``blocks`` is what the machine has for work items that work together.
     """
     found: list[Function] = []
     for position, task in enumerate(kernel.module.tasks):
@@ -68,7 +69,7 @@ def functions(kernel: Kernel, block: int, blocks: Blocks | None, most: int) -> l
             dispatch = Dispatch(f"domain_{position}", position, block=1, threads=1)
             found.append(Function(dispatch, partial(_write_domain, kernel, position)))
         sums = bool(_collects(kernel, task))
-        items = _items(task, _WIDER * block if sums else block, blocks)
+        items = _items(task, summing if sums else block, blocks)
         tape = _tape(kernel, task, needs_tape=needs_tape)
         limit = _threads(task, most if sums else 0)
         dispatch = Dispatch(name, position, bounds or "device", items, limit, *tape)
