@@ -537,6 +537,7 @@ def assertion_error() -> None:
     f(1)
     with pytest.raises(qd.QuadrantsAssertionError, match="x is not positive"):
         f(-1)
+        qd.sync()
 
 
 @check("QuadrantsRuntimeError")
