@@ -42,11 +42,20 @@ def double(a: qd.types.NDArray[qd.i32, 1]):
         a[i] = a[i] * 2 + 1
 
 
+def test_little_takes_little(far: tuple[VulkanDevice, Any]) -> None:
+    device, array = far
+    array.from_numpy(np.arange(COUNT, dtype=np.int32))
+    assert array[COUNT - 1] == COUNT - 1
+    assert list(device.transfers._staging._slots) == [staging.SMALL]
+    assert 4 * COUNT < staging.SMALL < staging.CHUNK
+
+
 @pytest.mark.parametrize("chunk", [1 << 22, 40_028, 40_000, 4096, 1004])
 def test_whatever_the_size_of_the_parts(
     far: tuple[VulkanDevice, Any], monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
     monkeypatch.setattr(staging, "CHUNK", chunk)
+    monkeypatch.setattr(staging, "SMALL", 1)
     device, array = far
     values = np.random.default_rng(1).integers(-1000, 1000, COUNT, dtype=np.int32)
     for _ in range(3):
@@ -64,6 +73,7 @@ def test_the_host_does_not_wait_for_what_it_has_sent(
     far: tuple[VulkanDevice, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staging, "CHUNK", 4096)
+    monkeypatch.setattr(staging, "SMALL", 1)
     device, array = far
     values = np.arange(COUNT, dtype=np.int32)
     array.from_numpy(values)

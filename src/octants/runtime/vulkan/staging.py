@@ -13,6 +13,8 @@ from octants.runtime.vulkan.memory import MAPPED, Buffer
 from octants.runtime.vulkan.queue import Queue
 
 CHUNK = 1 << 24
+SMALL = 1 << 20
+"""Bytes that never need more: programs that copy little start sooner."""
 SLOTS = 2
 
 
@@ -35,14 +37,15 @@ class Staging:
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self._slots: deque[Slot] = deque()
+        self._slots: dict[int, deque[Slot]] = {}
 
     def write(self, to: tuple[Buffer, int], source: int, nbytes: int) -> None:
         """Copy from an address of the host, which is free when this returns."""
         buffer, offset = to
+        chunk = SMALL if nbytes <= SMALL else CHUNK
         with self._queue.lock:
-            for start in range(0, nbytes, CHUNK):
-                slot, count = self._next(), min(CHUNK, nbytes - start)
+            for start in range(0, nbytes, chunk):
+                slot, count = self._next(chunk), min(chunk, nbytes - start)
                 move(slot.host, source + start, count)
                 self._queue.copy((buffer, offset + start), (slot.buffer, slot.offset), count)
                 slot.number = self._queue.flush()
@@ -50,29 +53,34 @@ class Staging:
     def read(self, of: tuple[Buffer, int], target: int, nbytes: int) -> None:
         """Copy to an address of the host; all that is queued is done when this returns."""
         buffer, offset = of
-        flying: deque[tuple[Slot, int]] = deque()
+        chunk = SMALL if nbytes <= SMALL else CHUNK
+        flying: deque[tuple[Slot, int, int]] = deque()
         with self._queue.lock:
-            for start in range(0, nbytes, CHUNK):
+            for start in range(0, nbytes, chunk):
                 if len(flying) == SLOTS:
-                    self._take(*flying.popleft(), target, nbytes)
-                slot, count = self._next(), min(CHUNK, nbytes - start)
+                    self._take(*flying.popleft())
+                slot, count = self._next(chunk), min(chunk, nbytes - start)
                 self._queue.copy((slot.buffer, slot.offset), (buffer, offset + start), count)
                 slot.number = self._queue.flush()
-                flying.append((slot, start))
-            for slot, start in flying:
-                self._take(slot, start, target, nbytes)
+                flying.append((slot, target + start, count))
+            for each in flying:
+                self._take(*each)
 
-    def _take(self, slot: Slot, start: int, target: int, nbytes: int) -> None:
-        """Copy a chunk that begins at ``start`` to the host, when it has arrived."""
+    def _take(self, slot: Slot, target: int, nbytes: int) -> None:
+        """Copy a chunk to the host, when it has arrived."""
         self._queue.context.wait(slot.number)
-        move(target + start, slot.host, min(CHUNK, nbytes - start))
+        move(target, slot.host, nbytes)
 
-    def _next(self) -> Slot:
-        """The part that was used longest ago, when it is free."""
-        if not self._slots:
-            buffer = Buffer(self._queue.context, SLOTS * CHUNK, MAPPED)
-            self._slots.extend(Slot(buffer, k * CHUNK) for k in range(SLOTS))
-        slot = self._slots[0]
-        self._slots.rotate(-1)
-        self._queue.context.wait(slot.number)
+    def _next(self, chunk: int) -> Slot:
+        """The part of so many bytes that was used longest ago, when it is free."""
+        context = self._queue.context
+        context.check()
+        slots = self._slots.get(chunk)
+        if slots is None:
+            buffer = Buffer(context, SLOTS * chunk, MAPPED)
+            slots = deque(Slot(buffer, k * chunk) for k in range(SLOTS))
+            self._slots[chunk] = slots
+        slot = slots[0]
+        slots.rotate(-1)
+        context.wait(slot.number)
         return slot
