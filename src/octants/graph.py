@@ -117,7 +117,7 @@ class Graph:
             for owner in capture.owners.values()
             if 0 <= owner.number - self._first < self._count
         ]
-        self._replay = driver.device().make_graph(capture.commands)
+        self._replay = driver.device().make_graph(capture.commands, capture.kept)
         self._capture = capture
         self._foreign = [Foreign(x) for x in capture.arrays.values() if is_torch(type(x))]
         self._foreign += [Foreign(x) for x in capture.arrays.values() if has_interface(type(x))]

@@ -14,6 +14,7 @@ from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.runtime import recording
 from octants.runtime.capture import captures
 from octants.runtime.cuda.graphs import CudaGraph
+from octants.runtime.cuda.streams import Streams
 from tests.codegen.on_emulated_gpu import AddressableCuda, emulated_gpu
 from tests.graphs import test_graphs, test_stopped
 from tests.graphs.test_graphs import SIZE, World, differences
@@ -377,6 +378,27 @@ def test_a_replay_that_falls_short_is_gone_on_with_once(fake: AddressableCuda) -
     assert fake.calls["cuGraphLaunch"] == 4 + 3
     assert sum("_chain_task" in call.entry for call in fake.launches) == 4 + 3
     np.testing.assert_allclose(world.x.grad.to_numpy(), world.expected(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_wait_for_replays_that_ends_early(
+    fake: AddressableCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = Chains()
+    with qd.graph.capture() as graph:
+        world.differentiate()
+    qd.sync()
+    world.n[2] = 5000
+    graph()
+    graph()
+    with monkeypatch.context() as patch:
+        patch.setattr(Streams, "wait", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            world.x.fill(1)
+    graph()
+    np.testing.assert_allclose(world.x.grad.to_numpy(), world.expected(), rtol=1e-4, atol=1e-6)
+    fake.calls.clear()
+    world.chain()
+    assert fake.calls["cuStreamQuery"] == 0  # nothing waits any more
 
 
 def test_a_replay_that_cannot_go_on(fake: AddressableCuda, monkeypatch: pytest.MonkeyPatch) -> None:

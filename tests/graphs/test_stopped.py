@@ -317,9 +317,11 @@ def test_arrays_that_are_gone_from_the_program() -> None:
         step()
     del step, scratch
     gc.collect()
+    others = [np.full(1 << k, 255, np.uint8) for k in range(5, 16) for _ in range(50)]
     keep = [qd.ndarray(qd.f32, SIZE) for _ in range(20)]
     assert world.steps[None] == 8
     assert not any(array.to_numpy().any() for array in keep)
+    assert all((each == 255).all() for each in others)
     found = world.results()
     world.reset()
     for _ in range(8):

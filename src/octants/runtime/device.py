@@ -159,8 +159,11 @@ class Device(Protocol):
         the words of numpy.
         """
 
-    def make_graph(self, commands: Sequence[Command]) -> Replay:
-        """What does the commands of a capture again, in order."""
+    def make_graph(self, commands: Sequence[Command], kept: Any = None, /) -> Replay:
+        """What does the commands of a capture again, in order.
+
+        What they need is ``kept`` as long as replays may be under way.
+        """
 
     dlpack_device: tuple[int, int]
     """What DLPack calls this memory, where others can share it: a kind, and a number."""

@@ -87,7 +87,7 @@ class HostMemory:
         """Set elements that stand in a row, by copies."""
         set_elements(self, address, element, count)
 
-    def make_graph(self, commands: Sequence[Command]) -> CommandList:
+    def make_graph(self, commands: Sequence[Command], _: Any = None) -> CommandList:
         """What does these commands again, one after the other."""
         return CommandList(commands)
 

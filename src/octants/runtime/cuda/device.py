@@ -151,9 +151,9 @@ class CudaDevice(Machine):
         if self.versions.watches and nbytes > 0:
             self.versions.wrote(address, nbytes)
 
-    def make_graph(self, commands: Sequence[Command]) -> CudaGraph:
+    def make_graph(self, commands: Sequence[Command], kept: Any = None) -> CudaGraph:
         """What does the commands of a capture again, in order."""
-        return CudaGraph(self, commands)
+        return CudaGraph(self, commands, kept)
 
     # -- streams --------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ a replay runs launch by launch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.runtime.capture import Command, Launch
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 
 class CudaGraph:
-    """What does captured commands again."""
+    """What does captured commands again; what they need is ``kept``, also by replays that wait."""
 
-    def __init__(self, machine: Machine, commands: Sequence[Command]) -> None:
+    def __init__(self, machine: Machine, commands: Sequence[Command], kept: Any = None) -> None:
         self._machine = machine
+        self._kept = kept
         self._commands = commands
         self._built: BuiltGraph | None = None
         self._build(0)

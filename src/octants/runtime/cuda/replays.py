@@ -128,9 +128,9 @@ class Replays:
                     self._streams.wait()
                     self._look()
             finally:
-                self._waiting.clear()
                 self._is_settling = self._memory.is_held = False
-                self._streams.be_settled(None)
+                if not self._waiting:  # unless Ctrl-C has ended the wait
+                    self._streams.be_settled(None)
 
     def confirm(self) -> None:
         """See that replays were not stopped that nobody has looked at; else an error."""

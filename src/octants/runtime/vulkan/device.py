@@ -89,7 +89,7 @@ class VulkanDevice(SerialLaunches, Machine):
         """Set elements that stand in a row, after what was launched."""
         set_elements(self, address, element, count)
 
-    def make_graph(self, commands: Sequence[Command]) -> CommandList:
+    def make_graph(self, commands: Sequence[Command], _: Any = None) -> CommandList:
         """What does these commands again, one after the other."""
         return CommandList(commands)
 
