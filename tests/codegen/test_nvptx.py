@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,13 @@ from tests.codegen import test_scalar_operations
 from tests.codegen.compiled import ndarray, parallel
 
 CAPABILITIES = (75, 80, 90, 120)
+
+
+@pytest.fixture(autouse=True)
+def silence(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+    """LLVM says on the terminal what it does not unroll as it is told to: nothing of that kind."""
+    yield
+    assert "warning:" not in capfd.readouterr().err
 
 
 def _assembler() -> str | None:
