@@ -24,8 +24,11 @@ KNOWN = {  # what a driver has got wrong
         "number(number(5) < (x[i] << number(1)))",
         "qd.min(qd.abs(number(i)) + number(-1), number(2))",
         "number(i % 2) * number(24)",
+        "number((x[i] + x[i]) < number(5))",
+        "(x[i] // number(3)) % number(2) * y[i]",
     ],
 }
+BRANCH = "number(qd.abs(qd.sin(qd.f32(i))) * 3.0)"  # without one, what is known has gone right
 COUNT, ITEMS = 48, 8
 HEAD = """\
 @qd.kernel
@@ -92,7 +95,7 @@ def results(arch: Any, kind: str, seed: int, lines: list[str]) -> Any:
 def test_expressions_give_what_they_give_on_the_cpu(kind: str, seed: int, as_index: bool) -> None:
     dice = random.Random(f"{kind} {seed}")
     chosen = [*KNOWN[kind], *(expression(dice, dice.choice((1, 2, 2, 3))) for _ in range(COUNT))]
-    chosen = chosen[:COUNT]
+    chosen = [*chosen[: COUNT - 1], BRANCH]
     if as_index:
         chosen = [f"rows[{row(text)}][1]" for text in chosen]
     lines = [f"out[{k}, i] = {text}" for k, text in enumerate(chosen)]

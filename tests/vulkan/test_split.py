@@ -14,6 +14,7 @@ from octants.backends import vulkan
 from octants.codegen.spirv.compile import compile_module
 from octants.codegen.spirv.words import Op
 from octants.options import Options
+from octants.runtime.vulkan import structures
 from octants.target import Target
 from octants.types import scalars
 from octants.types.scalars import DType, i64, u64
@@ -51,6 +52,13 @@ def test_nothing_is_told_of_64_bits(dtype: DType) -> None:
     whole = compile_module(module, test_validity.target(test_validity.MUCH))
     assert len(telling_lines(whole.code)) > 20
     assert not telling_lines(compile_module(module, test_validity.target(OWN)).code)
+
+
+@pytest.mark.parametrize(("vendor", "splits"), [(0x10DE, True), (0x1002, False)])
+def test_nvidias_driver_splits(vendor: int, splits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = compiled.device().hardware
+    monkeypatch.setattr(found.properties, "vendor", vendor)
+    assert ("splits" in found._features(structures.FloatControls())) == splits
 
 
 # -- on a device ----------------------------------------------------------------------------------

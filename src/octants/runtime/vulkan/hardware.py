@@ -115,12 +115,14 @@ class Hardware:
     def flaw(self) -> str:
         """What is known to go wrong on it, if something is, without anybody saying so.
 
-        NVIDIA's compiler (580.159) takes `f[i % 2]` for `f[1]` in some kernels, and compares
-        shifted integers of 64 bits as if they had no sign, with its optimisations off as well.
+        NVIDIA's compiler (580.159) computes with fewer bits of 64 than matter: see `splits`.
         """
         if self.properties.vendor != _NVIDIA:
             return ""
-        return "NVIDIA's compiler for Vulkan gets some operations on integers wrong"
+        return (
+            "NVIDIA's compiler for Vulkan gets integers of 64 bits wrong, "
+            "and Octants goes around what it knows of that"
+        )
 
     @property
     def is_bound(self) -> bool:
