@@ -1,12 +1,12 @@
-"""Loops that run eight turns at a time, on the guess that no function in them needs its rare way.
+"""Loops that run some turns at a time, on the guess that no function in them needs its rare way.
 
-See `codegen.guesses` for which these are. Eight turns are run as if there were no tests, with a
+See `codegen.guesses` for which these are. Some turns are run as if there were no tests, with a
 look at the end whether that was right; if not, they are run again with all tests::
 
-    chunk:  eight turns
+    chunk:  8 or 16 turns
             br all operands were usual, next, again
-    again:  the same eight turns, with tests
-    next:   as long as there are eight: chunk
+    again:  the same turns, with tests
+    next:   as long as there are so many: chunk
             the turns that are left, with tests
 
 An instruction for such a function takes as long as several sums, which a loop that does little else
@@ -30,7 +30,10 @@ from octants.ir.core import Operation
 from octants.types.scalars import f32, f64
 
 TURNS = 8
-"""How many turns are run at a time."""
+"""How many turns are run at a time; twice as many if there is little in them."""
+
+_LITTLE = 6
+"""Operations of such a turn."""
 
 _TURNING, _BESIDE = 8, 8
 """Operations between some turns; the part of one kind of work that is not done beside the other."""
@@ -43,9 +46,9 @@ _MOST_WORK = 32
 
 
 def for_(f: ThreadText, op: ops.For) -> None:
-    """A loop as it is, or in eights."""
+    """A loop as it is, or in chunks."""
     if is_worth_it(f, op):
-        results = _in_eights(f, op)
+        results = _in_chunks(f, op)
     else:
         results = control.turns(f, op, *_bounds(f, op), hint=control.hint(f, op))
     for result, found in zip(op.results, results, strict=True):
@@ -82,7 +85,7 @@ def _is_in_registers(op: Operation) -> bool:
 # -- the loop --------------------------------------------------------------------------------------
 
 
-def _in_eights(f: ThreadText, op: ops.For) -> list[str]:
+def _in_chunks(f: ThreadText, op: ops.For) -> list[str]:
     """The loop; what stands for its results."""
     lower, upper, inits = _bounds(f, op)
     register, turns = f.type(op.lower.type), _turns(f, op)
@@ -91,7 +94,9 @@ def _in_eights(f: ThreadText, op: ops.For) -> list[str]:
     some = f.apply(f"icmp {control.less(op.lower.type)}", register, lower, upper)
     certain = _certain(f, op)
     firsts = _firsts(f, op, certain)
-    f.branch_if(_all(f, [some, _are_eight(f, register, lower, upper, turns), *firsts]), chunk, tail)
+    f.branch_if(
+        _all(f, [some, _are_enough(f, register, lower, upper, turns), *firsts]), chunk, tail
+    )
     f.start(chunk)
     counter, *carried = phis = control.open_phis(f, op.body.args, [lower, *inits], before)
     starts = [phi.name for phi in carried]
@@ -101,7 +106,7 @@ def _in_eights(f: ThreadText, op: ops.For) -> list[str]:
         f.branch_if(_all(f, usual), following, again, likely=True)
         f.start(again)
         if control.is_written_out(op):
-            slow, _ = _eight_turns(f, op, counter.name, starts)
+            slow, _ = _tested_turns(f, op, counter.name, starts)
         else:
             slow = control.turns(f, op, counter.name, end, starts, hint=control.rolled(f))
         checked = f.label
@@ -115,7 +120,7 @@ def _in_eights(f: ThreadText, op: ops.For) -> list[str]:
         f.branch(following)
         f.start(following)
     hint = control.hint(f, op) or control.rolled(f)
-    f.branch_if(_are_eight(f, register, end, upper, turns), chunk, tail, hint=hint)
+    f.branch_if(_are_enough(f, register, end, upper, turns), chunk, tail, hint=hint)
     control.close_phis(f, phis, [end, *values], following)
     f.start(tail)
     rest = control.joined(f, op.lower.type, [(lower, before), (end, following)])
@@ -129,17 +134,22 @@ def _in_eights(f: ThreadText, op: ops.For) -> list[str]:
 def _turns(f: ThreadText, op: ops.For) -> int:
     """How many turns of a loop are guessed at a time: all of one that is written out."""
     lower, upper = (f.constants.get(value) for value in (op.lower, op.upper))
-    if lower is None or upper is None or not control.is_written_out(op):
-        return TURNS
-    return max(TURNS, int(upper - lower))
+    if lower is not None and upper is not None and control.is_written_out(op):
+        return max(TURNS, int(upper - lower))
+    return TURNS if len(_work(op)) > _LITTLE else 2 * TURNS
 
 
-def _are_eight(f: ThreadText, register: str, lower: str, upper: str, turns: int) -> str:
+def _work(op: ops.For) -> list[Operation]:
+    """What is done in a turn."""
+    return [each for each in op.body.walk() if not isinstance(each, (ops.Constant, ops.Yield))]
+
+
+def _are_enough(f: ThreadText, register: str, lower: str, upper: str, turns: int) -> str:
     """Whether there are turns enough from one number to another that is not lower."""
     return f.apply("icmp ugt", register, f.apply("sub", register, upper, lower), turns - 1)
 
 
-def _eight_turns(
+def _tested_turns(
     f: ThreadText, op: ops.For, counter: str, values: list[str]
 ) -> tuple[list[str], str]:
     """Turns from a value of the counter on; what is carried on, and the counter after them."""
@@ -247,7 +257,7 @@ def _computed_turns(f: ThreadText, op: ops.For) -> dict[int, Series]:
     if not f.is_free:
         return {}
     magnitudes = Magnitudes(op, f.constants)
-    inside = [each for each in op.body.walk() if not isinstance(each, (ops.Constant, ops.Yield))]
+    inside = _work(op)
     functions = [each for each in inside if _may_be_rare(f, each)]
     chosen = series(max(magnitudes.later(each.operands[0]) for each in functions))
     turns = _turns(f, op)
