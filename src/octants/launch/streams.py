@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any, final
 
 from octants import driver, options
@@ -136,12 +135,7 @@ def queue_of(stream: Any) -> Any:
     return stream._queue
 
 
-@contextlib.contextmanager
-def launching_in(stream: Any) -> Iterator[None]:
+def launching_in(stream: Any) -> contextlib.AbstractContextManager[None]:
     """Launch in a stream, as long as this lasts; None changes nothing."""
     queue = queue_of(stream)
-    if queue is None:
-        yield
-        return
-    with driver.device().using(queue):
-        yield
+    return contextlib.nullcontext() if queue is None else driver.device().using(queue)

@@ -29,7 +29,7 @@ from octants.runtime.cuda.library import MOST_PITCH, ON_DEVICE, RowCopy
 from octants.runtime.cuda.machine import Machine
 from octants.runtime.cuda.memory import DeviceAllocation, Lent
 from octants.runtime.cuda.staging import SMALL
-from octants.runtime.cuda.streams import Event, Stream
+from octants.runtime.cuda.streams import Event, Stream, Using
 from octants.runtime.cuda.words import FILLS, words_of
 from octants.runtime.device import Bytes
 from octants.runtime.elements import set_elements
@@ -165,19 +165,9 @@ class CudaDevice(Machine):
         """A new event."""
         return Event(self.streams)
 
-    @contextlib.contextmanager
-    def using(self, stream: Stream) -> Iterator[None]:
+    def using(self, stream: Stream) -> Using:
         """Launch in a stream, as long as this lasts; other threads go on in theirs."""
-        current = self.streams.current
-        self.streams.enter(stream)
-        before, current.stream = current.stream, stream
-        self.streams.become_busy(1)
-        try:
-            yield
-        finally:
-            self.streams.become_busy(-1)
-            current.stream = before
-            self.streams.leave(stream)
+        return Using(self.streams, stream)
 
     def blocks_of(self, pool: list[Any]) -> list[Any]:
         """The part of a pool of launch storage that the thread's stream uses alone."""

@@ -9,6 +9,7 @@ a replay runs launch by launch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any
 
 from octants.diagnostics.exceptions import OctantsMemoryError
@@ -67,7 +68,8 @@ class CudaGraph:
             versions = built.versions() if built.unsure else None
             built.will_write()
             machine.context.launched.extend(built.names)
-            machine.context.call("cuGraphLaunch", built.handles[1], stream)
+            graph = c_void_p(built.handles[1])
+            machine.context.call("cuGraphLaunch", graph, c_void_p(stream))
             machine.streams.release()
         if built.buffers:
             machine.messages.put_kept(built, built.buffers)

@@ -1,14 +1,12 @@
 """A loaded kernel, and its launch.
 
-Most kernels say nothing, record nothing, and are told all bounds by the host: their launch, in
-`_plain`, is as few steps of Python as can be.
+Most kernels say nothing, record nothing, and are told all bounds by the host; see `plain`.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from octants.artifact import SYSTEM, Artifact, Slot
 from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
@@ -16,9 +14,9 @@ from octants.runtime.cuda.frame import Action, Frame, Step, parameter_bytes
 from octants.runtime.cuda.kernel_graphs import LEAST_NODES, KernelGraph
 from octants.runtime.cuda.machine import Machine
 from octants.runtime.cuda.messages import DeviceBuffer
-from octants.runtime.cuda.streams import Stream
+from octants.runtime.cuda.plain import make_launcher
 from octants.runtime.recording import Noted, Recording
-from octants.runtime.slots import MOST_VIEWS, SlotViews, bounds_reader
+from octants.runtime.slots import MOST_VIEWS, SlotViews
 
 
 class CudaKernel:
@@ -98,55 +96,10 @@ class CudaKernel:
 
     def _launcher(self, block: int) -> Callable[[], None]:
         """What launches with the parameters of a block, which no two launches use at once."""
-        frame, view, slots = self._make_frame(), self._slots.view(block), self._slots
-        streams, name, versions = self._machine.streams, self._name, self._machine.versions
-        watches, tell = versions.watches, versions.teller(self.artifact.writes, slots)
-        note = self._machine.context.launched.append
-        run: Callable[..., int] = self._machine.library.cuLaunchKernelEx
-        told = [action.dispatch.bounds for action in self._actions if action.bounds is not None]
-        read_bounds, known = bounds_reader(told, slots) or _no_bounds, None
-        frame.move(streams.default)
+        frame, view = self._make_frame(), self._slots.view(block)
+        frame.move(self._machine.streams.default)
         frame.take(block)
-        steps, order = frame.steps, streams.order
-        has_sides = any(step.action.dispatch.side for step in steps)
-
-        def launch() -> None:
-            nonlocal known
-            told = read_bounds(view)
-            if told != known:
-                frame.resize(slots.unpack(view))
-                known = told
-            note(name)
-            if watches:
-                tell(view)
-            if streams.is_busy or has_sides:
-                in_streams()
-                return
-            for step in steps:
-                if not step.is_empty:
-                    status = run(step.configured, step.handle, step.arguments, None)
-                    if status:
-                        step.launch_again(status)
-
-        def in_streams() -> None:
-            streams.here()
-            stream, beside = streams.current.stream, dict[int, Stream]()
-            frame.move(stream)
-            for step in steps:
-                side = step.action.dispatch.side
-                if side and side not in beside:
-                    beside[side] = stream.side(side)
-                    order(stream, beside[side])
-                while beside and not side:
-                    order(beside.popitem()[1], stream)
-                if not step.is_empty:
-                    step.launch()
-            for other in beside.values():
-                order(other, stream)
-            frame.move(streams.default)
-            streams.release()
-
-        return launch
+        return make_launcher(self._machine, self.artifact, frame, view, self._slots)
 
     def as_graph(self) -> Callable[[int], None]:
         """The launch as one graph; where that takes longer, or cannot be, `launch`."""
@@ -246,7 +199,3 @@ class CudaKernel:
             recording.run_computed(step, tape, stream.bounds(), slots)
         else:
             recording.run(step, *(step.known or (0, 1)), tape, slots)
-
-
-def _no_bounds(_: Any) -> None:
-    """What bounds depend on that are the same in all launches."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import byref
+from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING, Any
 
 from octants.runtime.cuda.frame import Frame
@@ -41,4 +41,4 @@ class KernelGraph:
             status = change(launched, node, reference)
             if status:
                 raise context.error("cuGraphExecKernelNodeSetParams", status)
-        context.call("cuGraphLaunch", launched, stream)
+        context.call("cuGraphLaunch", c_void_p(launched), c_void_p(stream))

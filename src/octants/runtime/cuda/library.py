@@ -254,7 +254,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 }
 """The symbols that are used, with the types of their arguments. All return a CUresult."""
 
-_UNCHECKED = {"cuLaunchKernelEx"}
+_UNCHECKED = {"cuLaunchKernelEx", "cuGraphLaunch"}
 """Called with objects of just the right types: converting them takes as long as the call."""
 
 

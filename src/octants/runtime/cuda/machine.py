@@ -55,6 +55,7 @@ class Machine:
         self._modules: weakref.WeakValueDictionary[bytes, Module] = weakref.WeakValueDictionary()
         self._dropped_modules: deque[int] = deque()
         self.dropped_graphs: deque[tuple[int, int]] = deque()
+        self.replayed_graphs = 0
         self._graph_tapes: DeviceAllocation | None = None
         self._graph_stream: Stream | None = None
         parts = (context, self.memory, self.staging, self.streams, self._dropped_modules)
@@ -147,6 +148,8 @@ class Machine:
         self.streams.gather()
 
     def _unload(self) -> None:
+        if not (self._dropped_modules or self.dropped_graphs):
+            return
         with self.context.active():
             while self.dropped_graphs:
                 graph, launched = self.dropped_graphs.popleft()

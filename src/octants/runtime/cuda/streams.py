@@ -347,3 +347,26 @@ class Streams:
             self.context.call("cuStreamDestroy", handle)
         while self.dropped_events:
             self.context.call("cuEventDestroy", self.dropped_events.popleft())
+
+
+class Using:
+    """Lets a thread launch in a stream, as long as it lasts."""
+
+    __slots__ = ("_before", "_stream", "_streams")
+
+    def __init__(self, streams: Streams, stream: Stream) -> None:
+        self._streams = streams
+        self._stream = stream
+        self._before = streams.default
+
+    def __enter__(self) -> None:
+        streams, current = self._streams, self._streams.current
+        streams.enter(self._stream)
+        self._before, current.stream = current.stream, self._stream
+        streams.become_busy(1)
+
+    def __exit__(self, *_: object) -> None:
+        streams = self._streams
+        streams.become_busy(-1)
+        streams.current.stream = self._before
+        streams.leave(self._stream)
