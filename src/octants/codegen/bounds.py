@@ -15,7 +15,7 @@ from octants.types.scalars import DType
 
 _SYMBOLS = {"add": "+", "sub": "-", "mul": "*"}
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_LONGEST = 4000  # characters
+_LONGEST = 8000  # characters
 
 
 class _Unknown(Exception):

@@ -22,6 +22,8 @@ _ITEMS = 2  # of a thread, a power of two
 _SMALL = 96  # operations in loops
 _TOGETHER = 6  # sums that are added up at a time
 _ROOM = 48 * 1024  # bytes of shared memory
+_THREADS = 4096  # of `fills` for each multiprocessor, which has half as many at a time
+_TIMES, _LONG = 2, 64  # doublings, and iterations of a share then
 
 
 class BlockShares(SharedItems):
@@ -67,30 +69,67 @@ class BlockShares(SharedItems):
         words = sum(kind.size * min(count, _TOGETHER) for kind, count in most.items())
         return words * self.block_dim <= _ROOM
 
+    @property
+    def room(self) -> int:
+        """So many that each block begins at once."""
+        return self.fills // 2
+
+    def balanced(self, builder: Builder, items: Value, longest: Value, shift: Value) -> Value:
+        """Some multiprocessors have a block more than others: less matters of smaller ones.
+
+        It has to save an eighth of the time to have twice as many, and shares to stay long.
+        """
+        rounds = self._rounds(builder, items, shift)
+        for _ in range(_TIMES):
+            more = builder.binary("add", shift, builder.offset(1))
+            found = self._rounds(builder, items, more)
+            own, other = (
+                builder.binary("mul", number, builder.offset(factor))
+                for number, factor in ((rounds, 7), (found, 4))
+            )
+            least = builder.binary("shl", builder.offset(_LONG), more)
+            saves = builder.binary(
+                "and", builder.compare("lt", other, own), builder.compare("ge", longest, least)
+            )
+            may = builder.compare("lt", shift, builder.offset(self.powers))
+            saves = builder.binary("and", saves, may)
+            shift = builder.select(saves, more, shift)
+            rounds = builder.select(saves, found, rounds)
+        return shift
+
+    def _rounds(self, builder: Builder, items: Value, shift: Value) -> Value:
+        """How many blocks a multiprocessor has."""
+        count = max(1, self.fills // _THREADS)
+        blocks = self._blocks(builder, items, shift)
+        all_but_one = builder.binary("add", blocks, builder.offset(count - 1))
+        return builder.binary("floordiv", all_but_one, builder.offset(count))
+
+    def _blocks(self, builder: Builder, items: Value, shift: Value) -> Value:
+        room, one = self._room(builder, shift, self.items), builder.offset(1)
+        most = builder.binary("sub", builder.binary("shl", one, room), one)
+        return builder.binary("shr", builder.binary("add", items, most), room)
+
     def threads(self, builder: Builder, sizes: Sizes) -> Value:
         """Those of whole blocks."""
-        room = self._room(builder, sizes, self.items)
-        one = builder.offset(1)
-        most = builder.binary("sub", builder.binary("shl", one, room), one)
-        blocks = builder.binary("shr", builder.binary("add", sizes.items, most), room)
+        blocks = self._blocks(builder, sizes.items, sizes.shift)
         return builder.binary("mul", blocks, builder.offset(self.block_dim))
 
-    def _room(self, builder: Builder, sizes: Sizes, items: int) -> Value:
+    def _room(self, builder: Builder, shift: Value, items: int) -> Value:
         """The logarithm of how many work items a block has if a thread has so many."""
         most = self.powers + items.bit_length() - 1
-        return builder.binary("sub", builder.offset(most), sizes.shift)
+        return builder.binary("sub", builder.offset(most), shift)
 
     def share_of(self, thread: Value, sizes: Sizes) -> Share:
         """Threads without a work item, of the last block, have its last one, and do not act."""
         builder, one = self.builder, self.builder.offset(1)
-        room = self._room(builder, sizes, 1)
+        room = self._room(builder, sizes.shift, 1)
         self._others = builder.binary("shl", one, room)
         self._thread = builder.binary("and", thread, builder.offset(self.block_dim - 1))
         self._place = builder.binary("and", thread, builder.binary("sub", self._others, one))
         own = builder.binary("shr", self._thread, room)
         is_first = builder.compare("eq", own, builder.offset(0))
         block = builder.binary("shr", thread, builder.offset(self.powers))
-        number = builder.binary("shl", block, self._room(builder, sizes, self.items))
+        number = builder.binary("shl", block, self._room(builder, sizes.shift, self.items))
         number = builder.binary("add", number, self._place)
         last = builder.binary("sub", sizes.items, one)
         numbers, acts = list[Value](), list[Value]()

@@ -121,12 +121,29 @@ class SharedItems(ABC):
         longest = self._longest(builder, values)
         shift = builder.offset(0)
         for power in range(1, self.powers + 1):
-            has_room = builder.compare("le", items, builder.offset(self.fills >> power))
+            has_room = builder.compare("le", items, builder.offset(self.room >> power))
             if longest is not None:
                 is_long = builder.compare("ge", longest, builder.offset(self.shortest << power))
                 has_room = builder.binary("and", has_room, is_long)
             shift = builder.binary("add", shift, builder.cast(has_room, i64))
+        if longest is not None:
+            shift = self.balanced(builder, items, longest, shift)
         return Sizes(lower, items, shift)
+
+    @property
+    def room(self) -> int:
+        """How many threads there should be at most, unless there are more work items."""
+        return self.fills
+
+    def balanced(
+        self,
+        builder: Builder,  # noqa: ARG002
+        items: Value,  # noqa: ARG002
+        longest: Value,  # noqa: ARG002
+        shift: Value,
+    ) -> Value:
+        """The logarithm of how many threads share an item, or more if these end together then."""
+        return shift
 
     @property
     def has_known_bounds(self) -> bool:
