@@ -81,3 +81,18 @@ def test_of_tasks_whose_items_are_shared(fills: int) -> None:
             assert list(found) == on_the_device(module, {"n": n, "m": m})
             some.add(found)
     assert len(some) > 3
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "sharers"),
+    [(16384, 16384, 16), (10000, 10000, 64), (50000, 50000, 8), (200000, 2000, 2), (300, 90, 8)],
+)
+def test_blocks_end_together(n: int, m: int, sharers: int) -> None:
+    """A GPU of 132 multiprocessors has as many blocks on each of them, or one more of many."""
+    begins = SUM.replace("constant<-3>", "constant<0>").replace("constant<2>", "constant<0>")
+    module = parse(begins)
+    split_sums(module, True, 132 * 4096)
+    _, threads = on_the_device(module, {"n": n, "m": m})
+    assert threads % 512 == 0
+    items = 2 * 512 // sharers  # of a block: a thread has two
+    assert threads // 512 == -(-n // items)
