@@ -16,7 +16,7 @@ from octants.target import Blocks, Target
 from octants.types import scalars
 from octants.types.scalars import DType, f16, f32, i32, u1
 from tests.codegen import test_reductions as reductions
-from tests.codegen.compiled import for_, if_, ndarray, parallel, temporary
+from tests.codegen.compiled import for_, if_, ndarray, parallel, temporary, while_
 from tests.vulkan import compiled
 from tests.vulkan.test_validity import MUCH
 from tests.vulkan.validation import check, needs_validator
@@ -181,3 +181,30 @@ def test_threads_that_a_cpu_runs_do_not_sum_up_by_blocks() -> None:
     assert [each.dispatches[0].block for each in (gpu, cpu)] == [256, 64]
     # one that waits for the subgroup, and one for the block
     assert [count(each.code, Op.CONTROL_BARRIER) for each in (gpu, cpu)] == [2, 1]
+
+
+def test_a_failure_in_a_condition_ends_the_loop() -> None:
+    """Where threads collect, an item that has ended goes on as one that does nothing more."""
+    marks, total = ndarray("marks", i32), ndarray("total", i32)
+
+    def test(build: Any, carried: Any) -> Any:
+        build.assert_("assertion", "{}", build.compare("lt", carried[0], build.index(3)), carried)
+        return build.compare("lt", carried[0], build.index(7))
+
+    def turn(build: Any, carried: Any) -> Any:
+        build.store(marks, carried, build.index(1))
+        build.atomic("add", total, [build.index(0)], build.index(1))
+        return [build.binary("add", carried[0], build.index(1))]
+
+    def body(build: Any, _: Any) -> None:
+        while_(build, [build.index(0)], test, turn)
+
+    task = parallel("t", lambda build: (build.index(0), build.index(5)), body)
+    module = Module("counts", [marks, total], tasks=[task])
+    module.apart = True
+    assert find_reductions(task, apart=True)
+    kernel = compiled.OnVulkan(module)
+    data = {"marks": np.zeros(8, np.int32), "total": np.zeros(1, np.int32)}
+    with pytest.raises(OctantsAssertionError):
+        kernel.run(data)
+    assert data["marks"].tolist() == [1] * 3 + [0] * 5

@@ -47,6 +47,16 @@ def test_programs_are_valid(device: VulkanDevice) -> None:
     qd.sync()
 
 
+@pytest.mark.usefixtures("device")
+def test_a_kernel_that_does_nothing_is_valid() -> None:
+    @qd.kernel
+    def nothing(n: qd.i32):
+        _ = n + 1
+
+    nothing(3)
+    qd.sync()
+
+
 def test_what_is_wrong_is_an_error(device: VulkanDevice) -> None:
     with device.queue.lock:
         batch, functions = device.queue.open(), device.context.functions

@@ -149,6 +149,10 @@ class Body:
         """End the work item."""
         self.code.leave()
 
+    def if_active(self, write: Callable[[], object]) -> None:
+        """Write what only happens while the item goes on, behind what may have ended it."""
+        write()
+
     def condition(self, op: Operation, make: Callable[[], Operand]) -> Operand:  # noqa: ARG002
         """What a loop computes at the start of each turn: whether it goes on."""
         return make()

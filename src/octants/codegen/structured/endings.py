@@ -54,10 +54,10 @@ class Ending(Body):
         goes_on = self.code.variable(u1)
         self.code.write(goes_on, self.number(False, u1))
         self.if_active(lambda: self.code.write(goes_on, make()))
-        return self.code.read(goes_on)
+        # What ends the item while it is computed leaves the condition of the turn before.
+        return self.code.apply("and", u1, self.code.read(goes_on), self.code.read(self.active))
 
     def if_active(self, write: Callable[[], object]) -> None:
-        """Write what only happens while the item goes on."""
         self.code.branch(self.code.read(self.active), write)
 
     def block(self, block: Block) -> list[Operand]:

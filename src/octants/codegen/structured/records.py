@@ -45,11 +45,17 @@ def push(body: Body, op: ops.RecordPush) -> None:
 def _write(body: Body, op: ops.RecordPush, index: Operand) -> None:
     """Write the words of an iteration; refuse first what the tape does not hold."""
     start = position(body, body.use(op.base), index, stride(op.record))
-    if op not in body.reserved:
+
+    def store() -> None:
+        place = _place(body, start)
+        for word, operand in _words(body, op.record, op.values).items():
+            body.code.store(messages.at(body.code, place, word * _LANES * _WORD), u32, operand)
+
+    if op in body.reserved:
+        store()
+    else:
         make_room(body, op, body.add(start, body.number(stride(op.record), i64)))
-    place = _place(body, start)
-    for word, operand in _words(body, op.record, op.values).items():
-        body.code.store(messages.at(body.code, place, word * _LANES * _WORD), u32, operand)
+        body.if_active(store)
 
 
 def _words(body: Body, record: Record, values: Sequence[Value]) -> dict[int, Operand]:

@@ -27,14 +27,23 @@ _WHOLE_SUBGROUPS = 2
 
 
 class Program:
-    """The pipelines of a SPIR-V module, by the names of its entry points."""
+    """The pipelines of a SPIR-V module, by the names of its entry points.
+
+    A module of a kernel that does nothing has none, and is none.
+    """
 
     def __init__(self, context: Context, layout: c_uint64, artifact: Artifact) -> None:
         context.check()
         self._context, self._layout, self._artifact = context, layout, artifact
-        info = vk.ShaderModuleCreateInfo(size=len(artifact.code), code=c_char_p(artifact.code))
-        module = context.create("vkCreateShaderModule", info)
         self.pipelines: dict[str, c_uint64] = {}
+        if artifact.dispatches:
+            self._load()
+
+    def _load(self) -> None:
+        """Make the pipelines, with what is kept of them."""
+        context, code = self._context, self._artifact.code
+        info = vk.ShaderModuleCreateInfo(size=len(code), code=c_char_p(code))
+        module = context.create("vkCreateShaderModule", info)
         try:
             known = current.kept("pipelines", self._key(), lambda: self._make(module, b""))
             if not self.pipelines:
