@@ -137,7 +137,7 @@ def test_bounds_wrap_and_compare_as_their_types_do() -> None:
         out = np.zeros(200, np.int32)
         kernel.run({"n": np.array([number], np.int32), "out": out})
         assert out.sum() == count
-    assert kernel.artifact.dispatches[0].bounds.startswith("(0, ")
+    assert "(0, " in kernel.artifact.dispatches[0].bounds
 
 
 # -- the tape -----------------------------------------------------------------------------------

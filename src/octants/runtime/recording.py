@@ -12,8 +12,7 @@ at once. There few threads have plenty.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 from octants import abi
 from octants.artifact import Artifact, Dispatch, Needs
@@ -21,6 +20,7 @@ from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.diagnostics.kernel_errors import TapeMemoryRefused
 from octants.lazy_dataclass import dataclass
 from octants.runtime.messages import recorded_loops
+from octants.runtime.steps import Step, Tape
 from octants.runtime.versions import Versions
 
 MOST_ITEMS = 1 << 27
@@ -30,75 +30,6 @@ _GUESS = 512  # bytes that a thread of a kernel that has not run yet begins with
 _LEAST_SHARE = abi.TAPE_WORD
 _MOST_KNOWN = 4096  # launches that are told apart by what decides their need
 _PLENTY = 1 << 30  # bytes of the tapes of a dispatch whose work items cannot run again
-
-
-class Step(Protocol):
-    """A dispatch that is loaded: what it is told, and how it is launched.
-
-    It has `fill` blocks of `block` threads where it fills the GPU; blocks of `least_block` can be
-    had as well. `words` are those of `abi`.
-    """
-
-    @property
-    def fill(self) -> int: ...
-
-    @property
-    def block(self) -> int: ...
-
-    @property
-    def least_block(self) -> int: ...
-
-    @property
-    def words(self) -> Any: ...
-
-    def launch_as(self, blocks: int, block: int) -> None:
-        """Launch so many blocks of so many threads."""
-
-
-class Tape(Protocol):
-    """Memory that holds the tapes of all threads, and what is told of refused work items.
-
-    `lock` is held by a launch from its first thread to its last look.
-    """
-
-    @property
-    def lock(self) -> AbstractContextManager[bool]: ...
-
-    @property
-    def address(self) -> int: ...
-
-    def reserve(self, nbytes: int) -> bool:
-        """Have so many bytes for tapes; False if they are refused."""
-
-    def expect(self, items: int) -> int:
-        """The address of room for what is told of so many work items, all of it zero."""
-
-    def nothing_refused(self, items: int) -> int:
-        """The same address, for a launch of which no work item can be refused."""
-
-    def trust(self, kernel: str) -> None:
-        """Such a launch of a kernel is queued, of which that is true if versions of memory are."""
-
-    def adopt(self, told: int, items: int) -> tuple[int, int]:
-        """Take over what is told elsewhere of refused items: as `expect`, and then `refused`.
-
-        Gives the address of that, and the most bytes that one of them needs.
-        """
-
-    def refused(self) -> tuple[int, int]:
-        """(the most bytes that one needs, how many were refused), when what was launched is done.
-
-        Both are zero again afterwards.
-        """
-
-    def first_refused(self) -> int:
-        """The place of the first work item that is refused, counted from the lower bound."""
-
-    def read_bounds(self, address: int) -> tuple[int, int]:
-        """The bounds that what was launched has left at an address."""
-
-    def write_bounds(self, address: int, lower: int, upper: int) -> None:
-        """Tell bounds to what is launched next; the one before it must be done."""
 
 
 @dataclass

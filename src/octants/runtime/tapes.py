@@ -19,7 +19,7 @@ class TapeMemory(ABC):
     """A *heap* that holds the tapes of all threads, of at most ``limit`` bytes.
 
     After each launch that records the host looks whether work items were refused, so that no two
-    use it at once. Subclasses add the rest of `runtime.recording.Tape`.
+    use it at once. Subclasses add the rest of `runtime.steps.Tape`.
     """
 
     def __init__(self, limit: int) -> None:

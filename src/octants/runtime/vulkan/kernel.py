@@ -25,7 +25,7 @@ _FEW_ITEMS = 4
 class Step:
     """A dispatch that is loaded: its pipeline, and what is pushed at a launch.
 
-    It is a `runtime.recording.Step` of which each launch takes the parameters by `take`. `groups`
+    It is a `runtime.steps.Step` of which each launch takes the parameters by `take`. `groups`
     are the blocks of threads of the last launch, `launches` those that the host did not size.
     """
 

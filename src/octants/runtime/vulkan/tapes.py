@@ -13,7 +13,7 @@ from octants.runtime.vulkan.transfers import Transfers
 
 
 class Tape(TapeMemory):
-    """The heap of a device; see `runtime.recording.Tape`."""
+    """The heap of a device; see `runtime.steps.Tape`."""
 
     def __init__(self, heap: Heap, transfers: Transfers, limit: int) -> None:
         super().__init__(limit)
