@@ -9,7 +9,7 @@ RUN := $(VENV)/bin/python
 PYTEST_ARGS ?= -n 2 --dist worksteal --durations 25
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-vulkan test-arm64 docs-test lint bench bench-gpu docs clean
+.PHONY: help demo test test-slow test-vulkan test-vulkan-all test-arm64 docs-test lint bench bench-gpu docs clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -29,6 +29,16 @@ VULKAN_TESTS ?= tests/ad tests/api tests/data tests/frontend tests/library tests
 
 test-vulkan: $(VENV)/stamp-test  ## run the tests of kernels and gradients on Vulkan, and random programs
 	@OCTANTS_ARCH=vulkan OCTANTS_TEST_ARCH=vulkan $(RUN) -m pytest $(PYTEST_ARGS) $(VULKAN_TESTS)
+
+# Each takes less than ten minutes. The rest of tests/ is about what the CPU runs, or about no device.
+VULKAN_PARTS ?= "tests/ad" "tests/api tests/data tests/frontend tests/library tests/simt" \
+	"tests/vulkan tests/fuzz/test_fuzz_run.py" "tests/cache tests/graphs tests/names tests/runtime" \
+	"tests/passes tests/test_docs.py tests/test_demo.py" "tests/fuzz/test_generated_programs.py" \
+	"tests/fuzz/test_comparison.py tests/fuzz/test_oracle_by_hand.py" "tests/fuzz/test_mutations.py"
+
+test-vulkan-all: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run all tests that can run on Vulkan, in parts
+	@failed=0; for part in $(VULKAN_PARTS); do echo "== $$part"; \
+	$(MAKE) --no-print-directory test-vulkan VULKAN_TESTS="$$part" || failed=1; done; exit $$failed
 
 ARM64_TESTS ?= tests/mathlib/test_same_bits.py tests/codegen/test_scalar_operations.py \
 	tests/codegen/test_estimates.py tests/codegen/test_records.py tests/codegen/test_reductions.py \
