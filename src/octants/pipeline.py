@@ -22,6 +22,7 @@ from octants.passes.collect_sums import collect_sums
 from octants.passes.compose_turns import compose_turns
 from octants.passes.contract import contract
 from octants.passes.defer_constants import defer_constants
+from octants.passes.delay_stores import delay_stores
 from octants.passes.demote_atomics import demote_atomics
 from octants.passes.drop_zeros import drop_zeros
 from octants.passes.expand_powers import expand_powers
@@ -199,6 +200,8 @@ def finish(module: Module, stage: Stage, *, apart: bool = False) -> Module:
         if splits:
             fuse_sums(result)
             split_sums(result, apart, stage.fills)
+        if stage.fills:
+            delay_stores(result, apart)
         note.gives(result.size)
     stage.see("finish", result)
     return result

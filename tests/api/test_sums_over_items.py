@@ -228,3 +228,27 @@ def test_gradients_of_loops_that_record() -> None:
     with qd.ad.Tape(loss=loss):
         walk(5)
     assert abs(w.grad[None] - wanted) < 1e-6 * abs(wanted)
+
+
+def test_places_that_memory_tells() -> None:
+    """Also where the loop changes what tells them, and where nobody adds."""
+    k, total = qd.field(qd.i32, 3), qd.field(qd.f64, 8)
+
+    @qd.kernel
+    def collect(x: qd.types.ndarray(qd.f64, 1)):
+        for i in x:
+            total[k[1] + 2] += x[i]
+            if x[i] > 1000:
+                total[k[2]] += x[i]
+
+    @qd.kernel
+    def move(n: qd.i32):
+        for i in range(n):
+            k[0] = i // n
+            total[k[0]] += 1.0
+
+    x = numbers(70_001, qd.f64)
+    k[1], k[2] = 3, 1 << 28
+    collect(x)
+    move(1000)
+    assert total.to_numpy().tolist() == [1000, 0, 0, 0, 0, x.sum(), 0, 0]

@@ -20,10 +20,11 @@ from octants.backends.cpu import CpuBackend
 from octants.codegen.llvm import nvptx
 from octants.fuzz.backends import PackageBackend
 from octants.fuzz.generator.build import generate
-from octants.ir.core import Module
+from octants.ir.core import Array, Companion, Module, Space
 from octants.runtime.cuda import stoppable
 from octants.types import scalars
-from octants.types.scalars import f32, f64
+from octants.types.layouts import Layout, Term
+from octants.types.scalars import f32, f64, i32
 from tests.autodiff.test_checkpoints import LongLoops
 from tests.autodiff.test_whole_blocks import recurrence
 from tests.codegen import test_scalar_operations
@@ -251,3 +252,38 @@ def test_sums_of_a_block(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
         artifact = nvptx.compile_module(module, nvptx.target(90))
         assert artifact.dispatches[0].sums
     assert not capfd.readouterr().err
+
+
+def test_updates_of_places_that_threads_may_share(tmp_path: Path) -> None:
+    """Small arrays have a copy in each block; of others threads at one place make one update."""
+    at, x = ndarray("at", i32), ndarray("x", f32)
+
+    def bounds(build: Any) -> Any:
+        return build.index(0), build.shape(x, 0)
+
+    def text_of(bins: int, fn: str = "add", index: Any = None) -> str:
+        layouts = {Companion.PRIMAL: Layout((bins,), (Term(0, 1, 0, 4),))}
+        table = Array("table", f32, 1, Space.FIELD, (), layouts)
+
+        def body(build: Any, i: Any) -> None:
+            place = index(build, i) if index else build.load(at, [i])
+            build.atomic(fn, table, [place], build.load(x, [i]))
+
+        module = Module("k", [table, at, x], tasks=[parallel("t", bounds, body)])
+        module.apart = True
+        for capability in CAPABILITIES:
+            text = assemble(module, capability, tmp_path)
+        return text
+
+    small, large, extremes = text_of(1000), text_of(100_000), text_of(1000, "max")
+    assert small.count("atom.shared.add.f32") == 1
+    assert small.count("bar.sync") == 2
+    assert "match.any" not in small
+    for text in (large, extremes):
+        assert text.count("match.any.sync.b64") == 1
+        assert ".shared" not in text
+
+    def neighbour(build: Any, i: Any) -> Any:
+        return build.binary("add", i, build.index(1))
+
+    assert "match.any" not in text_of(100_000, index=neighbour)

@@ -183,6 +183,26 @@ def test_one_place_for_all_by_an_argument() -> None:
     assert data["x"].tolist() == [N / 4] * 4 + [0.0] * 3 + [-N, 0.0]
 
 
+def test_one_place_for_all_by_what_is_in_memory() -> None:
+    """As long as the task does not write it, as far as is known."""
+    k, x, y = temporary("k", i32), ndarray("x", f32), ndarray("y", f32)
+
+    def body(build: Any, i: Any) -> None:
+        place = build.binary("add", build.load(k, []), build.index(1))
+        build.atomic("add", x, [place], build.load(y, [i]))
+
+    def changes(build: Any, i: Any) -> None:
+        body(build, i)
+        build.atomic("max", k, [], i)
+
+    module = module_with(body, k, x, y)
+    assert not updates_in_loop(module)
+    data = {"k": np.array(2, np.int32), "x": np.zeros(5, np.float32), "y": np.ones(N, np.float32)}
+    run(module, data)
+    assert data["x"].tolist() == [0, 0, 0, N, 0]
+    assert updates_in_loop(module_with(changes, k, x, y))
+
+
 def test_halves_are_collected_in_single_precision() -> None:
     s, y = temporary("s", f16), ndarray("y", f16)
 

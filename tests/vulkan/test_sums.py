@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from octants.codegen.reductions import find_reductions, find_shared
 from octants.codegen.spirv.compile import ENOUGH, compile_module
 from octants.codegen.spirv.words import Op
 from octants.diagnostics.exceptions import OctantsAssertionError
-from octants.ir.core import Module
+from octants.ir.core import Array, Companion, Module, Space
 from octants.target import Blocks, Target
 from octants.types import scalars
+from octants.types.layouts import Layout, Term
 from octants.types.scalars import DType, f16, f32, i32, u1
 from tests.codegen import test_reductions as reductions
 from tests.codegen.compiled import for_, if_, ndarray, parallel, temporary, while_
@@ -208,3 +210,52 @@ def test_a_failure_in_a_condition_ends_the_loop() -> None:
     with pytest.raises(OctantsAssertionError):
         kernel.run(data)
     assert data["marks"].tolist() == [1] * 3 + [0] * 5
+
+
+# -- copies of small arrays ---------------------------------------------------------------------
+
+
+def histogram(dtype: DType, bins: int, looks: bool = False) -> Module:
+    """Arguments may be the memory of fields: who looks afterwards might see the sums."""
+    layouts = {Companion.PRIMAL: Layout((bins,), (Term(0, 1, 0, dtype.size),))}
+    counts, x = Array("counts", dtype, 1, Space.FIELD, (), layouts), ndarray("x", i32)
+
+    def body(build: Any, i: Any) -> None:
+        value = build.load(x, [i])
+        build.atomic("add", counts, [value], build.constant(1, dtype))
+
+    def look(build: Any, i: Any) -> None:
+        body(build, i)
+        build.store(x, [i], build.load(x, [i]))
+
+    write = look if looks else body
+    task = parallel("t", lambda build: (build.index(0), build.shape(x, 0)), write)
+    return Module("histogram", [counts, x], tasks=[task])
+
+
+@pytest.mark.parametrize(("dtype", "bins", "copies"), [(i32, 9, 1), (f32, 300, 1), (i32, 3000, 0)])
+def test_blocks_have_copies_of_small_arrays(
+    dtype: DType, bins: int, copies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compile_(module: Module, own: Target) -> Any:
+        """As on a GPU: on a CPU there are no copies."""
+        own = replace(own, features=own.features.replace("masks", ""))
+        return compile_module(module, own)
+
+    monkeypatch.setattr(compiled, "compile_module", compile_)
+    late = compile_module(histogram(dtype, bins, looks=True), a_target(32, MUCH))
+    assert count(late.code, Op.CONTROL_BARRIER) == 0
+    kernel = compiled.OnVulkan(histogram(dtype, bins))
+    assert count(kernel.artifact.code, Op.CONTROL_BARRIER) == 2 * copies
+    x = np.random.default_rng(0).integers(0, bins, N).astype(np.int32)
+    data = {"counts": np.zeros(bins, dtype.numpy), "x": x}
+    for turn in (1, 2):
+        kernel.run(data)
+        assert np.array_equal(data["counts"], turn * np.bincount(x, minlength=bins))
+
+
+@needs_validator
+def test_copies_are_valid() -> None:
+    for features in (f"{MUCH},lanes", MUCH, f"{MUCH},lanes,add32"):
+        for dtype in (f32, i32):
+            check(compile_module(histogram(dtype, 40), a_target(32, features)))

@@ -9,7 +9,8 @@ After::
     items:  sum = sum + %x
     at the end of the chunk:  atomic<add, @loss, primal>(sum)
 
-A place is one for all work items if its indices are computed from constants, arguments and extents.
+A place is one for all work items if its indices are computed from constants, arguments, extents,
+and from what is in memory that the task does not write.
 Nothing else in the task may look at it afterwards, or change it in another way; updates of the same
 kind at places that vary may. This changes the order of a float sum, which is anybody's guess among
 threads anyway. Numbers of 16 bits are collected in 32.
@@ -36,7 +37,9 @@ from octants.types.scalars import DType, f16, f32, u1
 _FUNCTIONS = {"sub": "add"} | {fn: fn for fn in ("add", "min", "max", "and", "or", "xor")}
 _TOGETHER = ("add", "min", "max", "and", "or", "xor")
 _MAXIMUM = 16  # registers are few
+_FEW = 8
 
+_PURE = (ops.Binary, ops.Unary, ops.Cast, ops.Compare, ops.Select)
 Access = ops.Load | ops.Store | ops.Atomic | ops.CompareExchange
 
 
@@ -111,6 +114,30 @@ def find_shared(block: Block) -> set[Operation]:
     return {op for op in updates if not any(map(facts.varies, op.indices))}
 
 
+def find_scattered(task: Task) -> set[Operation]:
+    """Updates at places of which threads that work in step may have the same, and mostly many.
+
+    They do not have the number of the work item as a summand of an index. Nobody asks what was
+    there before. Each takes much code, so that there are none where there would be many.
+    """
+    used = {value for op in task.body.walk() for value in op.operands}
+    updates = [
+        op
+        for op in task.body.walk()
+        if isinstance(op, ops.Atomic)
+        and op.fn in _TOGETHER
+        and op.array.dtype not in (u1, f16)
+        and op.result not in used
+    ]
+    if not updates:
+        return set()
+    forms = Forms(task)
+    found: set[Operation] = {
+        op for op in updates if all(forms.item not in forms.form(i).terms for i in op.indices)
+    }
+    return found if len(found) <= _FEW else set()
+
+
 class _Finder:
     def __init__(self, task: Task, apart: bool) -> None:
         self.apart = apart
@@ -120,6 +147,11 @@ class _Finder:
         for op in task.body.walk():
             if isinstance(op, Access):
                 self.accesses.setdefault((op.array, op.companion), []).append(op)
+        self.written = [
+            place
+            for place, group in self.accesses.items()
+            if not all(isinstance(op, ops.Load) for op in group)
+        ]
 
     def find(self) -> Iterator[Reduction]:
         for place, group in self.accesses.items():
@@ -150,7 +182,7 @@ class _Finder:
         by_element: dict[tuple[object, ...], Reduction] = {}
         for op in group:
             assert isinstance(op, ops.Atomic)
-            if all(map(self.forms.is_uniform, op.indices)):
+            if all(map(self._is_uniform, op.indices)):
                 element = tuple(map(self._key, op.indices))
                 if element not in by_element:
                     recipe = list(dict.fromkeys(self._recipe(op.indices)))
@@ -158,6 +190,17 @@ class _Finder:
                     by_element[element] = found
                 by_element[element].atomics.append(op)
         yield from by_element.values()
+
+    def _is_uniform(self, value: Value) -> bool:
+        """Whether all work items see the same value, also afterwards; it may be in memory."""
+        op = self.forms.definitions.get(value)
+        if self.forms.is_uniform(value):
+            return True
+        if isinstance(op, ops.Load):
+            place = op.array, op.companion
+            is_kept = all(are_apart(place, other, self.apart) for other in self.written)
+            return is_kept and all(map(self._is_uniform, op.indices))
+        return isinstance(op, _PURE) and all(map(self._is_uniform, op.operands))
 
     def _key(self, index: Value) -> object:
         """What tells equal indices."""

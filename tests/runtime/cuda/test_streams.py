@@ -145,6 +145,7 @@ def test_streams_of_others_do_not_wait_for_each_other(gpu: Gpu) -> None:
             double(given)
     two.synchronize()
     assert streams_of_launches(gpu) == [two.handle]
+    one.synchronize()
 
 
 def test_a_stream_of_others_may_end_after_its_use(gpu: Gpu) -> None:

@@ -125,6 +125,13 @@ class Nvptx(Gpu):
         f.close_phi(phi)
         return phi.name
 
+    def at_one_place(self, f: ThreadText, place: str) -> tuple[str, str]:
+        active = f.text.declare("@llvm.nvvm.activemask", "i32", "", "convergent nounwind")
+        mask = f.assign(f"call i32 {active}()")
+        match = f.text.declare("@llvm.nvvm.match.any.sync.i64", "i32", "i32, i64")
+        bits = f.convert("ptrtoint", "ptr", place, "i64")
+        return mask, f.assign(f"call i32 {match}(i32 {mask}, i64 {bits})")
+
     def any_lane(self, f: ThreadText, condition: str) -> str:
         name = f.text.declare("@llvm.nvvm.vote.any.sync", "i1", "i32, i1")
         return f.assign(f"call i1 {name}(i32 -1, i1 {condition})")
@@ -172,6 +179,9 @@ class Nvptx(Gpu):
 
     def subgroups_in_block(self, f: ThreadText) -> str:
         return f.apply("udiv", "i32", self._special(f, "ntid.x"), self.subgroup)
+
+    def threads_in_block(self, f: ThreadText) -> str:
+        return self._special(f, "ntid.x")
 
     def any_in_block(self, f: ThreadText, condition: str) -> str:
         name = f.text.declare("@llvm.nvvm.barrier.cta.red.or.aligned.all", "i1", "i32, i1")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from octants.analysis.sums import Target
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
 from octants.codegen.structured.code import Code, Operand, Variable
 from octants.diagnostics.vulkan_errors import NotOnThisArch
@@ -92,6 +93,7 @@ class Body:
         self.lanes: Lanes | None = None
         self.guess: Guess | None = None
         self.collected: dict[Operation, tuple[Variable, Variable]] = {}  # see `reductions`
+        self.copies: dict[Target, Any] = {}  # arrays of the block; see `copies`
         self.shared_updates: set[Operation] = set()
         self.restartable: set[Operation] = set()
         self.reserved: set[Operation] = set()  # pushes for which there is room already

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from octants.codegen.reductions import Reduction, neutral
-from octants.codegen.structured import arithmetic, atomics, memory
+from octants.codegen.structured import arithmetic, atomics, copies, memory
 from octants.codegen.structured.body import Body, register
 from octants.codegen.structured.code import Code, Element, Operand, Place
 from octants.codegen.structured.cooperation import read
@@ -39,6 +39,8 @@ def atomic(body: Body, op: ops.Atomic) -> None:
         new = arithmetic.combine(body, op.fn, dtype, code.read(total), body.use(op.value))
         code.write(total, new)
         code.write(some, code.constant(True, u1))
+    elif (op.array, op.companion) in body.copies:
+        copies.atomic(body, op)
     elif op in body.shared_updates and op.array.space is not Space.SHARED:
         place = place_of(body, op.array, op.companion, op.indices)
         _update_together(body, op.fn, op.array.dtype, place, body.use(op.value))

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from functools import partial
 
 from octants import abi
+from octants.analysis.sums import Target
 from octants.artifact import Dispatch, Needs
 from octants.codegen.bounds import host_bounds
+from octants.codegen.copies import find_copies
 from octants.codegen.needs import find_domain_needs, find_needs
 from octants.codegen.recording import (
     asks_for_room,
@@ -17,7 +19,7 @@ from octants.codegen.recording import (
     restartable,
 )
 from octants.codegen.reductions import Reduction, find_reductions, find_shared
-from octants.codegen.structured import cooperation, messages, records, reductions
+from octants.codegen.structured import cooperation, copies, messages, records, reductions
 from octants.codegen.structured.blocks import Together, has_barriers
 from octants.codegen.structured.body import Body, Kernel
 from octants.codegen.structured.code import Code, Operand, Variable
@@ -68,13 +70,15 @@ def functions(
         if not bounds:
             dispatch = Dispatch(f"domain_{position}", position, block=1, threads=1)
             found.append(Function(dispatch, partial(_write_domain, kernel, position)))
-        sums = bool(_collects(kernel, task))
+        targets = _copies(kernel, task) if blocks is not None and summing > block else []
+        sums = bool(targets or _collects(kernel, task))
         items = _items(task, summing if sums else block, blocks)
         tape = _tape(kernel, task, needs_tape=needs_tape)
         limit = _threads(task, most if sums else 0)
         dispatch = Dispatch(name, position, bounds or "device", items, limit, *tape)
         if not cooperates(task):
-            write = partial(_write_items, kernel, position, items, is_known=bool(bounds))
+            place = kernel, position, items, targets
+            write = partial(_write_items, *place, is_known=bool(bounds))
             found.append(Function(dispatch, write, items))
             continue
         assert blocks is not None, "the frontend refuses"
@@ -121,6 +125,15 @@ def _collects(kernel: Kernel, task: Task) -> list[Reduction]:
     if task.options.get("fixed_order") or cooperates(task) or has_records(task):
         return []
     return find_reductions(task, kernel.module.apart)
+
+
+def _copies(kernel: Kernel, task: Task) -> list[Target]:
+    """The arrays of which each block has a copy to add to."""
+    if task.options.get("fixed_order") or cooperates(task) or has_records(task):
+        return []
+    collected = {op for found in _collects(kernel, task) for op in found.atomics}
+    found = find_copies(task, kernel.module.apart, collected)
+    return [target for target in found if target[0].dtype.bits == 32]
 
 
 def has_records(task: Task) -> bool:
@@ -176,11 +189,17 @@ def _bounds(code: Code, *, is_known: bool) -> tuple[Operand, Operand]:
 
 
 def _write_items(
-    kernel: Kernel, position: int, threads: int, code: Code, *, is_known: bool
+    kernel: Kernel,
+    position: int,
+    threads: int,
+    targets: list[Target],
+    code: Code,
+    *,
+    is_known: bool,
 ) -> None:
     """Every so many-th work item, from the one of the thread's own number on.
 
-    A block has so many ``threads``.
+    A block has so many ``threads``, and copies of ``targets``.
     """
     body, task = _body(kernel, code, position), kernel.module.tasks[position]
     _stop_if_failed(body)
@@ -190,6 +209,7 @@ def _write_items(
     collected = _collects(kernel, task)
     for reduction in collected:
         reductions.collect(body, reduction)
+    copies.begin(body, targets, threads)
     run = _item(kernel, position, task, body, is_known=is_known)
 
     def turn() -> None:
@@ -201,6 +221,7 @@ def _write_items(
         code.write(item, code.apply("add", i64, number, code.threads()))
 
     _loop_until(code, item, upper, turn)
+    copies.end(body, targets, threads)
     reductions.deliver(body, collected, threads)
 
 
@@ -230,7 +251,7 @@ def _item(
         inner.item = given[0]
         inner.lower, upper = _bounds(code, is_known=is_known)
         inner.restartable, inner.reserved = restartable(task.body), pushed_again(task.body)
-        inner.collected = body.collected
+        inner.collected, inner.copies = body.collected, body.copies
         if task.is_parallel and not task.options.get("fixed_order"):
             inner.shared_updates = find_shared(task.body) if code.gathers else set()
         if isinstance(inner, Ending):
@@ -241,7 +262,7 @@ def _item(
         inner.bind(index, code.convert(inner.item, i64, index.type))
         inner.block(task.body)
 
-    if not ends or body.collected:
+    if not ends or body.collected or body.copies:
         return lambda number: write(body.code, [number])
     name = f"item.{position}"
     return lambda number: body.code.call(name, [i64], None, write, [number])

@@ -170,7 +170,12 @@ def _vote(f: ThreadText, op: ops.Subgroup) -> str:
 
 def _read(f: ThreadText, dtype: DType, value: str, lane: str) -> str:
     """A value of a lane (i32) that has a work item."""
-    register, mask = f.type(dtype), _lanes(f).mask
+    return read(f, dtype, value, lane, _lanes(f).mask)
+
+
+def read(f: ThreadText, dtype: DType, value: str, lane: str, mask: str) -> str:
+    """A value of a lane (i32) of those of a mask (i32), all of which come here."""
+    register = f.type(dtype)
     if register in ("float", "i32"):
         return f.gpu.read_lane(f, register, value, lane, mask)
     if dtype.bits < 32:

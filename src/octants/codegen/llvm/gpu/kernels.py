@@ -9,12 +9,13 @@ from octants import abi
 from octants.analysis.sides import sides_of
 from octants.artifact import Artifact, Dispatch
 from octants.codegen.bounds import host_bounds
+from octants.codegen.copies import find_copies
 from octants.codegen.llvm import atomics
 from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.control import several
 from octants.codegen.llvm.cost import CHEAP
 from octants.codegen.llvm.function import HandlerTable
-from octants.codegen.llvm.gpu import approximations, cooperation, reductions, rows
+from octants.codegen.llvm.gpu import approximations, cooperation, copies, reductions, rows
 from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
@@ -29,7 +30,7 @@ from octants.codegen.recording import (
     recorded_loops,
     restartable,
 )
-from octants.codegen.reductions import Collect, find_reductions, find_shared
+from octants.codegen.reductions import Collect, find_reductions, find_scattered, find_shared
 from octants.ir import ops
 from octants.ir.cooperation import LEAST_BLOCKS, cooperates
 from octants.ir.core import Module, Operation, Task
@@ -157,6 +158,7 @@ class _Writer:
             f.normal_roots = approximations.normal_roots(task)
         if task.is_parallel and not task.options.get("fixed_order"):
             f.shared_updates = find_shared(task.body)
+            f.scattered_updates = find_scattered(task)
         f.start("start")
         _skip_if_stopped(f)
         self._stop_if_failed(f)
@@ -171,7 +173,7 @@ class _Writer:
             f.start("return")
         threads = 1 if task.options.get("fixed_order") or not task.is_parallel else 0
         # Each thread has a tape of its own, and a sum of its own to add in the end.
-        is_free = task.is_parallel and not (asks or threads or f.collected or cooperates(task))
+        is_free = task.is_parallel and not (asks or threads or f.adds_up or cooperates(task))
         self._finish(
             f,
             name,
@@ -187,7 +189,7 @@ class _Writer:
                 find_domain_needs(task, module, self._kernel.parameters) if asks else None,
                 self._sides[position],
                 _WAVES if is_free else 1,
-                bool(f.collected),
+                f.adds_up,
             ),
         )
 
@@ -260,6 +262,9 @@ def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
     found = [] if is_alone else find_reductions(task, f.kernel.module.apart)
     for reduction in found:
         f.table[Collect](f, Collect(reduction))
+    has_copies = f.gpu.has_blocks and not is_alone
+    targets = find_copies(task, f.kernel.module.apart, f.collected) if has_copies else []
+    copies.begin(f, targets)
 
     def begin(item: str) -> None:
         if again:
@@ -270,7 +275,9 @@ def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
         f.start("done")
 
     _write_loop(f, task, begin, end, "done")
+    copies.end(f, targets)
     reductions.deliver(f, found)
+    f.adds_up = bool(found or targets)
 
 
 def _write_blocks(f: ThreadText, task: Task) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from octants.codegen.llvm import arithmetic, atomics
+from octants.codegen.llvm.gpu import cooperation
 from octants.codegen.llvm.gpu.text import ThreadText
 from octants.codegen.llvm.memory import address
 from octants.codegen.reductions import Reduction, neutral
@@ -12,9 +13,19 @@ from octants.types.scalars import DType
 
 def atomic(f: ThreadText, op: ops.Atomic) -> None:
     """An update; threads of a subgroup that make it together, at one place, make one of all."""
-    if op not in f.shared_updates or op in f.collected:
+    has_copy = (op.array, op.companion) in f.shared_arrays
+    if op in f.collected or has_copy or not f.gpu.has_blocks:
         atomics.atomic(f, op)
-        return
+    elif op in f.shared_updates:
+        _update_together(f, op)
+    elif op in f.scattered_updates:
+        _update_by_places(f, op)
+    else:
+        atomics.atomic(f, op)
+
+
+def _update_together(f: ThreadText, op: ops.Atomic) -> None:
+    """Where all threads seem to have one place."""
     dtype, fn = op.array.dtype, op.fn
     place, value = address(f, op.array, op.companion, op.indices), f.use(op.value)
     together, alone, further = (f.fresh_label(hint) for hint in ("together", "alone", "further"))
@@ -28,6 +39,50 @@ def atomic(f: ThreadText, op: ops.Atomic) -> None:
     f.branch(further)
     f.start(alone)
     atomics.update(f, fn, dtype, place, value)
+    f.branch(further)
+    f.start(further)
+
+
+def _update_by_places(f: ThreadText, op: ops.Atomic) -> None:
+    """Where some threads may have one place, as neighbours that are sorted: one of them updates.
+
+    In each turn every second one that is left of a place takes over what the next one has.
+    """
+    dtype, fn, value = op.array.dtype, op.fn, f.use(op.value)
+    place = address(f, op.array, op.companion, op.indices)
+    mask, same = f.gpu.at_one_place(f, place)
+    own, register = f.gpu.lane(f), f.type(dtype)
+    before = f.apply("sub", "i32", f.apply("shl", "i32", 1, own), 1)
+    rank = f.intrinsic("ctpop", "i32", [("i32", f.apply("and", "i32", same, before))])
+    behind = f.apply("and", "i32", same, f.apply("shl", "i32", -2, own))
+    test, turn, done, further = (f.fresh_label(h) for h in ("test", "turn", "done", "further"))
+    start = f.label
+    f.branch(test)
+    f.start(test)
+    total, left, number = f.open_phi(register), f.open_phi("i32"), f.open_phi("i32")
+    has_next = f.apply("icmp ne", "i32", left.name, 0)
+    f.branch_if(f.apply("icmp ne", "i32", f.gpu.ballot(f, has_next, mask), 0), turn, done)
+    f.start(turn)
+    following = f.intrinsic("cttz", "i32", [("i32", left.name)], flag=True)
+    other = cooperation.read(f, dtype, total.name, f.choose(has_next, "i32", following, own), mask)
+    both = arithmetic.combine(f, fn, dtype, total.name, other)
+    summed = f.choose(has_next, register, both, total.name)
+    is_last = f.apply("icmp ne", "i32", f.apply("and", "i32", number.name, 1), 0)
+    stays = f.gpu.ballot(f, f.apply("xor", "i1", is_last, "true"), mask)
+    for phi, first, later in (
+        (total, value, summed),
+        (left, behind, f.apply("and", "i32", left.name, stays)),
+        (number, rank, f.apply("lshr", "i32", number.name, 1)),
+    ):
+        phi.incoming += [(first, start), (later, f.label)]
+        f.close_phi(phi)
+    f.branch(test)
+    f.start(done)
+    is_first = f.apply("icmp eq", "i32", rank, 0)
+    update = f.fresh_label("update")
+    f.branch_if(is_first, update, further)
+    f.start(update)
+    atomics.update(f, fn, dtype, place, total.name)
     f.branch(further)
     f.start(further)
 

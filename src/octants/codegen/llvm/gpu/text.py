@@ -48,6 +48,8 @@ class ThreadText(FunctionText):
         self.device_bounds = device_bounds
         self.block_size = block_size
         self.shared_arrays: dict[tuple[Array, Companion], str] = {}  # those of the block
+        self.scattered_updates: set[Operation] = set()  # see `codegen.reductions.find_scattered`
+        self.adds_up = False  # whether the threads of a block add up what they have, in the end
         self.lanes: Lanes | None = None  # of the work item; see `cooperation`
         self.shared_updates: set[Operation] = set()  # see `codegen.reductions.find_shared`
         self.least_blocks = 0  # that are to run side by side; 0 if it does not matter
@@ -149,6 +151,12 @@ class GpuMachine(Machine):
     def all_at(self, f: ThreadText, place: str) -> str:
         """Whether all threads of the subgroup are here now, with one and the same address; i1."""
 
+    def at_one_place(self, f: ThreadText, place: str) -> tuple[str, str]:
+        """The bits (i32) of the threads of the subgroup that are here now, and of those of them
+        that have the same address.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def any_lane(self, f: ThreadText, condition: str) -> str:
         """Whether a condition (i1) holds for any thread of the subgroup."""
@@ -176,6 +184,10 @@ class GpuMachine(Machine):
 
     def subgroups_in_block(self, f: ThreadText) -> str:
         """How many subgroups a block has, i32; where threads work alone, they are whole."""
+        raise NotImplementedError
+
+    def threads_in_block(self, f: ThreadText) -> str:
+        """How many threads a block has, i32."""
         raise NotImplementedError
 
     def any_in_block(self, f: ThreadText, condition: str) -> str:
