@@ -24,7 +24,7 @@ BLOCK = 64
 SUMMING = 256
 """The same where they sum up together, but on a CPU."""
 
-ENOUGH = 1 << 18
+ENOUGH = 1 << 16
 """Threads that fill any device; where the turns of a thread are counted there are more of them."""
 
 
