@@ -47,16 +47,14 @@ class VulkanBackend(Backend):
         return ""
 
     def drawback(self) -> str:
-        """A driver that runs on the CPU, which the CPU's own code generation beats; a flaw."""
+        """A driver that runs on the CPU, which the CPU's own code generation beats."""
         found = hardware.choose(0)
-        return (
-            f"its only device is `{found.name}`, which is the CPU" if found.is_cpu else found.flaw
-        )
+        return f"its only device is `{found.name}`, which is the CPU" if found.is_cpu else ""
 
     def make_device(self, chosen: Options) -> Device:
-        found = hardware.choose(chosen.device)
+        found = hardware.choose(chosen.device, chosen.vulkan_without)
         if found.flaw:
-            text = f"{found.flaw}: results on `{found.name}` may be wrong; use `arch=qd.cuda`"
+            text = f"{found.flaw}: results on `{found.name}` may be wrong without `splits`"
             warnings.warn(text, OctantsWarning, levels_to_the_user())
         return device.VulkanDevice(
             chosen.device,

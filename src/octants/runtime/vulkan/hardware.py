@@ -117,12 +117,9 @@ class Hardware:
 
         NVIDIA's compiler (580.159) computes with fewer bits of 64 than matter: see `splits`.
         """
-        if self.properties.vendor != _NVIDIA:
+        if self.properties.vendor != _NVIDIA or "splits" in self.features:
             return ""
-        return (
-            "NVIDIA's compiler for Vulkan gets integers of 64 bits wrong, "
-            "and Octants goes around what it knows of that"
-        )
+        return "NVIDIA's compiler for Vulkan gets integers of 64 bits wrong"
 
     @property
     def is_bound(self) -> bool:
