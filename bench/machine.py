@@ -19,7 +19,7 @@ def describe_machine() -> dict[str, str]:
         "vectors": _vectors(lines),
         "cores": str(os.cpu_count()),
         "load at the end": f"{os.getloadavg()[0]:.1f}",
-        "system": platform.platform(),
+        "system": " ".join((platform.system(), platform.machine(), *platform.libc_ver())),
         "python": platform.python_version(),
     }
 

@@ -347,7 +347,8 @@ def test_reverse_mode(kernel: Callable[..., Any]) -> None:
     x, weights = rng.uniform(0.2, 0.9, COUNT), rng.normal(size=COUNT)
     module = lowered(compile_kernel(kernel, x, x))
     wanted = weights @ jacobian(module, x)
-    np.testing.assert_allclose(gradient(module, x, weights), wanted, rtol=1e-7, atol=1e-7)
+    slack = 1e-8 * np.abs(wanted).max()  # differences are as exact as the largest of their values
+    np.testing.assert_allclose(gradient(module, x, weights), wanted, rtol=1e-7, atol=slack)
 
 
 def by_a_lane_of_its_own(x: qd.types.ndarray, y: qd.types.ndarray):
