@@ -82,6 +82,7 @@ def test_angles_that_grow_in_a_loop(dtype: DType, fast_math: bool) -> None:
 def test_where_they_are_rare_in_a_branch_and_in_loops_in_a_loop() -> None:
     def run() -> Results:
         x, y = (qd.field(qd.f32, shape=100, needs_grad=True) for _ in "xy")
+        steps = qd.field(qd.f32, shape=7)
 
         @qd.kernel
         def nest():
@@ -92,11 +93,12 @@ def test_where_they_are_rare_in_a_branch_and_in_loops_in_a_loop() -> None:
                         if v > 0.5:
                             v = qd.sin(v * 1e4 * (i % 2)) + 0.2
                         else:
-                            v = v * 1.5 + x[j] * 0.1 + 0.1
+                            v = v * 1.5 + steps[j] + 0.1
                     v += qd.cos(v)
                 y[i] = v
 
         x.from_numpy(np.linspace(-1, 1, 100, dtype=np.float32))
+        steps.from_numpy(np.linspace(-0.1, -0.07, 7, dtype=np.float32))
         nest()
         y.grad.fill(1.0)
         nest.grad()
