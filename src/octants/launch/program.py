@@ -167,5 +167,4 @@ def written_arrays(
 
 def _accessed_places(module: Module) -> dict[Place, None]:
     """The companions of arrays that a module reads or writes."""
-    accesses = (ops.Load, ops.Store, ops.Atomic, ops.CompareExchange)
-    return {(op.array, op.companion): None for op in module.walk() if isinstance(op, accesses)}
+    return {(op.array, op.companion): None for op in module.walk() if isinstance(op, ops.ACCESSES)}

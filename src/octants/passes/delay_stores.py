@@ -52,12 +52,6 @@ from octants.ir import ops
 from octants.ir.aliases import may_overlap
 from octants.ir.core import Block, Module, Operation
 
-_ACCESSES = (ops.Load, ops.Store, ops.Atomic, ops.CompareExchange)
-_PURE = (
-    *(ops.Constant, ops.Unary, ops.Binary, ops.Fma, ops.Compare, ops.Select, ops.Cast),
-    *(ops.Bitcast, ops.Random, ops.Shape),
-)
-
 
 @staged("delay_stores")
 def delay_stores(module: Module, apart: bool = False) -> None:
@@ -105,15 +99,15 @@ def _leave(store: ops.Store, op: Operation, apart: bool, result: list[Operation]
 
 def _passes(store: ops.Store, op: Operation, apart: bool) -> bool:
     """Whether nobody can tell if a store comes after an operation."""
-    if isinstance(op, _ACCESSES):
+    if isinstance(op, ops.ACCESSES):
         return not _meets(store, op, apart)
     if isinstance(op, (ops.If, ops.For)):
         return all(_passes(store, each, apart) for region in op.regions for each in region.ops)
-    return isinstance(op, (ops.Yield, *_PURE))
+    return isinstance(op, (ops.Yield, *ops.SCALAR))
 
 
 def _meets(store: ops.Store, op: Operation, apart: bool) -> bool:
-    assert isinstance(op, _ACCESSES)
+    assert isinstance(op, ops.ACCESSES)
     if op.array is store.array:
         return op.companion is store.companion
     is_other = op.array.dtype is not store.array.dtype  # of one type may be one by two names

@@ -15,8 +15,6 @@ from octants.lazy_dataclass import dataclass
 LARGEST = 1 << 28
 """The most bytes of an array of constant extent."""
 
-_ACCESSES = (ops.Load, ops.Store, ops.Atomic, ops.CompareExchange)
-
 
 @dataclass(frozen=True, slots=True)
 class _Numbering:
@@ -74,7 +72,7 @@ class ItemNumbers:
 
 def _numberings(op: Operation, forms: Forms) -> list[_Numbering]:
     """By the axes of an access that is made at the index of the work item, or so much more."""
-    if not isinstance(op, _ACCESSES) or op.array.space not in (Space.FIELD, Space.NDARRAY):
+    if not isinstance(op, ops.ACCESSES) or op.array.space not in (Space.FIELD, Space.NDARRAY):
         return []
     forms_of_axes = [forms.form(index) for index in op.indices[: op.array.rank]]
     shape = op.array.fixed_shape

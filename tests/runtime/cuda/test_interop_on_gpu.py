@@ -11,6 +11,7 @@ import pytest
 
 import octants as qd
 from octants.runtime import dlpack
+from tests.runtime.cuda.additions import add, slowly_add
 from tests.runtime.cuda.test_on_gpu import _has_gpu
 
 pytestmark = pytest.mark.skipif(not _has_gpu(), reason="there is no NVIDIA GPU")
@@ -31,21 +32,6 @@ def torch() -> Any:
     if not torch.cuda.is_available():
         pytest.skip("torch has no GPU")
     return torch
-
-
-@qd.kernel
-def add(a: qd.types.NDArray[qd.f32, 1], amount: float):
-    for i in a:
-        a[i] += amount
-
-
-@qd.kernel
-def slowly_add(a: qd.types.NDArray[qd.f32, 1], amount: float):
-    for i in a:
-        x = a[i]
-        for _ in range(20000):
-            x = qd.sin(x) if x > 1e30 else x
-        a[i] = x + amount
 
 
 @qd.kernel

@@ -14,6 +14,7 @@ import octants as qd
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.cuda.machine import driver_library
 from octants.types.companions import Companion
+from tests.runtime.cuda.additions import add, slowly_add
 
 COUNT = 1 << 12
 
@@ -47,21 +48,6 @@ def torch() -> Any:
         pytest.skip("torch has no GPU")
     yield torch
     torch.cuda.set_device(0)
-
-
-@qd.kernel
-def add(a: qd.types.NDArray[qd.f32, 1], amount: float):
-    for i in a:
-        a[i] += amount
-
-
-@qd.kernel
-def slowly_add(a: qd.types.NDArray[qd.f32, 1], amount: float):
-    for i in a:
-        x = a[i]
-        for _ in range(20000):
-            x = qd.sin(x) if x > 1e30 else x
-        a[i] = x + amount
 
 
 @qd.kernel

@@ -51,7 +51,11 @@ OF_OPERANDS: tuple[type[Any], ...] = (
 SCALAR: tuple[type[Any], ...] = (*OF_OPERANDS, Random, Shape)
 """The operations that depend on nothing but their operands and the launch."""
 
+ACCESSES = (Load, Store, Atomic, CompareExchange)
+"""The operations that read or write elements of arrays."""
+
 __all__ = [
+    "ACCESSES",
     "OF_OPERANDS",
     "SCALAR",
     "ActAs",
