@@ -17,7 +17,6 @@ from octants.frontend.context import Context
 from octants.frontend.values import (
     ElementReference,
     MatrixValue,
-    StaticValue,
     StructValue,
     Variable,
     VariableReference,
@@ -98,8 +97,6 @@ def _is_rebindable(context: Context, variable: Variable) -> bool:
 
 def initial(context: Context, value: Any, node: ast.AST) -> Any:
     """What a new variable holds: numbers become run-time values, Python objects stay."""
-    if isinstance(value, StaticValue):
-        return initial(context, value.value, node)
     value = context.load(value)
     if is_number(value) or isinstance(value, Matrix):
         return context.value(value)

@@ -19,7 +19,6 @@ from octants.frontend.values import (
     MatrixValue,
     ProductDomain,
     RangeDomain,
-    StaticValue,
     StructValue,
     describe,
     is_run_time,
@@ -60,8 +59,6 @@ def _placed(context: Context, error: OctantsError, node: ast.AST) -> OctantsErro
 def static_value(context: Context, value: Any, node: ast.AST, what: str) -> Any:
     """A value as a Python object; a user error if it is known at run time only."""
     value = context.load(value)
-    if isinstance(value, StaticValue):
-        return static_value(context, value.value, node, what)
     if isinstance(value, Value):
         value = context.known(value)
     if isinstance(value, MatrixValue):
@@ -85,8 +82,6 @@ def _nested(elements: list[Any], shape: tuple[int, ...]) -> list[Any]:
 
 def iterate(context: Context, value: Any, node: ast.AST) -> list[Any]:
     """The items of something whose length is known at compile time."""
-    if isinstance(value, StaticValue):
-        return iterate(context, value.value, node)
     if isinstance(value, MatrixValue):
         return rows(value)
     if isinstance(value, (Value, StructValue, ArrayReference)):

@@ -16,7 +16,7 @@ from octants.frontend import arithmetic, compile_time, structure
 from octants.frontend.context import Context
 from octants.frontend.joins import Join
 from octants.frontend.scope import Region
-from octants.frontend.values import StaticValue, describe, is_number, is_run_time
+from octants.frontend.values import describe, is_number, is_run_time
 from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.ir.ops.arithmetic import FLOAT_FUNCTIONS
@@ -50,8 +50,6 @@ def condition(context: Context, node: ast.expr) -> Value | bool:
 
 def truth(context: Context, value: Any, node: ast.AST | None = None) -> Value | bool:
     """Whether a value counts as true; ``node`` is where it stands."""
-    if isinstance(value, StaticValue):
-        return truth(context, value.value, node)
     if not _is_computed(value):
         return compile_time.truth(context, value)
     known = context.known(arithmetic.truth(context, value, node))

@@ -31,7 +31,7 @@ from octants.diagnostics.span import Span
 from octants.frontend.arrays import Arrays
 from octants.frontend.blocks import BlockLoop
 from octants.frontend.scope import Region, Scopes
-from octants.frontend.values import Variable, is_number
+from octants.frontend.values import StaticValue, Variable, is_number
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Value
 from octants.target import Blocks
@@ -126,7 +126,15 @@ class Context:
 
     def evaluate_place(self, node: ast.expr) -> Any:
         """The value of an expression, or the place in an array or a variable that it names."""
-        return self._dispatch(self._expressions, node)
+        found = self._dispatch(self._expressions, node)
+        return found.value if isinstance(found, StaticValue) else found
+
+    def evaluate_marked(self, node: ast.expr) -> tuple[Any, bool]:
+        """The value of an expression, and whether the expression is a call of ``static``."""
+        found = self._dispatch(self._expressions, node)
+        if isinstance(found, StaticValue):
+            return self.load(found.value), True
+        return self.load(found), False
 
     def execute(self, statement: ast.stmt) -> bool:
         """Build a statement; gives whether what follows it can be reached."""

@@ -45,8 +45,8 @@ def for_(context: Context, node: ast.For, guard: Value | None = None) -> bool:
     options, frame.loop_options = frame.loop_options, {}
     if context.side:
         options["side"] = context.side
-    value = _iterated(context, node, guard)
-    nest = domains.domain(context, value, node.iter)
+    value, is_static = _iterated(context, node, guard)
+    nest = None if is_static else domains.domain(context, value, node.iter)
     if nest is None:
         items = unrolled.items_of(context, value, node.iter)
         if guard is None:
@@ -64,15 +64,18 @@ def for_(context: Context, node: ast.For, guard: Value | None = None) -> bool:
     return _counted(context, node, nest, guard)
 
 
-def _iterated(context: Context, node: ast.For, guard: Value | None) -> Any:
-    """What a loop runs over; with a guard, it is evaluated only if that is not set."""
+def _iterated(context: Context, node: ast.For, guard: Value | None) -> tuple[Any, bool]:
+    """What a loop runs over, and whether it is marked as static.
+
+    With a guard, it is evaluated only if that is not set.
+    """
     if guard is None:
-        return context.evaluate(node.iter)
+        return context.evaluate_marked(node.iter)
     with context.region() as region:
-        value = context.evaluate(node.iter)
+        value, is_static = context.evaluate_marked(node.iter)
     if all(isinstance(op, (*conditions.CHEAP, ops.Shape)) for op in region.block.ops):
         context.builder.block.ops.extend(region.block.ops)
-        return value
+        return value, is_static
     skipped = Region(Block(), completes=False)
     joined = joins.Join(context, guard, skipped.block, region.block)
     changes = joined.changes(skipped, region, node)
@@ -80,7 +83,7 @@ def _iterated(context: Context, node: ast.For, guard: Value | None) -> Any:
     joined.finish()
     for variable, after in changes.items():
         context.scopes.assign(variable, after)
-    return value
+    return value, is_static
 
 
 def _with_bounds(value: Any, change: Callable[[Any], Any]) -> Any:

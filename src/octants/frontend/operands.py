@@ -14,7 +14,7 @@ from typing import Any
 from octants.diagnostics.errors import NotAValue
 from octants.diagnostics.library_errors import ShapesDiffer
 from octants.frontend.context import Context
-from octants.frontend.values import ArrayReference, MatrixValue, StaticValue, describe, is_number
+from octants.frontend.values import ArrayReference, MatrixValue, describe, is_number
 from octants.ir.core import Value
 from octants.types.scalars import DType, integer_range, promote, u1
 
@@ -23,7 +23,7 @@ RunTime = Value | MatrixValue
 
 def operand(context: Context, x: Any) -> Any:
     """What an operator works with: a Python number, a scalar, a vector or a matrix."""
-    x = context.load(x.value if isinstance(x, StaticValue) else x)
+    x = context.load(x)
     if is_number(x):
         return x.item() if hasattr(x, "item") else x
     if not isinstance(x, (Value, MatrixValue)):

@@ -25,7 +25,6 @@ from octants.frontend.values import (
     ElementReference,
     MatrixValue,
     ShapeReference,
-    StaticValue,
     StructValue,
     Variable,
     VariableReference,
@@ -48,8 +47,6 @@ def value(context: Context, x: Any) -> Any:
         return _constants(context, x)
     if isinstance(x, (tuple, list)) and x:
         return _from_sequence(context, x)
-    if isinstance(x, StaticValue):
-        return value(context, x.value)
     return load(context, x)
 
 

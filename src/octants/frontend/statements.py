@@ -25,7 +25,7 @@ from octants.frontend import (
 from octants.frontend.context import Context
 from octants.frontend.expressions import binary_operation
 from octants.frontend.scope import UNDEFINED, Region
-from octants.frontend.values import ElementReference, StaticValue, VariableReference
+from octants.frontend.values import ElementReference, VariableReference
 from octants.ir.core import Block, Value
 from octants.lang import syntax
 
@@ -82,11 +82,11 @@ def _if_with_rest(context: Context, node: ast.If, rest: list[ast.stmt]) -> tuple
     Gives whether the end is reached, and whether the rest has been built.
     """
     with context.at(node):
-        value = context.evaluate(node.test)
+        value, is_static = context.evaluate_marked(node.test)
         test = conditions.truth(context, value, node.test)
         if isinstance(test, bool):
             taken = node.body if test else node.orelse
-            if isinstance(value, StaticValue):
+            if is_static:
                 return build(context, taken), False
             with context.serial():
                 return build(context, taken), False

@@ -8,15 +8,13 @@ from typing import Any
 from octants.frontend import assignments, compile_time, exits, source
 from octants.frontend.context import Context
 from octants.frontend.scope import LoopExits
-from octants.frontend.values import GroupedDomain, StaticValue, Variable
+from octants.frontend.values import GroupedDomain, Variable
 from octants.ir.core import Value
 from octants.types.matrix_values import Vector
 
 
 def items_of(context: Context, value: Any, node: ast.expr) -> list[Any]:
     """The items of a loop that is unrolled."""
-    if isinstance(value, StaticValue):
-        value = value.value
     if isinstance(value, GroupedDomain):
         inner = compile_time.iterate(context, value.inner, node)
         return [Vector(list(item) if isinstance(item, tuple) else [item]) for item in inner]

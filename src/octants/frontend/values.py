@@ -145,7 +145,10 @@ class GroupedDomain:
 
 @dataclass(frozen=True, slots=True)
 class StaticValue:
-    """What ``static(...)`` gives to the loop or condition around it."""
+    """The result of a call of ``static``, for the loop or condition that it stands in.
+
+    `Context.evaluate_marked` alone sees it; everywhere else, the result is the object itself.
+    """
 
     value: Any
 

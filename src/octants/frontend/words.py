@@ -39,7 +39,7 @@ __all__ = ["WORDS", "format_string"]
 # -- compile time ----------------------------------------------------------------------------------
 
 
-def static(context: Context, node: ast.Call) -> Any:
+def static(context: Context, node: ast.Call) -> StaticValue:
     """``static(x)``: the Python object that x is."""
     if not node.args or node.keywords:
         context.fail(WrongArguments("static", "takes the expressions to be evaluated"), node)
@@ -52,7 +52,7 @@ def _static_argument(context: Context, arg: ast.expr) -> Any:
     if any(isinstance(node, PYTHON_ONLY) for node in ast.walk(arg)):
         return _by_python(context, arg)
     value = context.evaluate(arg)
-    if isinstance(value, (tuple, list, StaticValue, GroupedDomain)):
+    if isinstance(value, (tuple, list, GroupedDomain)):
         return value
     return compile_time.static_value(context, value, arg, "what static(...) is given")
 
@@ -99,7 +99,6 @@ def static_print(context: Context, node: ast.Call) -> None:
 
 def _values(context: Context, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
     args = [context.evaluate(arg) for arg in node.args]
-    args = [arg.value if isinstance(arg, StaticValue) else arg for arg in args]
     return args, {str(word.arg): context.evaluate(word.value) for word in node.keywords}
 
 
@@ -146,8 +145,6 @@ def ndrange(context: Context, node: ast.Call) -> Any:
 
 
 def _ndrange_bounds(context: Context, arg: Any, node: ast.AST) -> list[tuple[Any, Any]]:
-    if isinstance(arg, StaticValue):
-        return _ndrange_bounds(context, arg.value, node)
     if isinstance(arg, (MatrixValue, Matrix)):
         return [
             (0, bound(context, extent, node)) for extent in compile_time.iterate(context, arg, node)

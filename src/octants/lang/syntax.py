@@ -30,8 +30,9 @@ template = Template
 def static(x: Any, *more: Any) -> Any:
     """Evaluate an expression when the kernel is compiled.
 
-    ``if static(...)`` keeps one branch, ``for i in static(range(3))`` is unrolled. On the host it
-    gives back its argument, or the tuple of several.
+    ``if static(...)`` keeps one branch, ``for i in static(range(3))`` is unrolled. Anywhere else
+    ``static(x)`` is the object x: ``not static(flag)``, ``v[static(k)]``, ``static(table)[1]``. On
+    the host it gives back its argument, or the tuple of several.
     """
     return (x, *more) if more else x
 
