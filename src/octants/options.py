@@ -69,7 +69,9 @@ class Options:
     twice; 0 stands for a 64th of the memory. A loop in a loop is run again for each iteration
     around it that is reversed if `ad_stack_nests` is "replay"; the records of all its executions
     are kept, where that saves a run, as far as they fit the budget with "store", and as far as they
-    fit the cache, too, with "auto". With `deterministic`, updates of arrays happen in an
+    fit the cache, too, with "auto". `on_overwrite` says what a bare ``kernel.grad()`` does whose
+    operands were overwritten: "error" raises, "trust" takes what memory holds; a tape keeps copies
+    in any case. With `deterministic`, updates of arrays happen in an
     order that neither chance nor the number of threads changes, and so results are the same bits
     each time; it costs time where work items update places that they share. `simd` says whether a
     CPU runs several work items of a parallel loop at once, one in each lane of its vectors: "auto"
@@ -94,6 +96,7 @@ class Options:
     ad_stack_budget_bytes: int = 0
     ad_stack_nests: str = "auto"
     ad_snapshot_budget_bytes: int = 0
+    on_overwrite: str = "error"
     deterministic: bool = False
     offline_cache: bool = True
     offline_cache_file_path: str = ""
@@ -246,6 +249,7 @@ _CHOICES = {
     "default_ip": ("i32", "i64"),
     "log_level": LOG_LEVELS,
     "ad_stack_nests": ("auto", "replay", "store"),
+    "on_overwrite": ("error", "trust"),
     "offline_cache_cleaning_policy": ("never", "version", "lru", "fifo"),
 }
 

@@ -69,6 +69,28 @@ def test_a_bare_gradient_runs_on_what_is_there() -> None:
     assert x.grad.to_numpy() == pytest.approx(2 * START**2)
 
 
+def test_a_program_may_trust_all_its_bare_gradients_while_its_tapes_save(loss: Any) -> None:
+    qd.init(arch=qd.cpu, default_fp=qd.f64, log_level="error", on_overwrite="trust")
+    loss = qd.field(qd.f64, (), needs_grad=True)
+    x = make("field")
+    square(x, x)
+    x.grad.fill(1)
+    square.grad(x, x)
+    assert x.grad.to_numpy() == pytest.approx(2 * START**2)
+    with pytest.raises(qd.OctantsCompilationError, match="OCT301"):
+        square.grad.using(on_overwrite="error")(x, x)
+    x.from_numpy(START)
+    with qd.ad.Tape(loss=loss):
+        square(x, x)
+        total(x, loss)
+    assert x.grad.to_numpy() == pytest.approx(2 * START)
+
+
+def test_what_a_program_may_trust_is_one_of_two() -> None:
+    with pytest.raises(qd.OctantsRuntimeError, match="on_overwrite"):
+        qd.init(arch=qd.cpu, on_overwrite="save")
+
+
 def test_a_bare_gradient_that_is_right_where_what_was_read_has_been_put_back() -> None:
     x = make("field")
     square(x, x)

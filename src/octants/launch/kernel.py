@@ -282,7 +282,7 @@ class Gradient:
         if not on_own_arrays(specialisation, arguments):
             merged = differentiable(specialisation, memories_of(specialisation, arguments))
         program, layout = bare_reverse(
-            merged, arguments=ways.argument_gradients, trusts=ways.on_overwrite == "trust"
+            merged, arguments=ways.argument_gradients, trusts=ways.trusts
         )
         outside = Outside(layout) if layout.size else None
         if outside is not None:
@@ -315,12 +315,17 @@ class GradientWays:
 
     argument_gradients: bool = False
     seed: Any = None
-    on_overwrite: str = "error"
+    on_overwrite: str | None = None
 
     def __post_init__(self) -> None:
-        if self.on_overwrite not in ("error", "trust"):
+        if self.on_overwrite not in (None, "error", "trust"):
             problem = f'is "error" or "trust", not {self.on_overwrite!r}'
             raise ValueError(f"on_overwrite of a gradient {problem}; only a tape can save")
+
+    @property
+    def trusts(self) -> bool:
+        """Whether memory is taken to hold what the kernel read; `init` sets the default."""
+        return (self.on_overwrite or options.current().on_overwrite) == "trust"
 
 
 _USUAL = GradientWays()
