@@ -127,6 +127,7 @@ def _without_lines(text: str) -> str:
 
 HOST = {
     "kernel_only": lambda: qd.atomic_add(1, 2),
+    "missing_element_type": lambda: types.vector(3).field(4),
     "wrong_host_value": lambda: qd.Vector([1, 2]) + qd.Vector([1, 2, 3]),
     "wrong_host_elements": lambda: qd.Vector([1, "two"]),
     "not_a_member_on_the_host": lambda: Pair(1, 2, 3),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from octants.data.errors import WrongAxes, WrongExtents, WrongOption, describe
+from octants.types.matrix_values import Matrix
 
 LETTERS = "ijklmnopqrst"
 
@@ -62,26 +66,33 @@ def check_dimensions(what: str, found: Axes, dimensions: Any) -> tuple[int, ...]
 
 def check_shape(what: str, shape: Any, least: int = 1) -> tuple[int, ...]:
     """A shape as a tuple of integers; a single integer is a shape of one axis."""
-    extents = (shape,) if is_integer(shape) else shape
-    if not isinstance(extents, (tuple, list)) or not all(map(is_integer, extents)):
+    extents = _integers(shape)
+    if extents is None or any(extent < least for extent in extents):
         raise WrongExtents(what, describe(shape), least).at(None)
-    if any(extent < least for extent in extents):
-        raise WrongExtents(what, describe(shape), least).at(None)
-    return tuple(int(extent) for extent in extents)
+    return extents
 
 
 def check_offset(what: str, offset: Any, rank: int) -> tuple[int, ...] | None:
     """An offset as a tuple of integers, one for each axis; None stands for none."""
     if offset is None:
         return None
-    numbers = (offset,) if is_integer(offset) else offset
-    if not isinstance(numbers, (tuple, list)) or not all(map(is_integer, numbers)):
+    numbers = _integers(offset)
+    if numbers is None:
         raise WrongOption(what, "offset", f"is a tuple of integers, not {describe(offset)}").at(
             None
         )
     if len(numbers) != rank:
         raise WrongOption(what, "offset", f"has {len(numbers)} numbers for {rank} axes").at(None)
-    return tuple(int(number) for number in numbers)
+    return numbers
+
+
+def _integers(given: Any) -> tuple[int, ...] | None:
+    """An integer, or a sequence of them (a numpy array, a vector), as a tuple; None for others."""
+    if is_integer(given):
+        return (int(given),)
+    is_sequence = isinstance(given, (Sequence, np.ndarray, Matrix))
+    numbers = tuple(given) if is_sequence and getattr(given, "ndim", 1) == 1 else (None,)
+    return tuple(map(int, numbers)) if all(map(is_integer, numbers)) else None
 
 
 def is_integer(x: Any) -> bool:

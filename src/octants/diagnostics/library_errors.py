@@ -183,6 +183,19 @@ class NotAMember(UserError):
     notes = ("its members are {members}",)
 
 
+class MissingElementType(UserError):
+    """A vector or matrix type without an element type, where memory or a value is made of it."""
+
+    kind: str
+    example: str
+    code = "OCT224"
+    exception = OctantsTypeError
+    title = "the type `{kind}` says nothing of its elements"
+    label = "needs an element type"
+    notes = ("without one, a type checks the shape of what a function or an array is given",)
+    remedy = "state it: `qd.types.{example}`"
+
+
 # -- on the host -----------------------------------------------------------------------------------
 
 

@@ -124,12 +124,11 @@ def declare_typed(context: Context, name: str, kind: Any, value: Any, node: ast.
 def as_kind(context: Context, kind: Any, value: Any, name: str, node: ast.AST) -> Any:
     """A value converted to the type that an annotation names; other annotations are ignored."""
     if isinstance(kind, MatrixType):
-        dtype = kind.declared_dtype or _scalar_type(context, kind.python_dtype)
-        assert dtype is not None
         value = context.value(value)
         if not isinstance(value, MatrixValue) or value.shape != kind.element_shape:
             context.fail(TypeChange(name, f"a {kind}", describe(value)), node)
-        return places.cast(context, value, dtype)
+        dtype = _scalar_type(context, kind.python_dtype)
+        return value if dtype is None else places.cast(context, value, dtype)
     if isinstance(kind, StructType):
         return _as_struct(context, kind, value, name, node)
     dtype = _scalar_type(context, kind)

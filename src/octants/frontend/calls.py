@@ -166,7 +166,7 @@ def _call_method(context: Context, node: ast.Call, method: _Method) -> Any:
 
 
 def _call_inlined(context: Context, node: ast.Call, function: Any) -> Any:
-    bound = function if isinstance(function, BoundFunction) else None
+    bound = names.bound(function)
     function = bound.function if bound is not None else function
     if getattr(function, "octants_is_kernel", False):
         context.fail(KernelInKernel(getattr(function, "__name__", "kernel")), node)

@@ -53,7 +53,7 @@ def domain(context: Context, value: Any, node: ast.expr) -> Domain | None:
     if isinstance(value, RangeDomain):
         return _range(context, value.start, value.stop, value.step)
     if isinstance(value, (syntax.ndrange, ProductDomain)):
-        return _product(context, list(value.bounds))
+        return _product(context, list(value.bounds), value.axes)
     array = _array_of(value)
     if array is not None:
         return _product(context, [_span(context, array, k) for k in range(array.array.rank)])
@@ -131,14 +131,20 @@ def _convert(context: Context, bound: Any, dtype: DType) -> Value:
 # -- ndrange, fields, arrays -----------------------------------------------------------------------
 
 
-def _product(context: Context, bounds: list[tuple[Any, Any]]) -> Domain:
+def _product(
+    context: Context, bounds: list[tuple[Any, Any]], axes: tuple[int, ...] | None = None
+) -> Domain:
+    """The nest of the bounds of each index; ``axes`` names the indices, slowest first."""
     dtype = i32
     if any(not _is_small(bound) for pair in bounds for bound in pair):
         dtype = i64
     levels = [
         (_convert(context, low, dtype), _convert(context, high, dtype)) for low, high in bounds
     ]
-    return Domain(levels, lambda counters: counters)
+    if axes is None or axes == tuple(range(len(axes))):
+        return Domain(levels, lambda counters: counters)
+    nest = [levels[axis] for axis in axes]
+    return Domain(nest, lambda counters: list(syntax.in_order_of_ranges(counters, axes)))
 
 
 def _is_small(bound: Any) -> bool:

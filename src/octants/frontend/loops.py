@@ -91,7 +91,8 @@ def _with_bounds(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, RangeDomain):
         return RangeDomain(change(value.start), change(value.stop), change(value.step))
     if isinstance(value, ProductDomain):
-        return ProductDomain(tuple((change(low), change(high)) for low, high in value.bounds))
+        bounds = tuple((change(low), change(high)) for low, high in value.bounds)
+        return ProductDomain(bounds, value.axes)
     if isinstance(value, GroupedDomain):
         return GroupedDomain(_with_bounds(value.inner, change))
     return value

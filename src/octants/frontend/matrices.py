@@ -36,6 +36,8 @@ def scalar_type(context: Context, dtype: Any, function: str, node: ast.AST | Non
 
 def element_type(context: Context, kind: MatrixType) -> DType:
     """The type of the elements of a vector or matrix type in this kernel."""
+    if not kind.has_dtype:
+        context.fail(kind.missing_element_type())
     return kind.declared_dtype or scalar_type(context, kind.python_dtype, str(kind))
 
 
@@ -118,7 +120,8 @@ def of_type(context: Context, node: ast.AST, kind: MatrixType, args: Sequence[An
     if len(elements) != count:
         problem = f"it takes {count} numbers, not {len(elements)}"
         context.fail(WrongElements(f"a {kind}", problem), node)
-    return uniform(context, kind.element_shape, elements, element_type(context, kind))
+    dtype = element_type(context, kind) if kind.has_dtype else None
+    return uniform(context, kind.element_shape, elements, dtype)
 
 
 def flat_elements(context: Context, items: Sequence[Any]) -> list[Any]:

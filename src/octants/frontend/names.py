@@ -47,6 +47,13 @@ class BoundFunction:
     owner: Any
 
 
+def bound(function: Any) -> BoundFunction | None:
+    """What was found as a method of an object; None for other functions."""
+    if isinstance(function, types.MethodType):
+        return BoundFunction(function.__func__, function.__self__)
+    return function if isinstance(function, BoundFunction) else None
+
+
 # -- names -----------------------------------------------------------------------------------------
 
 
@@ -220,9 +227,8 @@ def _attribute_of_object(context: Context, base: Any, attr: str) -> Any:
 
 def _bound(base: Any, attr: str, found: Any) -> Any:
     """A function found on an object: a method, unless it was stored there or is static."""
-    owner = getattr(found, "octants_bound_self", getattr(found, "__self__", None))
-    if owner is not None:
-        return BoundFunction(found, owner)
+    if isinstance(found, types.MethodType):
+        return bound(found)
     static = inspect.getattr_static(type(base), attr, None)
     if static is None or isinstance(static, staticmethod):
         return found

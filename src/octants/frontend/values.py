@@ -131,9 +131,13 @@ class RangeDomain:
 
 @dataclass(frozen=True, slots=True)
 class ProductDomain:
-    """``ndrange(...)``: a pair of bounds, numbers or scalars, for each index."""
+    """``ndrange(...)``: a pair of bounds, numbers or scalars, for each index.
+
+    `axes` are the positions of the indices from the slowest to the fastest.
+    """
 
     bounds: tuple[tuple[Any, Any], ...]
+    axes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

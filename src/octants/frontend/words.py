@@ -136,12 +136,26 @@ def ndrange(context: Context, node: ast.Call) -> Any:
             args += [(item, arg) for item in items]
         else:
             args.append((context.evaluate(arg), arg))
-    if not args or node.keywords:
-        context.fail(WrongArguments("ndrange", "takes an extent or bounds for each index"), node)
+    if not args or any(word.arg != "axes" for word in node.keywords):
+        problem = "takes an extent or bounds for each index, and `axes`"
+        context.fail(WrongArguments("ndrange", problem), node)
     bounds = tuple(pair for arg, at in args for pair in _ndrange_bounds(context, arg, at))
+    axes = _axes(context, node, len(bounds))
     if any(is_run_time(pair) for pair in bounds):
-        return ProductDomain(bounds)
-    return syntax.ndrange(*bounds)
+        return ProductDomain(bounds, axes)
+    return syntax.ndrange(*bounds, axes=axes)
+
+
+def _axes(context: Context, node: ast.Call, count: int) -> tuple[int, ...]:
+    """The option `axes` of ``ndrange``: positions of its ranges, slowest first."""
+    if not node.keywords:
+        return tuple(range(count))
+    at = node.keywords[0].value
+    given = compile_time.static_value(context, context.evaluate(at), at, "the order of the axes")
+    try:
+        return syntax.nesting_order(given, count)
+    except ValueError as error:
+        context.fail(WrongArguments("ndrange", str(error)), at)
 
 
 def _ndrange_bounds(context: Context, arg: Any, node: ast.AST) -> list[tuple[Any, Any]]:

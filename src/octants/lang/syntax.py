@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 from octants.types.annotations import Template
+from octants.types.matrix_values import Matrix
 
 __all__ = [
     "block_local",
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 template = Template
+_Index = TypeVar("_Index")
 
 
 def static(x: Any, *more: Any) -> Any:
@@ -50,12 +52,15 @@ def static_print(*values: Any, sep: str = " ", end: str = "\n") -> None:
 class ndrange:  # noqa: N801 - a word of the language
     """The product of ranges: ``for i, j in ndrange(n, (lo, hi))``; the last index is the fastest.
 
-    Each range is an extent (from 0) or a pair of bounds. On the host it can be iterated over and
-    gives tuples of integers.
+    Each range is an extent (from 0) or a pair of bounds. `axes` nests them in another order: it has
+    the positions of the ranges from the slowest to the fastest, so that ``axes=(1, 0)`` has the
+    first index run fastest; indices come in the order of the ranges all the same. On the host it
+    can be iterated over and gives tuples of integers.
     """
 
-    def __init__(self, *ranges: Any) -> None:
+    def __init__(self, *ranges: Any, axes: Sequence[int] | None = None) -> None:
         self.bounds: tuple[tuple[int, int], ...] = tuple(map(_bounds, ranges))
+        self.axes = nesting_order(axes, len(ranges))
 
     @property
     def dimensions(self) -> tuple[int, ...]:
@@ -63,10 +68,33 @@ class ndrange:  # noqa: N801 - a word of the language
         return tuple(max(0, high - low) for low, high in self.bounds)
 
     def __iter__(self) -> Iterator[tuple[int, ...]]:
-        return itertools.product(*(range(low, high) for low, high in self.bounds))
+        nest = itertools.product(*(range(*self.bounds[axis]) for axis in self.axes))
+        if self.axes == tuple(range(len(self.axes))):
+            return nest
+        return (in_order_of_ranges(indices, self.axes) for indices in nest)
 
     def __repr__(self) -> str:
-        return f"ndrange({', '.join(map(str, self.bounds))})"
+        order = "" if self.axes == tuple(range(len(self.axes))) else f", axes={self.axes}"
+        return f"ndrange({', '.join(map(str, self.bounds))}{order})"
+
+
+def nesting_order(axes: Any, count: int) -> tuple[int, ...]:
+    """The positions of the ranges of an `ndrange`, slowest first; ``ValueError`` for wrong ones."""
+    if axes is None:
+        return tuple(range(count))
+    given = tuple(axes) if isinstance(axes, (Sequence, Matrix)) else (axes,)
+    if not all(hasattr(axis, "__index__") for axis in given) or sorted(given) != [*range(count)]:
+        raise ValueError(f"the `axes` of ndrange are a permutation of range({count}), not {axes!r}")
+    return tuple(map(int, given))
+
+
+def in_order_of_ranges(indices: Sequence[_Index], axes: Sequence[int]) -> tuple[_Index, ...]:
+    """The indices of a nest, which come slowest first, in the order of the ranges."""
+    return tuple(index for _, index in sorted(zip(axes, indices, strict=True), key=_position))
+
+
+def _position(pair: tuple[int, Any]) -> int:
+    return pair[0]
 
 
 def _bounds(extent: Any) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from octants.diagnostics.launch_errors import (
     WrongAnnotation,
     WrongCall,
 )
+from octants.diagnostics.span import Span
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments import Annotation, Leaf, StructAnnotation, leaves_of
 from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
@@ -165,6 +166,8 @@ class _Reader:
                 if issubclass(given, kind):
                     return kind()
         if isinstance(given, MatrixType):
+            if not given.has_dtype:
+                raise given.missing_element_type().at(self._span())
             return ScalarType(given.dtype, given.element_shape)
         if isinstance(given, StructType):
             return self._struct(given, given.members, what)
@@ -189,9 +192,13 @@ class _Reader:
 
     def _wrong(self, what: str, given: Any) -> Exception:
         text = given if isinstance(given, str) else getattr(given, "__name__", repr(given))
-        place, definition = self._place, self.definition
-        span = definition.returned() if place == "return" else definition.parameter(place)
-        return WrongAnnotation(self.name, what, f"`{text}`").at(span)
+        return WrongAnnotation(self.name, what, f"`{text}`").at(self._span())
+
+    def _span(self) -> Span | None:
+        """Where the annotation stands that is being read."""
+        if self._place == "return":
+            return self.definition.returned()
+        return self.definition.parameter(self._place)
 
 
 def _contents(cells: Mapping[str, types.CellType]) -> dict[str, Any]:

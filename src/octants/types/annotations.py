@@ -68,7 +68,7 @@ class NdarrayAnnotation:
     @property
     def dtype(self) -> DType | None:
         """The scalar type of the elements, if it is stated."""
-        if self._dtype is None:
+        if self._dtype is None or not getattr(self._dtype, "has_dtype", True):
             return None
         return resolve(getattr(self._dtype, "dtype", self._dtype))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.diagnostics.library_errors import WrongHostValue
+from octants.diagnostics.library_errors import MissingElementType, WrongHostValue
 from octants.types import factories
 from octants.types.defaults import resolve
 from octants.types.matrix_values import Matrix, Vector
@@ -18,22 +18,36 @@ class MatrixType:
 
     It takes n * m numbers row by row, rows, one matrix, or one number for all elements; vectors
     and numbers may be mixed: ``vec4(v.xyz, 1.0)``. As an annotation it is the type of an argument
-    or a return value, as a dtype that of the elements of a field or an array.
+    or a return value, as a dtype that of the elements of a field or an array. Without `dtype` it
+    says the shape only: an annotation with it keeps the element type of what it is given.
     """
 
     ndim = 2
 
-    def __init__(self, n: int, m: int, dtype: Any) -> None:
-        _require_extent(n)
-        _require_extent(m)
-        self._dtype = dtype if dtype in (int, float) else resolve(dtype)
-        self.n = n
-        self.m = m
+    def __init__(self, n: int, m: int, dtype: Any = None) -> None:
+        self.n = _extent(n)
+        self.m = _extent(m)
+        self._dtype = dtype if dtype in (int, float, None) else resolve(dtype)
+
+    @property
+    def has_dtype(self) -> bool:
+        """Whether the type of an element is stated."""
+        return self._dtype is not None
 
     @property
     def dtype(self) -> DType:
-        """The type of an element; of ``float`` and ``int`` the default of the current `init`."""
+        """The type of an element; of ``float`` and ``int`` the default of the current `init`.
+
+        Raises:
+            OctantsTypeError: the type was made without one.
+        """
+        if self._dtype is None:
+            raise self.missing_element_type().at(None)
         return resolve(self._dtype)
+
+    def missing_element_type(self) -> MissingElementType:
+        """The error where the type of an element is needed and not stated."""
+        return MissingElementType(str(self), f"{str(self)[:-1]}, qd.f32)")
 
     @property
     def element_shape(self) -> tuple[int, ...]:
@@ -42,12 +56,12 @@ class MatrixType:
 
     @property
     def declared_dtype(self) -> DType | None:
-        """The type of an element where it is stated; None for ``int`` and ``float``."""
+        """The scalar type of an element where it is one; None for ``int``, ``float`` and none."""
         return self._dtype if isinstance(self._dtype, DType) else None
 
     @property
     def python_dtype(self) -> Any:
-        """The type of an element as it was given: a scalar type, ``int`` or ``float``."""
+        """The type of an element as it was given: a scalar type, ``int``, ``float`` or None."""
         return self._dtype
 
     def get_shape(self) -> tuple[int, ...]:
@@ -87,7 +101,7 @@ class MatrixType:
         return hash((self.element_shape, self._dtype))
 
     def __repr__(self) -> str:
-        return f"matrix({self.n}, {self.m}, {_name(self._dtype)})"
+        return f"matrix({self.n}, {self.m}{_ending(self._dtype)})"
 
 
 class VectorType(MatrixType):
@@ -95,7 +109,7 @@ class VectorType(MatrixType):
 
     ndim = 1
 
-    def __init__(self, n: int, dtype: Any) -> None:
+    def __init__(self, n: int, dtype: Any = None) -> None:
         super().__init__(n, 1, dtype)
 
     @property
@@ -103,16 +117,21 @@ class VectorType(MatrixType):
         return (self.n,)
 
     def __repr__(self) -> str:
-        return f"vector({self.n}, {_name(self._dtype)})"
+        return f"vector({self.n}{_ending(self._dtype)})"
 
 
-def vector(n: int, dtype: Any) -> VectorType:
-    """The type of vectors of ``n`` elements of a scalar type."""
+def vector(n: int, dtype: Any = None, *, unpacked: bool = False) -> VectorType:  # noqa: ARG001
+    """The type of vectors of ``n`` elements of a scalar type.
+
+    Without `dtype`, as the annotation of a function's parameter or of an array's elements, it
+    checks the shape and keeps the element type. `unpacked` is accepted and ignored: vectors are
+    taken apart into scalars anyway.
+    """
     return VectorType(n, dtype)
 
 
-def matrix(n: int, m: int, dtype: Any) -> MatrixType:
-    """The type of matrices of ``n`` rows and ``m`` columns with elements of a scalar type."""
+def matrix(n: int, m: int, dtype: Any = None) -> MatrixType:
+    """The type of matrices of ``n`` rows and ``m`` columns; see `vector` for `dtype`."""
     return MatrixType(n, m, dtype)
 
 
@@ -129,10 +148,14 @@ def flatten(elements: Any) -> list[Any]:
     return numbers
 
 
-def _require_extent(extent: Any) -> None:
-    if not isinstance(extent, int) or isinstance(extent, bool) or extent < 1:
+def _extent(extent: Any) -> int:
+    if not hasattr(extent, "__index__") or isinstance(extent, bool) or extent < 1:
         raise WrongHostValue("vector or matrix type", f"an extent cannot be {extent!r}").at(None)
+    return int(extent)
 
 
-def _name(dtype: Any) -> str:
-    return dtype.name if isinstance(dtype, DType) else str(dtype.__name__)
+def _ending(dtype: Any) -> str:
+    """The type of an element as the last argument of a call; "" where it is not stated."""
+    if dtype is None:
+        return ""
+    return f", {dtype.name if isinstance(dtype, DType) else dtype.__name__}"

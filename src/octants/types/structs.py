@@ -175,6 +175,8 @@ def _is_dunder(name: str) -> bool:
 
 
 def _member_type(kind: Any) -> Any:
+    if isinstance(kind, MatrixType) and not kind.has_dtype:
+        raise kind.missing_element_type().at(None)
     if isinstance(kind, (MatrixType, StructType)):
         return kind
     return kind if kind in (int, float) else resolve(kind)

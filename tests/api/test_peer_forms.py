@@ -1,0 +1,236 @@
+"""Forms that programs for Quadrants and Taichi use: types, loops, shapes, methods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+
+@pytest.fixture(autouse=True)
+def runtime() -> Iterator[None]:
+    qd.init(arch=qd.cpu, log_level="error")
+    yield
+    qd.reset()
+
+
+# -- vector and matrix types without an element type ----------------------------------------------
+
+
+@qd.func
+def _scaled(v: qd.types.vector(3), factor: qd.f32):
+    v *= factor
+    return v
+
+
+@qd.func
+def _corner(m: qd.types.matrix(2, 3)):
+    return m[1, 2]
+
+
+def test_a_vector_type_of_a_parameter_keeps_the_element_type() -> None:
+    @qd.kernel
+    def wide(x: qd.types.ndarray()) -> qd.f64:
+        v = qd.Vector([x[0], 0.1, 0.2], qd.f64)
+        w = _scaled(v, 0.5)
+        return w[0] + v[0]
+
+    @qd.kernel
+    def whole() -> qd.i32:
+        m = qd.Matrix([[1, 2, 3], [4, 5, 7]])
+        return _scaled(qd.Vector([7, 8, 9]), 2.0)[2] + _corner(m)
+
+    assert wide(np.array([0.3])) == 0.3 * 0.5 + 0.3
+    assert whole() == 25
+
+
+def test_a_vector_type_without_an_element_type_checks_the_shape() -> None:
+    @qd.kernel
+    def wrong() -> qd.f32:
+        return _scaled(qd.Vector([1.0, 2.0]), 2.0)[0]
+
+    with pytest.raises(qd.OctantsTypeError, match=r"`v` is a vector\(3\)"):
+        wrong()
+
+
+def test_the_elements_of_an_array_keep_their_type() -> None:
+    @qd.kernel
+    def total(x: qd.types.ndarray(qd.types.vector(2), 1)) -> qd.f64:
+        s = 0.0
+        for i in range(x.shape[0]):
+            s += x[i][0] * x[i][1]
+        return s
+
+    for dtype in (qd.f32, qd.f64):
+        x = qd.Vector.ndarray(2, dtype, 2)
+        x.from_numpy(np.array([[0.5, 2.0], [3.0, 0.25]], dtype.numpy))
+        assert total(x) == 1.75
+    with pytest.raises(qd.OctantsArgumentError, match=r"element_shape=\(2,\)"):
+        total(qd.Vector.ndarray(3, qd.f32, 2))
+
+
+def test_memory_and_values_need_an_element_type() -> None:
+    kind = qd.types.vector(3)
+    for make in (
+        lambda: qd.field(kind, 4),
+        lambda: kind.ndarray(4),
+        lambda: qd.types.struct(a=kind),
+    ):
+        with pytest.raises(qd.OctantsTypeError, match=r"qd\.types\.vector\(3, qd\.f32\)"):
+            make()
+
+    def by_value(v: qd.types.matrix(2, 2)): ...
+
+    def by_return() -> qd.types.vector(3): ...
+
+    for function in (by_value, by_return):
+        with pytest.raises(qd.OctantsTypeError, match="says nothing of its elements"):
+            qd.kernel(function)
+
+
+def test_a_type_without_an_element_type_makes_values() -> None:
+    @qd.kernel
+    def made() -> qd.types.vector(3, qd.f32):
+        return qd.types.vector(3)(1, 2.5, 3)
+
+    assert made().to_list() == [1, 2.5, 3]
+    assert qd.types.vector(2)(1, 2).to_list() == [1, 2]
+    assert qd.types.vector(3, qd.f32, unpacked=True) == qd.types.vector(3, qd.f32)
+
+
+# -- ndrange in another order ----------------------------------------------------------------------
+
+
+def test_axes_permute_the_nesting_and_not_the_indices() -> None:
+    order = qd.field(qd.i32, (3, 4, 2))
+    bounds = qd.field(qd.i32, 3)
+    bounds.from_numpy(np.array([3, 4, 2], np.int32))
+
+    @qd.kernel
+    def serial():
+        count = 0
+        for _ in range(1):
+            for i, j, k in qd.ndrange(3, (0, 4), 2, axes=(2, 0, 1)):
+                order[i, j, k] = count
+                count += 1
+
+    @qd.kernel
+    def of_run_time():
+        count = 0
+        for _ in range(1):
+            for i, j, k in qd.ndrange(bounds[0], bounds[1], bounds[2], axes=(2, 0, 1)):
+                order[i, j, k] = count
+                count += 1
+
+    @qd.kernel
+    def unrolled():
+        count = 0
+        for i, j, k in qd.static(qd.ndrange(3, 4, 2, axes=(2, 0, 1))):
+            order[i, j, k] = count
+            count += 1
+
+    expected = np.arange(24).reshape(2, 3, 4).transpose(1, 2, 0)
+    for kernel in (serial, of_run_time, unrolled):
+        order.fill(-1)
+        kernel()
+        assert (order.to_numpy() == expected).all()
+    host = list(qd.ndrange(2, (1, 3), axes=(1, 0)))
+    assert host == [(0, 1), (1, 1), (0, 2), (1, 2)]
+    assert repr(qd.ndrange(2, 3, axes=(1, 0))) == "ndrange((0, 2), (0, 3), axes=(1, 0))"
+
+
+def test_axes_in_parallel_and_grouped_loops_and_their_gradient() -> None:
+    x = qd.field(qd.f32, (3, 4), needs_grad=True)
+    y = qd.field(qd.f32, (3, 4), needs_grad=True)
+
+    @qd.kernel
+    def square():
+        for i, j in qd.ndrange(3, 4, axes=(1, 0)):
+            y[i, j] = x[i, j] ** 2
+
+    @qd.kernel
+    def number():
+        for I in qd.grouped(qd.ndrange(3, 4, axes=(1, 0))):
+            x[I] = 10 * I[0] + I[1]
+
+    number()
+    square()
+    expected = np.add.outer(10 * np.arange(3), np.arange(4))
+    assert (y.to_numpy() == expected**2).all()
+    y.grad.fill(1)
+    square.grad()
+    assert (x.grad.to_numpy() == 2 * expected).all()
+
+
+@pytest.mark.parametrize("axes", [(0, 0), (1,), (1, 2), (0.0, 1.0)])
+def test_axes_that_are_no_permutation(axes: Any) -> None:
+    with pytest.raises(ValueError, match="permutation"):
+        qd.ndrange(2, 3, axes=axes)
+
+    @qd.kernel
+    def wrong():
+        for _i, _j in qd.ndrange(2, 3, axes=axes):
+            pass
+
+    with pytest.raises(qd.OctantsTypeError, match="permutation"):
+        wrong()
+
+
+# -- shapes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "shape", [np.array([2, 3]), [2, np.int64(3)], qd.Vector([2, 3]), range(2, 4), (2, 3)]
+)
+def test_shapes_are_any_sequence_of_integers(shape: Any) -> None:
+    assert qd.field(qd.f32, shape).shape == (2, 3)
+    assert qd.ndarray(qd.f32, shape).shape == (2, 3)
+    assert qd.Vector.field(2, qd.f32, shape=shape, offset=shape).offset == (2, 3)
+    x = qd.field(qd.f32)
+    qd.root.dense(qd.ij, shape).place(x)
+    assert x.shape == (2, 3)
+
+
+@pytest.mark.parametrize("shape", [np.array([2.0]), np.ones((2, 2), int), "23", {2: 3}, [True]])
+def test_shapes_of_anything_else_are_errors(shape: Any) -> None:
+    with pytest.raises(qd.OctantsValueError, match="shape cannot be"):
+        qd.field(qd.f32, shape)
+
+
+# -- bound methods ---------------------------------------------------------------------------------
+
+
+@qd.data_oriented
+class _Material:
+    def __init__(self, stiffness: float) -> None:
+        self.stiffness = stiffness
+        self.law = self.stress
+
+    @qd.func
+    def stress(self, strain):
+        return strain * self.stiffness
+
+
+@qd.data_oriented
+class _Solver:
+    def __init__(self) -> None:
+        self.laws = [_Material(2).law, _Material(3).stress]
+        self.table = {"soft": _Material(0.5).stress}
+        self.last = _Material(5).law
+
+    @qd.kernel
+    def run(self, a: qd.types.ndarray()):
+        for i in qd.static(range(2)):
+            a[i] = self.laws[i](strain=10)
+        a[2] = self.last(1)
+        a[3] = self.table["soft"](4)
+
+
+def test_bound_methods_are_called_from_lists_and_attributes() -> None:
+    a = np.zeros(4, np.float32)
+    _Solver().run(a)
+    assert a.tolist() == [20, 30, 5, 2]
