@@ -114,7 +114,43 @@ def constant_rows(x: qd.types.ndarray(ndim=2), t: qd.i32, n: qd.i32):
         x[2, j] = x[0, j] + x[1, j]
 
 
+@qd.kernel
+def many_constants(x: qd.types.ndarray(ndim=2), t: qd.i32, n: qd.i32):
+    for _ in range(1):
+        for j in qd.static(range(N)):
+            x[t + 1, j] = x[t, N - 1 - j]
+
+
+@qd.kernel
+def scattered_constants(x: qd.types.ndarray(ndim=2), t: qd.i32, n: qd.i32):
+    for _ in range(1):
+        for k in qd.static(range(12)):
+            x[(5 * k) % N, (3 * k) % 7] += x[t, (3 * k) % N] + x[k % 3, n]
+
+
+@qd.kernel
+def many_rows(x: qd.types.ndarray(ndim=2), t: qd.i32, n: qd.i32):
+    for i in range(n):
+        for k in qd.static(range(N)):
+            x[(t * (k + 1) + n) % N, i] = x[(n + 3 * k) % N, k] + x[(t + k) // 2, i]
+
+
+@qd.kernel
+def branches(x: qd.types.ndarray(ndim=2), t: qd.i32, n: qd.i32):
+    for i in range(n):
+        k = t
+        if x[t, i] > 3:
+            k = n
+            if i > 2:
+                k = 0
+        x[k, i] += x[t, k]
+
+
 KERNELS = [
+    many_constants,
+    scattered_constants,
+    many_rows,
+    branches,
     row,
     triangle,
     reversed_and_scaled,
@@ -163,6 +199,32 @@ def test_rows_are_told_apart() -> None:
     assert said == Accessed((((3, 3), (0, N - 1)),), (((4, 4), (0, N - 1)),))
     said, _ = accesses(constant_rows, 0, 0)
     assert said.written == (((2, 2), (0, 3)),)
+
+
+def test_many_constant_indices_are_an_interval() -> None:
+    said, _ = accesses(many_constants, 3, 0)
+    assert said == Accessed((((3, 3), (0, N - 1)),), (((4, 4), (0, N - 1)),))
+
+
+def test_an_array_is_in_few_boxes_however_many_its_indices_are() -> None:
+    for kernel in (scattered_constants, many_rows):
+        said, done = accesses(kernel, 3, 5)
+        for region, positions in ((said.read, done.read), (said.written, done.written)):
+            assert region is not None
+            assert len(region) < 8
+            assert covers(region, positions)
+
+
+def test_an_index_that_a_branch_chooses_is_between_its_values() -> None:
+    said, _ = accesses(branches, 3, 5)
+    assert said.written == (((0, 5), (0, 4)),)
+
+
+def test_only_reads_that_are_named_count() -> None:
+    specialisation = row.specialise((np.zeros((N, N), np.float32), 1, 1))
+    regions = specialisation.make_regions(specialisation.module, [])
+    (said,) = regions(np.zeros((N, N), np.float32), 3, 0).values()
+    assert said == Accessed((), (((4, 4), (0, N - 1)),))
 
 
 def test_an_argument_that_overflows_means_everything() -> None:

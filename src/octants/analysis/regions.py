@@ -2,12 +2,14 @@
 
 The answer is a generated function of the arguments: intervals of indices are computed from
 constants, scalar arguments, extents, and the bounds of loops; what depends on anything else covers
-its whole axis. With integers that leave 32 bits on the way, everything does.
+its whole axis. With integers that leave 32 bits on the way, everything does. Constant indices that
+are neighbours make one interval, and where an array still has many boxes, the closest are joined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from octants.analysis.boxes import Regions
@@ -23,16 +25,20 @@ def make_regions(
     count: int,
     scalar: Callable[[Array], str],
     extent: Callable[[Array, int], str],
+    reads: Collection[Operation] | None = None,
 ) -> Regions:
     """A function of ``count`` arguments: what a launch accesses, by position of the array.
 
     In generated code argument k is ``ak``; ``scalar`` and ``extent`` give the expressions of a
-    scalar argument and of an extent of an ndarray.
+    scalar argument and of an extent of an ndarray. With ``reads`` only these operations count as
+    reads.
     """
-    return _Generator(module, count, scalar, extent).generate()
+    return _Generator(module, count, scalar, extent, reads).generate()
 
 
 Interval = tuple[str, str]
+Box = tuple[Interval, ...]
+_EVERYTHING = ("0", "FAR")
 
 
 class _Generator:
@@ -42,15 +48,17 @@ class _Generator:
         count: int,
         scalar: Callable[[Array], str],
         extent: Callable[[Array, int], str],
+        reads: Collection[Operation] | None,
     ) -> None:
         self.module = module
         self.count = count
         self.scalar = scalar
         self.extent = extent
+        self.reads = None if reads is None else set(reads)
         self.lines: list[str] = []
         self.names: list[str] = []
         self.intervals: dict[Value, Interval | None] = {}
-        self.boxes: dict[tuple[Array, bool], dict[str, None] | None] = {}
+        self.boxes: dict[tuple[Array, bool], list[Box] | None] = {}
 
     def generate(self) -> Regions:
         for task in self.module.tasks:
@@ -78,10 +86,10 @@ class _Generator:
         return "{" + ", ".join(entries) + "}"
 
     def region(self, array: Array, written: bool, everything: bool) -> str:
-        boxes = self.boxes.get((array, written), {})
+        boxes = self.boxes.get((array, written), [])
         if boxes is None or (everything and boxes):
             return "None"
-        return "(" + "".join(f"{box}, " for box in boxes) + ")"
+        return _tuple(_tuple(f"({low}, {high})" for low, high in box) for box in boxes)
 
     # -- accesses -------------------------------------------------------------------------------
 
@@ -99,13 +107,17 @@ class _Generator:
             self.counter(op.body.args[0], self.get(op.lower), self.get(op.upper))
         for region in op.regions:
             self.block(region)
+        if isinstance(op, ops.If):
+            for result, *values in zip(op.results, *(r.yielded for r in op.regions), strict=True):
+                self.choice(result, *values)
 
     def access(self, op: Any) -> None:
         array: Array = op.array
         if op.companion is not Companion.PRIMAL or array.space not in (Space.FIELD, Space.NDARRAY):
             return
         indices = op.indices[: array.rank]
-        if not isinstance(op, ops.Store):  # an atomic is both: its result reads
+        # An atomic is both: its result reads.
+        if op in self.reads if self.reads is not None else not isinstance(op, ops.Store):
             self.add_box(array, False, indices)
         if not isinstance(op, ops.Load):
             self.add_box(array, True, indices)
@@ -113,16 +125,29 @@ class _Generator:
     def add_box(self, array: Array, written: bool, indices: Iterable[Value]) -> None:
         """Note an access."""
         intervals = [self.get(index) for index in indices]
-        boxes = self.boxes.setdefault((array, written), {})
+        boxes = self.boxes.setdefault((array, written), [])
         if boxes is None:
             return
         if not any(intervals):
             self.boxes[array, written] = None
             return
-        pairs = ((f"({x[0]}, {x[1]})" if x else "(0, FAR)") for x in intervals)
-        boxes["(" + "".join(f"{pair}, " for pair in pairs) + ")"] = None
+        _add(boxes, tuple(interval or _EVERYTHING for interval in intervals))
         if len(boxes) > _MOST_BOXES:
-            self.boxes[array, written] = None
+            one, other = min(itertools.combinations(boxes, 2), key=_distance)
+            boxes.remove(one)
+            boxes.remove(other)
+            _add(boxes, tuple(map(self.hull, one, other)))
+
+    def hull(self, one: Interval, other: Interval) -> Interval:
+        """The interval that holds two."""
+        if one == other or other == _EVERYTHING:
+            return other
+        if one == _EVERYTHING:
+            return one
+        if _is_constant(*one, *other):
+            ends = [*map(_number, one), *map(_number, other)]
+            return f"({min(ends)})", f"({max(ends)})"
+        return self.name(f"min({one[0]}, {other[0]})", f"max({one[1]}, {other[1]})")
 
     # -- intervals ------------------------------------------------------------------------------
 
@@ -168,10 +193,13 @@ class _Generator:
             self.intervals[op.result] = known
 
     def select(self, op: ops.Select) -> None:
-        one, other = self.get(op.on_true), self.get(op.on_false)
-        if one is not None and other is not None and op.result.type.name in _COUNTING:
-            low, high = f"min({one[0]}, {other[0]})", f"max({one[1]}, {other[1]})"
-            self.intervals[op.result] = self.name(low, high)
+        self.choice(op.result, op.on_true, op.on_false)
+
+    def choice(self, result: Value, on_true: Value, on_false: Value) -> None:
+        """The interval of a value that is one of two."""
+        one, other = self.get(on_true), self.get(on_false)
+        if one is not None and other is not None and result.type.name in _COUNTING:
+            self.intervals[result] = self.hull(one, other)
 
     def binary(self, op: ops.Binary) -> None:
         lhs, rhs = self.get(op.lhs), self.get(op.rhs)
@@ -194,6 +222,51 @@ class _Generator:
             self.intervals[op.result] = self.name(exact, exact)
         else:
             self.intervals[op.result] = self.name("0", f"{by} - 1 if {by} > 0 else FAR + 1")
+
+
+def _tuple(items: Iterable[str]) -> str:
+    return "(" + "".join(f"{item}, " for item in items) + ")"
+
+
+def _is_constant(*ends: str) -> bool:
+    return all(end.startswith("(") for end in ends)
+
+
+def _add(boxes: list[Box], box: Box) -> None:
+    """Add a box; one that differs from it in neighbouring constants of one axis becomes part."""
+    position = 0
+    while position < len(boxes):
+        merged = _merged(boxes[position], box)
+        if merged is None:
+            position += 1
+        else:
+            del boxes[position]
+            box, position = merged, 0
+    boxes.append(box)
+
+
+def _merged(one: Box, other: Box) -> Box | None:
+    """The box that two are together, if the text shows that they are one."""
+    different = [axis for axis, pair in enumerate(zip(one, other, strict=True)) if len({*pair}) > 1]
+    if not different:
+        return one
+    axis = different[0]
+    if len(different) > 1 or not _is_constant(*one[axis], *other[axis]):
+        return None
+    (low, high), (first, last) = (sorted(map(_number, box[axis])) for box in (one, other))
+    if low > last + 1 or first > high + 1:
+        return None
+    return (*one[:axis], (f"({min(low, first)})", f"({max(high, last)})"), *one[axis + 1 :])
+
+
+def _number(end: str) -> int:
+    return int(end[1:-1])
+
+
+def _distance(pair: tuple[Box, Box]) -> int:
+    """How much two boxes differ: in the fewest axes, and rather in a late one."""
+    axes = enumerate(zip(*map(reversed, pair), strict=True))
+    return sum(4**axis for axis, (one, other) in axes if one != other)
 
 
 def _times(lhs: Interval, rhs: Interval) -> tuple[str, str] | None:

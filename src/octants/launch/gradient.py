@@ -48,8 +48,8 @@ class Step:
     arrays that the forward run changes and the backward run does not are always read "after" it.
     `written` are the positions of the arrays that the forward run changes, `rewritten` those that
     the backward run changes: on memory from before, it runs the stores again. `regions` tells from
-    the arguments which elements the forward run accesses; the backward run reads primal contents
-    where the forward run did. `witness` tells what was read, where nothing is restored for it.
+    the arguments which elements the forward run writes, and which of those that it reads the
+    backward run reads again. `witness` tells what was read, where nothing is restored for it.
     `log` is for what atomics return, which both runs need to have. What a step does that
     `is_ordered` depends on the order of work items.
     """
@@ -296,7 +296,8 @@ def _step(
     position = {array: number for number, array in enumerate(module.arrays)}
     kept = [a for a in _written_outside(module) if (position[a], PRIMAL) in layout.offsets]
     written = tuple(position[array] for array in [*written_arrays(module), *kept])
-    regions = specialisation.make_regions(module)
+    reads = result.reads if result.state == "after" else None  # else stores run again, and read
+    regions = specialisation.make_regions(module, reads)
     if not any(task.body.ops[:-1] for task in result.module.tasks):
         return Step(forward, None, result.state, (), written, (), regions)
     backward = _backward(specialisation, result, layout)

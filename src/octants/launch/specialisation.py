@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +19,7 @@ from octants.collection import Uncollected
 from octants.deferred import Deferred
 from octants.diagnostics.graph_errors import GraphReturns, HostArrayInGraph
 from octants.diagnostics.recursion import deep_recursion
-from octants.ir.core import Array, Module, Space
+from octants.ir.core import Array, Module, Operation, Space
 from octants.launch.guards import Terms, guard_terms, make_guard
 from octants.launch.program import Program, written_arrays
 from octants.launch.shelf import open_shelf
@@ -252,8 +252,11 @@ class Specialisation:
         assert isinstance(source, ArgumentSource)
         return self.leaves[source.position, source.path]
 
-    def make_regions(self, module: Module) -> Regions:
-        """What launches of a module over the kernel's arrays access, from the arguments."""
+    def make_regions(self, module: Module, reads: Collection[Operation] | None = None) -> Regions:
+        """What launches of a module over the kernel's arrays access, from the arguments.
+
+        With ``reads`` only these operations count as reads.
+        """
 
         def expression(array: Array) -> str:
             return self.leaf(module.arrays.index(array)).expression
@@ -263,6 +266,7 @@ class Specialisation:
             self.count,
             expression,
             lambda array, axis: f"{expression(array)}.shape[{axis}]",
+            reads,
         )
 
     def with_module(self, key: tuple[Any, ...], make: Callable[[], Module]) -> Specialisation:
