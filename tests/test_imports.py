@@ -37,9 +37,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("driver",),
     ("launch",),
     ("ad",),
-    ("_compat", "api", "graph"),
+    ("_compat", "algorithms", "api", "graph"),
     ("__init__",),
-    ("demos", "fuzz", "tools"),
+    ("compat", "demos", "fuzz", "tools"),
     ("__main__",),
 )
 STRANGERS = ("frontend", "passes", "autodiff", "codegen", "runtime")  # never import each other

@@ -7,6 +7,7 @@ decorated with `kernel`.
 from __future__ import annotations
 
 from octants import ad as ad
+from octants import algorithms as algorithms
 from octants import graph as graph
 from octants import types as types
 from octants._compat import QuadrantsAssertionError as QuadrantsAssertionError

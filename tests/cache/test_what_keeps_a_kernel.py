@@ -45,6 +45,26 @@ def test_what_stands_behind_a_kernel_makes_no_difference(sessions: Sessions) -> 
     assert (later.builds, later.result) == (0, [0.0, 1.0, 4.0, 9.0])
 
 
+def test_loops_over_what_is_iterated_as_python_does(sessions: Sessions) -> None:
+    text = """
+    numbers, names = [1, 2], {"a": 1}
+    @qd.kernel
+    def f() -> qd.i32:
+        total = 0
+        for i, j in qd.static(qd.ndrange(2, (1, 3))):
+            total += i * j
+        for k, number in qd.static(enumerate(zip(numbers, reversed(numbers)))):
+            total += k * number[0]
+        for name, n in qd.static(names.items()):
+            total += n
+        return total
+    result = f()
+    """
+    assert sessions.run(text).result == 6
+    again = sessions.run(text)
+    assert (again.builds, again.result) == (0, 6)
+
+
 def test_what_the_kernel_does_not_read_makes_no_difference(sessions: Sessions) -> None:
     text = (
         "class Config: pass\nc = Config()\nc.n = 1\nc.m = 1\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from octants.data import events
 from octants.data.errors import (
     CompanionWithoutField,
     MissingComponents,
@@ -32,6 +33,7 @@ def allocate(tree: Tree, user: str) -> None:
         field.settle(make_window(storage, offset, layout, field.dtype, field.element_shape), layout)
     tree.is_allocated = True
     tree.fields.clear()
+    events.after_allocation()
 
 
 def _check(field: Any) -> None:

@@ -31,6 +31,7 @@ class HostWrite:
 _write_observers: list[Callable[[HostWrite], None]] = []
 _share_observers: list[Callable[[Any], None]] = []
 _read_observers: list[Callable[[Any], None]] = []
+_allocation_observers: list[Callable[[], None]] = []
 _end_observers: list[Callable[[], None]] = []
 
 
@@ -49,6 +50,11 @@ def observe_shares(observer: Callable[[Any], None]) -> None:
     _share_observers.append(observer)
 
 
+def observe_allocations(observer: Callable[[], None]) -> None:
+    """Call ``observer`` when fields have been given their memory, before anything uses it."""
+    _allocation_observers.append(observer)
+
+
 def forget_observer(observer: Callable[[Any], None]) -> None:
     """End an observation; nothing happens if there is none."""
     for observers in (_write_observers, _read_observers, _share_observers):
@@ -62,6 +68,12 @@ def observe_ends(observer: Callable[[], None]) -> None:
     Whoever remembers addresses must forget them.
     """
     _end_observers.append(observer)
+
+
+def after_allocation() -> None:
+    """Announce that fields have been given their memory."""
+    for observer in _allocation_observers:
+        observer()
 
 
 def after_end() -> None:

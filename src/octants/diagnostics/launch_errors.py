@@ -163,3 +163,18 @@ class EndedQueue(UserError):
     exception = OctantsRuntimeError
     title = "the {what} was made before the last `qd.init()` or `qd.reset()`, which ended it"
     remedy = "make it anew after `qd.init()`: `qd.create_{what}()`"
+
+
+class QuadrantsIsImported(UserError):
+    """`octants.compat.install` after an import of Quadrants itself."""
+
+    origin: str
+    code = "OCT419"
+    exception = OctantsRuntimeError
+    title = (
+        "`import quadrants` cannot be answered by Octants: Quadrants has been imported ({origin})"
+    )
+    remedy = (
+        "call `octants.compat.install()` before anything imports `quadrants`, or run the program"
+        " by `python -m octants.compat program.py`"
+    )

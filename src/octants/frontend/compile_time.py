@@ -33,6 +33,13 @@ def call(
     """Call a Python function now; what it raises is the user's error."""
     if context.is_repeatable:
         context.is_repeatable = is_repeatable(function, (*args, *named.values()))
+    return _run(context, node, function, *args, **named)
+
+
+def _run(
+    context: Context, node: ast.AST, function: Callable[..., Any], *args: Any, **named: Any
+) -> Any:
+    """Call a Python function that is known to be repeatable, or not to be."""
     try:
         return function(*args, **named)
     except OctantsError as error:
@@ -92,7 +99,7 @@ def iterate(context: Context, value: Any, node: ast.AST) -> list[Any]:
         iterator = iter(value)
     except TypeError:
         context.fail(NotIterable(describe(value)), node)
-    items: list[Any] = call(context, node, list, iterator)
+    items: list[Any] = _run(context, node, list, iterator)
     return [wrap(context, item, "item") for item in items]
 
 

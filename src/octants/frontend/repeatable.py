@@ -57,7 +57,7 @@ _OF_NUMPY = frozenset(
 _METHODS = frozenset("count format get index items join keys lower upper values".split())
 _NUMBERS = frozenset((bool, int, float, complex, str, bytes, type(None), type(...), range, slice))
 _METACLASSES = ("builtins", "abc", "enum")
-_OURS = ("octants.types.", "octants.lang.", "octants.frontend.", "octants.ir.")
+_OURS = tuple(f"octants.{part}." for part in ("types", "lang", "frontend", "ir", "compat"))
 _DEEPEST = 8
 
 

@@ -28,6 +28,7 @@ Made from the docstrings; `make docs` writes this page anew. `import octants as 
 # The title of the names that a module defines, by the longest prefix that fits; in this order.
 TITLES = {
     "octants.api": "Running",
+    "octants.algorithms": "Algorithms",
     "octants.kernels": "Running",
     "octants.lang.syntax": "Steering compilation",
     "octants.lang": "Functions in kernels",
@@ -40,6 +41,7 @@ TITLES = {
 
 MODULES = (  # the others are parts of the compiler
     "ad",
+    "algorithms",
     "graph",
     "types",
     "math",

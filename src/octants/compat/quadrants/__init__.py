@@ -1,0 +1,32 @@
+"""What ``import quadrants`` gives after `octants.compat.install`.
+
+It has the public names of Octants, and the private ones of Quadrants that Genesis 1.4 uses; each
+says which line of Genesis needs it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import octants
+from octants import *  # noqa: F403
+from octants.compat.quadrants import _logging as _logging
+from octants.compat.quadrants import lang as lang
+from octants.compat.quadrants.lang import impl
+
+__version__ = (1, 3, 3)
+"""The version of Quadrants whose names these are."""
+
+
+def init(  # type: ignore[no-redef]
+    *args: Any, **options: Any
+) -> None:
+    """Start, or start again: see `octants.init`."""
+    impl.get_runtime().clear()
+    octants.init(*args, **options)
+
+
+def reset() -> None:  # type: ignore[no-redef]
+    """End all arrays: see `octants.reset`."""
+    impl.get_runtime().clear()
+    octants.reset()

@@ -1,0 +1,10 @@
+"""``quadrants.lang._template_mapper``: only a place for a flag.
+
+``genesis/__init__.py`` turns checks of Quadrants off by
+``qd.lang._template_mapper.__builtins__["__debug__"] = ...``. Octants has no such checks, and this
+dictionary is nobody else's.
+"""
+
+from __future__ import annotations
+
+__builtins__ = {"__debug__": True}  # type: ignore[assignment]
