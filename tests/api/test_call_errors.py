@@ -69,6 +69,21 @@ class Owner:
         return x
 
 
+@qd.kernel
+def clamped(x: qd.types.ndarray(boundary="clamp")):
+    x[9] = 1.0
+
+
+@qd.kernel
+def vectors(x: qd.types.ndarray(element_dim=1)):
+    x[0][0] = 1.0
+
+
+@qd.kernel
+def row(x: qd.template(qd.f32, 1)):
+    x[0] = 1.0
+
+
 def ones(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
     return np.ones(shape, dtype)
 
@@ -118,6 +133,10 @@ CALLS: dict[str, Callable[[], Any]] = {
     "OCT414_no_member": lambda: push(ones(2)),
     "OCT414_member_dtype": lambda: push(Body(ones(2, dtype=np.int32), 1.0)),
     "OCT414_member_value": lambda: push(Body(ones(2), "heavy")),
+    "OCT414_clamped_field": lambda: clamped(qd.field(qd.f32, 2)),
+    "OCT414_element_dim": lambda: vectors(qd.ndarray(qd.f32, 2)),
+    "OCT414_template_ndim": lambda: row(qd.field(qd.f32, (2, 2))),
+    "OCT414_template_dtype": lambda: row(qd.ndarray(qd.i32, 2)),
     "OCT416_mode": lambda: scale.inspect(ones(2), 1.0, mode="backward"),
 }
 

@@ -83,6 +83,18 @@ class WrongAnnotation(UserError):
     )
 
 
+class WrongAnnotationOption(UserError):
+    """An option of ``types.ndarray(...)`` with a value that it cannot have."""
+
+    name: str
+    given: str
+    choices: str
+    code = "OCT426"
+    exception = OctantsSyntaxError
+    title = "`{name}` of an array's annotation cannot be {given}"
+    remedy = "it is one of {choices}"
+
+
 class VariableArguments(UserError):
     """``*args`` or ``**kwargs`` in the signature of a kernel."""
 

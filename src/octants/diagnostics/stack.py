@@ -1,10 +1,13 @@
-"""Where in the user's code a warning belongs."""
+"""Where in the user's code an error or a warning belongs."""
 
 from __future__ import annotations
 
+import linecache
 import os.path
 import sys
 from types import FrameType
+
+from octants.diagnostics.span import Span
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 
@@ -16,3 +19,20 @@ def levels_to_the_user() -> int:
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
     return level
+
+
+def user_span() -> Span | None:
+    """The code of the first frame outside of this package: the call, or its line."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    text = linecache.getline(file, line).rstrip("\n")
+    column, end = len(text) - len(text.lstrip()), len(text)
+    if hasattr(frame.f_code, "co_positions"):  # from Python 3.11 on
+        positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]
+        if positions[1] == line and positions[2] is not None and positions[3] is not None:
+            column, end = (len(text.encode()[:n].decode(errors="replace")) for n in positions[2:])
+    return Span(file, line, column, line, end)

@@ -38,6 +38,7 @@ class Arrays:
         self.sources: list[ArraySource] = []
         self.entry = Block()
         self.extents: set[Value] = set()  # the values that are known to be extents of arrays
+        self.clamped: set[Array] = set()  # indices of these are clamped to their extents
         self._builder = builder
         self._fields: dict[int, ArrayReference] = {}
         self._names: set[str] = set()
@@ -77,6 +78,8 @@ class Arrays:
                 self._name(name), kind.dtype, kind.rank, Space.NDARRAY, kind.element_shape
             )
             array.layouts = dict.fromkeys(kind.companions, STRIDED if kind.strided else None)
+            if kind.clamped:
+                self.clamped.add(array)
             return ArrayReference(self._add(array, source), handle=kind)
         return self._scalar(kind, name, source)
 

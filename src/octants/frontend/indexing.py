@@ -69,7 +69,9 @@ def element(context: Context, base: Any, index: Any, node: ast.Subscript) -> Any
         members = {name: element(context, m, index, node) for name, m in base.members.items()}
         return StructValue(members, base.python_type)
     if isinstance(base, ElementReference) and base.shape:
-        chosen = choose(context, Components(base.shape, base.components), index, node)
+        is_clamped = base.array in context.arrays.clamped
+        components = Components(base.shape, base.components)
+        chosen = choose(context, components, index, node, is_clamped=is_clamped)
         return ElementReference(
             base.array, base.companion, base.indices, chosen.shape, chosen.indices
         )
@@ -232,6 +234,8 @@ def _array_index(
         way_out = "loop over the elements; only vectors and matrices have slices"
         context.fail(WrongIndex("a slice", way_out), at)
     first = first_index(base, axis)
+    if base.array in context.arrays.clamped and not isinstance(index, float):
+        return _clamped(context, index, extent(context, base.array, axis), at)
     if not is_number(index):
         value = integer_index(context, index, at)
         if first:
@@ -250,6 +254,18 @@ def _array_index(
         end = context.builder.shape(base.array, axis)
         return context.builder.binary("add", end, context.builder.index(int(index)))
     return index_constant(context, int(index))
+
+
+def _clamped(context: Context, index: Any, extent: Any, at: ast.AST | None = None) -> Value:
+    """An index, or the nearest one that is within the extent."""
+    if is_number(index):
+        value = index_constant(context, int(index))
+    else:
+        value = integer_index(context, index, at)
+    build = context.builder
+    count = build.cast(context.value(extent), value.type)
+    last = build.binary("sub", count, build.constant(1, value.type))
+    return build.binary("max", build.binary("min", value, last), build.constant(0, value.type))
 
 
 def first_index(base: ArrayReference, axis: int) -> int:
@@ -292,8 +308,12 @@ def choose(
     index: Any,
     node: ast.Subscript,
     is_local: bool = False,
+    is_clamped: bool = False,
 ) -> Components:
-    """The components of a vector or matrix at an index; `is_local`: no pass checks its bounds."""
+    """The components of a vector or matrix at an index; `is_local`: no pass checks its bounds.
+
+    With `is_clamped` run-time indices beyond an end stand for the component there.
+    """
     items = _flatten(context, index)
     shape = components.shape
     if len(items) == 1 and len(shape) == 2:
@@ -303,6 +323,9 @@ def choose(
         wanted = "1 index" if len(shape) == 1 else "1 or 2 indices"
         context.fail(WrongIndexCount(kind, wanted, len(items)), node)
     axes = [_axis(context, item, shape, axis, node) for axis, item in enumerate(items)]
+    if is_clamped:
+        pairs = zip(axes, shape, strict=True)
+        axes = [_clamped(context, a, n) if isinstance(a, Value) else a for a, n in pairs]
     if context.debug and is_local:
         _check_bounds(context, axes, shape)
     kept = tuple(

@@ -44,6 +44,7 @@ def argument_type(leaf: Leaf, value: Any, device: Device) -> ArgumentType:
     if isinstance(annotation, ScalarType):
         return annotation
     if isinstance(annotation, Template):
+        _check_template(leaf, annotation, value)
         return value.argument_type if isinstance(value, NdarrayHandle) else TemplateValue(value)
     if isinstance(annotation, AnyTensor):
         if isinstance(value, (FieldHandle, StructHandle)):
@@ -51,12 +52,13 @@ def argument_type(leaf: Leaf, value: Any, device: Device) -> ArgumentType:
         return array_type(leaf, value, device)
     if isinstance(value, FieldHandle):
         _check_annotation(leaf, annotation, _type_of_field(value))
+        if annotation.boundary == "clamp":
+            raise leaf.error('required boundary="clamp", but a field is given', "pass an ndarray")
         return TemplateValue(value)
     found = array_type(leaf, value, device, annotation.element_dim)
     _check_annotation(leaf, annotation, found)
-    if annotation.needs_grad is False:
-        return replace(found, companions=(PRIMAL,))
-    return found
+    companions = (PRIMAL,) if annotation.needs_grad is False else found.companions
+    return replace(found, companions=companions, clamped=annotation.boundary == "clamp")
 
 
 def build_argument(annotation: Annotation, types: Sequence[ArgumentType]) -> ArgumentType:
@@ -178,6 +180,15 @@ def _type_of_field(field: FieldHandle) -> NdarrayType:
     return NdarrayType(field.dtype, len(field.shape), field.element_shape, companions)
 
 
+def _check_template(leaf: Leaf, annotation: Template, value: Any) -> None:
+    """An error for a field or an ndarray that is not what a template's annotation states."""
+    stated = NdarrayAnnotation(annotation.element_type, annotation.ndim)
+    if isinstance(value, FieldHandle):
+        _check_annotation(leaf, stated, _type_of_field(value))
+    elif isinstance(value, NdarrayHandle):
+        _check_annotation(leaf, stated, value.argument_type)
+
+
 def _check_annotation(leaf: Leaf, annotation: NdarrayAnnotation, found: NdarrayType) -> None:
     if annotation.dtype is not None and annotation.dtype is not found.dtype:
         raise leaf.error(
@@ -194,6 +205,11 @@ def _check_annotation(leaf: Leaf, annotation: NdarrayAnnotation, found: NdarrayT
         raise leaf.error(
             f"required element_shape={wanted}, but elements of shape {found.element_shape} are"
             " given"
+        )
+    axes = annotation.element_dim
+    if axes is not None and axes != len(found.element_shape):
+        raise leaf.error(
+            f"required element_dim={axes}, but elements of shape {found.element_shape} are given"
         )
     if annotation.needs_grad and ADJOINT not in found.companions:
         raise leaf.error(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from octants.diagnostics.launch_errors import WrongAnnotationOption
+from octants.diagnostics.stack import user_span
 from octants.types.defaults import resolve
 from octants.types.scalars import DType
 
@@ -13,7 +15,9 @@ class Template:
     """The annotation of an argument that is known at compile time: ``x: qd.template()``.
 
     The kernel is compiled anew for each value; a field, a function, a number or any other Python
-    object may be given. The class itself serves as the annotation too.
+    object may be given. Where that is a field or an ndarray, `element_type` and `ndim` state its
+    dtype and its number of axes; another one is an error. The class itself serves as the annotation
+    too.
     """
 
     def __init__(self, element_type: Any = None, ndim: int | None = None) -> None:
@@ -36,13 +40,18 @@ else:
 """`Template` in the library's own functions, whose parameters have types of all sorts."""
 
 
+BOUNDARIES = ("unsafe", "clamp")
+
+
 class NdarrayAnnotation:
     """The annotation of an array argument: ``x: qd.types.ndarray(dtype=qd.f32, ndim=1)``.
 
     What is left out is taken from the argument, and the kernel compiled for it: `dtype` (a scalar
     type, or a vector or matrix type for arrays of those), `ndim` (the number of axes, without those
     of the element), `needs_grad` (True: the argument must have a gradient; False: its gradient is
-    not used). The class itself serves as an annotation that leaves out everything, and
+    not used). With ``boundary="clamp"`` each index is clamped to the extents, so that reads and
+    writes beyond an end are of the first or last element; with "unsafe" it must be within them. The
+    class itself serves as an annotation that leaves out everything, and
     ``ndarray[qd.f32, 1]`` is short for ``ndarray(qd.f32, 1)``.
     """
 
@@ -56,6 +65,9 @@ class NdarrayAnnotation:
         needs_grad: bool | None = None,
         boundary: str = "unsafe",
     ) -> None:
+        if boundary not in BOUNDARIES:
+            choices = ", ".join(f'"{each}"' for each in BOUNDARIES)
+            raise WrongAnnotationOption("boundary", repr(boundary), choices).at(user_span())
         self._dtype = dtype
         self.element_shape = _element_shape(dtype, element_shape)
         self.ndim = ndim if ndim is not None else field_dim
@@ -83,6 +95,8 @@ class NdarrayAnnotation:
             parts.append(f"ndim={self.ndim}")
         if self.needs_grad is not None:
             parts.append(f"needs_grad={self.needs_grad}")
+        if self.boundary != BOUNDARIES[0]:
+            parts.append(f'boundary="{self.boundary}"')
         return f"ndarray({', '.join(parts)})"
 
 

@@ -64,7 +64,8 @@ class ScalarType:
 class NdarrayType:
     """An array argument: `rank` axes of elements of `element_shape`.
 
-    It is row-major, or else has strides that a launch tells, as do its companions.
+    It is row-major, or else has strides that a launch tells, as do its companions. If it is
+    `clamped`, indices beyond its extents stand for the nearest element.
     """
 
     dtype: DType
@@ -72,6 +73,7 @@ class NdarrayType:
     element_shape: tuple[int, ...] = ()
     companions: tuple[Companion, ...] = (Companion.PRIMAL,)
     strided: bool = False
+    clamped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
