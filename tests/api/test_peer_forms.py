@@ -234,3 +234,120 @@ def test_bound_methods_are_called_from_lists_and_attributes() -> None:
     a = np.zeros(4, np.float32)
     _Solver().run(a)
     assert a.tolist() == [20, 30, 5, 2]
+
+
+# -- fill in kernels -------------------------------------------------------------------------------
+
+
+_Pair = qd.types.struct(a=qd.f32, b=qd.types.vector(2, qd.f32))
+
+
+def test_fill_sets_all_elements() -> None:
+    x = qd.field(qd.i32, (2, 3), offset=(1, -1))
+    v, m = qd.Vector.field(2, qd.f32, 3), qd.Matrix.field(2, 2, qd.f32, 2)
+    zero, pairs = qd.field(qd.f64, ()), _Pair.field(2)
+
+    @qd.func
+    def through(field: qd.template(), value):
+        field.fill(value)
+
+    @qd.kernel
+    def run(a: qd.types.ndarray(), b: qd.types.ndarray(), value: qd.f32):
+        x.fill(val=7)
+        v.fill(qd.Vector([1.0, value]))
+        m.fill(value)
+        through(zero, 0.5)
+        a.fill(value)
+        b.fill(x[1, -1])
+        pairs.fill(3)
+        pairs.b.fill([5, 6])
+        for i in a:
+            a[i] += i
+
+    a, b = np.zeros(3, np.float32), qd.Vector.ndarray(2, qd.f32, (1, 2))
+    run(a, b, 2.5)
+    assert (x.to_numpy() == 7).all()
+    assert (v.to_numpy() == [1, 2.5]).all()
+    assert (m.to_numpy() == 2.5).all()
+    assert zero[None] == 0.5
+    assert a.tolist() == [2.5, 3.5, 4.5]
+    assert (b.to_numpy() == 7).all()
+    assert (pairs.a.to_numpy() == 3).all()
+    assert (pairs.b.to_numpy() == [5, 6]).all()
+
+
+def test_fill_of_structs_takes_structs() -> None:
+    pairs = _Pair.field(2)
+
+    @qd.kernel
+    def run():
+        pairs.fill(_Pair(4, qd.Vector([1, 2])))
+
+    run()
+    assert (pairs.a.to_numpy() == 4).all()
+    assert (pairs.b.to_numpy() == [1, 2]).all()
+
+
+def test_fill_inside_of_a_loop_is_serial() -> None:
+    x, total = qd.field(qd.f32, 4), qd.field(qd.f32, ())
+
+    @qd.kernel
+    def run():
+        for i in range(1):
+            x.fill(i + 2)
+            for j in range(4):
+                total[None] += x[j]
+
+    run()
+    assert total[None] == 8
+
+
+def test_fill_zeroes_the_adjoint_and_passes_it_to_the_value() -> None:
+    x = qd.field(qd.f32, (), needs_grad=True)
+    y = qd.field(qd.f32, 3, needs_grad=True)
+    total = qd.field(qd.f32, (), needs_grad=True)
+    x[None] = 3
+
+    @qd.kernel
+    def run():
+        y.fill(x[None] * 2)
+        for i in y:
+            total[None] += y[i] * y[i]
+
+    run()
+    total.grad[None] = 1
+    y.grad.fill(100)
+    run.grad()
+    assert total[None] == 108
+    assert x.grad[None] == 72 + 600
+    assert (y.grad.to_numpy() == 0).all()
+
+    @qd.kernel
+    def clear():
+        x.grad.fill(0)
+
+    clear()
+    assert x.grad[None] == 0
+
+
+def test_fill_with_what_does_not_fit() -> None:
+    x = qd.field(qd.f32, 3)
+
+    @qd.kernel
+    def vector():
+        x.fill(qd.Vector([1.0, 2.0, 3.0]))
+
+    @qd.kernel
+    def nothing():
+        x.fill()
+
+    @qd.kernel
+    def on_the_host():
+        x.from_numpy(1)
+
+    with pytest.raises(qd.OctantsTypeError, match=r"`x\.fill` is for numbers, not for a vector"):
+        vector()
+    with pytest.raises(qd.OctantsTypeError, match=r"`fill\(\)` takes one value"):
+        nothing()
+    with pytest.raises(qd.OctantsNameError, match="`from_numpy` works on the host"):
+        on_the_host()

@@ -229,3 +229,25 @@ def test_tapes_writes_are_not_announced(writes: list[HostWrite]) -> None:
     x.add(1)
     x.restore(saved)
     assert not writes
+
+
+def test_allocations_are_announced_when_fields_can_be_used() -> None:
+    pending: list[Any] = []
+
+    def fill() -> None:
+        waiting, pending[:] = list(pending), []
+        for each in waiting:
+            each.fill(7)
+
+    events.observe_allocations(fill)
+    try:
+        x, y = field(f32, ()), field(i32, ())
+        pending.append(x)
+        x2 = field(f32, 3)
+        assert x2[0] == 0  # the tree gets its memory, and then is x filled
+        pending.append(field(f32, ()))
+        assert (x[None], y[None]) == (7, 0)
+        assert field(f32, 2)[1] == 0
+        assert not pending
+    finally:
+        events.forget_observer(fill)

@@ -55,9 +55,10 @@ def observe_allocations(observer: Callable[[], None]) -> None:
     _allocation_observers.append(observer)
 
 
-def forget_observer(observer: Callable[[Any], None]) -> None:
+def forget_observer(observer: Callable[..., None]) -> None:
     """End an observation; nothing happens if there is none."""
-    for observers in (_write_observers, _read_observers, _share_observers):
+    known = (_write_observers, _read_observers, _share_observers, _allocation_observers)
+    for observers in known:
         if observer in observers:
             observers.remove(observer)
 

@@ -16,7 +16,7 @@ from octants.diagnostics.errors import (
     UnsupportedSyntax,
     WrongArguments,
 )
-from octants.frontend import builtins, compile_time, functions, matrices, names, words
+from octants.frontend import builtins, compile_time, fills, functions, matrices, names, words
 from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.names import BoundFunction
 from octants.frontend.objects import wrap
@@ -125,7 +125,7 @@ def _is_member(function: Any, group: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """A method of a vector, a matrix or a string, which the library knows by its name."""
+    """A method of a vector, a matrix, a string or an array, known to the library by its name."""
 
     owner: Any
     name: str
@@ -140,6 +140,8 @@ def _method(context: Context, node: ast.Attribute) -> Any:
     owner = context.load(base)
     if isinstance(owner, (MatrixValue, Matrix, str)):
         return _Method(owner, node.attr, base)
+    if node.attr == "fill" and fills.is_fillable(owner):
+        return _Method(owner, node.attr, base)
     return context.load(names.attribute(context, node))
 
 
@@ -150,6 +152,8 @@ def _call_method(context: Context, node: ast.Call, method: _Method) -> Any:
             return words.format_string(context, node, method.owner, args, named)
         function = getattr(method.owner, method.name, None)
         return _call_python(context, node, function, args, named)
+    if fills.is_fillable(method.owner):
+        return fills.fill(context, node, method.owner, args, named)
     owner = context.value(method.owner)
     if method.name in matrices.CHANGING:
         changed = matrices.changed(context, node, owner, method.name, args, named)

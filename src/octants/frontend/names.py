@@ -106,9 +106,22 @@ def attribute(context: Context, node: ast.Attribute) -> Any:
     found = find_attribute(context, base, node.attr, node)
     if found is NOT_FOUND:
         base = context.load(base)
-        problem = suggest(node.attr, _attributes_of(base))
+        problem = _hint(base, node.attr)
         context.fail(UnknownAttribute(describe(base), node.attr, problem), node)
     return found
+
+
+_HOST_METHODS = frozenset(
+    "copy_from deactivate from_numpy from_paddle from_torch place to_dlpack to_numpy to_paddle"
+    " to_torch".split()
+)
+
+
+def _hint(base: Any, attr: str) -> str:
+    """What to do about an attribute that does not exist."""
+    if attr in _HOST_METHODS and isinstance(base, (ArrayReference, StructValue)):
+        return f"`{attr}` works on the host: call it outside of the kernel"
+    return suggest(attr, _attributes_of(base))
 
 
 def find_attribute(context: Context, base: Any, attr: str, node: ast.expr) -> Any:
@@ -239,7 +252,7 @@ def _attributes_of(base: Any) -> list[str]:
     if isinstance(base, StructValue):
         return list(base.members)
     if isinstance(base, ArrayReference):
-        return ["shape", "grad", "dual", "dtype", "n", "m"]
+        return ["shape", "grad", "dual", "dtype", "n", "m", "fill"]
     if isinstance(base, (Value, MatrixValue)):
         return [attr for attr in dir(Matrix) if not attr.startswith("_")]
     return dir(base)

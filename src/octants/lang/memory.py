@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.lang.marker import kernel_only
+from octants.lang.marker import kernel_only, library_function
+from octants.lang.syntax import grouped
 
 
 @kernel_only
@@ -83,3 +84,10 @@ def rescale_index(a: Any, b: Any, index: Any) -> Any:
 @kernel_only
 def assume_in_range(value: Any, base: Any, low: int, high: int) -> Any:
     """``value``; accepted as a hint that it is in [base + low, base + high)."""
+
+
+@library_function
+def fill_elements(array: Any, value: Any) -> None:
+    """Set all elements of an array: what ``array.fill(value)`` is in a kernel."""
+    for I in grouped(array):  # noqa: N806, E741 - an index of any rank
+        array[I] = value
