@@ -82,7 +82,7 @@ def test_what_fails_is_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [
         entry
         for seed in range(5)
-        for entry in runner.work([(seed, "f32")], WrongWhileGradients(), shrinks=True)
+        for entry in runner.work([(seed, "f32", "core")], WrongWhileGradients(), shrinks=True)
         if "source" in entry
     ]
     assert entries
@@ -122,7 +122,9 @@ def k():
 
 def test_a_report_says_what_is_wrong() -> None:
     report = Report("wrong")
-    for entry in runner.work([(s, "f64") for s in range(30)], WrongWhileGradients(), shrinks=False):
+    for entry in runner.work(
+        [(s, "f64", "core") for s in range(30)], WrongWhileGradients(), shrinks=False
+    ):
         report.add(entry)
     assert report.wrong
     assert report.shortcomings() == [f"{report.wrong} programs disagree or fail"]
@@ -132,7 +134,7 @@ def test_a_report_says_what_is_wrong() -> None:
 def test_a_crash_costs_one_program() -> None:
     worker = runner.Worker("cpu", shrinks=False)
     worker.command = [sys.executable, "-c", CRASHING]
-    entries = worker.run([(1, "f32"), (2, "f32"), (3, "f32")])
+    entries = worker.run([(1, "f32", "core"), (2, "f32", "core"), (3, "f32", "core")])
     worker.close()
     assert [entry["status"] for entry in entries] == ["agrees", "fails", "agrees"]
     assert "exit code 3" in entries[1]["problems"][0]
@@ -142,7 +144,7 @@ def test_a_program_that_hangs_costs_one_program(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(runner, "PATIENCE", 3.0)
     worker = runner.Worker("cpu", shrinks=False)
     worker.command = [sys.executable, "-c", CRASHING.replace("os._exit(3)", "time.sleep(100)")]
-    entries = worker.run([(1, "f32"), (2, "f32"), (3, "f32")])
+    entries = worker.run([(1, "f32", "core"), (2, "f32", "core"), (3, "f32", "core")])
     worker.close()
     assert [entry["status"] for entry in entries] == ["agrees", "fails", "agrees"]
     assert "exit code -9" in entries[1]["problems"][0]
@@ -151,7 +153,7 @@ def test_a_program_that_hangs_costs_one_program(monkeypatch: pytest.MonkeyPatch)
 CRASHING = """
 import json, os, sys, time
 for line in sys.stdin:
-    for seed, name in json.loads(line):
+    for seed, name, _ in json.loads(line):
         if seed == 2:
             os._exit(3)
         print(json.dumps({"seed": seed, "status": "agrees"}), flush=True)

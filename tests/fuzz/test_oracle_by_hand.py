@@ -9,6 +9,7 @@ import pytest
 
 from octants.fuzz.oracle.run import run
 from octants.fuzz.oracle.state import IllDefined, OutOfFuel
+from octants.fuzz.program import Text
 from tests.fuzz.helpers import make, outcome
 
 ARRAYS = """
@@ -295,3 +296,77 @@ def k():
         assert np.all(distance <= got["x"].error + got["y"].error + 1e-12)
     assert 0 < rough.primal["y"].error.max() < 1e-3
     assert math.isfinite(rough.gradient["x"].error.max())
+
+
+STRUCTS = """
+@qd.dataclass
+class Pair:
+    a: FP
+    v: qd.types.vector(2, FP)
+
+    @qd.func
+    def grow(self, by):
+        self.a += by
+        return self.a * self.v.x
+
+s = Pair.field(shape=(2,), needs_grad=True)
+y = qd.field(FP, shape=(4,), needs_grad=True)
+
+@qd.func
+def g(p):
+    p.a = 100.0
+    return p
+"""
+
+
+def test_structs_copy_on_assignment_and_methods_change_their_own() -> None:
+    source = (
+        STRUCTS
+        + """
+@qd.kernel
+def k(p: Pair):
+    u = s[0]
+    w = u
+    w.a = 7.0
+    w.v[1] += 1.0
+    y[0] = u.a + 10 * w.a + 100 * w.v.y
+    y[1] = g(u).a + u.a
+    y[2] = u.grow(2.0) + u.a
+    s[1] = w
+    s[1].a += 1.0
+    y[3] = p.v.y + Pair(v=p.v).a
+"""
+    )
+    inputs = {"s.a": [1.0, 0.0], "s.v": [[2.0, 3.0], [0.0, 0.0]], "y": [0.0] * 4}
+    program = make(source, inputs, [("k", (Text("Pair(0.5, [4.0, 5.0])"),))])
+    result = run(program)
+    assert result.primal["y"].value.tolist() == [1 + 70 + 400, 101, 6 + 3, 5]
+    assert result.primal["s.a"].value.tolist() == [1, 8]
+    assert result.primal["s.v"].value.tolist() == [[2, 3], [2, 4]]
+    assert result.gradient["s.a"].value.tolist() == [1 + 1 + 1 + 3, 0]  # y and what is left in s
+
+
+def test_kernels_of_objects() -> None:
+    source = """
+x = qd.field(FP, shape=(2,), needs_grad=True)
+
+@qd.data_oriented
+class Model:
+    def __init__(self, factor):
+        self.factor, self.x = factor, x
+
+    @qd.func
+    def scaled(self, a):
+        return a * self.factor
+
+    @qd.kernel
+    def k(self, n: qd.i32):
+        for i in self.x:
+            self.x[i] = self.scaled(self.x[i]) + n
+
+one, other = Model(2.0), Model(5.0)
+"""
+    launches = [("one.k", (1,)), ("other.k", (2,))]
+    result = run(make(source, {"x": [1.0, 3.0]}, launches))
+    assert result.primal["x"].value.tolist() == [17, 37]
+    assert result.gradient["x"].value.tolist() == [10, 10]

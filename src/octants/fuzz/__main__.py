@@ -10,6 +10,7 @@ from pathlib import Path
 from octants.fuzz import runner
 from octants.fuzz.backends import BACKENDS
 from octants.fuzz.generator.build import generate
+from octants.fuzz.generator.profiles import PROFILES
 from octants.fuzz.report import Report
 from octants.fuzz.runner import PRECISIONS, Entry
 
@@ -21,8 +22,9 @@ def main() -> int:
         runner.serve(options.backend, not options.no_shrink)
         return 0
     precisions = PRECISIONS if options.precision == "both" else (options.precision,)
+    profiles = tuple(PROFILES) if "all" in options.profile else tuple(options.profile)
     if options.show:
-        print(generate(options.seed, precisions[0]).source)
+        print(generate(options.seed, precisions[0], profiles[0]).source)
         return 0
 
     def see(report: Report, entry: Entry) -> None:
@@ -31,7 +33,7 @@ def main() -> int:
         if sys.stderr.isatty():
             print(f"\r{report.count} programs, {report.wrong} wrong", end="", file=sys.stderr)
 
-    chosen = runner.cases(options.seed, options.count, precisions)
+    chosen = runner.cases(options.seed, options.count, precisions, profiles)
     report = runner.run(chosen, options.backend, options.jobs, not options.no_shrink, see)
     print(report.text())
     return 1 if report.shortcomings() else 0
@@ -43,6 +45,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=100, help="how many programs")
     parser.add_argument("--backend", choices=sorted(BACKENDS), default="cpu")
     parser.add_argument("--precision", choices=[*PRECISIONS, "both"], default="both")
+    parser.add_argument(
+        "--profile",
+        nargs="+",
+        choices=[*PROFILES, "all"],
+        default=["core"],
+        help="productions: " + "; ".join(f"{name}: {p.purpose}" for name, p in PROFILES.items()),
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="worker processes")
     parser.add_argument("--save", type=Path, help="a folder for scripts of what is wrong")
     parser.add_argument("--no-shrink", action="store_true", help="show programs as they are")
@@ -59,7 +68,7 @@ def _show(entry: Entry, folder: Path | None) -> None:
     print(entry["source"], flush=True)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        name = f"seed_{entry['seed']}_{entry['precision']}.py"
+        name = f"{entry['profile']}_{entry['seed']}_{entry['precision']}.py"
         (folder / name).write_text(entry["script"])
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from octants.fuzz.program import HOST_WRITES, FloatArray, Program
+from octants.fuzz.program import HOST_WRITES, FloatArray, Program, argument, resolve
 
 Arrays = dict[str, FloatArray]
 REFUSALS = ("OCT301", "OCT302", "OCT423")
@@ -157,7 +157,7 @@ class Session:
             warnings.simplefilter("ignore", SyntaxWarning)  # shrinking tries nonsense
             code = compile(program.source, file, "exec", dont_inherit=True)
         exec(code, self.module)
-        self.arrays = {name: self.module[name] for name in program.inputs}
+        self.arrays = {name: resolve(self.module, name) for name in program.inputs}
         self.differentiable = {name: self.arrays[name] for name in program.weights}
 
     # -- pieces ---------------------------------------------------------------------------------
@@ -171,14 +171,16 @@ class Session:
         returned = []
         for name, arguments in self.program.launches:
             values = self._arguments(arguments)
-            if name in HOST_WRITES:
+            if name == "from_numpy":
+                _write(*values)
+            elif name in HOST_WRITES:
                 getattr(values[0], name)(*values[1:])
             else:
-                returned.append(self.module[name](*values))
+                returned.append(resolve(self.module, name)(*values))
         return returned
 
     def _arguments(self, arguments: tuple[Any, ...]) -> list[Any]:
-        return [self.arrays[a] if isinstance(a, str) else a for a in arguments]
+        return [argument(self.module, given) for given in arguments]
 
     # -- modes ----------------------------------------------------------------------------------
 
@@ -195,13 +197,13 @@ class Session:
         after = {name: _read(array) for name, array in self.arrays.items()}
         self._seed()
         kernel, arguments = self.program.launches[0]
-        self.module[kernel].grad(*self._arguments(arguments))
+        resolve(self.module, kernel).grad(*self._arguments(arguments))
         self._gradients(actual, "bare", after)
 
     def tape(self, actual: Actual) -> None:
         """A tape over all launches; what a kernel that is launched alone returns is its loss."""
         self._reset()
-        kernel = self.module[self.program.kernels[0]]
+        kernel = resolve(self.module, self.program.kernels[0])
         has_loss = len(self.program.launches) == 1 and actual.returned[0].dtype.kind == "f"
         has_loss = has_loss and actual.returned[0].size == 1
         with self.qd.ad.Tape(loss=kernel if has_loss else None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,27 @@ import numpy as np
 FloatArray = np.ndarray[Any, np.dtype[Any]]
 
 
-HOST_WRITES = ("fill", "copy_from", "__setitem__")
+HOST_WRITES = ("fill", "copy_from", "from_numpy", "__setitem__")
+
+
+@dataclass(frozen=True)
+class Text:
+    """An argument of a launch that the module evaluates: ``Pair(x1, 0.5)``."""
+
+    text: str
+
+
+def resolve(module: dict[str, Any], name: str) -> Any:
+    """What a name of the module, with dots perhaps, stands for."""
+    first, *rest = name.split(".")
+    return functools.reduce(getattr, rest, module[first])
+
+
+def argument(module: dict[str, Any], given: Any) -> Any:
+    """The value of an argument of a launch."""
+    if isinstance(given, Text):
+        return eval(given.text, module)
+    return resolve(module, given) if isinstance(given, str) else given
 
 
 @dataclass
@@ -21,8 +42,9 @@ class Program:
     `inputs` has the contents of every array that the module makes, by its name there, with the
     shape of the array followed by that of its element. `weights` are the adjoints that the outputs
     start with, `direction` the tangents of the inputs. `launches` are the kernels to call, in
-    order; an argument that is a string names an array of the module. Between them may stand writes
-    by the host: `fill`, `copy_from`, and `__setitem__`, of the array that is the first argument.
+    order; an argument that is a string names an array of the module, a `Text` is evaluated there.
+    Names may have dots: a member of a field of structs, a kernel of an object. Between them may
+    stand writes by the host, `HOST_WRITES`, to the array that is the first argument.
     """
 
     seed: int
@@ -34,6 +56,7 @@ class Program:
     launches: list[tuple[str, tuple[Any, ...]]]
     features: Counter[str] = field(default_factory=Counter)
     random_seed: int = 7
+    profile: str = "core"
 
     @property
     def kernels(self) -> list[str]:

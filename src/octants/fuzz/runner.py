@@ -25,12 +25,19 @@ CHUNK = 25
 SHRINK_BUDGET = 400
 PATIENCE = 900.0  # seconds for a chunk, and then for each of its programs
 Entry = dict[str, Any]
-Case = tuple[int, str]  # a seed and a precision
+Case = tuple[int, str, str]  # a seed, a precision, and a profile
 
 
-def cases(seed: int, count: int, precisions: Sequence[str]) -> list[Case]:
-    """The programs of a run: each in one of the precisions, chunk by chunk."""
-    return [(one, precisions[one // CHUNK % len(precisions)]) for one in range(seed, seed + count)]
+def cases(
+    seed: int, count: int, precisions: Sequence[str], profiles: Sequence[str] = ("core",)
+) -> list[Case]:
+    """The programs of a run: each in one of the precisions and profiles, chunk by chunk."""
+    seeds = range(seed, seed + count)
+    pairs = [(one, one // CHUNK) for one in seeds]
+    return [
+        (one, precisions[chunk % len(precisions)], profiles[chunk // 2 % len(profiles)])
+        for one, chunk in pairs
+    ]
 
 
 # -- in a worker -----------------------------------------------------------------------------------
@@ -38,7 +45,7 @@ def cases(seed: int, count: int, precisions: Sequence[str]) -> list[Case]:
 
 def work(chosen: Sequence[Case], backend: Backend, shrinks: bool) -> Iterator[Entry]:
     """The entries of some programs, in order."""
-    programs = [generate(seed, precision) for seed, precision in chosen]
+    programs = [generate(*case) for case in chosen]
     for program, verdict in zip(programs, check(programs, backend), strict=True):
         smallest = None
         if shrinks and verdict.status in (Status.DISAGREES, Status.FAILS):
@@ -71,6 +78,7 @@ def describe(program: Program, verdict: Verdict, backend: str, smallest: Program
     entry: Entry = {
         "seed": program.seed,
         "precision": program.precision,
+        "profile": program.profile,
         "status": verdict.status.value,
         "problems": verdict.problems,
         "modes": verdict.modes,
@@ -91,7 +99,7 @@ def serve(backend: str, shrinks: bool) -> None:
     """A worker: reads chunks of cases, a line each, and writes a line for each program."""
     made = BACKENDS[backend]()
     for line in sys.stdin:
-        for entry in work([(seed, name) for seed, name in json.loads(line)], made, shrinks):
+        for entry in work([tuple(case) for case in json.loads(line)], made, shrinks):
             print(json.dumps(entry), flush=True)
         print(flush=True)
 
@@ -147,10 +155,9 @@ class Worker:
 
 
 def _crash(case: Case, backend: str, code: int) -> Entry:
-    seed, precision = case
-    program = generate(seed, precision)
+    program = generate(*case)
     problem = f"error: the process died with exit code {code}"
-    verdict = Verdict(seed, precision, Status.FAILS, [problem])
+    verdict = Verdict(program.seed, program.precision, Status.FAILS, [problem])
     return describe(program, verdict, backend, None)
 
 

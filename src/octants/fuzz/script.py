@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from octants.fuzz.program import HOST_WRITES, FloatArray, Program
+from typing import Any
+
+from octants.fuzz.program import HOST_WRITES, FloatArray, Program, Text
 
 TEMPLATE = '''\
 """{problems}
@@ -23,26 +25,36 @@ FP = qd.{precision}
 INPUTS = {inputs}
 WEIGHTS = {weights}
 DIRECTION = {direction}
-for name, values in INPUTS.items():
-    globals()[name].from_numpy(np.array(values, globals()[name].to_numpy().dtype))
 
+
+def write(array, values):
+    array.from_numpy(np.array(values, array.to_numpy().dtype))
+
+
+for name, values in INPUTS.items():
+    write(eval(name), values)
 with qd.ad.Tape():
 {launches}
     for name, values in WEIGHTS.items():
-        grad = globals()[name].grad
-        grad.from_numpy(np.array(values, grad.to_numpy().dtype))
+        write(eval(name).grad, values)
 for name in INPUTS:
-    print(name, "=", globals()[name].to_numpy().tolist())
+    print(name, "=", eval(name).to_numpy().tolist())
 for name in WEIGHTS:
-    print(name, ".grad =", globals()[name].grad.to_numpy().tolist())
+    print(name, ".grad =", eval(name).grad.to_numpy().tolist())
 '''
+
+
+def _argument(given: Any) -> str:
+    if isinstance(given, Text):
+        return given.text
+    return given if isinstance(given, str) else repr(given)
 
 
 def command(program: Program, backend: str) -> str:
     """The command that finds a program again."""
     return (
         f"python -m octants.fuzz --seed {program.seed} --count 1 --backend {backend}"
-        f" --precision {program.precision}"
+        f" --precision {program.precision} --profile {program.profile}"
     )
 
 
@@ -51,8 +63,10 @@ def script(program: Program, problems: list[str], backend: str) -> str:
     calls = []
     name, _, variant = backend.partition("-")
     for kernel, arguments in program.launches:
-        texts = [a if isinstance(a, str) else repr(a) for a in arguments]
-        if kernel in HOST_WRITES:
+        texts = [_argument(given) for given in arguments]
+        if kernel == "from_numpy":
+            calls.append(f"    write({', '.join(texts)})")
+        elif kernel in HOST_WRITES:
             calls.append(f"    {texts[0]}.{kernel}({', '.join(texts[1:])})")
         else:
             calls.append(f"    print({kernel!r}, {kernel}({', '.join(texts)}))")

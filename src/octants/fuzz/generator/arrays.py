@@ -56,6 +56,8 @@ def declarations(shared: Shared) -> list[str]:
     rng, lines = shared.rng, []
     waiting: list[ArrayInfo] = []  # to be placed together
     for array in shared.arrays:
+        if array.owner:
+            continue
         by_hand = array.is_field and array.shape and not shared.has_random and rng.random() < 0.25
         lines.append(_declaration(array, rng, has_shape=not by_hand))
         if by_hand:

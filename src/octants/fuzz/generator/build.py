@@ -8,8 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from octants.fuzz.generator import arrays, floats, functions, integers, statements, tasks, vectors
+from octants.fuzz.generator import (
+    arrays,
+    floats,
+    functions,
+    integers,
+    statements,
+    structs,
+    tasks,
+    vectors,
+)
 from octants.fuzz.generator.context import ArrayInfo, Context, Grammar, Shared, Variable
+from octants.fuzz.generator.profiles import PROFILES, Profile
 from octants.fuzz.generator.shaping import fitting
 from octants.fuzz.program import FloatArray, Program
 
@@ -21,15 +31,16 @@ GRAMMAR = Grammar(
     integers.truth,
     vectors.expression,
     statements.statements,
+    structs.expression,
 )
 
 
-def generate(seed: int, precision: str) -> Program:
+def generate(seed: int, precision: str, profile: str = "core") -> Program:
     """The program of a seed; the two precisions of a seed share their source and their inputs."""
-    shared = Shared(random.Random(seed), GRAMMAR)
+    shared = Shared(random.Random(seed), GRAMMAR, PROFILES[profile].productions)
     rng = shared.rng
     shared.has_random = rng.random() < 0.2
-    shared.size = rng.choice([0.35, 0.6, 1.0])
+    shared.size = rng.choice(PROFILES[profile].sizes)
     shared.overwrites = rng.random() < 0.65
     extents = (rng.randint(3, 5), rng.randint(2, 3))
     if rng.random() < 0.03:
@@ -39,20 +50,39 @@ def generate(seed: int, precision: str) -> Program:
     shared.constants = [("WEIGHT", round(rng.uniform(-1.5, 1.5), 2)), ("COUNT", rng.randint(1, 4))]
     lines = [f"{name} = {value!r}" for name, value in shared.constants]
     lines.append("TABLE = (0.3, -0.8, 0.55)")
+    for one in shared.productions:
+        lines += one.declare(shared) if one.declare else []
     lines += arrays.declarations(shared) + [""]
-    for _ in range(rng.choice([0, 0, 0, 1, 1, 2])):
+    text, launches = _functions(shared, extents, PROFILES[profile])
+    lines = [*shared.imports, *lines, *text]
+    made = _program(seed, precision, "\n".join(lines), shared, launches)
+    made.profile = profile
+    return made
+
+
+def _functions(
+    shared: Shared, extents: tuple[int, int], profile: Profile
+) -> tuple[list[str], list[Step]]:
+    """The lines of all functions, and the launches."""
+    rng = shared.rng
+    lines: list[str] = []
+    launches: list[Step] = []
+    for _ in range(rng.choice(profile.funcs)):
         lines += functions.function(shared)
-    launches = []
-    for _ in range(rng.choice([1, 1, 1, 1, 2])):
+    for _ in range(rng.choice(profile.kernels)):
         text, launch = _kernel(shared, extents)
-        lines += text
+        lines += shared.preamble + text
+        shared.preamble = []
         launches.append(launch)
     if rng.random() < 0.1:
         shared.features["kernel launched twice"] += 1
         launches.append(launches[0])
-    if rng.random() < 0.25:
+    if rng.random() < profile.sequences:
         launches = _sequence(shared, launches, "\n".join(lines))
-    return _program(seed, precision, "\n".join(lines), shared, launches)
+    for one in shared.productions:
+        if one.finish:
+            lines, launches = one.finish(shared, lines, launches)
+    return lines, launches
 
 
 def _sequence(shared: Shared, launches: list[Step], source: str) -> list[Step]:
@@ -76,8 +106,8 @@ def _sequence(shared: Shared, launches: list[Step], source: str) -> list[Step]:
 def _touched(shared: Shared, launch: Step, source: str) -> set[str]:
     """The arrays that a kernel is launched with."""
     text = source.split(f"def {launch[0]}(")[1].split("\n@qd", maxsplit=1)[0]
-    names = {name for name in launch[1] if isinstance(name, str)}
-    return {a.name for a in shared.arrays if a.name in names or re.search(rf"\b{a.name}\[", text)}
+    given = " ".join(str(argument) for argument in launch[1])
+    return {a.name for a in shared.arrays if a.is_in(text) or a.is_in(given)}
 
 
 def _host_write(shared: Shared, array: ArrayInfo) -> list[Step]:
@@ -168,7 +198,7 @@ def _assemble(
     parameters: list[str] = []
     values: list[Any] = []
     for array in c.shared.arrays:
-        if re.search(rf"\b{array.name}\[", body) and c.chance(0.08):
+        if re.search(rf"\b{re.escape(array.name)}\[", body) and c.chance(0.08):
             body = _alias(c, array, body, parameters, values)
         if not array.is_field and re.search(rf"\b{array.name}\b", body):
             parameters.append(arrays.annotation(array))
@@ -180,6 +210,9 @@ def _assemble(
     if re.search(r"\bsize\b", body):
         parameters.append("size: qd.i32")
         values.append(c.shared.arrays[0].shape[0])
+    for one in c.shared.productions:
+        if one.kernel:
+            body = one.kernel(c, body, parameters, values)
     head = f"def {name}({', '.join(parameters)}){f' -> {returns}' if returns else ''}:"
     return ["@qd.kernel", head, *body.split("\n"), ""], (name, tuple(values))
 
@@ -188,14 +221,14 @@ def _alias(
     c: Context, array: ArrayInfo, body: str, parameters: list[str], values: list[Any]
 ) -> str:
     """Let some accesses to an array go through another name: a template, or a second argument."""
-    other = f"{array.name}_{'template' if array.is_field else 'again'}"
+    other = f"{array.name.replace('.', '_')}_{'template' if array.is_field else 'again'}"
     c.note("template argument: a field" if array.is_field else "two arguments are one array")
     annotation = (
         arrays.annotation(array).split(": ", 1)[1] if not array.is_field else "qd.template()"
     )
     parameters.append(f"{other}: {annotation}")
     values.append(array.name)
-    pieces = re.split(rf"\b{array.name}\[", body)
+    pieces = re.split(rf"\b{re.escape(array.name)}\[", body)
     text = pieces[0]
     for piece in pieces[1:]:
         text += f"{c.pick([array.name, other])}[{piece}"

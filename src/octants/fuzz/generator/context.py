@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,7 +30,8 @@ class Expr:
 
 @dataclass
 class Variable:
-    """A local. `sort` is f (the run's float), d (a float of fixed type), i, l (i64), u (u32) or b.
+    """A local. `sort` is f (the run's float), d (a float of fixed type), i, l (i64), b, the name of
+    an integer type, or struct:NAME.
 
     A frozen one may not be assigned here. Vectors and matrices have a shape, with `low` and `high`
     for their components.
@@ -65,10 +67,20 @@ class ArrayInfo:
     constant: bool = False  # never written
     dtype: str = "FP"
     has_grad: bool = True
+    form: str = "{name}[{index}]"  # how an element is written
+    owner: str = ""  # the field of structs that it is a member of
 
     @property
     def is_float(self) -> bool:
         return self.sort in "fd"
+
+    def at(self, index: str) -> str:
+        """The text of an element."""
+        return self.form.format(name=self.name, index=index)
+
+    def is_in(self, text: str) -> bool:
+        """Whether a text names the array, or the field of structs that it belongs to."""
+        return bool(re.search(rf"\b{re.escape(self.owner or self.name)}\b", text))
 
 
 @dataclass
@@ -103,6 +115,24 @@ class Grammar:
     truth: Callable[[Context, int], str]
     vector: Callable[[Context, tuple[int, ...], int], str]
     statements: Callable[[Context, int], None]
+    struct: Callable[[Context, str], str]
+
+
+@dataclass(frozen=True)
+class Productions:
+    """What a profile adds to the grammar: rows of its tables, and declarations of the module.
+
+    `declare` adds arrays to the program and gives the lines that make types and arrays. `kernel`
+    changes the body of a kernel, its parameters and its arguments. `finish` gives the lines of all
+    functions and the launches their final form.
+    """
+
+    floats: Table = ()
+    integers: Table = ()
+    statements: Table = ()
+    declare: Callable[[Shared], list[str]] | None = None
+    kernel: Callable[[Context, str, list[str], list[Any]], str] | None = None
+    finish: Callable[[Shared, list[str], list[Any]], tuple[list[str], list[Any]]] | None = None
 
 
 @dataclass
@@ -111,10 +141,14 @@ class Shared:
 
     rng: random.Random
     grammar: Grammar
+    productions: Sequence[Productions] = ()
+    kinds: list[Any] = field(default_factory=list)  # the types of structs
     features: Counter[str] = field(default_factory=Counter)
     arrays: list[ArrayInfo] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
     constants: list[tuple[str, float | int]] = field(default_factory=list)
+    imports: list[str] = field(default_factory=list)
+    preamble: list[str] = field(default_factory=list)  # what the next kernel needs before it
     counter: int = 0
     has_random: bool = False
     size: float = 1.0  # of functions, relative to the largest
@@ -124,6 +158,10 @@ class Shared:
     def fresh(self, prefix: str) -> str:
         self.counter += 1
         return f"{prefix}{self.counter}"
+
+    def rows(self, table: str) -> list[tuple[float, Callable[..., Any]]]:
+        """What the profile adds to a table."""
+        return [row for one in self.productions for row in getattr(one, table)]
 
 
 class Context:
@@ -203,6 +241,10 @@ class Context:
     def vector(self, shape: tuple[int, ...], depth: int = 2) -> str:
         """An expression of a vector or matrix."""
         return self.shared.grammar.vector(self, shape, depth)
+
+    def struct(self, sort: str) -> str:
+        """An expression of a struct."""
+        return self.shared.grammar.struct(self, sort)
 
     def statements(self, count: int) -> None:
         """Some statements."""

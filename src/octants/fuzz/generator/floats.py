@@ -14,7 +14,7 @@ Maker = Callable[..., "Expr | None"]
 
 def expression(c: Context, depth: int = 2) -> Expr:
     """An expression of the run's float type, at most LIMIT in magnitude."""
-    made: Expr = c.choose(depth, SIMPLE, LEAVES, OPERATIONS)
+    made: Expr = c.choose(depth, SIMPLE, LEAVES, [*OPERATIONS, *c.shared.rows("floats")])
     return tame(c, made, LIMIT)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.fuzz.generator import vectors
+from octants.fuzz.generator import structs, vectors
 from octants.fuzz.generator.context import ArrayInfo, Context, Function, Role, Shared, Variable
 from octants.fuzz.generator.shaping import fitting
 
@@ -26,6 +26,10 @@ def function(shared: Shared) -> list[str]:
     if shapes and c.chance(0.3):
         parameters.append(("array", c.pick(shapes)))
     sort = "pair" if not shape and c.chance(0.2) else "f"
+    if shared.kinds and c.chance(0.6):
+        parameters.append((c.pick(shared.kinds).sort, ()))
+    if shared.kinds and c.chance(0.35):
+        sort, shape = c.pick(shared.kinds).sort, ()
     made = Function(shared.fresh("g"), parameters, sort, shape, 0.0)
     names = [_parameter(c, sort, extent) for sort, extent in parameters]
     start = c.cost
@@ -56,6 +60,8 @@ def _parameter(c: Context, sort: str, shape: tuple[int, ...]) -> str:
         c.parameters.append(array)
         c.roles[array.name] = Role("read")
         return f"{array.name}: qd.template()"
+    if sort.startswith("struct:"):
+        return structs.parameter(c, sort, annotated=c.chance(0.5))
     name = c.shared.fresh(PREFIXES[sort])
     low, high = (0.0, 4.0) if sort == "i" else (-4.0, 4.0)
     frozen = bool(shape) and c.chance(0.3)
@@ -86,6 +92,8 @@ def _result(c: Context, made: Function) -> str:
         c.note("func returns a tuple")
         first, second = (fitting(c, made.high, 1).text for _ in range(2))
         return f"return {first}, {second}"
+    if made.sort.startswith("struct:"):
+        return f"return {c.struct(made.sort)}"
     if made.shape:
         return f"return {vectors.expression(c, made.shape, 1)}"
     return f"return {fitting(c, made.high, 1).text}"

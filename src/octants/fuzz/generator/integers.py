@@ -13,7 +13,7 @@ Maker = Callable[..., "Expr | None"]
 
 def integer(c: Context, depth: int = 2) -> Expr:
     """An i32 expression within some hundreds."""
-    made: Expr = c.choose(depth, SIMPLE, LEAVES, OPERATIONS)
+    made: Expr = c.choose(depth, SIMPLE, LEAVES, [*OPERATIONS, *c.shared.rows("integers")])
     return made if made.bound <= 500 else modulo(c, made, c.integer(3, 9))
 
 

@@ -96,7 +96,7 @@ def pairs(c: Context) -> bool | None:
 def _pair(c: Context, array: ArrayInfo, name: str, total: str) -> None:
     """What a row adds to the total."""
     rest = [str(c.integer(0, extent - 1)) for extent in array.shape[1:]]
-    place = f"{array.name}[{', '.join([name, *rest])}]"
+    place = array.at(", ".join([name, *rest]))
     if array.element_shape:
         place += places.component(c, array.element_shape)
     there = c.declare("s", "f", array.low, array.high, frozen=True)

@@ -14,7 +14,7 @@ Maker = Callable[[Context], "bool | None"]
 
 def store(c: Context, array: ArrayInfo, role: Role) -> None:
     """A store into, or an update of, a place that the work item owns."""
-    place = f"{array.name}[{places.position(c, array, role)}]"
+    place = array.at(places.position(c, array, role))
     updates = c.chance(0.35)
     symbol = c.pick(["+=", "-="]) if updates else "="
     if array.element_shape and c.chance(0.5):
@@ -42,7 +42,7 @@ def _store(c: Context) -> bool | None:
 
 def accumulate(c: Context, array: ArrayInfo, role: Role) -> None:
     """An atomic of the kind that the task does on this array."""
-    place = f"{array.name}[{places.position(c, array, role)}]"
+    place = array.at(places.position(c, array, role))
     if array.element_shape:
         whole = role.fn == "add" and c.chance(0.4)
         if whole:
@@ -82,7 +82,7 @@ def _store_integer(c: Context) -> bool | None:
     if not options:
         return None
     array, role = c.pick(options)
-    place = f"{array.name}[{places.position(c, array, role)}]"
+    place = array.at(places.position(c, array, role))
     value = within(c, c.whole(2), int(array.high) + 1).text
     c.note("store of an integer")
     c.emit(f"{place} = {value}")
@@ -95,7 +95,7 @@ def _count(c: Context) -> bool | None:
     if not options:
         return None
     array, role = c.pick(options)
-    place = f"{array.name}[{places.position(c, array, role)}]"
+    place = array.at(places.position(c, array, role))
     value = within(c, c.whole(1), 3).text
     c.note(f"integer atomic_{role.fn}")
     c.emit(f"{place} += {value}" if role.fn == "add" else f"qd.atomic_{role.fn}({place}, {value})")
@@ -108,7 +108,7 @@ def _take(c: Context) -> bool | None:
     if not options or c.chance(0.5):
         return None
     array, role = c.pick(options)
-    place = f"{array.name}[{places.position(c, array, role)}]"
+    place = array.at(places.position(c, array, role))
     value = fitting(c, 1.0).text
     variable = c.declare("s", "f", -10.0, 10.0)
     variable.frozen = True

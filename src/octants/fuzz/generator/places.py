@@ -51,7 +51,7 @@ def load(c: Context, sort: str) -> Expr | None:
         return None
     array, role = c.pick(options)
     c.note(f"load of a {'field' if array.is_field else 'ndarray'}")
-    text = f"{array.name}[{position(c, array, role)}]"
+    text = array.at(position(c, array, role))
     if array.element_shape:
         text += component(c, array.element_shape)
     if sort == "i" and array.dtype != "qd.i32":

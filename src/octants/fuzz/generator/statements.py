@@ -15,7 +15,7 @@ Maker = Callable[[Context], "bool | None"]
 def statements(c: Context, count: int) -> None:
     """Some statements."""
     for _ in range(count):
-        c.try_table(STATEMENTS)
+        c.try_table([*STATEMENTS, *c.shared.rows("statements")])
 
 
 def block(c: Context) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from octants.fuzz.generator import memory, places, shaping, vectors
+from octants.fuzz.generator import memory, places, shaping, structs, vectors
 from octants.fuzz.generator.context import ArrayInfo, Context, Role, Variable
 from octants.fuzz.generator.shaping import fitting, within
 
@@ -124,6 +124,7 @@ def _roles(c: Context, domain: Domain) -> dict[str, Role]:
         options = [a for a in c.shared.arrays if a.sort == "f" and not a.constant]
         chosen = c.pick(options)
         roles[chosen.name] = Role("accumulate")
+    structs.share_roles(c, roles)
     return roles
 
 
@@ -173,12 +174,17 @@ def _widen(c: Context) -> None:
 def _kernel_locals(c: Context) -> tuple[list[Variable], list[Variable]]:
     """What a loop sees of the kernel's locals, and those that it accumulates to instead."""
     everything = [variable for scope in c.scopes for variable in scope]
-    accumulators = [v for v in everything if v.sort in "fi" and not v.frozen and c.chance(0.25)]
+    accumulators = [v for v in everything if _adds_up(v) and c.chance(0.25)]
     names = {variable.name for variable in accumulators}
     seen = [replace(v, frozen=True) for v in everything if v.name not in names]
     if seen:
         c.note("kernel local seen in a parallel loop")
     return seen, accumulators
+
+
+def _adds_up(variable: Variable) -> bool:
+    """Whether work items may accumulate to a local of the kernel."""
+    return variable.sort in "fi" and not variable.frozen and "." not in variable.name
 
 
 def _accumulate_local(c: Context, variable: Variable) -> None:
@@ -246,7 +252,7 @@ def _mixture(c: Context) -> str:
 
 
 def _store_locals(c: Context, array: ArrayInfo, role: Role) -> None:
-    place = f"{array.name}[{places.position(c, array, role)}]"
+    place = array.at(places.position(c, array, role))
     c.note("store")
     if array.element_shape and c.chance(0.5):
         vector = vectors.expression(c, array.element_shape)
@@ -258,7 +264,7 @@ def _store_locals(c: Context, array: ArrayInfo, role: Role) -> None:
 
 
 def _accumulate_locals(c: Context, array: ArrayInfo, role: Role) -> None:
-    place = f"{array.name}[{places.position(c, array, role)}]"
+    place = array.at(places.position(c, array, role))
     if array.element_shape:
         place += places.component(c, array.element_shape)
     c.note(f"atomic_{role.fn}")

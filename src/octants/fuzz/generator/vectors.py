@@ -57,7 +57,7 @@ def _load(c: Context, shape: Shape, _: int) -> str | None:
         return None
     array, role = c.pick(options)
     c.note("load of a vector or matrix")
-    text = f"{array.name}[{places.position(c, array, role)}]"
+    text = array.at(places.position(c, array, role))
     return text if array.high <= LIMIT else f"{LIMIT / array.high:.3f} * {text}"
 
 
@@ -303,6 +303,8 @@ def _argument(c: Context, sort: str, shape: Shape) -> str:
     if sort == "array":
         c.note("array passed to a func")
         return c.pick(passable(c, shape))
+    if sort.startswith("struct:"):
+        return c.struct(sort)
     if shape:
         return expression(c, shape, 1)
     if sort == "i":

@@ -6,8 +6,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from octants.fuzz.oracle.matrices import Matrix, broadcast
-from octants.fuzz.oracle.numbers import Num, Type, convert, lift
+import numpy as np
+
+from octants.fuzz.oracle.matrices import Matrix, broadcast, matrix
+from octants.fuzz.oracle.numbers import Num, Type, convert, lift, rounded
 from octants.fuzz.oracle.operators import binary
 from octants.fuzz.oracle.state import STATE, IllDefined
 
@@ -97,15 +99,20 @@ class Array:
         self, dtype: Type, shape: tuple[int, ...], element_shape: tuple[int, ...], needs_grad: bool
     ) -> None:
         self.dtype = dtype
-        self.shape = shape
         self.element_shape = element_shape
         self.needs_grad = needs_grad and dtype.is_float
         self.width = _product(element_shape)
-        self.cells: list[Num] = [Num(dtype, dtype(0).value)] * (_product(shape) * self.width)
+        self.take_shape(shape)
         self.leaves: list[int] = []
         self.watch = RaceWatch()
         self.sums = Sums()
         self.is_accessed = False  # by a kernel so far
+
+    def take_shape(self, shape: tuple[int, ...]) -> None:
+        """Have elements, all zero: when the array is made, or when it is placed."""
+        self.shape = shape
+        zero = Num(self.dtype, self.dtype(0).value)
+        self.cells: list[Num] = [zero] * (_product(shape) * self.width)
 
     def load_initial(self, values: Sequence[Any], tangents: Sequence[float] | None) -> None:
         """Give the cells their content before the kernel, as inputs of the tape."""
@@ -168,6 +175,11 @@ class Array:
         for offset in range(len(self.cells)):
             self.put(offset, convert(lift(value), self.dtype))
 
+    def from_numpy(self, values: Any) -> None:
+        """Every component becomes a constant of its own."""
+        for offset, value in enumerate(np.ravel(values).tolist()):
+            self.put(offset, Num(self.dtype, rounded(self.dtype, value)))
+
     def copy_from(self, other: Array) -> None:
         """Every component becomes that of another array; derivatives go along."""
         for offset, cell in enumerate(other.cells):
@@ -184,6 +196,8 @@ class Array:
         if not self.element_shape:
             self.write(offset, value)
             return
+        if isinstance(value, list):  # by the host
+            value = matrix(value)
         items = value.items if isinstance(value, Matrix) else [value] * self.width
         for k, item in enumerate(list(items)):
             self.write(offset + k, item)
@@ -217,6 +231,8 @@ class Element(Matrix):
 
 def update(target: Any, index: Any, fn: str, value: Any, used: bool = False) -> Any:
     """``target[index] fn= value``: atomic on arrays, plain on a local vector."""
+    if isinstance(index, str):
+        return update_member(target, index, fn, value, used)
     if isinstance(target, Element):
         return target.array.update(target.base + target._offset(index), fn, value, used)
     if isinstance(target, Array):
@@ -228,6 +244,17 @@ def update(target: Any, index: Any, fn: str, value: Any, used: bool = False) -> 
         return Matrix(old, target.element_shape)
     before = target[index]
     target[index] = broadcast(lambda a, b: binary(fn, a, b), before, value)
+    return before
+
+
+def update_member(target: Any, name: str, fn: str, value: Any, used: bool = False) -> Any:
+    """``target.name fn= value``: a component of a vector, or a member of a struct."""
+    if isinstance(target, Matrix):
+        return update(target, "xyzw".index(name), fn, value, used)
+    if hasattr(target, "field"):  # an element of a field of structs
+        return update(target.field.values[name], target.index, fn, value, used)
+    before = getattr(target, name)
+    setattr(target, name, broadcast(lambda a, b: binary(fn, a, b), before, value))
     return before
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -90,11 +91,6 @@ class Matrix:
             if isinstance(part, slice)
         ]
         return Matrix(items, tuple(lengths))
-
-    def __getattr__(self, name: str) -> Any:
-        if 2 <= len(name) <= 4 and set(name) <= set("xyzw"):
-            return Matrix([self["xyzw".index(letter)] for letter in name], (len(name),))
-        raise AttributeError(name)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         offset = self._offset(index)
@@ -238,6 +234,18 @@ for _position, _name in enumerate("xyzw"):
         self[position] = value
 
     setattr(Matrix, _name, property(_get, _set))
+
+for _letters in (word for n in (2, 3, 4) for word in itertools.product("xyzw", repeat=n)):
+
+    def _get_several(self: Matrix, letters: tuple[str, ...] = _letters) -> Matrix:
+        return Matrix([self["xyzw".index(letter)] for letter in letters], (len(letters),))
+
+    def _set_several(self: Matrix, value: Any, letters: tuple[str, ...] = _letters) -> None:
+        items = list(value.items) if isinstance(value, Matrix) else [value] * len(letters)
+        for letter, item in zip(letters, items, strict=True):
+            self["xyzw".index(letter)] = item
+
+    setattr(Matrix, "".join(_letters), property(_get_several, _set_several))
 
 
 def total(items: Sequence[Any]) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -9,26 +11,15 @@ from typing import Any
 from octants.fuzz.oracle import functions, support
 from octants.fuzz.oracle.arrays import Array
 from octants.fuzz.oracle.matrices import Matrix, broadcast, fold, inexact, matrix, vector
-from octants.fuzz.oracle.numbers import TYPES, Defaults, Num, Type, convert, lift
+from octants.fuzz.oracle.numbers import TYPES, Defaults, Num, Type, lift
 from octants.fuzz.oracle.operators import binary
+from octants.fuzz.oracle.structs import MatrixType, StructField, StructType, from_class, settled
 
 
 class Template:
     """The annotation ``template()``: the argument is a compile-time value."""
 
     is_template = True
-
-
-class MatrixType:
-    """``types.vector(n, dtype)`` or ``types.matrix(n, m, dtype)``."""
-
-    def __init__(self, shape: tuple[int, ...], dtype: Type) -> None:
-        self.shape = shape
-        self.dtype = dtype
-
-    def __call__(self, value: Any) -> Matrix:
-        items = value.items if isinstance(value, Matrix) else list(value)
-        return Matrix([convert(lift(item), self.dtype) for item in items], self.shape)
 
 
 class NdarrayType:
@@ -43,16 +34,20 @@ class Kernel:
         parameters = inspect.signature(function).parameters.values()
         self.annotations = [parameter.annotation for parameter in parameters]
 
+    def __get__(self, instance: Any, _: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
     def __call__(self, *arguments: Any) -> Any:
         pairs = zip(arguments, self.annotations, strict=True)
         return self.function(*(_argument(value, annotation) for value, annotation in pairs))
 
 
 def _argument(value: Any, annotation: Any) -> Any:
-    if isinstance(annotation, Type):
-        return annotation(lift(value))
-    if isinstance(annotation, MatrixType):
-        return annotation(value)
+    if isinstance(annotation, Type | MatrixType | StructType):
+        return settled(annotation, value)
+    if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
+        members = dataclasses.fields(annotation)
+        return annotation(*(_argument(getattr(value, m.name), m.type) for m in members))
     return value
 
 
@@ -119,6 +114,10 @@ class Types:
         return NdarrayType()
 
     @staticmethod
+    def struct(**members: Any) -> StructType:
+        return StructType(members, {})
+
+    @staticmethod
     def vector(n: int, dtype: Type) -> MatrixType:
         return MatrixType((n,), dtype)
 
@@ -144,7 +143,8 @@ class Node:
     def place(self, *fields: Any) -> Node:
         shape = tuple(self.extents[axis] for axis in sorted(self.extents))
         for one in fields:
-            one.__init__(one.dtype, shape, one.element_shape, one.needs_grad)
+            for leaf in one.leaves if isinstance(one, StructField) else [one]:
+                leaf.take_shape(shape)
         return self
 
 
@@ -232,9 +232,17 @@ class Namespace:
     popcnt = staticmethod(functions.popcount)
     clz = staticmethod(functions.clz)
 
+    dataclass = staticmethod(from_class)
+
     @staticmethod
     def func(function: Callable[..., Any]) -> Callable[..., Any]:
         return function
+
+    real_func = pyfunc = func
+
+    @staticmethod
+    def data_oriented(one: type) -> type:
+        return one
 
     @staticmethod
     def loop_config(**_: Any) -> None:

@@ -35,10 +35,11 @@ SYMBOLS: dict[type[ast.operator], str] = {
 def rewrite(source: str) -> ast.Module:
     """The module, with its kernels and funcs rewritten."""
     tree = ast.parse(source)
-    for node in tree.body:
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    for node in [*tree.body, *(part for one in classes for part in one.body)]:
         if isinstance(node, ast.FunctionDef):
             marks = {getattr(mark, "attr", None) for mark in node.decorator_list}
-            if marks & {"kernel", "func"}:
+            if marks & {"kernel", "func", "real_func", "pyfunc"}:
                 FunctionRewriter(node, is_kernel="kernel" in marks).run()
     return ast.fix_missing_locations(tree)
 
@@ -70,6 +71,8 @@ class FunctionRewriter(ast.NodeTransformer):
         function = self.function
         prologue = [_parse("_s = _o.scope()")]
         for argument in function.args.args:
+            if argument.arg == "self":  # by reference
+                continue
             note = ast.unparse(argument.annotation) if argument.annotation else "None"
             name = argument.arg
             prologue.append(_parse(f"{name} = _o.enter(_s, {name!r}, {name}, {note})"))
@@ -179,7 +182,7 @@ class FunctionRewriter(ast.NodeTransformer):
 
     def _place(self, target: ast.Subscript | ast.Attribute, mode: str = "write") -> tuple[Any, Any]:
         if isinstance(target, ast.Attribute):
-            return self.visit(target.value), ast.Constant("xyzw".index(target.attr))
+            return self.visit(target.value), ast.Constant(target.attr)
         return self._container(target, mode), self.visit(target.slice)
 
     def _container(self, target: ast.Subscript, mode: str = "write") -> Any:
@@ -206,11 +209,23 @@ class FunctionRewriter(ast.NodeTransformer):
             cell = _call("assign", *local, _call("operate", ast.Constant(symbol), before, value))
         return ast.Assign(targets=[ast.Name(name, ast.Store())], value=cell)
 
-    def _unpack(self, target: ast.Tuple, value: Any) -> ast.stmt:
+    def _unpack(self, target: ast.Tuple, value: Any) -> Any:
         names = [element.id for element in target.elts if isinstance(element, ast.Name)]
+        if len(names) < len(target.elts):
+            return self._unpack_places(target, value)
         listed = ast.Tuple([ast.Constant(name) for name in names], ast.Load())
         scope = ast.Name("_s", ast.Load())
         return ast.Assign(targets=[target], value=_call("assign_all", scope, listed, value))
+
+    def _unpack_places(self, target: ast.Tuple, value: Any) -> list[ast.stmt]:
+        """Unpacking where some targets are members or components."""
+        held = [f"_value{k}" for k in range(len(target.elts))]
+        names = ast.Tuple([ast.Name(name, ast.Store()) for name in held], ast.Store())
+        made: list[ast.stmt] = [ast.Assign(targets=[names], value=_call("taken", value))]
+        for name, element in zip(held, target.elts, strict=True):
+            one = ast.Assign(targets=[element], value=ast.Name(name, ast.Load()))
+            made.extend(self._statement(one))
+        return made
 
     def visit_While(self, node: ast.While) -> Any:
         self.loops += 1

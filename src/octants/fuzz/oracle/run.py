@@ -14,7 +14,16 @@ from octants.fuzz.oracle.namespace import BUILTINS, Namespace
 from octants.fuzz.oracle.numbers import F32, F64, Defaults, Num, lift
 from octants.fuzz.oracle.rewrite import rewrite
 from octants.fuzz.oracle.state import STATE, reverse
-from octants.fuzz.program import HOST_WRITES, Estimate, FloatArray, Outcome, Program
+from octants.fuzz.oracle.structs import Struct
+from octants.fuzz.program import (
+    HOST_WRITES,
+    Estimate,
+    FloatArray,
+    Outcome,
+    Program,
+    argument,
+    resolve,
+)
 
 FUEL = 250_000
 
@@ -32,19 +41,19 @@ def run(program: Program, rounding: bool = True, fuel: int = FUEL) -> Outcome:
         tree = rewrite(program.source)
         code = compile(tree, f"<oracle {program.seed}>", "exec", dont_inherit=True)
     exec(code, module)
-    arrays = {name: module[name] for name in program.inputs}
+    arrays = {name: resolve(module, name) for name in program.inputs}
     for name, array in arrays.items():
         _fill(array, program.inputs[name], program.direction.get(name))
     returned = []
     for name, arguments in program.launches:
-        values = [arrays[a] if isinstance(a, str) else a for a in arguments]
+        values = [argument(module, given) for given in arguments]
         if name in HOST_WRITES:
             if not values[0].is_accessed:  # its gradient may be that of the new contents
                 STATE.note_near("host write before any access")
             getattr(values[0], name)(*values[1:])
             continue
         STATE.launch += 1
-        returned.append(_numbers(module[name](*values)))
+        returned.append(_numbers(resolve(module, name)(*values)))
     return _outcome(program, arrays, returned)
 
 
@@ -93,6 +102,8 @@ def _gradient(
 def _numbers(value: Any) -> list[Num]:
     if value is None:
         return []
+    if isinstance(value, Struct):
+        value = tuple(value.values.values())
     if isinstance(value, tuple):
         return [number for item in value for number in _numbers(item)]
     return list(value.items) if isinstance(value, Matrix) else [lift(value)]

@@ -13,6 +13,13 @@ from octants.fuzz.oracle.matrices import Matrix, broadcast
 from octants.fuzz.oracle.numbers import U1, Num, Type, convert, lift, promote
 from octants.fuzz.oracle.operators import binary
 from octants.fuzz.oracle.state import STATE, IllDefined
+from octants.fuzz.oracle.structs import (
+    MatrixType,
+    Struct,
+    StructElement,
+    StructType,
+    settled,
+)
 
 unassigned = object()
 _locals_watch = RaceWatch()
@@ -30,6 +37,8 @@ def assign(types: Scope, name: str, value: Any) -> Any:
     """The value as a local of that name holds it: converted to the local's type, copied."""
     if isinstance(value, Matrix):
         return _assign_matrix(types, name, value)
+    if isinstance(value, Struct | StructElement):
+        return settled(types.setdefault(name, value.kind), value)
     if not isinstance(value, (Num, int, float)):
         if value is unassigned:
             raise IllDefined("an unassigned value")
@@ -68,9 +77,14 @@ def enter(types: Scope, name: str, value: Any, annotation: Any) -> Any:
         return value
     if isinstance(annotation, Type):
         value = annotation(value)
-    if isinstance(value, (Matrix, Num, int, float)):
+    if isinstance(value, (Matrix, Num, int, float, Struct, StructElement)):
         return assign(types, name, value)
     return value
+
+
+def taken(values: Any) -> list[Any]:
+    """The values of an unpacking, as they are before the first target is assigned."""
+    return [v.copy() if isinstance(v, Matrix | Struct | StructElement) else v for v in values]
 
 
 def leave(value: Any, annotation: Any) -> Any:
@@ -79,7 +93,9 @@ def leave(value: Any, annotation: Any) -> Any:
         return annotation(value)
     if isinstance(value, tuple):
         return tuple(leave(item, None) for item in value)
-    return value.copy() if isinstance(value, Matrix) else value
+    if isinstance(annotation, MatrixType | StructType):
+        return settled(annotation, value)
+    return value.copy() if isinstance(value, Matrix | Struct | StructElement) else value
 
 
 def negate(value: Any) -> Num:

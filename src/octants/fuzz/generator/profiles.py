@@ -1,0 +1,32 @@
+"""The profiles: which productions a program is made of besides those of the core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from octants.fuzz.generator import objects, structs
+from octants.fuzz.generator.context import Productions
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What programs of a profile may have, and how many funcs and kernels, one of these numbers."""
+
+    purpose: str
+    productions: Sequence[Productions] = ()
+    funcs: Sequence[int] = (0, 0, 0, 1, 1, 2)
+    kernels: Sequence[int] = (1, 1, 1, 1, 2)
+    sequences: float = 0.25  # how often launches are repeated, with host writes between them
+    sizes: Sequence[float] = (0.2, 0.35, 0.5)  # of functions, relative to the largest
+
+
+PROFILES = {
+    "core": Profile(
+        "control flow, locals, vectors and matrices, arrays, atomics", sizes=(0.35, 0.6, 1.0)
+    ),
+    "structs": Profile("structs with methods, fields of them", (structs.PRODUCTIONS,), (0, 1, 2)),
+    "objects": Profile(
+        "data_oriented classes, dataclasses of arrays", (objects.PRODUCTIONS,), (0, 1, 2, 3)
+    ),
+}

@@ -1,0 +1,56 @@
+"""Programs of the other profiles agree with the oracle, and have what the profiles are for."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from octants.fuzz import runner
+from octants.fuzz.backends import BACKENDS
+from octants.fuzz.generator.build import generate
+from octants.fuzz.generator.profiles import PROFILES
+from octants.fuzz.report import Report
+from tests.apart import ARCH
+
+FIRST = 200_100  # of a hundred that are compiled at the quickest: see `backends.options`
+QUICK, MORE = 8, 90
+
+pytestmark = pytest.mark.filterwarnings("ignore:the gradient ends")
+OTHERS = [name for name in PROFILES if name != "core"]
+
+
+@pytest.mark.parametrize("profile", OTHERS)
+@pytest.mark.parametrize(
+    ("first", "count"),
+    [(FIRST, QUICK), pytest.param(FIRST + QUICK, MORE, marks=pytest.mark.slow)],
+    ids=["quick", "more"],
+)
+@pytest.mark.timeout(900)
+def test_programs_agree_with_the_oracle(profile: str, first: int, count: int) -> None:
+    report = Report(ARCH)
+    chosen = [(first + k, runner.PRECISIONS[k % 2], profile) for k in range(count)]
+    for entry in runner.work(chosen, BACKENDS[ARCH](), shrinks=True):
+        report.add(entry)
+    findings = [f"{e['command']}\n{e['problems']}\n{e['source']}" for e in report.findings]
+    assert not report.wrong, "\n".join(findings)
+    assert report.compared >= 0.6 * count, report.reasons
+
+
+WANTED = {
+    "structs": """struct in a struct; types.struct; dataclass with methods; field of structs;
+        copy of a struct; struct from its members; struct with members left out;
+        func gives a struct; load of a struct; struct local; assignment of a struct; store of a struct; call of a method;
+        struct passed to a func; early return from a method""",
+    "objects": """data_oriented class; kernel of two objects; dataclass of arrays as an argument""",
+}
+
+
+@pytest.mark.parametrize("profile", OTHERS)
+def test_every_production_is_used(profile: str) -> None:
+    features: Counter[str] = Counter()
+    for seed in range(150):
+        features.update(set(generate(seed, "f32", profile).features))
+    wanted = {name.strip() for name in WANTED[profile].replace("\n", " ").split(";")}
+    assert wanted <= set(features), sorted(wanted - set(features))
+    assert min(features[name] for name in wanted) >= 2
