@@ -40,8 +40,8 @@ def test_programs_agree_with_the_oracle(profile: str, first: int, count: int) ->
 WANTED = {
     "structs": """struct in a struct; types.struct; dataclass with methods; field of structs;
         copy of a struct; struct from its members; struct with members left out;
-        func gives a struct; load of a struct; struct local; assignment of a struct; store of a struct; call of a method;
-        struct passed to a func; early return from a method""",
+        func gives a struct; load of a struct; struct local; assignment of a struct;
+        store of a struct; call of a method; struct passed to a func; early return from a method""",
     "objects": """data_oriented class; kernel of two objects; dataclass of arrays as an argument""",
 }
 
