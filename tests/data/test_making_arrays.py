@@ -129,8 +129,11 @@ def test_companions_of_fields() -> None:
 
 def test_companions_cannot_come_late() -> None:
     x = field(f32, 3)
+    gradient = x.grad
     x[0]
     with pytest.raises(OctantsRuntimeError, match="allocated already"):
+        root.dense(ax.i, 3).place(gradient)
+    with pytest.raises(OctantsRuntimeTypeError, match="until it is first used"):
         root.dense(ax.i, 3).place(x.grad)
     root.lazy_grad()
     assert not x.has_grad()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,15 @@ from hypothesis import strategies as st
 from octants.data import axes as ax
 from octants.data import current
 from octants.data.make_fields import field, make_field
+from octants.data.ndarray import ndarray
 from octants.data.roots import FieldsBuilder, root
 from octants.data.tree import PlaceNode, SNode
-from octants.diagnostics.exceptions import OctantsError, OctantsRuntimeError, OctantsValueError
+from octants.diagnostics.exceptions import (
+    OctantsError,
+    OctantsMemoryError,
+    OctantsRuntimeError,
+    OctantsValueError,
+)
 from octants.runtime.null import NullDevice
 from octants.types.companions import Companion
 from octants.types.enums import Layout as ElementLayout
@@ -24,6 +32,7 @@ from octants.types.layouts import Layout, Term
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import f16, f32, f64, i8, i32, i64, u1
 from octants.types.signature import FieldHandle
+from octants.types.structs import Struct
 
 PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGENT
 
@@ -422,9 +431,6 @@ def test_destroy_before_use() -> None:
 
 
 def test_memory_of_unused_fields_is_freed(runtime: current.Runtime) -> None:
-    import gc
-    import weakref
-
     storages = []
     for _ in range(3):
         x = field(f32, 4, needs_grad=True)
@@ -444,6 +450,74 @@ def test_a_failed_allocation_leaves_the_tree_open() -> None:
     assert x.grad[0] == 0
     with pytest.raises(OctantsRuntimeError, match="allocated already"):
         block.place(field(f32))
+
+
+class Small(NullDevice):
+    """A device that refuses more than a kilobyte at once."""
+
+    def allocate(self, nbytes: int, what: str = "") -> Any:
+        if nbytes > 1024:
+            raise MemoryError
+        return super().allocate(nbytes, what)
+
+
+def test_a_refused_field_leaves_the_others_alone() -> None:
+    current.start(Small())
+    before, big, after = field(f32, 3), field(f64, 1000, needs_grad=True), field(f32, 3)
+    separate = make_field(f32, element_shape=(2,))
+    for k in range(2):
+        root.dense(ax.i, 3).place(separate.get_scalar_field(k))
+    after[0] = 1
+    for used in (big, big.grad, big):
+        with pytest.raises(OctantsMemoryError, match=r"tree of 2 fields, .*15\.6 KiB"):
+            used.fill(0)
+    before[0], separate[2] = 2, [3, 4]
+    assert (before[0], after[0], separate[2].to_list()) == (2, 1, [3, 4])
+    del big
+    later = field(f32, 3)
+    later[0] = 5
+    assert later[0] == 5
+
+
+def test_many_small_fields_that_are_too_large_together() -> None:
+    current.start(Small())
+    fields = [field(f32, 100) for _ in range(5)]
+    for number, x in enumerate(fields):
+        x[99] = number
+    assert [x[99] for x in fields] == [0, 1, 2, 3, 4]
+
+
+def test_fields_that_are_gone_before_they_were_used_take_no_memory() -> None:
+    current.start(Small())
+    block = root.dense(ax.i, 1000)
+    x = field(f64)
+    block.place(x)
+    del x
+    y = field(f32, 3)
+    y[0] = 1
+    assert y.window().storage.nbytes < 1024
+
+
+def test_a_field_placed_wrongly_is_no_hindrance_when_it_is_gone() -> None:
+    x, y = field(f32), field(f32, 3)
+    root.dense(ax.i, 4).place(x.grad)
+    with pytest.raises(OctantsRuntimeError, match="the field itself is not"):
+        y[0] = 1
+    del x
+    gc.collect()
+    y[0] = 1
+    assert y[0] == 1
+
+
+def test_a_gradient_is_none_when_it_cannot_be_placed_any_more() -> None:
+    x, n = field(f32, 3), ndarray(f32, 3)
+    s = Struct.field({"a": f32, "b": i32}, shape=3)
+    v = make_field(f32, 3, element_shape=(2,))
+    assert None not in (x.grad, x.dual, s.grad, s.dual, v.grad, v.get_scalar_field(0).grad)
+    for each in (x, s, v):
+        each.fill(0)
+        assert (each.grad, each.dual, each.has_grad()) == (None, None, False)
+    assert (n.grad, n.dual, v.get_scalar_field(0).grad) == (None, None, None)
 
 
 def test_placing_twice_changes_nothing() -> None:

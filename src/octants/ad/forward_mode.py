@@ -11,12 +11,15 @@ import numpy as np
 
 from octants import driver
 from octants.ad.clearing import clear_gradients
+from octants.ad.unseen import UnseenWrites
 from octants.data.events import HostWrite, forget_observer, observe_writes
+from octants.data.host_array import Tensor
 from octants.diagnostics.tape_errors import NestedTape, NoDual, WrongSeed
 from octants.ir.core import Companion
 from octants.launch.gradient import merge_aliases, tangent_program
-from octants.launch.memory import equals_of, memories_of
+from octants.launch.memory import equals_of, memories_of, memory_of_write
 from octants.launch.specialisation import Specialisation
+from octants.types.signature import FieldHandle
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -30,8 +33,15 @@ class FwdMode:
     `loss` is a field or an ndarray, or a list of them; `param` is one whose elements `seed` gives
     the direction in, row-major; for a `param` of one element it is 1 if left out. Several
     parameters are given as a list, with a list of seeds. All duals are cleared before, with
-    `clear_gradients`; those of the parameters are at the end, the others stay to be read. A host
-    write in the body clears the duals of what it overwrites.
+    `clear_gradients`; those of the parameters are at the end, the others stay to be read.
+
+    A host write in the body (`fill`, ``x[i] = v``, `from_numpy`, `from_torch`, `mark_written`)
+    clears the duals of what it overwrites, `copy_from` copies them. A parameter that is written
+    before the first launch that uses it keeps its direction: what is written is its value.
+
+    Raises `OctantsRuntimeError` for a loss or parameter without a dual or a `seed` that does not
+    fit, within a tape or another forward mode, and at the launch after a write by torch, through a
+    tensor that shares the memory, that `mark_written` has not announced.
     """
 
     def __init__(
@@ -50,6 +60,8 @@ class FwdMode:
         self.clear_gradients = clear_gradients
         self.paused = 0
         self._thread = threading.get_ident()
+        self._touched: set[Any] = set()
+        self._unseen = UnseenWrites(TANGENT)
 
     def __enter__(self) -> Self:
         if driver.state.recorder is not None:
@@ -72,29 +84,55 @@ class FwdMode:
         """Run a launch with its tangents; those of other threads without."""
         if self.paused or threading.get_ident() != self._thread:
             return specialisation.run(arguments)
-        equals = equals_of(specialisation, memories_of(specialisation, arguments))
-        program = tangent_program(merge_aliases(specialisation, equals))
+        memories = memories_of(specialisation, arguments)
+        self._unseen.see(specialisation, memories)
+        self._touched.update(memory.key for memory in memories.values())
+        program = tangent_program(
+            merge_aliases(specialisation, equals_of(specialisation, memories))
+        )
         number = specialisation.number = next(driver.state.numbers)
         results = program.launch(driver.state.seed, number, 0, *arguments)
         return specialisation.wrap(results) if results else None
 
     def _before_write(self, write: HostWrite) -> None:
-        array = write.array
-        if array.companion is not Companion.PRIMAL or array in self.parameters:
+        """Give what the host writes the tangent of what it comes from: mostly zero."""
+        memory = memory_of_write(write)
+        if memory is not None:
+            self._unseen.see_host_write(memory, is_done=write.is_done)
+        tangent, source = _tangent_of(write.array), write.source
+        if tangent is None:
             return
-        if not array.has_dual():
+        if source is not None:
+            self._touched |= {write.array.identity, source.identity}
+            given = _tangent_of(source)
+            if given is not None:
+                tangent.write(given.read().reshape(tangent.window().shape))
+                return
+        elif write.array in self.parameters and write.array.identity not in self._touched:
             return
-        dual = array.companion_array(TANGENT)
-        source = write.source
-        if source is not None and source.has_dual():
-            dual.write(source.companion_array(TANGENT).read().reshape(dual.window().shape))
-        else:
-            dual.clear(write.region)
+        tangent.clear(write.region)
+
+
+def _tangent_of(array: Any) -> Any:
+    """The tangent of an array or of its gradient, where it has one in memory; None of a tangent."""
+    return array.companion_array(TANGENT) if array.has_dual() else None
 
 
 def _require_dual(what: str, array: Any) -> None:
-    if not hasattr(array, "has_dual") or not array.has_dual():
-        raise NoDual(what).at(None)
+    if not isinstance(array, Tensor):
+        problem = f"cannot be a {type(array).__name__}"
+        raise NoDual(what, problem, "give a field or an ndarray, or a list of them").at(None)
+    if array.has_dual():
+        return
+    problem = f"is the {array.describe()}"
+    if not array.dtype.is_float or array.companion is not Companion.PRIMAL:
+        raise NoDual(what, problem, "give a field or an ndarray of floats").at(None)
+    advice = "make it with `needs_dual=True`"
+    if isinstance(array, FieldHandle):
+        advice += ", or call `qd.root.lazy_dual()` between its placement and its first use"
+        if array.is_allocated:
+            advice += ": it has been used, so that it is too late for that now"
+    raise NoDual(what, f"{problem} without a dual", advice).at(None)
 
 
 def _seeds(parameters: list[Any], seed: Any, several: bool) -> list[np.ndarray[Any, Any]]:

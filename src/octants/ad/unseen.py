@@ -1,7 +1,7 @@
-"""Finds writes that a tape did not see, to arrays through which adjoints flow.
+"""Finds writes that were not announced, to arrays through which adjoints or tangents flow.
 
-The adjoint of what such a write replaced should end, but nobody knows what that was: an error. It
-is noticed where something counts the writes: torch does for its tensors.
+The derivative of what such a write replaced should end, but it is unknown what that was: an error.
+It is noticed where something counts the writes: torch does for its tensors.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from octants.launch.specialisation import Specialisation
 
 
 class UnseenWrites:
-    """The versions of the arrays with gradients, as of the last launch or host write."""
+    """The versions of the arrays with gradients or duals, as of the last launch or host write."""
 
-    def __init__(self) -> None:
+    def __init__(self, companion: Companion = Companion.ADJOINT) -> None:
+        self._companion = companion
         self._versions: dict[Any, int] = {}
 
     def see(self, specialisation: Specialisation, memories: Mapping[int, Memory]) -> None:
         """Look at a launch: an error if an array was written since the one before."""
         arrays = specialisation.arrays
         for position, memory in memories.items():
-            if arrays[position].has(Companion.ADJOINT):
+            if arrays[position].has(self._companion):
                 self.know(memory)
                 self._check(memory)
 

@@ -1,8 +1,16 @@
-"""Gives a tree its memory."""
+"""Gives a tree its memory.
+
+All blocks of a tree become one piece of memory. Where that is refused, each field gets the memory
+of its own blocks when it is used, so that only a field that is too large is an error. Blocks whose
+fields are all gone get none. A field that is not placed as it must be is an error for the whole
+tree, which stays open, so that it can be completed.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from octants.data import events
@@ -13,27 +21,61 @@ from octants.data.errors import (
 )
 from octants.data.memory import make_storage, make_window
 from octants.data.placement import Placement
-from octants.data.tree import COMPANION_WORDS, Tree
+from octants.data.tree import COMPANION_WORDS, SNode, Tree
+from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.runtime.capture import once
 from octants.types.companions import Companion
 
 
-def allocate(tree: Tree, user: str) -> None:
-    """Give a tree its memory; ``user`` is the field that is used first, for messages."""
-    tree.require_final(user)
-    fields = tree.finish()
+def allocate(field: Any, tree: Tree) -> None:
+    """Give a field its memory, and with it all others of its tree, if they can have it."""
+    tree.require_final(field.describe())
+    if not tree.is_allocated:
+        tree.add_needed_companions()
+        blocks = [block for block in tree.root.children if any(block.placed())]
+        with contextlib.suppress(OctantsMemoryError):  # for all of them; perhaps not for each
+            _allocate(tree, blocks, field)
+        tree.is_allocated = True
+    if not field.is_allocated:
+        _allocate(tree, _blocks_of(field, tree), field)
+
+
+def _allocate(tree: Tree, blocks: list[SNode], user: Any) -> None:
+    """Allocate outermost blocks; ``user`` is the field that is used first, for messages."""
+    fields = [field for field in _fields_in(blocks) if not field.is_allocated]
     for field in fields:
         _check(field)
-    placement = Placement(tree.root)
+    placement = Placement(tree.root, blocks)
     located = [(field, *placement.locate(field)) for field in fields]
-    total = f"the tree of {len(fields)} fields, with {user},"
+    total = f"the tree of {len(fields)} fields, with {user.describe()},"
     with once():  # what a graph that is captured uses first was there before
         storage = make_storage(tree.runtime.device, placement.nbytes, total)
     for field, layout, offset in located:
         field.settle(make_window(storage, offset, layout, field.dtype, field.element_shape), layout)
-    tree.is_allocated = True
-    tree.fields.clear()
     events.after_allocation()
+
+
+def _fields_in(blocks: Iterable[SNode]) -> list[Any]:
+    """The fields and companions that are placed in some blocks and still exist, each once."""
+    return list(dict.fromkeys(field for block in blocks for _, field in block.placed()))
+
+
+def _blocks_of(field: Any, tree: Tree) -> list[SNode]:
+    """The outermost blocks that a field needs: its own, and all that they share fields with.
+
+    A field and its companions need each other.
+    """
+    blocks, primals = set[SNode](), {field.primal}
+    while True:
+        found = {
+            block
+            for block in tree.root.children
+            if not primals.isdisjoint(each.primal for each in _fields_in([block]))
+        }
+        if found == blocks:
+            return [block for block in tree.root.children if block in found]
+        blocks = found
+        primals |= {each.primal for each in _fields_in(found)}
 
 
 def _check(field: Any) -> None:

@@ -116,7 +116,10 @@ class CannotPlace(UserError):
     code = "OCT512"
     exception = OctantsRuntimeTypeError
     title = "place() was given {given}, which is not a field"
-    remedy = "give fields, their `.grad` or `.dual`, or lists of them"
+    remedy = (
+        "give fields, their `.grad` or `.dual`, or lists of them; a field without a gradient can"
+        " be given one until it is first used, when it gets its memory"
+    )
 
 
 class WrongAxes(UserError):

@@ -82,6 +82,26 @@ class Field(Tensor, FieldHandle):
             self._companions[companion] = made
         return self._companions[companion]
 
+    @property
+    def grad(self) -> Field | None:
+        """The field of the gradient; None if there is none, and it is too late to place one.
+
+        It can be placed until the field is used for the first time; see `has_grad`.
+        """
+        return self._companion_if_possible(ADJOINT)
+
+    @property
+    def dual(self) -> Field | None:
+        """The field of the derivative of forward mode; None as for `grad`."""
+        return self._companion_if_possible(TANGENT)
+
+    def _companion_if_possible(self, companion: Companion) -> Field | None:
+        """A companion that is placed, or can still be: until the field gets its memory."""
+        found = self.companion_array(companion)
+        if found is None or found.places or self.primal._layout is None:
+            return found
+        return None
+
     def has_grad(self) -> bool:
         """Whether a gradient is placed, or will be."""
         return self._has(ADJOINT)
@@ -148,7 +168,7 @@ class Field(Tensor, FieldHandle):
         tree = self._place().tree
         with self._runtime.lock:
             if self._opened is None:
-                allocate(tree, self.describe())
+                allocate(self, tree)
         assert self._opened is not None
         return self._opened
 

@@ -108,12 +108,16 @@ class Tensor(StoredArray, AnyTensor):
 
     @property
     def grad(self) -> Any:
-        """The array of the gradient; None if there is none."""
+        """The array of the gradient; None if there is none.
+
+        Until a field is used for the first time it can still be given one, by `place` or
+        `lazy_grad`: till then this is an array without memory. `has_grad` says which it is.
+        """
         return self.companion_array(Companion.ADJOINT)
 
     @property
     def dual(self) -> Any:
-        """The array of the derivative of forward mode; None if there is none."""
+        """The array of the derivative of forward mode; None if there is none, as for `grad`."""
         return self.companion_array(Companion.TANGENT)
 
     @abstractmethod

@@ -10,6 +10,7 @@ block is the array of its cells. Example, with f32 x and f64 y::
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from octants.data.axes import Axes
 from octants.data.errors import UnevenComponents
@@ -31,9 +32,10 @@ class Size:
 
 
 class Placement:
-    """Sizes and offsets of the nodes of a tree."""
+    """Sizes and offsets of some outermost blocks of a tree, and of all nodes in them."""
 
-    def __init__(self, root: SNode) -> None:
+    def __init__(self, root: SNode, blocks: Sequence[SNode]) -> None:
+        self._blocks = blocks
         self._sizes: dict[SNode, Size] = {}
         self._offsets: dict[SNode, int] = {root: 0}
         self.nbytes = self._measure(root).total
@@ -49,7 +51,7 @@ class Placement:
 
     def _measure_block(self, node: SNode) -> Size:
         position, alignment = 0, 1
-        for child in node.children:
+        for child in self._blocks if node.above is None else node.children:
             size = self._measure(child)
             needed = size.alignment if node.above is not None else ROOT_ALIGNMENT
             position = _round_up(position, needed)

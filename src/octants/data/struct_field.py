@@ -87,7 +87,11 @@ class StructField(StructHandle):
         """The companions of the members that can have one; None if there are none."""
         if companion is Companion.PRIMAL:
             return self
-        found = {name: member.companion_array(companion) for name, member in self.members.items()}
+        return self._of_members(lambda member: member.companion_array(companion))
+
+    def _of_members(self, find: Callable[[Member], Any]) -> StructField | None:
+        """Companions of the members as a field of structs; None if none has any."""
+        found = self._by_member(find)
         members = {name: member for name, member in found.items() if member is not None}
         if not members:
             return None
@@ -101,13 +105,13 @@ class StructField(StructHandle):
 
     @property
     def grad(self) -> StructField | None:
-        """The gradients of the members that can have one."""
-        return self.companion_array(Companion.ADJOINT)
+        """The gradients of the members that have one; None where none has, as for `Tensor.grad`."""
+        return self._of_members(lambda member: member.grad)
 
     @property
     def dual(self) -> StructField | None:
-        """The duals of the members that can have one."""
-        return self.companion_array(Companion.TANGENT)
+        """The duals of the members that have one; None where none has."""
+        return self._of_members(lambda member: member.dual)
 
     def has_grad(self) -> bool:
         """Whether some member has memory for a gradient."""

@@ -110,7 +110,6 @@ class SNode:
             self.children.append(node)
             field.places[component] = node
             field.note_placed(origin)
-            self.tree.fields.append(field)
         return self
 
     def lazy_grad(self) -> None:
@@ -123,10 +122,8 @@ class SNode:
 
     def _add_companions(self, companion: Companion, what: str) -> None:
         self.tree.require_open(what)
-        places = [node for node in self.walk() if isinstance(node, PlaceNode)]
         mirror = Mirror(self.tree)
-        for node in places:
-            field = node.field
+        for node, field in list(self.placed()):
             if field.companion is Companion.PRIMAL and field.dtype.is_float:
                 mirror.place(node, field.companion_array(companion))
 
@@ -179,6 +176,12 @@ class SNode:
         yield self
         for child in list(self.children):
             yield from child.walk()
+
+    def placed(self) -> Iterator[tuple[PlaceNode, Any]]:
+        """The places in this block and below it, in order, with their fields that still exist."""
+        for node in self.walk():
+            if isinstance(node, PlaceNode) and (field := node.field) is not None:
+                yield node, field
 
     @property
     def ptr(self) -> SNode:
@@ -252,7 +255,6 @@ class Tree:
     def __init__(self, runtime: current.Runtime, is_builder: bool = False) -> None:
         self.runtime = runtime
         self.root = SNode(self, None, (), ())
-        self.fields: list[Any] = []  # keeps them alive until they have memory
         self.is_allocated = False
         self.is_finalized = not is_builder
 
@@ -268,24 +270,18 @@ class Tree:
         if not self.is_finalized:
             raise NotFinalized(name).at(None)
 
-    def finish(self) -> list[Any]:
-        """Close the tree, to be allocated; gives its fields, each once."""
-        self.add_needed_companions()
-        return list(dict.fromkeys(self.fields))
-
     def add_needed_companions(self) -> None:
         """Place gradients and duals that were asked for by ``needs_grad`` and placed by nobody."""
         mirror = Mirror(self)
-        for node in self.root.walk():
-            if isinstance(node, PlaceNode) and node.companion is Companion.PRIMAL:
-                for companion in node.field.needed:
-                    mirror.place(node, node.field.companion_array(companion))
+        for node, field in self.root.placed():
+            if node.companion is Companion.PRIMAL:
+                for companion in field.needed:
+                    mirror.place(node, field.companion_array(companion))
 
     def destroy(self) -> None:
         """Free the memory; any later use of the tree's fields is an error."""
-        for node in self.root.walk():
-            if isinstance(node, PlaceNode) and node.field is not None:
-                node.field.retire(UsedAfterDestroy)
+        for _, field in self.root.placed():
+            field.retire(UsedAfterDestroy)
         self.is_allocated = True
         events.after_end()
 

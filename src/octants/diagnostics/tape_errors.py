@@ -197,10 +197,12 @@ class NoDual(UserError):
     """A parameter or loss of forward mode without a dual."""
 
     what: str
+    problem: str
+    advice: str
     code = "OCT317"
     exception = OctantsRuntimeError
-    title = "forward mode: {what} has no dual"
-    remedy = "make it with `needs_dual=True`, or place it with `qd.root.lazy_dual()`"
+    title = "forward mode: {what} {problem}"
+    remedy = "{advice}"
 
 
 class WrongGradientCheck(UserError):
