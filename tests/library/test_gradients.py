@@ -204,11 +204,14 @@ def test_stop_grad():
 
 def stopped_array(x: types.ndarray, y: types.ndarray):
     y[0] = x[0] * x[0]
-    qd.stop_grad(x)
-    y[1] = x[0] * x[0]
+    if y[0] > 0.0:
+        y[1] = x[0] * x[0]
+        qd.stop_grad(x)
+        y[2] = x[0] * x[0]
 
 
 def test_stop_grad_of_an_array():
-    reverse, forward, _ = derivatives(stopped_array, [3.0], np.eye(2))
-    np.testing.assert_array_equal(reverse, [[6.0], [0.0]])
-    np.testing.assert_array_equal(forward, [[6.0], [0.0]])
+    """It is for all of its block, and for that only."""
+    reverse, forward, _ = derivatives(stopped_array, [3.0], np.eye(3))
+    np.testing.assert_array_equal(reverse, [[6.0], [0.0], [0.0]])
+    np.testing.assert_array_equal(forward, [[6.0], [0.0], [0.0]])

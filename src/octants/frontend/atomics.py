@@ -98,7 +98,7 @@ def random(context: Context, node: ast.AST, dtype: Any = None) -> Value:
 
 
 def stop_grad(context: Context, _node: ast.AST, x: Any) -> Any:
-    """A value without derivatives; of a field, all values that are loaded from now on."""
+    """A value without derivatives; of an array, all that the block of statements loads."""
     held = context.load(x)
     if _stop_arrays(context, held):
         return None
@@ -114,7 +114,7 @@ def _stop_arrays(context: Context, held: Any) -> bool:
     if isinstance(held, StructValue):
         return all(_stop_arrays(context, member) for member in held.members.values())
     if isinstance(held, ArrayReference):
-        context.stopped.add(held.array)
+        context.stops.stop(held.array)
     return isinstance(held, ArrayReference)
 
 

@@ -79,6 +79,7 @@ def build(
             completes = context.build(text.tree.body)
             _check_return(context, frame, completes)
             context.builder.yield_()
+    context.stops.apply(context.body)
     module = Module(function.__name__, context.arrays.arrays, context.body)
     module.location = text.span(text.tree)
     context.arrays.drop_unused_shared(context.body)

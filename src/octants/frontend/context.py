@@ -31,9 +31,10 @@ from octants.diagnostics.span import Span
 from octants.frontend.arrays import Arrays
 from octants.frontend.blocks import BlockLoop
 from octants.frontend.scope import Region, Scopes
+from octants.frontend.stops import Stops
 from octants.frontend.values import StaticValue, Variable, is_number
 from octants.ir.builder import Builder
-from octants.ir.core import Array, Block, Value
+from octants.ir.core import Block, Value
 from octants.target import Blocks
 from octants.types.reads import Read
 from octants.types.scalars import DType, i32, i64, integer_range, u1, u64
@@ -92,7 +93,7 @@ class Context:
         self.draw = Variable("$draw", 0, ("$draw",), i32)
         self.scopes.hidden.append(self.draw)
         self.returns: Any = None
-        self.stopped: set[Array] = set()  # loads from these have no derivative from now on
+        self.stops = Stops()
         self.reads: list[Read] = []
         self.is_repeatable = True  # whether what is built depends on `reads` and no more
         self.parameters: dict[Any, list[Any]] = {}

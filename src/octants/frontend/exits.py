@@ -86,6 +86,13 @@ def iteration(context: Context, exits: LoopExits) -> Iterator[None]:
         scopes.frame.loops.pop()
 
 
+@contextmanager
+def body(context: Context, exits: LoopExits) -> Iterator[None]:
+    """Build the body of a loop that is not unrolled."""
+    with iteration(context, exits), context.stops.block():
+        yield
+
+
 def lose_names(context: Context, loop: ast.For | ast.While, region: Region) -> None:
     """Take the names that a loop made their values."""
     span, indices = context.span(loop), source.target_names(loop)

@@ -198,7 +198,7 @@ def _plain_for(
     region = Region(Block([counters[-1], *arguments[-1]]))
     with context.region(region):
         carry.bind(arguments[-1])
-        with exits.iteration(context, flags):
+        with exits.body(context, flags):
             _bind(context, node, nest, nest.indices(counters))
             context.build(node.body)
     if not carry.is_complete(region, plan, node):
@@ -254,7 +254,7 @@ def _leaving_for(
         counter, *values = region.block.args
         carry.bind(values)
         _clear(context, ways_out)
-        with exits.iteration(context, flags):
+        with exits.body(context, flags):
             _bind(context, node, nest, nest.indices([counter]))
             context.build(node.body)
     if not carry.is_complete(region, plan, node):
@@ -344,7 +344,7 @@ def _while(
     with context.region(region):
         carry.bind(region.block.args)
         _clear(context, ways_out)
-        with exits.iteration(context, flags):
+        with exits.body(context, flags):
             context.build(node.body)
         if again is not None:
             is_left = exits.any_set(context, ways_out)

@@ -99,7 +99,7 @@ def build(
         context.scopes.assign(context.draw, 0)
         flags = exits.loop_exits(context, node.body)
         flags.is_parallel = True
-        with exits.iteration(context, flags):
+        with exits.body(context, flags):
             bind(whole.indices([counter]))
             context.build(node.body)
         context.builder.yield_()

@@ -117,12 +117,11 @@ def is_place(x: Any) -> bool:
 
 
 def _load_element(context: Context, place: ElementReference) -> Any:
-    loads = [
-        context.builder.load(place.array, indices, place.companion)
-        for indices in addresses(context, place)
-    ]
-    if place.array in context.stopped:
-        loads = [without_derivative(context, x) for x in loads]
+    builder, loads = context.builder, []
+    for indices in addresses(context, place):
+        loads.append(builder.load(place.array, indices, place.companion))
+        if place.array.dtype.is_float:
+            context.stops.note(builder.block.ops[-1])
     return MatrixValue(place.shape, loads) if place.shape else loads[0]
 
 

@@ -88,7 +88,7 @@ def _if_with_rest(context: Context, node: ast.If, rest: list[ast.stmt]) -> tuple
             taken = node.body if test else node.orelse
             if is_static:
                 return build(context, taken), False
-            with context.serial():
+            with context.serial(), context.stops.block():
                 return build(context, taken), False
         return _run_time_if(context, node, test, rest)
 
@@ -99,9 +99,9 @@ def _run_time_if(
     if context.is_top_level and any(isinstance(statement, ast.For) for statement in rest):
         rest = []
     then, orelse = Region(Block()), Region(Block())
-    with context.region(then):
+    with context.region(then), context.stops.block():
         then.completes = build(context, node.body)
-    with context.region(orelse):
+    with context.region(orelse), context.stops.block():
         orelse.completes = build(context, node.orelse)
     going_on = [side for side in (then, orelse) if side.completes]
     takes_rest = bool(rest) and len(going_on) == 1

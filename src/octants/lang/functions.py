@@ -282,5 +282,10 @@ def one(x: Any) -> Any:
 
 
 def stop_grad(x: Any) -> Any:
-    """``x`` without derivatives: a value, or a whole field from here to the end of the kernel."""
+    """``x`` without derivatives: a value, or a whole field or ndarray.
+
+    Of an array, nothing that the block of statements around the call loads has derivatives, before
+    the call and after it, in nested blocks too: the body of a loop, a branch of an ``if``, or the
+    whole kernel. In a func it is the block of the call.
+    """
     return x
