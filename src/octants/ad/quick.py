@@ -37,13 +37,23 @@ class Touched:
 class QuickWay:
     """How launches of a specialisation are recorded in this way."""
 
-    __slots__ = ("_identities", "_known", "_positions", "_stepped", "freezes", "outside", "step")
+    __slots__ = (
+        "_identities",
+        "_known",
+        "_positions",
+        "_stepped",
+        "freezes",
+        "may_race",
+        "outside",
+        "step",
+    )
 
     def __init__(
         self, specialisation: Specialisation, identities: Identities, plan: TapePlan
     ) -> None:
         (self.step,) = plan.steps
         self.outside: OutsideLayout | None = plan.outside if plan.outside.size else None
+        self.may_race = True
         self.freezes = any(
             isinstance(annotation, StructAnnotation)
             or (isinstance(annotation, ScalarType) and annotation.element_shape)

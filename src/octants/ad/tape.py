@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from octants import driver
+from octants import driver, options
 from octants.ad.arguments import freeze
 from octants.ad.check import GradientCheck
 from octants.ad.clearing import clear_gradients as clear
@@ -34,6 +34,7 @@ from octants.launch.memory import (
 )
 from octants.launch.outside import Outside
 from octants.launch.own import on_own_arrays
+from octants.launch.races import gradient_check, look_before_gradient
 from octants.launch.specialisation import Specialisation
 from octants.runtime.capture import refuse
 
@@ -194,7 +195,10 @@ class Tape:
         specialisation = given if is_own else differentiable(given, memories)
         plan = self._plan(specialisation)
         if self._is_simple and specialisation is given and self._way_to(given) not in given.ways:
-            given.ways[self._way_to(given)] = quick_way(given, plan, flow_of(given))
+            way = quick_way(given, plan, flow_of(given))
+            if way is not None:
+                way.may_race = gradient_check(given).program is not None
+            given.ways[self._way_to(given)] = way
             return self.launch(given, arguments)
         self.see_cuts(given, memories)
         if not is_own:
@@ -202,6 +206,7 @@ class Tape:
         outside = Outside(plan.outside) if plan.outside.size else None
         frozen = freeze(specialisation, arguments)
         number = specialisation.number = next(driver.state.numbers)
+        self._look_for_races(specialisation, number, arguments)
         results: tuple[Any, ...] = ()
         for memory in memories.values():
             self.touch(memory)
@@ -217,6 +222,14 @@ class Tape:
         if len(plan.steps) != 1 and outside is not None:
             results = outside.results(specialisation)
         return specialisation.wrap(results) if specialisation.returned else None
+
+    def _look_for_races(
+        self, specialisation: Specialisation, number: int, arguments: tuple[Any, ...]
+    ) -> None:
+        """An error where the derivative of a launch depends on which work item is first."""
+        always = self.validation or options.current().debug
+        if always or self.on_overwrite != "trust":
+            look_before_gradient(specialisation, number, arguments, always=always, effects=True)
 
     def _is_quick(self, touched: Touched) -> bool:
         """Whether there is nothing to be looked at before a launch that touches some arrays."""
@@ -234,6 +247,8 @@ class Tape:
             arguments = freeze(specialisation, arguments)
         outside = Outside(way.outside) if way.outside is not None else None
         number = specialisation.number = next(driver.state.numbers)
+        if way.may_race:
+            self._look_for_races(specialisation, number, arguments)
         entry = LaunchEntry(specialisation, way.step, arguments, number, outside)
         results = entry.run_quickly()
         self._ledger.note(entry, touched.needed)

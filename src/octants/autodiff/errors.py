@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from octants.analysis.races import Meeting
 from octants.diagnostics.exceptions import OctantsCompilationError
+from octants.diagnostics.race_errors import describe_race
 from octants.diagnostics.render import Diagnostic, Label
 from octants.diagnostics.span import Span
+from octants.ir import ops
+from octants.ir.core import Operation
 from octants.lazy_dataclass import dataclass
 
 
@@ -46,6 +50,23 @@ def overwritten(kernel: str, hazards: list[Hazard]) -> OctantsCompilationError:
         remedy = "run the kernel under `ad.Tape`, which keeps what is needed"
     title = _TITLES[first.kind].format(first.array)
     return OctantsCompilationError(Diagnostic("OCT301", title, tuple(labels), tuple(notes), remedy))
+
+
+def racing(kernel: str, races: list[Meeting]) -> OctantsCompilationError:
+    """The error of a kernel whose derivative depends on which of its work items is first."""
+    first = races[0]
+    assert first.items is not None
+    accesses = [
+        (op.location, _VERBS.get(type(op), "updated"), item)
+        for op, item in zip((first.one, first.other), first.items, strict=True)
+    ]
+    more = [f"{len(races) - 1} more pairs of accesses of kernel `{kernel}` race"]
+    title = f"work items race for an element of `{first.one.array.name}`, so there is no gradient"
+    notes = more if len(races) > 1 else []
+    return OctantsCompilationError(describe_race("OCT303", title, accesses, notes))
+
+
+_VERBS: dict[type[Operation], str] = {ops.Store: "stored", ops.Load: "read"}
 
 
 def no_rule(what: str, location: Span | None, remedy: str) -> OctantsCompilationError:

@@ -27,14 +27,14 @@ from octants.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from octants import pipeline
-    from octants.autodiff import errors, logs, reverse
+    from octants.autodiff import errors, logs, races, reverse
     from octants.autodiff.reverse import Reversed
     from octants.ir import ops, rewriter
 else:
     pipeline, ops = Deferred("octants.pipeline"), Deferred("octants.ir.ops")
     rewriter = Deferred("octants.ir.rewriter")
     errors, logs = Deferred("octants.autodiff.errors"), Deferred("octants.autodiff.logs")
-    reverse = Deferred("octants.autodiff.reverse")
+    races, reverse = Deferred("octants.autodiff.races"), Deferred("octants.autodiff.reverse")
 
 PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGENT
 
@@ -112,12 +112,14 @@ def bare_reverse(
     In the outside storage are the adjoints of what the kernel returns and, with ``arguments``, of
     its float arguments that are passed by value.
 
-    Raises `OctantsCompilationError` if the kernel overwrites what its reverse needs; one that
-    ``trusts`` takes what memory holds for it.
+    Raises `OctantsCompilationError` if work items race for what the derivative depends on, or if
+    the kernel overwrites what its reverse needs; one that ``trusts`` takes what memory holds for
+    it.
     """
 
     def make() -> tuple[Program, OutsideLayout]:
         module = specialisation.module
+        races.refuse_races(module)
         result = _reverse(specialisation, module, saved=False, part=False, arguments=arguments)
         _refuse(module, result, trusts)
         layout = _adjoints_outside(module, arguments)
@@ -142,6 +144,7 @@ def tape_plan(
     """
 
     def make() -> TapePlan:
+        races.refuse_races(specialisation.module)
         plan = _trusting(specialisation, arguments, validates) if trusts else None
         return plan or _whole(specialisation, arguments) or _parts(specialisation, arguments)
 

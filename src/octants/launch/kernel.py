@@ -28,6 +28,7 @@ from octants.launch.gradient import bare_reverse, differentiable
 from octants.launch.memory import memories_of
 from octants.launch.outside import Outside, argument_gradients
 from octants.launch.own import on_own_arrays
+from octants.launch.races import launch_with_look, look_before_gradient
 from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
 from octants.lazy_dataclass import dataclass
@@ -120,6 +121,8 @@ class Kernel:
             if found is None:
                 chosen = options.current()
                 found = Specialisation(self, self.signature, arguments, chosen)
+                if chosen.debug:
+                    found.launch = launch_with_look(found)
                 self._add_variant(key, found)
             self._specialisations[key] = found
         return found
@@ -284,6 +287,9 @@ class Gradient:
         program, layout = bare_reverse(
             merged, arguments=ways.argument_gradients, trusts=ways.trusts
         )
+        if not ways.trusts:
+            debug, number = options.current().debug, specialisation.number
+            look_before_gradient(merged, number, arguments, always=debug, effects=False)
         outside = Outside(layout) if layout.size else None
         if outside is not None:
             outside.seed(merged, ways.seed)

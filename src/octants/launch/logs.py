@@ -42,20 +42,20 @@ class LogPlan:
             "what atomics return cannot be logged: only the device knows how large the log becomes",
             "leave such kernels out of the tape, or do not use what the atomics return",
         )
-        bounds, no_starts, no_words = _zeros(2, np.int64), _zeros(1, np.int64), _zeros(1, np.uint64)
+        bounds, no_starts, no_words = zeros(2, np.int64), zeros(1, np.int64), zeros(1, np.uint64)
         launch(self.measure, (bounds, no_starts, no_words))
-        items = int(_read(bounds)[1])
+        items = int(read_back(bounds)[1])
         if self.count is None:
             hold(8 * items * self.sites)
-            return bounds, no_starts, _zeros(max(1, items * self.sites), np.uint64)
-        starts = _zeros(items + 1, np.int64)
+            return bounds, no_starts, zeros(max(1, items * self.sites), np.uint64)
+        starts = zeros(items + 1, np.int64)
         launch(self.count, (bounds, starts, no_words))
-        words = int(_read(starts)[-1])
+        words = int(read_back(starts)[-1])
         hold(8 * words)
-        return bounds, starts, _zeros(max(1, words), np.uint64)
+        return bounds, starts, zeros(max(1, words), np.uint64)
 
 
-def _zeros(count: int, dtype: Any) -> Any:
+def zeros(count: int, dtype: Any) -> Any:
     """An array that kernels can work on."""
     device = driver.device()
     if device.shares_memory:
@@ -63,7 +63,8 @@ def _zeros(count: int, dtype: Any) -> Any:
     return DeviceArray(device, (count,), dtype)
 
 
-def _read(array: Any) -> np.ndarray[Any, Any]:
+def read_back(array: Any) -> np.ndarray[Any, Any]:
+    """The numbers of such an array."""
     found: np.ndarray[Any, Any] = array.read() if isinstance(array, DeviceArray) else array
     return found
 

@@ -1,0 +1,215 @@
+"""Data races: accesses to one element by two work items, at least one of which stores plainly.
+
+A pair of accesses is harmless where a proof says that two work items never meet in it: by the forms
+of the indices (`places`), or since the indices of all work items, computed one and all
+(`enumeration`), are different. Where two work items do meet in those, the pair is a race for sure;
+else only a launch can tell, whose memory or arguments decide.
+
+Which pairs matter depends on what for. A launch without a derivative is undefined by a plain store
+beside another access; that all store the same is harmless, and that some read a sum while others
+add to it may be meant. A derivative depends on such a read, too, but only of what is used in a task
+that changes something which has a derivative.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from octants.analysis.enumeration import Enumeration, Executions
+from octants.analysis.places import Access, Places, Write
+from octants.ir import ops
+from octants.ir.cooperation import cooperates
+from octants.ir.core import Array, Companion, Space, Task, Value
+from octants.lazy_dataclass import dataclass
+
+_MOST_PAIRS = 4096
+_PURE = (ops.Binary, ops.Unary, ops.Cast, ops.Compare, ops.Select, ops.Bitcast, ops.Fma)
+
+OWN = -1
+"""What a store is taken to have stored that stores something which no other work item does."""
+
+Matters = Callable[["Races", Access, Access], bool]
+"""Whether it matters that two work items meet in a pair of accesses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Two accesses in which work items meet, for sure or perhaps; `items` are two that do.
+
+    The first access is a store where one of them is.
+    """
+
+    one: Access
+    other: Access
+    items: tuple[int, int] | None = None
+
+    @property
+    def is_sure(self) -> bool:
+        return self.items is not None
+
+
+def races_of(task: Task, matters: Matters) -> list[Meeting]:
+    """The pairs of accesses of a task in which work items may race, sure ones first."""
+    if not task.is_parallel or cooperates(task):
+        return []
+    accesses: dict[Array, list[Access]] = {}
+    for op in task.body.walk():
+        if isinstance(op, Access) and op.companion is Companion.PRIMAL and _outlives(op.array):
+            accesses.setdefault(op.array, []).append(op)
+    suspects = [own for own in accesses.values() if _may_race(own)]
+    if not suspects:
+        return []
+    races = Races(task)
+    found = [meeting for own in suspects for meeting in races.among(own, matters)]
+    return sorted(found, key=lambda meeting: not meeting.is_sure)
+
+
+def _outlives(array: Array) -> bool:
+    return array.space in (Space.FIELD, Space.NDARRAY)
+
+
+def _may_race(accesses: list[Access]) -> bool:
+    kinds = set(map(type, accesses))
+    return ops.Store in kinds or (ops.Load in kinds and len(kinds) > 1)
+
+
+class Races(Places):
+    """Facts about the races of one task."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.written = {op.array for op in task.body.walk() if isinstance(op, Write)}
+        self._enumeration: Enumeration | None = None
+        self._proven: dict[tuple[tuple[Value, Value], ...], bool] = {}
+
+    def among(self, accesses: list[Access], matters: Matters) -> Iterator[Meeting]:
+        """The pairs of accesses to one array that are not proven harmless."""
+        pairs = [pair for pair in _pairs(accesses) if matters(self, *pair)]
+        for one, other in pairs[:_MOST_PAIRS]:
+            if not self._never_meet(one, other):
+                yield from self._meeting(one, other)
+        if len(pairs) > _MOST_PAIRS:
+            yield Meeting(*pairs[_MOST_PAIRS])
+
+    def _never_meet(self, one: Access, other: Access) -> bool:
+        """Whether the forms of the indices say that no two work items meet."""
+        pairs = tuple(zip(one.indices, other.indices, strict=True))
+        if pairs not in self._proven:
+            numbers = [tuple(map(self._number, pair)) for pair in pairs]
+            differ = any(a != b for a, b in numbers if isinstance(a, int) and isinstance(b, int))
+            self._proven[pairs] = differ or self._is_own(pairs)
+        return self._proven[pairs]
+
+    def _meeting(self, one: Access, other: Access) -> Iterator[Meeting]:
+        """The meeting of a pair as far as computing all indices tells: none, sure, or perhaps."""
+        if self._enumeration is None:
+            self._enumeration = Enumeration(self.task)
+        known = self._enumeration.found
+        if self._enumeration.is_whole and len(self._enumeration.items) == 1:
+            return
+        first, second = known.get(one), known.get(other)
+        if first is None or second is None:
+            yield Meeting(one, other)
+            return
+        items = meeting_items(first, second, one.array.fixed_shape)
+        if items is None and self._enumeration.is_whole:
+            return
+        yield Meeting(one, other, items if first.exact and second.exact else None)
+
+    # -- what callers ask about a pair -------------------------------------------------------------
+
+    def store_the_same(self, one: ops.Store, other: ops.Store) -> bool:
+        """Whether two stores store the same, whichever work items execute them."""
+        first, second = self.definitions.get(one.value), self.definitions.get(other.value)
+        if isinstance(first, ops.Constant) and isinstance(second, ops.Constant):
+            return bool(first.value == second.value)
+        return one.value is other.value and self.is_same_everywhere(one.value)
+
+    def is_same_everywhere(self, value: Value) -> bool:
+        """Whether all work items compute the same value, as far as the task does not write it."""
+        op = self.definitions.get(value)
+        if isinstance(op, ops.Load):
+            return op.array not in self.written and all(map(self.is_same_everywhere, op.indices))
+        if isinstance(op, _PURE):
+            return all(map(self.is_same_everywhere, op.operands))
+        return isinstance(op, (ops.Constant, ops.Shape))
+
+
+def _pairs(accesses: list[Access]) -> Iterator[tuple[Access, Access]]:
+    """The pairs of accesses that may be races, stores first."""
+    rank = {ops.Store: 0, ops.Load: 2}
+    ordered = sorted(accesses, key=lambda op: rank.get(type(op), 1))
+    for one, other in itertools.combinations_with_replacement(ordered, 2):
+        is_store = isinstance(one, ops.Store)
+        if is_store or (isinstance(other, ops.Load) and not isinstance(one, ops.Load)):
+            yield one, other
+
+
+def meeting_items(
+    one: Executions, other: Executions, shape: tuple[int, ...] | None
+) -> tuple[int, int] | None:
+    """Two different work items that access the same element, one by each access; None if none do.
+
+    Indices that are out of bounds are none.
+    """
+    elements = _elements(one, shape), _elements(other, shape)
+    if any(len(items) == 0 for items, _ in elements):
+        return None
+    rows = np.concatenate([rows for _, rows in elements])
+    _, numbers = np.unique(_keys(rows), return_inverse=True)
+    count = len(elements[0][0])
+    low, high = _ends(numbers[:count], elements[0][0], len(rows))
+    other_low, other_high = _ends(numbers[count:], elements[1][0], len(rows))
+    both = (low <= high) & (other_low <= other_high)
+    for a, b in ((low, other_high), (high, other_low)):
+        met = np.flatnonzero(both & (a != b))
+        if len(met):
+            return int(a[met[0]]), int(b[met[0]])
+    return None
+
+
+def _elements(executions: Executions, shape: tuple[int, ...] | None) -> tuple[Any, Any]:
+    """The work items of executions, and the indices of each as a row."""
+    items = executions.items
+    columns = [np.broadcast_to(index, len(items)) for index in executions.indices]
+    rows = np.stack(columns, axis=1) if columns else np.zeros((len(items), 1), np.int64)
+    if shape is None:
+        return items, rows
+    inside = np.ones(len(items), bool)
+    for axis, extent in enumerate(shape):
+        inside &= (rows[:, axis] >= 0) & (rows[:, axis] < extent)
+    return items[inside], rows[inside]
+
+
+def _keys(rows: Any) -> Any:
+    """A number for each row, the same for equal rows."""
+    first = rows.min(axis=0)
+    keys = np.zeros(len(rows), np.int64)
+    for column, extent in zip((rows - first).T, rows.max(axis=0) - first + 1, strict=True):
+        if keys.max() >= np.iinfo(np.int64).max // int(extent) - 1:  # begin with smaller numbers
+            keys = np.unique(keys, return_inverse=True)[1]
+        keys = keys * extent + column
+    return keys
+
+
+def _ends(numbers: Any, items: Any, count: int) -> tuple[Any, Any]:
+    """The least and the greatest work item at each element."""
+    low = np.full(count, np.iinfo(np.int64).max)
+    high = np.full(count, np.iinfo(np.int64).min)
+    np.minimum.at(low, numbers, items)
+    np.maximum.at(high, numbers, items)
+    return low, high
+
+
+# -- which pairs matter ----------------------------------------------------------------------------
+
+
+def matters_forward(races: Races, one: Access, other: Access) -> bool:
+    """Whether a race leaves undefined what a launch computes."""
+    if not isinstance(one, ops.Store):
+        return False
+    return not (isinstance(other, ops.Store) and races.store_the_same(one, other))

@@ -1,0 +1,80 @@
+"""The data races on which the derivative of a kernel depends.
+
+In a task that changes something which has a derivative, these are the races for an element of such
+an array: between plain stores, unless what they store has no derivative or is the same for all
+work items, between a store and a read or an update, and between a read and an update. Of arrays
+without a derivative, what is read matters, since a reverse run reads it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from octants.analysis.places import Access
+from octants.analysis.races import OWN, Matters, Meeting, Races, matters_forward, races_of
+from octants.autodiff.activity import Flow
+from octants.autodiff.cooperation import changes_something
+from octants.autodiff.errors import racing
+from octants.ir import ops
+from octants.ir.core import Array, Companion, Module, Operation, Task, Value
+
+
+def gradient_races(module: Module) -> list[Meeting]:
+    """The races in a kernel, sure or not, on which its derivative depends."""
+    found: list[Meeting] = []
+    for task in module.tasks:
+        if task.is_parallel and changes_something(task, _is_active):
+            found += races_of(task, _matters(task))
+    return found
+
+
+def launch_races(module: Module) -> list[Meeting]:
+    """The races in a kernel, sure or not, that leave undefined what a launch computes."""
+    return [race for task in module.tasks for race in races_of(task, matters_forward)]
+
+
+def stamps(module: Module) -> Callable[[Operation], int | None]:
+    """What stores store, as far as a derivative goes through it; see `passes.watch_races.Stamp`.
+
+    All without a derivative store the same. So do all executions of a store whose value no work
+    item decides; of others no two do.
+    """
+    found: dict[Operation, int] = {}
+    for task in module.tasks:
+        varied = Flow(task.body).varied(_is_active)
+        races = Races(task)
+        same: dict[Value, int] = {}
+        for op in task.body.walk():
+            if isinstance(op, ops.Store):
+                found[op] = 0 if op.value not in varied else OWN
+                if found[op] == OWN and races.is_same_everywhere(op.value):
+                    found[op] = same.setdefault(op.value, len(same) + 1)
+    return found.get
+
+
+def refuse_races(module: Module) -> None:
+    """An error for a kernel that surely has a race on which its derivative depends.
+
+    Raises:
+        OctantsCompilationError: it has; the error shows both accesses.
+    """
+    sure = [meeting for meeting in gradient_races(module) if meeting.is_sure]
+    if sure:
+        raise racing(module.name, sure)
+
+
+def _is_active(array: Array) -> bool:
+    return array.dtype.is_float and array.has(Companion.ADJOINT)
+
+
+def _matters(task: Task) -> Matters:
+    varied = Flow(task.body).varied(_is_active)
+
+    def matters(races: Races, one: Access, other: Access) -> bool:
+        if isinstance(one, ops.Store) and isinstance(other, ops.Store):
+            if not _is_active(one.array) or races.store_the_same(one, other):
+                return False
+            return one.value in varied or other.value in varied
+        return _is_active(one.array) or isinstance(other, ops.Load)
+
+    return matters

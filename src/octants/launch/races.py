@@ -1,0 +1,265 @@
+"""Looks, at run time, for the races that compiling cannot rule out; see `passes.watch_races`.
+
+A launch is looked at before it runs. Where the addresses that its work items access do not depend
+on what the kernel itself writes, a kernel without effects notes them. Otherwise the kernel runs as
+a whole, and what it has written is put back.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from octants import driver
+from octants.deferred import Deferred
+from octants.diagnostics.exceptions import OctantsAssertionError, OctantsWarning
+from octants.diagnostics.race_errors import RaceAccess, describe_race
+from octants.diagnostics.stack import levels_to_the_user
+from octants.ir.core import Space
+from octants.launch.logs import read_back, zeros
+from octants.launch.memory import memories_of
+from octants.launch.program import Program
+from octants.launch.specialisation import Specialisation
+from octants.lazy_dataclass import dataclass
+from octants.runtime.capture import captures
+
+if TYPE_CHECKING:
+    from octants.autodiff import races as gradients
+    from octants.passes import watch_races as watching
+else:
+    gradients = Deferred("octants.autodiff.races")
+    watching = Deferred("octants.passes.watch_races")
+
+_MOST_KEYS = 64
+NumpyArray = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class RaceCheck:
+    """How launches of a kernel are looked at.
+
+    `program` notes accesses, with all effects of the kernel where `has_effects`; there is none
+    where compiling has ruled out all races. `updates_matter` says that a read beside an update is a
+    race, too. `sections` and `sites` are those of
+    `passes.watch_races.Watched`.
+    """
+
+    program: Program | None = None
+    has_effects: bool = False
+    updates_matter: bool = True
+    sections: tuple[int, ...] = ()
+    sites: tuple[Any, ...] = ()
+
+    def find(
+        self, specialisation: Specialisation, seed: int, number: int, arguments: Sequence[Any]
+    ) -> Race | None:
+        """A race of a launch, which is about to be made; None if there is none."""
+        if self.program is None or captures:
+            return None
+        shapes = [_shape(specialisation, position, arguments) for position in self.sections]
+        sizes = [math.prod(shape) for shape in shapes]
+        starts = np.cumsum([1, *sizes])
+        words = zeros(watching.WORDS * int(starts[-1]), np.int64)
+        log = zeros(1, np.int64), _sent(starts), words
+        self._run(self.program, specialisation, (seed, number, 0, *arguments, *log))
+        shadows = read_back(words).reshape(-1, watching.WORDS)
+        for section, (start, size) in enumerate(zip(starts, sizes, strict=False)):
+            found = _race_in(shadows[start : start + size], self.updates_matter)
+            if found is not None:
+                element, first, second = found
+                where = tuple(int(k) for k in np.unravel_index(element, shapes[section] or (1,)))
+                position = self.sections[section]
+                rank = len(shapes[section])
+                return Race(
+                    specialisation.signature.kernel,
+                    specialisation.arrays[position].name,
+                    where[:rank],
+                    (self._access(*first), self._access(*second)),
+                )
+        return None
+
+    def _run(
+        self, program: Program, specialisation: Specialisation, values: tuple[Any, ...]
+    ) -> None:
+        if not self.has_effects:
+            program.launch(*values)
+            return
+        memories = memories_of(specialisation, values[3 : 3 + specialisation.count])
+        saved = [(memories[k], memories[k].snapshot()) for k in specialisation.written]
+        try:
+            program.launch(*values)
+        finally:
+            for memory, snapshot in saved:
+                memory.restore(snapshot)
+
+    def _access(self, kind: int, number: int) -> RaceAccess:
+        verb = {watching.STORED: "stored", watching.READ: "read"}.get(kind, "updated")
+        location = self.sites[watching.site_of(number)].location
+        return location, verb, int(watching.item_of(number))
+
+
+@dataclass(frozen=True)
+class Race:
+    """Two work items that access an element of an array, one of which may be the first."""
+
+    kernel: str
+    array: str
+    element: tuple[int, ...]
+    accesses: tuple[RaceAccess, RaceAccess]
+
+    def text(self) -> str:
+        """The report of a launch without a derivative."""
+        return str(OctantsAssertionError(self._diagnostic("its value is left to chance")))
+
+    def error(self) -> OctantsAssertionError:
+        """The error of a launch whose derivative was asked for."""
+        return OctantsAssertionError(self._diagnostic("so there is no gradient"))
+
+    def _diagnostic(self, consequence: str) -> Any:
+        where = ", ".join(map(str, self.element)) or "None"
+        title = (
+            f"kernel `{self.kernel}`: work items race for `{self.array}[{where}]`, {consequence}"
+        )
+        return describe_race("OCT304", title, self.accesses)
+
+
+def gradient_check(specialisation: Specialisation, *, effects: bool = True) -> RaceCheck:
+    """How to look for races on which the derivative of a launch depends.
+
+    Without ``effects``, there is no look where it would have to write.
+    """
+
+    def make() -> RaceCheck:
+        module = specialisation.module
+        found = gradients.gradient_races(module)
+        return _check(specialisation, found, gradients.stamps(module), effects)
+
+    return specialisation.remember(("races", "gradient", effects), make)
+
+
+def launch_check(specialisation: Specialisation) -> RaceCheck:
+    """How to look for races that leave undefined what a launch computes."""
+
+    def make() -> RaceCheck:
+        found = gradients.launch_races(specialisation.module)
+        return _check(specialisation, found, lambda _: None, True, updates_matter=False)
+
+    return specialisation.remember(("races", "launch"), make)
+
+
+def _check(
+    specialisation: Specialisation,
+    races: Sequence[Any],
+    stamp: Any,
+    effects: bool,
+    updates_matter: bool = True,
+) -> RaceCheck:
+    accesses = dict.fromkeys(op for race in races for op in (race.one, race.other))
+    if not accesses:
+        return RaceCheck()
+    module = specialisation.module
+    watched = watching.watch_races(module, accesses, stamp, effects=False)
+    has_effects = watched is None
+    if watched is None:
+        if not effects:
+            return RaceCheck()
+        watched = watching.watch_races(module, accesses, stamp, effects=True)
+    assert watched is not None
+    program = Program(specialisation.with_log, watched.module)
+    return RaceCheck(program, has_effects, updates_matter, watched.sections, watched.sites)
+
+
+def look_before_gradient(
+    specialisation: Specialisation,
+    number: int,
+    arguments: Sequence[Any],
+    *,
+    always: bool,
+    effects: bool,
+) -> None:
+    """Look for races on which the derivative of a launch depends, ``always`` or now and then.
+
+    Of launches with the same extents and integers these are the first, the second, the fourth, the
+    eighth, and so on. A kernel whose arguments change all the time is looked at as if they did not
+    after its first `_MOST_KEYS`.
+
+    Raises:
+        OctantsAssertionError: there is one.
+    """
+    check = gradient_check(specialisation, effects=effects)
+    if check.program is None:
+        return
+    looked: dict[Any, int] = specialisation.ways.setdefault("looked", {})
+    key = tuple(each if type(each) is int else getattr(each, "shape", None) for each in arguments)
+    if key not in looked and len(looked) >= _MOST_KEYS:
+        key = ()
+    count = looked[key] = looked.get(key, 0) + 1
+    if always or count & (count - 1) == 0:
+        race = check.find(specialisation, driver.state.seed, number, arguments)
+        if race is not None:
+            raise race.error()
+
+
+def launch_with_look(specialisation: Specialisation) -> Callable[..., Any]:
+    """What launches a kernel in debug mode: it warns of the first race that is found."""
+    found: list[Race] = []
+
+    def launch(seed: int, number: int, outside: int, *arguments: Any) -> Any:
+        if not found:
+            race = launch_check(specialisation).find(specialisation, seed, number, arguments)
+            if race is not None:
+                found.append(race)
+                warnings.warn(race.text(), OctantsWarning, levels_to_the_user())
+        return specialisation.primal.launch(seed, number, outside, *arguments)
+
+    return launch
+
+
+def _shape(
+    specialisation: Specialisation, position: int, arguments: Sequence[Any]
+) -> tuple[int, ...]:
+    """The extents of an array in a launch, with those of its elements."""
+    array = specialisation.arrays[position]
+    shape = array.fixed_shape
+    if array.space is Space.NDARRAY and shape is None:
+        shape = tuple(specialisation.leaf(position).value(arguments).shape)[: array.rank]
+    assert shape is not None
+    return (*shape, *array.element_shape)
+
+
+def _sent(values: NumpyArray) -> Any:
+    """Numbers where kernels can read them."""
+    array = zeros(len(values), np.int64)
+    if isinstance(array, np.ndarray):
+        array[:] = values
+    else:
+        array.write(values)
+    return array
+
+
+Noted = tuple[int, int]
+"""A kind of access, and the number that was noted of one."""
+
+
+def _race_in(shadows: NumpyArray, updates_matter: bool) -> tuple[int, Noted, Noted] | None:
+    """The first element for which two work items race, and what was noted of them."""
+    stored, read, updated = (
+        (shadows[:, kind], watching.GREATEST - shadows[:, kind + 1], kind)
+        for kind in (watching.STORED, watching.READ, watching.UPDATED)
+    )
+    same = shadows[:, watching.VALUES] == watching.GREATEST - shadows[:, watching.VALUES + 1]
+    pairs = [(stored, stored), (stored, read), (stored, updated)]
+    for one, other in [*pairs, *[(updated, read)] * updates_matter]:
+        present = (one[0] != 0) & (other[0] != 0)
+        if one is other:
+            present &= ~same
+        for a, b in ((one[0], other[1]), (one[1], other[0])):
+            met = np.flatnonzero(present & (watching.item_of(a) != watching.item_of(b)))
+            if len(met):
+                element = int(met[0])
+                return element, (one[2], int(a[element])), (other[2], int(b[element]))
+    return None
