@@ -29,6 +29,11 @@ def scale(x: qd.types.ndarray(dtype=qd.f32, ndim=1), factor: qd.f32, times: qd.i
 
 
 @qd.kernel
+def first(x: qd.types.ndarray(dtype=qd.f32, ndim=1)) -> qd.f32:
+    return x[0]
+
+
+@qd.kernel
 def shift(x: qd.types.ndarray(dtype=qd.math.vec3, ndim=1), by: qd.math.vec3):
     for i in x:
         x[i] += by
@@ -88,6 +93,11 @@ def ones(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
     return np.ones(shape, dtype)
 
 
+def long_array(extent: int) -> np.ndarray[Any, Any]:
+    """As many elements as that, all of them in one place."""
+    return np.lib.stride_tricks.as_strided(ones(1), (extent,), (0,))
+
+
 def read_only() -> np.ndarray[Any, Any]:
     array = ones(2)
     array.flags.writeable = False
@@ -122,6 +132,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "OCT414_float_of_array": lambda: scale(ones(2), ones(1)),
     "OCT414_integer_of_float": lambda: scale(ones(2), 1.0, 1.5),
     "OCT414_integer_out_of_range": lambda: scale(ones(2), 1.0, 2**31),
+    "OCT414_extent_too_large": lambda: first(long_array(2**31)),
     "OCT414_unsigned_out_of_range": lambda: flag(True, -1),
     "OCT414_bool_of_text": lambda: flag("no", 1),
     "OCT414_element_shape": lambda: shift(ones(4, 2), [1, 2, 3]),

@@ -44,6 +44,11 @@ def wrong_extents() -> None:
 
 
 @case
+def extent_too_large() -> None:
+    field(f32, 2**31)
+
+
+@case
 def wrong_element_shape() -> None:
     Vector.field(0, f32, 3)
 

@@ -93,6 +93,24 @@ def test_wrong_shapes(make: Any, shape: Any) -> None:
         make(f32, shape)
 
 
+@both
+@pytest.mark.parametrize("shape", [2**31, (1, 2**32 + 5), 2**63])
+def test_indices_that_no_i32_can_hold(make: Any, shape: Any) -> None:
+    with pytest.raises(OctantsValueError, match="OCT507.*indices are i32"):
+        make(f32, shape)
+
+
+def test_indices_of_nested_blocks_that_no_i32_can_hold() -> None:
+    with pytest.raises(OctantsValueError, match="OCT507.*4294967296 elements"):
+        root.dense(ax.i, 1 << 16).dense(ax.i, 1 << 16).place(field(f32))
+
+
+@pytest.mark.parametrize("offset", [2**31 - 8, -(2**31) - 1])
+def test_offsets_with_indices_that_no_i32_can_hold(offset: int) -> None:
+    with pytest.raises(OctantsValueError, match="OCT507.*16 elements from index"):
+        field(f32, 16, offset=offset)
+
+
 def test_extents_of_zero() -> None:
     with pytest.raises(OctantsValueError):
         field(f32, (3, 0))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.data.errors import WrongAxes, WrongExtents, WrongOption, describe
+from octants.data.errors import ExtentTooLarge, WrongAxes, WrongExtents, WrongOption, describe
 from octants.types.matrix_values import Matrix
 
 LETTERS = "ijklmnopqrst"
@@ -69,7 +69,24 @@ def check_shape(what: str, shape: Any, least: int = 1) -> tuple[int, ...]:
     extents = _integers(shape)
     if extents is None or any(extent < least for extent in extents):
         raise WrongExtents(what, describe(shape), least).at(None)
+    check_extents(what, extents)
     return extents
+
+
+MOST = 2**31 - 1
+"""The most elements of an axis: indices are i32."""
+
+
+def check_extents(what: str, extents: Sequence[int], first: Sequence[int] | None = None) -> None:
+    """An error if an i32 cannot hold all indices; ``first`` has those of the first element.
+
+    Raises `OctantsValueError`.
+    """
+    starts = first or (0,) * len(extents)
+    for extent, start in zip(extents, starts, strict=True):
+        if start + extent > MOST or start < -MOST - 1:
+            given = f"{extent} elements" + (f" from index {start}" if start else "")
+            raise ExtentTooLarge(what, given).at(None)
 
 
 def check_offset(what: str, offset: Any, rank: int) -> tuple[int, ...] | None:

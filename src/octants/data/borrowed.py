@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from octants.data import current, exchange
+from octants.data.axes import check_extents
 from octants.data.dtypes import needed_companions, require_differentiable
 from octants.data.errors import CannotShare, WrongArray, WrongOption, describe
 from octants.data.memory import row_major
@@ -53,6 +54,7 @@ def from_dlpack(
     needed_arrays = needed_companions(needs_grad, needs_dual)
     require_differentiable("ndarray", dtype, needed_arrays)
     shape, element_shape = part.shape[:rank], part.shape[rank:]
+    check_extents(_WHAT, shape)
     return class_of(element_shape)(dtype, shape, element_shape, needed_arrays, borrowed=part)
 
 

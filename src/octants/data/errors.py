@@ -39,6 +39,17 @@ class WrongExtents(UserError):
     remedy = "a shape is an integer or a tuple of integers, each at least {least}"
 
 
+class ExtentTooLarge(UserError):
+    """An axis with indices that an i32 cannot hold."""
+
+    what: str
+    given: str
+    code = "OCT507"
+    exception = OctantsValueError
+    title = "{what}: indices are i32, and the last one of {given} is none"
+    remedy = "an axis has at most 2147483647 elements, its offset included: use more axes"
+
+
 class WrongElementShape(UserError):
     """A number of rows or columns that cannot be."""
 

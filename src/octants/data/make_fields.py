@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from octants.data import current
-from octants.data.axes import LETTERS, Axis, check_offset, check_shape
+from octants.data.axes import LETTERS, Axis, check_extents, check_offset, check_shape
 from octants.data.dtypes import (
     check_dtype,
     check_element_shape,
@@ -82,6 +82,7 @@ def make_field(
     extents = check_shape("field", shape)
     axes = _check_order(order, len(extents))
     origin = check_offset("field", offset, len(extents))
+    check_extents("field", extents, origin)
     made = _new_field(scalar, element_shape, name, needed)
     _place_in_own_blocks(made, extents, axes, origin, layout)
     return made

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from octants.data import current, events
-from octants.data.axes import Axes, check_axes, check_dimensions, check_offset
+from octants.data.axes import Axes, check_axes, check_dimensions, check_extents, check_offset
 from octants.data.errors import (
     CannotPlace,
     NotFinalized,
@@ -105,6 +105,7 @@ class SNode:
         components = list(_components(fields))
         _check_unplaced(components)
         origin = check_offset("place()", offset, len(self.all_axes()))
+        check_extents("place()", self.shape, origin)
         for field, component in components:
             node = PlaceNode(self, field, component)
             self.children.append(node)

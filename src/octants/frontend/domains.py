@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +25,7 @@ from octants.frontend.values import (
 from octants.ir.core import Value
 from octants.lang import syntax
 from octants.lazy_dataclass import dataclass
-from octants.types.scalars import DType, Kind, convert, i32, i64
+from octants.types.scalars import DType, Kind, convert, i32, i64, integer_range, u32, u64
 
 Indices = Callable[[list[Value]], list[Value]]
 
@@ -76,40 +77,85 @@ def _array_of(value: Any) -> ArrayReference | None:
 
 
 def _range(context: Context, start: Any, stop: Any, step: Any) -> Domain:
+    """The values of Python's ``range``, for all bounds that the type of the counter can hold."""
     dtype = _counter_type(context, [start, stop, step])
     first, last = _convert(context, start, dtype), _convert(context, stop, dtype)
     if is_number(step) and step == 1:
         return Domain([(first, last)], lambda counters: counters)
-    zero = context.builder.constant(0, dtype)
-    trips, stride = _trips(context, first, last, step, dtype)
+    known = [context.known(bound) for bound in (first, last)]
+    builder = context.builder
+    if is_number(step) and all(map(is_number, known)):
+        count = min(len_of_range(known[0], known[1], step), integer_range(i64)[1])
+        kind = dtype if count <= integer_range(dtype)[1] else i64
+        bounds = builder.constant(0, kind), builder.constant(count, kind)
+    elif is_number(step) and step == -1:  # ~i counts up where i counts down
+        minus = builder.constant(-1, dtype)
+        bounds = builder.binary("sub", minus, first), builder.binary("sub", minus, last)
+        return Domain([bounds], lambda counters: [builder.binary("sub", minus, counters[0])])
+    else:
+        bounds = _trips(context, first, last, step)
+    stride = _convert(context, step, dtype)
 
     def indices(counters: list[Value]) -> list[Value]:
-        advance = context.builder.binary("mul", counters[0], stride)
-        return [context.builder.binary("add", first, advance)]
+        number = builder.cast(counters[0], dtype)
+        return [builder.binary("add", first, builder.binary("mul", number, stride))]
 
-    return Domain([(zero, trips)], indices)
+    return Domain([bounds], indices)
 
 
-def _trips(
-    context: Context, first: Value, last: Value, step: Any, dtype: DType
-) -> tuple[Value, Value]:
-    """The number of iterations, and the step as a value."""
-    builder = context.builder
-    one = builder.constant(1, dtype)
+def len_of_range(start: int, stop: int, step: int) -> int:
+    """``len(range(start, stop, step))``, of any size; no iterations for a step of zero."""
+    low, high = (start, stop) if step > 0 else (stop, start)
+    return 0 if step == 0 else max(0, (high - low - 1) // abs(step) + 1)
+
+
+def _trips(context: Context, first: Value, last: Value, step: Any) -> tuple[Value, Value]:
+    """Zero and the number of iterations.
+
+    The distance of two bounds can pass the end of their type, but not that of the unsigned type of
+    the same width. More than 2^63 - 1 iterations never end, and are not told apart.
+    """
+    builder, dtype = context.builder, first.type
+    unsigned = u64 if dtype is i64 else u32
+    low, high, size, runs = _ascending(context, first, last, step)
+    kind = dtype if _fits(context, low, high, size) else i64
+    distance = builder.cast(builder.binary("sub", high, low), unsigned)
+    distance = builder.binary("sub", distance, builder.constant(1, unsigned))
+    quotient = builder.binary("floordiv", distance, builder.cast(size, unsigned))
+    if dtype is i64:
+        most = builder.constant(integer_range(i64)[1] - 1, u64)
+        quotient = builder.binary("min", quotient, most)
+    zero, one = builder.constant(0, kind), builder.constant(1, kind)
+    trips = builder.binary("add", builder.cast(quotient, kind), one)
+    return zero, builder.select(runs, trips, zero)
+
+
+def _ascending(
+    context: Context, first: Value, last: Value, step: Any
+) -> tuple[Value, Value, Value, Value]:
+    """The lower and the upper bound, the size of the step, whether there are any iterations."""
+    builder, dtype = context.builder, first.type
     if is_number(step):
         low, high = (first, last) if step > 0 else (last, first)
-        size, stride = builder.constant(abs(step), dtype), builder.constant(step, dtype)
-        distance = builder.binary("sub", builder.binary("sub", high, low), one)
-        return builder.binary("add", builder.binary("floordiv", distance, size), one), stride
-    stride = _convert(context, step, dtype)
-    zero = builder.constant(0, dtype)
+        runs = builder.compare("lt", low, high)
+        return low, high, builder.constant(abs(step), dtype), runs
+    stride, zero = _convert(context, step, dtype), builder.constant(0, dtype)
     is_up = builder.compare("gt", stride, zero)
-    up, down = builder.binary("sub", last, first), builder.binary("sub", first, last)
-    distance = builder.binary("sub", builder.select(is_up, up, down), one)
-    quotient = builder.binary("floordiv", distance, builder.unary("abs", stride))
-    trips = builder.binary("add", quotient, one)
-    is_still = builder.compare("eq", stride, zero)
-    return builder.select(is_still, zero, trips), stride
+    low, high = builder.select(is_up, first, last), builder.select(is_up, last, first)
+    moves = builder.compare("ne", stride, zero)
+    runs = builder.binary("and", moves, builder.compare("lt", low, high))
+    return low, high, builder.unary("abs", stride), runs
+
+
+def _fits(context: Context, low: Value, high: Value, size: Value) -> bool:
+    """Whether the number of iterations surely fits the type of the bounds."""
+    step = context.known(size)
+    if not is_number(step) or low.type is i64:
+        return low.type is i64
+    least, most = integer_range(low.type)
+    known = [context.known(bound) for bound in (low, high)]
+    least, most = (k if is_number(k) else end for k, end in zip(known, (least, most), strict=True))
+    return len_of_range(least, most, abs(step)) <= integer_range(low.type)[1]
 
 
 def _counter_type(context: Context, bounds: list[Any]) -> DType:
@@ -127,6 +173,26 @@ def _convert(context: Context, bound: Any, dtype: DType) -> Value:
         return context.builder.constant(bound, dtype)
     return context.builder.cast(bound, dtype)
 
+
+def from_zero(context: Context, nest: Domain) -> Domain:
+    """The domain for work items: with a single counter, far from the end of its type.
+
+    Who deals them out adds to their numbers, and so may pass the last one.
+    """
+    whole = linear(context, nest)
+    ((low, high),) = whole.levels
+    known = context.known(low)
+    if low.type is not i64 or (is_number(known) and abs(known) < _FAR):
+        return whole
+    bounds = _trips(context, low, high, 1)
+
+    def indices(counters: list[Value]) -> list[Value]:
+        return whole.indices([context.builder.binary("add", low, counters[0])])
+
+    return dataclasses.replace(whole, levels=[bounds], indices=indices)
+
+
+_FAR = 1 << 62
 
 # -- ndrange, fields, arrays -----------------------------------------------------------------------
 
@@ -182,10 +248,10 @@ def linear(context: Context, nest: Domain) -> Domain:
 def _extent(context: Context, low: Value, high: Value) -> Value:
     """How many values an index takes; not negative."""
     builder = context.builder
-    if context.known(low) == 0 and _cannot_be_negative(context, high):
-        return high
-    difference = builder.binary("sub", high, low)
-    return builder.binary("max", difference, builder.constant(0, difference.type))
+    if context.known(low) == 0:
+        return high if _cannot_be_negative(context, high) else builder.binary("max", high, low)
+    low, high = builder.cast(low, i64), builder.cast(high, i64)
+    return builder.binary("sub", builder.binary("max", high, low), low)
 
 
 def _cannot_be_negative(context: Context, value: Value) -> bool:

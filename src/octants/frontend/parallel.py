@@ -88,7 +88,7 @@ def build(
         if not variable.in_memory and not _is_memory(variable.value):
             move_to_memory(context, variable)
     mark = len(context.builder.block.ops)
-    whole = domains.linear(context, nest)
+    whole = domains.from_zero(context, nest)
     lower, upper = whole.levels[0]
     if guard is not None:
         upper = context.builder.select(guard, lower, upper)

@@ -50,6 +50,18 @@ def check_scalar(leaf: Leaf, value: Any, dtype: DType) -> Any:
     return number
 
 
+MOST = 2**31 - 1
+"""The most elements of an axis: indices are i32."""
+
+
+def check_extents(leaf: Leaf, shape: Sequence[int]) -> None:
+    """An error for an array with an axis whose indices an i32 cannot hold."""
+    for axis, extent in enumerate(shape):
+        if extent > MOST:
+            problem = f"axis {axis} has {extent} elements, and indices are i32"
+            raise leaf.error(problem, f"an axis has at most {MOST} elements: use more axes")
+
+
 def to_array(value: Any) -> np.ndarray[Any, Any]:
     """A vector or matrix argument, of any sort, as a new numpy array."""
     return np.array(value.to_list() if hasattr(value, "to_list") else value)

@@ -39,6 +39,7 @@ from octants.runtime.blocks import (
 )
 from octants.runtime.capture import captures, launched, refuse
 from octants.runtime.conversions import (
+    check_extents,
     check_scalar,
     components,
     device_address,
@@ -340,7 +341,7 @@ class _Layout:
             return
         array = self.binding.arrays[slot.array]
         if slot.kind == "shape":
-            self._add("q", self._extent(array, slot.index))
+            self._add("i", self._extent(array, slot.index))
         elif slot.kind == "scalar":
             self._scalar(array, slot.index)
         elif slot.kind == "stride":
@@ -363,12 +364,6 @@ class _Layout:
         self.scope[name] = functools.partial(room, self.device, self.rooms)
         self.rooms += 1
         return f"{name}(block, {nbytes} * {self._extent(other, axis)})"
-
-    def _extents(self, array: Array) -> None:
-        """All extents of an array of others at once."""
-        leaf, axes = self.binding.leaf(array), array.rank
-        self._formats.append("q" * axes)
-        self.values.append(f"*{leaf.expression}.shape" + f"[:{axes}]" * bool(array.element_shape))
 
     def _strides(self, array: Array, companion: Companion) -> None:
         """All strides of an array at once."""
@@ -456,8 +451,8 @@ class _Layout:
         view, storage = block[:2]
         converted: Sequence[Any] = arguments
         for array in self.binding.arrays:
-            if array.space is Space.NDARRAY and self.binding.form(array) == "own":
-                self.binding.leaf(array).value(arguments).address(Companion.PRIMAL)
+            if array.space is Space.NDARRAY:
+                self._check_array(array, arguments)
             if array.space is Space.ARGUMENT and not array.element_shape:
                 leaf = self.binding.leaf(array)
                 number_given = check_scalar(leaf, leaf.value(arguments), array.dtype)
@@ -467,3 +462,12 @@ class _Layout:
         names |= {"seed": seed, "number": number, "outside": outside}
         values = eval(f"[{', '.join(self.values)}]", self.scope | self._strict, names)
         struct.Struct(self.format).pack_into(view, 0, *values)
+
+    def _check_array(self, array: Array, arguments: Sequence[Any]) -> None:
+        """An error for an array without memory, or with indices that an i32 cannot hold."""
+        leaf = self.binding.leaf(array)
+        value, form = leaf.value(arguments), self.binding.form(array)
+        if form == "own":
+            value.address(Companion.PRIMAL)
+        shape = interface(value)["shape"] if form == "interface" else value.shape
+        check_extents(leaf, shape[: array.rank])

@@ -18,7 +18,7 @@ from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments import Leaf
 from octants.runtime.blocks import Pool
 from octants.runtime.capture import refuse
-from octants.runtime.conversions import torch_companion
+from octants.runtime.conversions import check_extents, torch_companion
 from octants.runtime.device import Device
 from octants.runtime.memory import overlaps_itself, shares_memory
 from octants.runtime.stand_ins import identity
@@ -158,7 +158,9 @@ def _piece(
     if piece is None:
         dtype = elements.dtype.newbyteorder("=")
         copy = _kept_copy(kept, elements.shape, dtype, sent.rank)
-        copy = copy or DeviceArray(device, elements.shape, dtype, sent.rank)
+        if copy is None:
+            check_extents(sent.leaf, elements.shape[: sent.rank])
+            copy = DeviceArray(device, elements.shape, dtype, sent.rank)
         piece = pieces[key] = _Piece(sent.leaf, elements, copy, is_written)
     piece.is_written |= is_written
     return piece

@@ -428,16 +428,15 @@ class _Folder:
         body = Block([counter, *args])
         written = self._written_in(op.body)
         with self._inside(body, written, self._loop(op, (lower, upper), written)):
-            trips = self.builder.binary("sub", counter, lower) if steps else counter
             for k, step in steps.items():
-                self.values[op.body.args[1 + k]] = self._advance(inits[k], trips, step)
+                self.values[op.body.args[1 + k]] = self._advance(inits[k], lower, counter, step)
             self._operations(op.body)
             self.builder.yield_([self.values[op.body.yielded[k]] for k in kept])
         new = self.builder.for_(lower, upper, [inits[k] for k in kept], body)
         self.values.update(zip((op.results[k] for k in kept), new.results, strict=True))
         for k, step in steps.items():
-            trips = self.builder.binary("sub", self.builder.binary("max", upper, lower), lower)
-            self.values[op.results[k]] = self._advance(inits[k], trips, step)
+            end = self.builder.binary("max", upper, lower)
+            self.values[op.results[k]] = self._advance(inits[k], lower, end, step)
         self.scope.forget(written)
 
     def _inductions(self, op: ops.For) -> dict[int, Value]:
@@ -480,10 +479,16 @@ class _Folder:
         asserts = any(isinstance(inside, ops.Assert) for inside in op.body.walk())
         return _Loop(bounds, written, asserts)
 
-    def _advance(self, start: Value, trips: Value, step: Value) -> Value:
-        """start + trips * step, in the type of start; wrapping makes this exact."""
-        moved = self.builder.binary("mul", self.builder.cast(trips, start.type), step)
-        return self.builder.binary("add", start, moved)
+    def _advance(self, start: Value, lower: Value, counter: Value, step: Value) -> Value:
+        """start + (counter - lower) * step, in the type of start; wrapping makes this exact.
+
+        The distance of two i32 may be no i32, so it is not taken in a type narrower than that.
+        """
+        ends = [counter, lower]
+        if start.type.bits > counter.type.bits:
+            ends = [self.builder.cast(end, start.type) for end in ends]
+        trips = self.builder.cast(self.builder.binary("sub", *ends), start.type)
+        return self.builder.binary("add", start, self.builder.binary("mul", trips, step))
 
     def _while(self, op: ops.While) -> None:
         inits = [self.values[value] for value in op.inits]

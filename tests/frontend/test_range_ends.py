@@ -1,0 +1,188 @@
+"""``range(a, b, c)`` near the ends of its type has as many iterations as Python's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.types.scalars import DType, convert, i64, integer_range
+from tests.apart import ON_GPU
+from tests.codegen.on_emulated_gpu import emulated_gpu
+
+_FEW = 40
+"""Iterations: longer ranges are left out."""
+
+
+@pytest.fixture(params=["lanes", "one by one", "interpreter", "gpu"] if not ON_GPU else ["arch"])
+def arch(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param == "gpu":
+        with emulated_gpu():
+            qd.init(arch=qd.cuda, default_fp=qd.f64, log_level="error")
+            yield
+        return
+    chosen = qd.python if request.param == "interpreter" else qd.cpu
+    simd = "always" if request.param == "lanes" else "never"
+    qd.init(arch=chosen, simd=simd, default_fp=qd.f64, log_level="error")
+    yield
+    qd.reset()
+
+
+def _ends(dtype: DType) -> list[tuple[int, int, int]]:
+    """Bounds and steps of which some are as far from each other as they can be."""
+    low, high = integer_range(dtype)
+    points = [low, low + 3, -1, 0, 2, high - 2, high]
+    steps = [1, -1, 2, -2, 3, high, low, high // 2, -(high // 3), high // 9 * 2]
+    triples = [(a, b, c) for a in points for b in points for c in steps]
+    return [(a, b, c) for a, b, c in triples if 0 < (b - a) // c <= _FEW or (b - a) * c <= 0]
+
+
+def _want(bounds: tuple[int, int, int]) -> tuple[int, int]:
+    found = list(range(*bounds))
+    return len(found), convert(sum(k * value for k, value in enumerate(found, 1)), i64)
+
+
+def _kernels(dtype: Any, step: int | None) -> list[Callable[..., Any]]:
+    """A loop over a range with a step that is known or not: serial, left early, and parallel.
+
+    The parallel one counts its work items, and sums up what is as far as they are in order.
+    """
+    count, total = qd.field(qd.i64, ()), qd.field(qd.i64, ())
+
+    @qd.kernel
+    def serial(a: dtype, b: dtype, c: dtype):
+        for _ in range(1):
+            number = qd.i64(0)
+            for i in range(a, b, c if qd.static(step is None) else qd.static(step)):
+                number += 1
+                total[None] += number * i
+            count[None] += number
+
+    @qd.kernel
+    def left(a: dtype, b: dtype, c: dtype):
+        for _ in range(1):
+            for i in range(a, b, c if qd.static(step is None) else qd.static(step)):
+                if count[None] >= 2 * _FEW:
+                    break
+                count[None] += 1
+                total[None] += count[None] * i
+
+    @qd.kernel
+    def parallel(a: dtype, b: dtype, c: dtype):
+        for i in range(a, b, c if qd.static(step is None) else qd.static(step)):
+            number = (
+                (qd.u64(i) - qd.u64(a)) // qd.u64(c)
+                if c > 0
+                else (qd.u64(a) - qd.u64(i)) // qd.u64(-qd.i64(c))
+            )
+            count[None] += 1
+            total[None] += (qd.i64(number) + 1) * i
+
+    def run(kernel: Any) -> Callable[..., tuple[int, int]]:
+        def launch(*bounds: int) -> tuple[int, int]:
+            count.fill(0)
+            total.fill(0)
+            kernel(*bounds)
+            return count[None], total[None]
+
+        return launch
+
+    return [run(kernel) for kernel in (serial, left, parallel)]
+
+
+@pytest.mark.usefixtures("arch")
+@pytest.mark.parametrize("dtype", [qd.i32, qd.i64])
+def test_as_many_iterations_as_pythons_range(dtype: Any) -> None:
+    steps = (None, -1, 2, -(integer_range(dtype)[1] // 3))
+    made = {step: _kernels(dtype, step) for step in steps}
+    rng = np.random.default_rng(0)
+    cases = _ends(dtype)
+    for number in rng.choice(len(cases), 60, replace=False):
+        bounds = cases[number]
+        for kernel in (*made[None], *made.get(bounds[2], ())):
+            assert kernel(*bounds) == _want(bounds), bounds
+
+
+@pytest.mark.usefixtures("arch")
+def test_known_bounds() -> None:
+    count = qd.field(qd.i64, ())
+
+    @qd.kernel
+    def parallel():
+        for _ in range(-1500000000, 1500000000, 300000000):
+            count[None] += 1
+
+    @qd.kernel
+    def serial():
+        for _ in range(1):
+            for _ in range(2147483647, -2147483648, -858993459):
+                count[None] += 100
+
+    parallel()
+    serial()
+    assert count[None] == 510
+
+
+@pytest.mark.usefixtures("arch")
+def test_sums_over_more_than_an_i32_can_count() -> None:
+    """What a loop adds in each iteration is computed from the number of iterations."""
+
+    @qd.kernel
+    def count(a: qd.i32, b: qd.i32) -> qd.i64:
+        total = qd.i64(0)
+        qd.loop_config(serialize=True)
+        for _ in range(a, b):
+            total += 3
+        return total
+
+    if qd.cfg.arch is not qd.python:
+        assert count(-1500000000, 1500000000) == 9000000000
+    assert count(7, -5) == 0
+
+
+@pytest.mark.usefixtures("arch")
+def test_ndrange_whose_extents_pass_the_end() -> None:
+    count = qd.field(qd.i32, ())
+
+    @qd.kernel
+    def none(low: qd.i32, high: qd.i32):
+        for _, _ in qd.ndrange((low, high), 2):
+            count[None] += 1
+
+    none(5, -2147483648)
+    none(2147483647, -3)
+    assert count[None] == 0
+    none(2147483645, 2147483647)
+    assert count[None] == 4
+
+
+@pytest.mark.usefixtures("arch")
+@pytest.mark.parametrize("step", [900000000, -900000000, -2147483648])
+def test_gradients_through_wide_ranges(step: int) -> None:
+    x = qd.field(qd.f64, 4, needs_grad=True)
+    y = qd.field(qd.f64, 4, needs_grad=True)
+
+    @qd.kernel
+    def run(a: qd.i32, b: qd.i32, c: qd.i32):
+        for i in x:
+            v = x[i]
+            for k in range(a, b, c):
+                v = v * v * (1.0 + qd.f64(k) * 1e-11)
+            for k in range(a, b, qd.static(step)):
+                v = v * v * (1.0 + qd.f64(k) * 1e-11)
+            y[i] = v
+
+    ends = (-2147483648, 2147483647)[:: 1 if step > 0 else -1]
+    x.from_numpy(np.array([0.9, 1.0, 1.05, -0.95]))
+    run(*ends, step)
+    y.grad.fill(1.0)
+    run.grad(*ends, step)
+    value, slope = x.to_numpy(), np.ones(4)
+    for k in [*range(*ends, step)] * 2:
+        factor = 1.0 + k * 1e-11
+        value, slope = value * value * factor, slope * 2 * value * factor
+    np.testing.assert_allclose(y.to_numpy(), value, rtol=1e-12)
+    np.testing.assert_allclose(x.grad.to_numpy(), slope, rtol=1e-12)
