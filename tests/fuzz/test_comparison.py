@@ -132,7 +132,7 @@ def test_a_report_says_what_is_wrong() -> None:
 
 
 def test_a_crash_costs_one_program() -> None:
-    worker = runner.Worker("cpu", shrinks=False)
+    worker = runner.Worker("cpu")
     worker.command = [sys.executable, "-c", CRASHING]
     entries = worker.run([(1, "f32", "core"), (2, "f32", "core"), (3, "f32", "core")])
     worker.close()
@@ -142,7 +142,7 @@ def test_a_crash_costs_one_program() -> None:
 
 def test_a_program_that_hangs_costs_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "PATIENCE", 3.0)
-    worker = runner.Worker("cpu", shrinks=False)
+    worker = runner.Worker("cpu")
     worker.command = [sys.executable, "-c", CRASHING.replace("os._exit(3)", "time.sleep(100)")]
     entries = worker.run([(1, "f32", "core"), (2, "f32", "core"), (3, "f32", "core")])
     worker.close()

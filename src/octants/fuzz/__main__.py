@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from octants.fuzz import runner
 from octants.fuzz.backends import BACKENDS
+from octants.fuzz.checks import CHECKS
 from octants.fuzz.generator.build import generate
 from octants.fuzz.generator.profiles import PROFILES
 from octants.fuzz.report import Report
@@ -19,10 +21,10 @@ def main() -> int:
     """The command. The exit code is 0 if nothing is wrong."""
     options = _options()
     if options.serve:
-        runner.serve(options.backend, not options.no_shrink)
+        runner.serve(options.backend, not options.no_shrink, options.checks, options.most_checks)
         return 0
     precisions = PRECISIONS if options.precision == "both" else (options.precision,)
-    profiles = tuple(PROFILES) if "all" in options.profile else tuple(options.profile)
+    profiles = _named(options.profile, PROFILES)
     if options.show:
         print(generate(options.seed, precisions[0], profiles[0]).source)
         return 0
@@ -34,9 +36,18 @@ def main() -> int:
             print(f"\r{report.count} programs, {report.wrong} wrong", end="", file=sys.stderr)
 
     chosen = runner.cases(options.seed, options.count, precisions, profiles)
-    report = runner.run(chosen, options.backend, options.jobs, not options.no_shrink, see)
+    settings = ["--most-checks", str(options.most_checks)]
+    settings += ["--checks", *_named(options.checks, CHECKS)] if options.checks else []
+    settings += ["--no-shrink"] if options.no_shrink else []
+    report = runner.run(chosen, options.backend, options.jobs, settings, see)
     print(report.text())
+    print(report.summary())
     return 1 if report.shortcomings() else 0
+
+
+def _named(chosen: Sequence[str], table: Mapping[str, object]) -> list[str]:
+    """The names that an option lists; "all" stands for those of the table."""
+    return list(table) if "all" in chosen else list(chosen)
 
 
 def _options() -> argparse.Namespace:
@@ -51,6 +62,17 @@ def _options() -> argparse.Namespace:
         choices=[*PROFILES, "all"],
         default=["core"],
         help="productions: " + "; ".join(f"{name}: {p.purpose}" for name, p in PROFILES.items()),
+    )
+    parser.add_argument(
+        "--checks",
+        nargs="+",
+        choices=[*CHECKS, "all"],
+        default=[],
+        help="run programs in other ways too, which must give the same: "
+        + "; ".join(f"{name}: {check.purpose}" for name, check in CHECKS.items()),
+    )
+    parser.add_argument(
+        "--most-checks", type=int, default=2, help="how many of the checks a program gets"
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="worker processes")
     parser.add_argument("--save", type=Path, help="a folder for scripts of what is wrong")

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from octants.fuzz.program import HOST_WRITES, FloatArray, Program, argument, resolve
+from octants.fuzz.transforms import ndarrays_of
 
 Arrays = dict[str, FloatArray]
 REFUSALS = ("OCT301", "OCT302", "OCT423")
@@ -66,9 +67,17 @@ class PackageBackend:
         self.slack = FAST_SLACK if fast_math else 1.0
         self.qd: Any = importlib.import_module(package)
         self.driver: Any = importlib.import_module(f"{package}.driver")
+        self.overrides: dict[str, Any] = {}  # options in place of those that a seed has
+        self.arrays = ""  # "numpy" or "torch": what stands for ndarrays
+        self.tape: dict[str, Any] = {}  # options of tapes
+        self.all_modes = False
         self._started: tuple[Any, ...] | None = None
         self._runs = 0
         atexit.register(self.qd.reset)
+
+    def forget(self) -> None:
+        """Begin anew with the next program."""
+        self._started = None
 
     def run(self, programs: Sequence[Program]) -> list[Actual]:
         return [self._run(program) for program in programs]
@@ -76,23 +85,32 @@ class PackageBackend:
     def _run(self, program: Program) -> Actual:
         self._start(program)
         actual = Actual()
-        session = _attempt(actual, "compile", lambda: Session(self.qd, self.driver, program))
+        session = _attempt(
+            actual, "compile", lambda: Session(self.qd, self.driver, program, self.arrays)
+        )
         if session is None:
             return actual
         if _attempt(actual, "primal", lambda: session.primal(actual)) is None:
             return actual
+        if self.arrays == "numpy":
+            return actual
         writes = len(program.launches) > len(program.kernels)
         if len(program.launches) == 1:
             _attempt(actual, "bare", lambda: session.bare(actual))
-        if "bare" not in actual.gradients or program.seed % 4 == 0:
-            _attempt(actual, "tape", lambda: session.tape(actual))
-        if not writes:  # what the host writes to a parameter leaves its tangent as it is
+        if self.all_modes or "bare" not in actual.gradients or program.seed % 4 == 0:
+            has_loss = not self.all_modes and session.returns_loss(actual)
+            _attempt(actual, "tape", lambda: session.tape(actual, has_loss, self.tape))
+        if (
+            not writes and not self.arrays
+        ):  # what the host writes to a parameter leaves its tangent as it is
             _attempt(actual, "forward", lambda: session.forward(actual))
         return actual
 
     def _start(self, program: Program) -> None:
         """Begin anew where the options differ, and now and then to give memory back."""
-        chosen = options(program.seed)
+        chosen = options(program.seed) if not self.overrides else dict(self.overrides)
+        chosen.setdefault("opt_level", 0)
+        chosen = {"fast_math": self.fast_math, "offline_cache": False, **chosen}
         wanted = (program.precision, program.random_seed, chosen)
         self._runs += 1
         if wanted != self._started or self._runs % 25 == 0:
@@ -100,8 +118,6 @@ class PackageBackend:
                 arch=getattr(self.qd, self.arch),
                 default_fp=getattr(self.qd, program.precision),
                 random_seed=program.random_seed,
-                offline_cache=False,
-                fast_math=self.fast_math,
                 **chosen,
             )
             self._started = wanted
@@ -145,7 +161,7 @@ def _attempt(actual: Actual, mode: str, action: Callable[[], Any]) -> Any:
 class Session:
     """A program's module on the package, with its arrays."""
 
-    def __init__(self, qd: Any, driver: Any, program: Program) -> None:
+    def __init__(self, qd: Any, driver: Any, program: Program, arrays: str = "") -> None:
         self.qd = qd
         self.driver = driver
         self.program = program
@@ -157,6 +173,9 @@ class Session:
             warnings.simplefilter("ignore", SyntaxWarning)  # shrinking tries nonsense
             code = compile(program.source, file, "exec", dont_inherit=True)
         exec(code, self.module)
+        if arrays:
+            for name in ndarrays_of(program):
+                self.module[name] = _foreign(arrays, self.module[name], name in program.weights)
         self.arrays = {name: resolve(self.module, name) for name in program.inputs}
         self.differentiable = {name: self.arrays[name] for name in program.weights}
 
@@ -200,13 +219,16 @@ class Session:
         resolve(self.module, kernel).grad(*self._arguments(arguments))
         self._gradients(actual, "bare", after)
 
-    def tape(self, actual: Actual) -> None:
-        """A tape over all launches; what a kernel that is launched alone returns is its loss."""
+    def returns_loss(self, actual: Actual) -> bool:
+        """Whether a kernel is launched alone and returns a float."""
+        alone = len(self.program.launches) == 1
+        return alone and actual.returned[0].dtype.kind == "f" and actual.returned[0].size == 1
+
+    def tape(self, actual: Actual, has_loss: bool, given: dict[str, Any]) -> None:
+        """A tape over all launches, whose loss may be what the kernel returns."""
         self._reset()
         kernel = resolve(self.module, self.program.kernels[0])
-        has_loss = len(self.program.launches) == 1 and actual.returned[0].dtype.kind == "f"
-        has_loss = has_loss and actual.returned[0].size == 1
-        with self.qd.ad.Tape(loss=kernel if has_loss else None):
+        with self.qd.ad.Tape(loss=kernel if has_loss else None, **given):
             self._launches()
             after = {name: _read(array) for name, array in self.arrays.items()}
             self._seed()
@@ -234,11 +256,36 @@ class Session:
 
 
 def _write(array: Any, values: FloatArray) -> None:
+    if not hasattr(array, "from_numpy"):  # an array of numpy, or a tensor
+        array[...] = _like(array, values)
+        return
     array.from_numpy(np.asarray(values, dtype=array.to_numpy().dtype, order="C"))
 
 
 def _read(array: Any) -> FloatArray:
-    return np.array(array.to_numpy())
+    if hasattr(array, "to_numpy"):
+        return np.array(array.to_numpy())
+    return np.array(array.numpy() if hasattr(array, "numpy") else array)
+
+
+def _foreign(kind: str, array: Any, has_grad: bool) -> Any:
+    """An array of numpy or a tensor, with a gradient, like an ndarray of ours."""
+    values = array.to_numpy()
+    if kind == "numpy":
+        return np.zeros_like(values)
+    torch = importlib.import_module("torch")
+    if not hasattr(torch, values.dtype.name):
+        return array
+    tensor = torch.zeros(values.shape, dtype=getattr(torch, values.dtype.name))
+    if has_grad:
+        tensor.grad = torch.zeros_like(tensor)
+    return tensor
+
+
+def _like(array: Any, values: FloatArray) -> Any:
+    if isinstance(array, np.ndarray):
+        return values
+    return importlib.import_module("torch").as_tensor(np.array(values)).to(array.dtype)
 
 
 def _flat(value: Any) -> FloatArray:

@@ -59,7 +59,7 @@ class Verdict:
 
 def check(programs: Iterable[Program], backend: Backend) -> list[Verdict]:
     """The verdicts of some programs, which the backend runs together."""
-    pairs = [(program, _expect(program)) for program in programs]
+    pairs = [(program, expect(program)) for program in programs]
     accepted = [program for program, outcome in pairs if isinstance(outcome, Outcome)]
     actuals = iter(backend.run(accepted))
     return [
@@ -70,7 +70,7 @@ def check(programs: Iterable[Program], backend: Backend) -> list[Verdict]:
     ]
 
 
-def _expect(program: Program) -> Outcome | str:
+def expect(program: Program) -> Outcome | str:
     """What the oracle says, or why the program is set aside."""
     try:
         outcome = run_oracle(program)

@@ -69,6 +69,17 @@ class Report:
         """The tables."""
         return "\n".join([*self._head(), "", *self._constructs(), "", *self._verdict()])
 
+    def summary(self) -> str:
+        """One line: how many programs were compared, refused and set aside, and which disagree."""
+        refused = ", ".join(f"{n} {what}" for what, n in sorted(self.refusals.items())) or "none"
+        aside = ", ".join(f"{n} {why}" for why, n in sorted(self.reasons.items())) or "none"
+        seeds = ", ".join(f"{e['profile']} {e['seed']} {e['precision']}" for e in self.findings)
+        return (
+            f"summary: {self.backend}: {self.compared} compared in {self.seconds:.0f} s;"
+            f" refused modes: {refused}; set aside: {aside};"
+            f" disagreed or failed: {self.wrong}{f' ({seeds})' if seeds else ''}"
+        )
+
     def _head(self) -> list[str]:
         compared = max(1, self.compared)
         rows = [f"{self.count} programs on {self.backend} in {self.seconds:.0f} s"]

@@ -14,6 +14,7 @@ from typing import Any
 
 from octants.fuzz import script
 from octants.fuzz.backends import BACKENDS, Backend
+from octants.fuzz.checks import Checker
 from octants.fuzz.compare import Status, Verdict, check
 from octants.fuzz.generator.build import generate
 from octants.fuzz.program import Program
@@ -43,21 +44,30 @@ def cases(
 # -- in a worker -----------------------------------------------------------------------------------
 
 
-def work(chosen: Sequence[Case], backend: Backend, shrinks: bool) -> Iterator[Entry]:
+def work(
+    chosen: Sequence[Case], backend: Backend, shrinks: bool, checker: Checker | None = None
+) -> Iterator[Entry]:
     """The entries of some programs, in order."""
     programs = [generate(*case) for case in chosen]
     for program, verdict in zip(programs, check(programs, backend), strict=True):
+        if checker is not None:
+            checker.extend(program, verdict)
         smallest = None
         if shrinks and verdict.status in (Status.DISAGREES, Status.FAILS):
-            smallest = minimise(program, verdict, backend)
+            smallest = minimise(program, verdict, backend, checker)
         yield describe(program, verdict, backend.name, smallest)
 
 
-def minimise(program: Program, verdict: Verdict, backend: Backend) -> Program:
+def minimise(
+    program: Program, verdict: Verdict, backend: Backend, checker: Checker | None = None
+) -> Program:
     """The smallest program with one of the same kinds of problem."""
+    is_of_checks = all(problem.startswith("check ") for problem in verdict.problems)
 
     def fails(candidate: Program) -> bool:
         (found,) = check([candidate], backend)
+        if checker is not None and is_of_checks:
+            checker.extend(candidate, found)
         return found.status is verdict.status and bool(_kinds(found) & _kinds(verdict))
 
     return shrink(program, fails, SHRINK_BUDGET)
@@ -95,13 +105,16 @@ def describe(program: Program, verdict: Verdict, backend: str, smallest: Program
     return entry
 
 
-def serve(backend: str, shrinks: bool) -> None:
+def serve(backend: str, shrinks: bool, checks: Sequence[str], most: int) -> None:
     """A worker: reads chunks of cases, a line each, and writes a line for each program."""
     made = BACKENDS[backend]()
+    checker = Checker(getattr(made, "arch", ""), checks, most) if checks else None
     for line in sys.stdin:
-        for entry in work([tuple(case) for case in json.loads(line)], made, shrinks):
+        for entry in work([tuple(case) for case in json.loads(line)], made, shrinks, checker):
             print(json.dumps(entry), flush=True)
         print(flush=True)
+    if checker is not None:
+        checker.close()
 
 
 # -- in the parent ---------------------------------------------------------------------------------
@@ -110,11 +123,10 @@ def serve(backend: str, shrinks: bool) -> None:
 class Worker:
     """A worker process, started again after a crash."""
 
-    def __init__(self, backend: str, shrinks: bool) -> None:
+    def __init__(self, backend: str, settings: Sequence[str] = ()) -> None:
         self.backend = backend
         self.command = [sys.executable, "-m", "octants.fuzz", "--serve", "--backend", backend]
-        if not shrinks:
-            self.command.append("--no-shrink")
+        self.command += settings
         self.process: subprocess.Popen[str] | None = None
 
     def run(self, chunk: Sequence[Case]) -> list[Entry]:
@@ -165,13 +177,16 @@ def run(
     chosen: Sequence[Case],
     backend: str,
     jobs: int,
-    shrinks: bool,
+    settings: Sequence[str],
     see: Callable[[Report, Entry], None],
 ) -> Report:
-    """Run all programs; ``see`` is called for each as it comes in."""
+    """Run all programs; ``see`` is called for each as it comes in.
+
+    ``settings`` are options of the command that workers get too.
+    """
     report, start = Report(backend), time.monotonic()
     chunks = deque(chosen[k : k + CHUNK] for k in range(0, len(chosen), CHUNK))
-    workers = [Worker(backend, shrinks) for _ in range(min(jobs, len(chunks)))]
+    workers = [Worker(backend, settings) for _ in range(min(jobs, len(chunks)))]
     with ThreadPoolExecutor(len(workers) or 1) as pool:
         pending: dict[Future[list[Entry]], Worker] = {
             pool.submit(worker.run, chunks.popleft()): worker for worker in workers

@@ -1,0 +1,121 @@
+"""Programs run in other ways give the same; where they do not, that is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from octants.fuzz import transforms
+from octants.fuzz.backends import Actual
+from octants.fuzz.checks import CHECKS, Checker
+from octants.fuzz.compare import Status, Verdict
+from octants.fuzz.oracle.run import run
+from octants.fuzz.program import Program
+from tests.apart import ARCH
+from tests.fuzz.helpers import make
+
+SOURCE = """
+f = qd.field(FP, shape=(5,), needs_grad=True, needs_dual=True)
+x = qd.Vector.ndarray(2, FP, shape=(5,), needs_grad=True, needs_dual=True)
+t = qd.field(qd.i32, shape=(5,))
+
+@qd.kernel
+def k(x: qd.types.ndarray(qd.types.vector(2, FP), 1), scale: FP):
+    for i in range(5):
+        a = x[i]
+        for j in range(t[i]):
+            for _ in range(2):
+                a = qd.sin(a * scale) + 0.25 * j
+        f[i] = a.x * a.y
+"""
+
+
+def program() -> Program:
+    inputs = {"f": [0.1, -0.2, 0.3, 0.4, 0.5], "x": [[0.1 * k, 0.7] for k in range(5)]}
+    return make(SOURCE, {**inputs, "t": [3, 1, 4, 0, 2]}, [("k", ("x", 0.75))])
+
+
+def verdict() -> Verdict:
+    return Verdict(0, "f64", Status.AGREES)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_program_passes_each_check(name: str) -> None:
+    if name == "torch":
+        pytest.importorskip("torch")
+    checker, found = Checker(ARCH, [name], 1), verdict()
+    checker.extend(program(), found)
+    checker.close()
+    assert found.status is Status.AGREES, found.problems
+    assert found.modes == ([f"check {name}"] if checker.chosen else [])
+
+
+class Off:
+    """A backend whose second run has another last bit, or a gradient that is off."""
+
+    overrides: dict[str, object]
+    arrays, tape, all_modes = "", {}, False
+
+    def __init__(self, part: str) -> None:
+        self.part = part
+        self.runs = 0
+
+    def forget(self) -> None:
+        self.runs += 1
+
+    def run(self, programs: Sequence[Program]) -> list[Actual]:
+        outcome = run(programs[0])
+        primal = {name: estimate.value.copy() for name, estimate in outcome.primal.items()}
+        gradient = {name: estimate.value.copy() for name, estimate in outcome.gradient.items()}
+        tangent = {name: estimate.value.copy() for name, estimate in outcome.tangent.items()}
+        if self.part == "bit" and self.runs == 2:
+            primal["f"][3] = np.nextafter(primal["f"][3], 1.0)
+        if self.part == "gradient":
+            gradient["x"] *= 1.001
+        return [Actual(primal, [np.zeros(0)], {"tape": gradient}, tangent)]
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "problem"),
+    [
+        ("threads", "bit", "check threads, run 1 other bits in primal: f[3]"),
+        ("cache", "bit", "check cache, run 1 other bits in primal: f[3]"),
+        ("adjoint", "gradient", "check adjoint, <v, J u> is"),
+        ("fields", "gradient", "check fields, run 0 tape gradient: x"),
+    ],
+)
+def test_what_differs_is_noticed(name: str, part: str, problem: str) -> None:
+    checker, found = Checker("cpu", [name], 1), verdict()
+    checker.backend = Off(part)  # type: ignore[assignment]
+    checker.extend(program(), found)
+    checker.close()
+    assert found.status is Status.DISAGREES
+    assert any(text.startswith(problem) for text in found.problems), found.problems
+
+
+def test_a_program_gets_other_checks_for_each_seed() -> None:
+    checker = Checker("cpu", list(CHECKS), 4)
+    checker.close()
+    given = {
+        name
+        for seed in range(8)
+        for name in checker._of(Program(**{**program().__dict__, "seed": seed}))
+    }
+    assert given == set(CHECKS)
+
+
+def test_fields_and_ndarrays_stand_for_each_other() -> None:
+    fields = transforms.as_fields(program())
+    ndarrays = transforms.as_ndarrays(program())
+    assert fields is not None and ndarrays is not None
+    assert "ndarray" not in fields.source
+    assert "x = qd.Vector.field(2, FP" in fields.source
+    assert "field(" not in ndarrays.source
+    assert ndarrays.launches == [("k", ("x", 0.75, "f", "t"))]
+    expected = run(program())
+    for changed in (fields, ndarrays):
+        found = run(changed)
+        for name, estimate in expected.gradient.items():
+            assert found.gradient[name].value.tolist() == estimate.value.tolist()
