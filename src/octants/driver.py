@@ -32,6 +32,7 @@ from octants.runtime.device import Device, LoadedKernel
 from octants.stage import Observer, Stage
 from octants.target import Target
 from octants.types.defaults import default_float, default_int
+from octants.types.reads import ReadKey
 from octants.types.signature import ArgumentType, ScalarType
 
 if TYPE_CHECKING:
@@ -197,10 +198,12 @@ def build(
     returns: tuple[ScalarType, ...] | None,
     chosen: Options,
     observe: Observer | None = None,
+    varying: frozenset[ReadKey] = frozenset(),
 ) -> Built:
     """The kernel of a function for these types of arguments, lowered to tasks.
 
-    ``returns`` are the types of its return annotation, None without one.
+    ``returns`` are the types of its return annotation, None without one; ``varying`` are the reads
+    of numbers that the kernel is not specialised for.
     """
     with timed("frontend", function.__name__) as note:
         built = frontend.build(
@@ -211,6 +214,7 @@ def build(
             default_float=default_float(),
             debug=chosen.debug,
             blocks=backend_of(chosen.arch).blocks(chosen),
+            varying=varying,
         )
         note.gives(built.module.size)
     with deep_recursion(function.__name__):

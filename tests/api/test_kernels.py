@@ -273,7 +273,7 @@ def test_a_value_that_keeps_changing_is_told() -> None:
 
         @qd.kernel
         def now(self) -> qd.f32:
-            return self.time
+            return qd.static(self.time)
 
     clock = Clock()
     with pytest.warns(qd.OctantsWarning, match="kernel `now` has been compiled 16 times") as told:

@@ -20,7 +20,8 @@ class Frozen:
 def freeze(specialisation: Specialisation, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments with copies of vectors and structs; arrays and templates stay what they are."""
     annotations = specialisation.signature.annotations
-    return tuple(map(_freeze, annotations, arguments))
+    hidden = arguments[len(annotations) :]
+    return *map(_freeze, annotations, arguments), *hidden
 
 
 def _freeze(annotation: Annotation, value: Any) -> Any:

@@ -15,6 +15,8 @@ from octants.cache.digest import Digest, is_ours
 from octants.types.reads import ABSENT, Read
 
 Path = tuple[str, int, str]
+_VARYING = "varying "
+"""Stands before the kind of a read of which only the type counts."""
 
 
 def follow_reads(digest: Digest, reads: Iterable[Read]) -> list[Path] | None:
@@ -29,7 +31,7 @@ def follow_reads(digest: Digest, reads: Iterable[Read]) -> list[Path] | None:
         number = digest.number(read.owner)
         if number is None:
             return None
-        paths.append((read.kind, number, read.name))
+        paths.append((_VARYING + read.kind if read.varies else read.kind, number, read.name))
         _add(digest, read, number)
     return paths
 
@@ -41,7 +43,11 @@ def follow_paths(digest: Digest, paths: Sequence[Path]) -> list[Read] | None:
         if number >= len(digest.objects):
             return None
         owner = digest.objects[number]
-        read = Read(kind, owner, name, _now(kind, owner, name))
+        varies = kind.startswith(_VARYING)
+        kind = kind.removeprefix(_VARYING)
+        read = Read(kind, owner, name, value_now(kind, owner, name), varies)
+        if varies and type(read.value) not in (int, float):
+            return None
         _add(digest, read, number)
         reads.append(read)
     return reads
@@ -49,6 +55,9 @@ def follow_paths(digest: Digest, paths: Sequence[Path]) -> list[Read] | None:
 
 def _add(digest: Digest, read: Read, number: int) -> None:
     digest.word(read.kind, number, read.name)
+    if read.varies:
+        digest.word(_VARYING, type(read.value).__name__)
+        return
     if read.kind == "field":
         digest.field(read.value)
         return
@@ -69,7 +78,7 @@ def _is_of_octants(read: Read, digest: Digest) -> bool:
     return read.kind != "field" and digest.number(owner) is None and is_ours(module)
 
 
-def _now(kind: str, owner: Any, name: str) -> Any:
+def value_now(kind: str, owner: Any, name: str) -> Any:
     """What a name or an attribute stands for at present."""
     if kind == "field":
         return owner

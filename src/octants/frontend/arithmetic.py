@@ -12,6 +12,7 @@ from octants.diagnostics.errors import CompileTimeFailure
 from octants.diagnostics.library_errors import AmbiguousTruth, WrongOperand, WrongOperands
 from octants.frontend import linear
 from octants.frontend.context import Context
+from octants.frontend.host_numbers import HostNumber
 from octants.frontend.operands import (
     RunTime,
     apply,
@@ -210,6 +211,8 @@ def compare(context: Context, operator: str, lhs: Any, rhs: Any) -> Any:
     """``lhs operator rhs`` as u1; integers compare by value, whatever their types are."""
     a, b = operand(context, lhs), operand(context, rhs)
     if is_number(a) and is_number(b):
+        if isinstance(a, HostNumber) or isinstance(b, HostNumber):
+            return context.constant(context.numbers.compare(operator, a, b))
         return PYTHON[operator](a, b)
     fn = COMPARISONS[operator]
     dtype = _comparison_type(context, a, b)

@@ -18,13 +18,14 @@ from octants.frontend import (
     statements,
 )
 from octants.frontend.context import Context
+from octants.frontend.host_numbers import HostNumbers
 from octants.frontend.objects import wrap
 from octants.frontend.returns import Returns
 from octants.frontend.scope import UNDEFINED, Frame
 from octants.ir.core import Module
 from octants.lazy_dataclass import dataclass
 from octants.target import Blocks
-from octants.types.reads import Read
+from octants.types.reads import HiddenArgument, Read, ReadKey
 from octants.types.scalars import DType, f32, i32
 from octants.types.signature import ArgumentSource, ArgumentType, ArraySource, ScalarType
 
@@ -38,7 +39,8 @@ class Built:
 
     `sources` says where each of `module.arrays` comes from; `returns_tuple` whether the kernel
     returns a tuple of its `return_types`; `reads` has the Python values that it is specialised for.
-    One that is not `is_repeatable` depends on more than these.
+    One that is not `is_repeatable` depends on more than these. `hidden` are arguments that launches
+    add to those of the user: numbers that vary.
     """
 
     module: Module
@@ -47,6 +49,7 @@ class Built:
     returns_tuple: bool
     reads: tuple[Read, ...]
     is_repeatable: bool = True
+    hidden: tuple[HiddenArgument, ...] = ()
 
 
 def build(
@@ -59,17 +62,29 @@ def build(
     bound_self: Any = None,
     returns: tuple[ScalarType, ...] | None = None,
     blocks: Blocks | None = None,
+    varying: frozenset[ReadKey] = frozenset(),
 ) -> Built:
     """Build the kernel ``function`` for arguments of these types.
 
     `arguments` has one entry for each parameter, without ``self``, which is `bound_self`. `returns`
     are the types of the return annotation; without them, the first ``return`` decides. `blocks` is
-    what the machine has for work items that work together. Mistakes of the user raise an
-    `OctantsError`.
+    what the machine has for work items that work together. The kernel is not specialised for the
+    numbers of the reads in ``varying``; if it has to be, the build raises any error. Mistakes of
+    the user raise an `OctantsError`.
     """
+    numbers = HostNumbers(varying)
     context = Context(
-        default_int, default_float, places, debug, EXPRESSIONS, STATEMENTS, statements.build, blocks
+        default_int,
+        default_float,
+        places,
+        debug,
+        EXPRESSIONS,
+        STATEMENTS,
+        statements.build,
+        blocks,
+        numbers,
     )
+    context.first_hidden = len(arguments)
     with deep_recursion(function.__name__):
         text = source.find_source(function)
         frame = Frame(text, function, is_kernel=True)
@@ -93,6 +108,7 @@ def build(
         kept.is_tuple,
         tuple(context.reads),
         context.is_repeatable,
+        numbers.hidden,
     )
 
 

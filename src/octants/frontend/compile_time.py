@@ -11,6 +11,7 @@ from octants.diagnostics.errors import CompileTimeFailure, NotCompileTime, NotIt
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.render import Label
 from octants.frontend.context import Context
+from octants.frontend.host_numbers import DecidesAtCompileTime, has_host_number
 from octants.frontend.objects import wrap
 from octants.frontend.repeatable import has_plain_truth, is_repeatable
 from octants.frontend.values import (
@@ -31,6 +32,8 @@ def call(
     context: Context, node: ast.AST, function: Callable[..., Any], *args: Any, **named: Any
 ) -> Any:
     """Call a Python function now; what it raises is the user's error."""
+    if has_host_number(args) or has_host_number(named):
+        raise DecidesAtCompileTime
     if context.is_repeatable:
         context.is_repeatable = is_repeatable(function, (*args, *named.values()))
     return _run(context, node, function, *args, **named)
@@ -66,6 +69,8 @@ def _placed(context: Context, error: OctantsError, node: ast.AST) -> OctantsErro
 def static_value(context: Context, value: Any, node: ast.AST, what: str) -> Any:
     """A value as a Python object; a user error if it is known at run time only."""
     value = context.load(value)
+    if has_host_number(value):
+        raise DecidesAtCompileTime
     if isinstance(value, Value):
         value = context.known(value)
     if isinstance(value, MatrixValue):

@@ -14,6 +14,7 @@ from octants.diagnostics.errors import (
 )
 from octants.frontend import arithmetic, compile_time, structure
 from octants.frontend.context import Context
+from octants.frontend.host_numbers import HostNumber
 from octants.frontend.joins import Join
 from octants.frontend.scope import Region
 from octants.frontend.values import describe, is_number, is_run_time
@@ -50,6 +51,8 @@ def condition(context: Context, node: ast.expr) -> Value | bool:
 
 def truth(context: Context, value: Any, node: ast.AST | None = None) -> Value | bool:
     """Whether a value counts as true; ``node`` is where it stands."""
+    if isinstance(value, HostNumber):
+        value = arithmetic.compare(context, "!=", value, 0)
     if not _is_computed(value):
         return compile_time.truth(context, value)
     known = context.known(arithmetic.truth(context, value, node))
@@ -232,7 +235,8 @@ def compare(context: Context, op: ast.cmpop, left: Any, right: Any, node: ast.AS
 
 
 def _is_computed(value: Any) -> bool:
-    return is_run_time(value) and not isinstance(value, (tuple, list))
+    is_computed = is_run_time(value) or isinstance(value, HostNumber)
+    return is_computed and not isinstance(value, (tuple, list))
 
 
 def _identity(context: Context, left: Any, right: Any, node: ast.AST) -> bool:

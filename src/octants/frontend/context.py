@@ -20,6 +20,7 @@ is arithmetic, matrices, builtins):
 from __future__ import annotations
 
 import ast
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn, Protocol
@@ -30,6 +31,7 @@ from octants.diagnostics.render import Label
 from octants.diagnostics.span import Span
 from octants.frontend.arrays import Arrays
 from octants.frontend.blocks import BlockLoop
+from octants.frontend.host_numbers import HostNumber, HostNumbers
 from octants.frontend.scope import Region, Scopes
 from octants.frontend.stops import Stops
 from octants.frontend.values import StaticValue, Variable, is_number
@@ -38,6 +40,7 @@ from octants.ir.core import Block, Value
 from octants.target import Blocks
 from octants.types.reads import Read
 from octants.types.scalars import DType, i32, i64, integer_range, u1, u64
+from octants.types.signature import ArgumentSource, ScalarType
 
 NOT_FOUND = object()
 """What a lookup of the library gives where there is no such name."""
@@ -74,6 +77,7 @@ class Context:
         statements: Evaluators | None = None,
         build: Callable[..., bool] | None = None,
         blocks: Blocks | None = None,
+        numbers: HostNumbers | None = None,
     ) -> None:
         self.builder = Builder()
         self.default_int = default_int
@@ -95,6 +99,8 @@ class Context:
         self.returns: Any = None
         self.stops = Stops()
         self.reads: list[Read] = []
+        self.numbers = numbers or HostNumbers()
+        self.first_hidden = 0  # the position of the first hidden argument
         self.is_repeatable = True  # whether what is built depends on `reads` and no more
         self.parameters: dict[Any, list[Any]] = {}
         self._expressions = expressions or {}
@@ -172,14 +178,44 @@ class Context:
 
     def constant(self, number: Any, dtype: DType | None = None) -> Value:
         """A number as a run-time value: of ``dtype``, or of the default type of its sort."""
+        if isinstance(number, HostNumber):
+            return self.hidden(number, dtype or self.type_of_number(number))
         number = number.item() if hasattr(number, "item") else number
         return self.builder.constant(number, dtype or self.type_of_number(number))
+
+    def hidden(self, number: HostNumber, dtype: DType, limits: str = "") -> Value:
+        """A number that each launch evaluates, as a run-time value; see `HostNumbers.value`."""
+        is_computed = number.sides is not None and dtype in (i32, i64)
+        if is_computed or limits:
+            self.numbers.demand(number, dtype, limits)
+        if is_computed and number.sides is not None:
+            fn, *sides = number.sides
+            return self.builder.binary(fn, *(self.constant(side, dtype) for side in sides))
+
+        def declare(name: str, place: int) -> Any:
+            source = ArgumentSource(self.first_hidden + place)
+            return self.arrays.argument(ScalarType(dtype), name, source)
+
+        value: Value = self.numbers.value(number, dtype, declare)
+        return value
+
+    def read(self, read: Read) -> Any:
+        """Note what is read of Python's values; what it stands for."""
+        varying = self.numbers.find(read)
+        if varying is not None:
+            read = dataclasses.replace(read, varies=True)
+        self.reads.append(read)
+        return read.value if varying is None else varying
 
     def type_of_number(self, number: Any) -> DType:
         """The type that a compile-time number takes where nothing else decides.
 
         An integer that the default type cannot hold is an i64, or a u64.
         """
+        if isinstance(number, HostNumber):
+            if number.kind is bool:
+                return u1
+            return self.default_float if number.kind is float else self.default_int
         number = number.item() if hasattr(number, "item") else number
         if isinstance(number, bool):
             return u1

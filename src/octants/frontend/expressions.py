@@ -10,6 +10,7 @@ from typing import Any
 from octants.diagnostics.errors import UnsupportedSyntax
 from octants.frontend import arithmetic, assignments, compile_time, indexing, messages, names
 from octants.frontend.context import Context
+from octants.frontend.host_numbers import HostNumber
 from octants.frontend.values import FormattedString, is_number, is_run_time
 from octants.types.matrix_values import Matrix
 
@@ -73,7 +74,8 @@ def _combines_in_kernel(left: Any, right: Any) -> bool:
         return False
     if is_number(left) and isinstance(right, sequences):
         return False
-    return is_run_time(left) or is_run_time(right)
+    varies = isinstance(left, HostNumber) or isinstance(right, HostNumber)
+    return varies or is_run_time(left) or is_run_time(right)
 
 
 def unary(context: Context, node: ast.UnaryOp) -> Any:

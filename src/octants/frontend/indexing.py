@@ -17,6 +17,7 @@ from octants.diagnostics.errors import (
 )
 from octants.frontend import compile_time, places
 from octants.frontend.context import Context
+from octants.frontend.host_numbers import DecidesAtCompileTime, HostNumber
 from octants.frontend.objects import wrap
 from octants.frontend.values import (
     ArrayReference,
@@ -242,6 +243,8 @@ def _array_index(
             start = context.builder.constant(first, value.type)
             value = context.builder.binary("sub", value, start)
         return value
+    if isinstance(index, HostNumber):
+        return _varying_index(context, base, axis, index, first)
     if isinstance(index, float):
         context.fail(WrongIndex(describe(index)), at)
     if first:
@@ -268,6 +271,19 @@ def _clamped(context: Context, index: Any, extent: Any, at: ast.AST | None = Non
     return build.binary("max", build.binary("min", value, last), build.constant(0, value.type))
 
 
+def _varying_index(
+    context: Context, base: ArrayReference, axis: int, index: HostNumber, first: int
+) -> Value:
+    """An index that each launch evaluates; one out of range is seen to as a constant is."""
+    if index.kind is not int:
+        raise DecidesAtCompileTime
+    shape = base.array.fixed_shape
+    end = first + shape[axis] if shape is not None else 1 << 31
+    value = context.hidden(index, i32, f"{first} <= {{0}} < {end}")
+    start = context.builder.constant(first, i32)
+    return context.builder.binary("sub", value, start) if first else value
+
+
 def first_index(base: ArrayReference, axis: int) -> int:
     """The least index of an axis: 0, but for a field that was made with an offset."""
     offset: tuple[int, ...] = getattr(base.handle, "offset", ())
@@ -291,6 +307,8 @@ def in_range(
 
 def integer_index(context: Context, index: Any, node: ast.AST | None) -> Value:
     """A run-time index as an i32 or i64."""
+    if isinstance(index, HostNumber):
+        raise DecidesAtCompileTime
     if not isinstance(index, Value) or index.type.is_float:
         context.fail(WrongIndex(describe(index)), node)
     if index.type in (i32, i64):

@@ -70,7 +70,7 @@ def name(context: Context, node: ast.Name) -> Any:
     if found is UNDEFINED:
         context.fail(UndefinedName(node.id, suggest(node.id, frame.known_names())), node)
     kind = "closure" if node.id in frame.closure() else "global"
-    context.reads.append(Read(kind, frame.function, node.id, found))
+    found = context.read(Read(kind, frame.function, node.id, found))
     return wrap(context, found, node.id)
 
 
@@ -232,7 +232,7 @@ def _attribute_of_object(context: Context, base: Any, attr: str) -> Any:
     except AttributeError:
         context.reads.append(Read("attribute", base, attr, ABSENT))
         return NOT_FOUND
-    context.reads.append(Read("attribute", base, attr, found))
+    found = context.read(Read("attribute", base, attr, found))
     if hasattr(found, "octants_function") and not isinstance(base, (type, types.ModuleType)):
         return _bound(base, attr, found)
     return wrap(context, found, attr)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from octants.frontend.host_numbers import HostNumber
 from octants.ir.core import Array, Companion, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType
@@ -175,8 +176,8 @@ def is_run_time(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a compile-time number (bools and numpy scalars among them)."""
-    return isinstance(value, (bool, int, float, np.number, np.bool_))
+    """Whether a value is a number of Python (bools, numpy scalars and `HostNumber` among them)."""
+    return isinstance(value, (bool, int, float, np.number, np.bool_, HostNumber))
 
 
 def plain(value: Any) -> Any:

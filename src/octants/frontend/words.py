@@ -16,6 +16,7 @@ from octants.diagnostics.errors import (
 )
 from octants.frontend import compile_time, indexing, messages, names
 from octants.frontend.context import NOT_FOUND, Context
+from octants.frontend.host_numbers import HostNumber
 from octants.frontend.messages import format_string
 from octants.frontend.values import (
     ArrayReference,
@@ -119,6 +120,8 @@ def range_(context: Context, node: ast.Call) -> Any:
 
 def bound(context: Context, value: Any, node: ast.AST) -> Any:
     """A bound of a loop: a Python int or an integer scalar."""
+    if isinstance(value, HostNumber):
+        value = context.constant(value)
     value = plain(context.known(value))
     if isinstance(value, Value) and not value.type.is_float:
         return value

@@ -27,9 +27,9 @@ def entry({arguments}):
         return miss({arguments})
     recorder = state.recorder
     if recorder is not None:
-        return recorder.launch(specialisation, ({arguments}))
+        return recorder.launch(specialisation, ({arguments}{hidden}))
     specialisation.number = number = next(state.numbers)
-    {results}launch(state.seed, number, 0, {arguments})
+    {results}launch(state.seed, number, 0, {arguments}{hidden})
 """
 _WITH_RESULTS = (
     _SOURCE
@@ -63,8 +63,10 @@ def make_entry(specialisation: Specialisation, generation: int, miss: Entry) -> 
         "miss": miss,
     }
     returns = bool(specialisation.returned)
+    given = specialisation.count - len(specialisation.hidden)
     source = (_WITH_RESULTS if returns else _SOURCE).format(
-        arguments="".join(f"a{k}, " for k in range(specialisation.count)),
+        arguments="".join(f"a{k}, " for k in range(given)),
+        hidden="".join(f"{each.name}, " for each in specialisation.hidden),
         generation=generation,
         conditions="".join(f" and {each}" for each in conditions),
         results="results = " if returns else "",

@@ -1,7 +1,8 @@
 """Whether what a kernel was specialised for still holds: globals, closures, attributes.
 
 A kernel sees the numbers, fields and other Python values that its names stood for when it was
-built. If one of them has changed, the kernel is built anew: it means what Python would mean. The
+built. If one of them has changed, the kernel is built anew: it means what Python would mean. Of a
+number that varies (`launch.varying`) the type counts; a launch passes it as a hidden argument. The
 conditions are expressions of generated code, since each launch looks at them (`launch.entry`).
 """
 
@@ -9,14 +10,14 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from octants.diagnostics.generated import define
 from octants.types.matrix_values import Matrix
-from octants.types.reads import ABSENT
+from octants.types.reads import ABSENT, HiddenArgument, Read, ReadKey, key_of
 from octants.types.scalars import DType
 from octants.types.signature import FieldHandle, NdarrayHandle, StructHandle
 from octants.types.structs import Struct
@@ -30,8 +31,8 @@ _CONSTANT = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, ty
 Terms = tuple[list[str], dict[str, Any]]
 """Conditions in generated code, and the names that they use."""
 
-GONE = (KeyError, ValueError, AttributeError)
-"""What a condition raises where a name is gone."""
+GONE = (KeyError, ValueError, AttributeError, ArithmeticError)
+"""What a condition raises where a name is gone, or a hidden argument cannot be evaluated."""
 
 
 def guard_terms(reads: Iterable[Any]) -> Terms:
@@ -43,10 +44,39 @@ def guard_terms(reads: Iterable[Any]) -> Terms:
     conditions: dict[tuple[Any, ...], str] = {}
     scope: dict[str, Any] = {}
     for read in reads:
-        key = (read.kind, id(read.owner), read.name)
-        if key not in conditions and _is_watched(read):
-            conditions[key] = _condition(read, len(conditions), scope)
+        key = key_of(read)
+        if key not in conditions and not read.varies and _is_watched(read):
+            conditions[key] = _condition(read, str(len(conditions)), scope)
     return list(conditions.values()), scope
+
+
+def hidden_terms(reads: Iterable[Read], hidden: Sequence[HiddenArgument]) -> Terms:
+    """Conditions that a launch can give the kernel its hidden arguments, and evaluate them.
+
+    They assign the arguments to their names.
+    """
+    found: dict[ReadKey, str] = {}
+    scope: dict[str, Any] = {}
+    for read in reads:
+        key, number = key_of(read), len(found)
+        if read.varies and key not in found:
+            expression = _expression(read, f"r{number}", scope)
+            found[key] = f"type(r{number} := {expression}) is {type(read.value).__name__}"
+    limits = [each.condition.format(f"({each.name} := {each.expression})") for each in hidden]
+    return [*found.values(), *limits], scope
+
+
+def make_evaluation(
+    terms: Terms, hidden: Sequence[HiddenArgument]
+) -> Callable[[], tuple[Any, ...]] | None:
+    """A function that gives the hidden arguments of a launch; None if there are none."""
+    if not hidden:
+        return None
+    conditions, names = terms
+    source = f"def evaluate():\n    return ({' and '.join(conditions)}) and ({{}})"
+    text = source.format("".join(f"{each.name}, " for each in hidden))
+    evaluate: Callable[[], tuple[Any, ...]] = define("evaluate", text, dict(names))
+    return evaluate
 
 
 def make_guard(terms: Terms) -> Callable[[], bool] | None:
@@ -81,7 +111,7 @@ def _is_watched(read: Any) -> bool:
     return True
 
 
-def _condition(read: Any, number: int, scope: dict[str, Any]) -> str:
+def _condition(read: Any, number: str, scope: dict[str, Any]) -> str:
     scope[f"v{number}"] = read.value
     expression = _expression(read, number, scope)
     if isinstance(read.value, (float, int, str)):
@@ -128,7 +158,7 @@ def _is_plain(value: Any) -> bool:
     )
 
 
-def _expression(read: Any, number: int, scope: dict[str, Any]) -> str:
+def _expression(read: Any, number: str, scope: dict[str, Any]) -> str:
     """The present value, in generated code."""
     if read.kind == "attribute":
         scope[f"o{number}"] = read.owner

@@ -31,9 +31,11 @@ from octants.launch.own import on_own_arrays
 from octants.launch.races import launch_with_look, look_before_gradient
 from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
+from octants.launch.varying import varying_reads
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments import make_key_function
 from octants.runtime.signatures import is_method, read_signature
+from octants.types.reads import ReadKey
 
 if TYPE_CHECKING:
     from octants.launch import explain, inspection
@@ -77,6 +79,7 @@ class Kernel:
         self.entry: Entry = self._launch
         self._specialisations: dict[tuple[Any, ...], Specialisation] = {}
         self._variants: dict[tuple[Any, ...], list[Specialisation]] = {}
+        self._deciding: dict[tuple[Any, ...], set[ReadKey]] = {}
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if named or len(arguments) != self._count:
@@ -92,6 +95,7 @@ class Kernel:
         if specialisation.entry is None:
             specialisation.entry = make_entry(specialisation, self._generation, self._launch)
         self.entry = specialisation.entry
+        arguments = specialisation.complete(arguments)
         recorder = _state.recorder
         if recorder is not None:
             return recorder.launch(specialisation, arguments)
@@ -119,13 +123,29 @@ class Kernel:
         with _state.compiling, Uncollected():
             found = self._find(key)
             if found is None:
-                chosen = options.current()
-                found = Specialisation(self, self.signature, arguments, chosen)
-                if chosen.debug:
+                found = self._variant(key, arguments)
+                if found.options.debug:
                     found.launch = launch_with_look(found)
                 self._add_variant(key, found)
             self._specialisations[key] = found
         return found
+
+    def _variant(self, key: tuple[Any, ...], arguments: tuple[Any, ...]) -> Specialisation:
+        """The kernel compiled anew: numbers that keep changing become arguments, if they can be."""
+        chosen = options.current()
+        deciding = self._deciding.setdefault(key, set())
+        varying = varying_reads(self._variants.get(key, ())) - deciding
+        attempts = [varying, *(frozenset([each]) for each in sorted(varying) if len(varying) > 1)]
+        for attempt in attempts if varying else ():
+            try:
+                made = Specialisation(self, self.signature, arguments, chosen, attempt)
+            except Exception:  # the number is needed; an error of the user's comes again below
+                if len(attempt) == 1:
+                    deciding |= attempt
+                continue
+            if made.is_valid is None or made.is_valid():  # else the number is one of a kind
+                return made
+        return Specialisation(self, self.signature, arguments, chosen)
 
     def _add_variant(self, key: tuple[Any, ...], made: Specialisation) -> None:
         variants = self._variants.setdefault(key, [])
@@ -281,6 +301,7 @@ class Gradient:
         arguments = self.kernel.bind((*self._first, *arguments), named)
         ways = self._ways
         specialisation = self.kernel.specialisation(arguments)
+        arguments = specialisation.complete(arguments)
         merged = specialisation
         if not on_own_arrays(specialisation, arguments):
             merged = differentiable(specialisation, memories_of(specialisation, arguments))
@@ -309,7 +330,8 @@ class Gradient:
         Raises `OctantsCompilationError` for what cannot be differentiated.
         """
         arguments = self.kernel.bind((*self._first, *arguments), named)
-        return explain.explain(self.kernel.specialise(arguments), arguments)
+        specialisation = self.kernel.specialise(arguments)
+        return explain.explain(specialisation, specialisation.complete(arguments))
 
     def __repr__(self) -> str:
         return f"<gradient of {self.kernel!r}>"

@@ -128,7 +128,8 @@ def argument_gradients(specialisation: Specialisation, outside: Outside | None) 
     found = {}
     for place, leaf in specialisation.leaves.items():
         kind = leaf.annotation
-        if isinstance(kind, ScalarType) and kind.dtype.is_float:
+        is_hidden = leaf.position >= len(specialisation.signature.names)
+        if isinstance(kind, ScalarType) and kind.dtype.is_float and not is_hidden:
             numbers = [0.0] * math.prod(kind.element_shape)
             if outside is not None and (places.get(place, -1), ADJOINT) in outside.layout.offsets:
                 numbers = outside.numbers(places[place], ADJOINT).tolist()

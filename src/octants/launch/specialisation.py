@@ -20,7 +20,13 @@ from octants.deferred import Deferred
 from octants.diagnostics.graph_errors import GraphReturns, HostArrayInGraph
 from octants.diagnostics.recursion import deep_recursion
 from octants.ir.core import Array, Module, Operation, Space
-from octants.launch.guards import Terms, guard_terms, make_guard
+from octants.launch.guards import (
+    Terms,
+    guard_terms,
+    hidden_terms,
+    make_evaluation,
+    make_guard,
+)
 from octants.launch.program import Program, written_arrays
 from octants.launch.shelf import open_shelf
 from octants.lazy_dataclass import dataclass
@@ -33,7 +39,7 @@ from octants.runtime.recognition import condition
 from octants.runtime.signatures import Signature
 from octants.types.annotations import AnyTensor
 from octants.types.matrix_values import Matrix, Vector
-from octants.types.reads import Read
+from octants.types.reads import HiddenArgument, Read, ReadKey, key_of
 from octants.types.signature import (
     ArgumentSource,
     ArgumentType,
@@ -58,7 +64,8 @@ class Facts:
     """What launches of a kernel need to know of what it was built as.
 
     `sources` stand parallel to `arrays`; `written` are the positions of those whose primal contents
-    a launch may change, without temporaries.
+    a launch may change, without temporaries. `hidden` are arguments that launches evaluate, behind
+    those of the user.
     """
 
     arrays: tuple[Array, ...]
@@ -66,6 +73,7 @@ class Facts:
     returns: tuple[ScalarType, ...]
     returns_tuple: bool
     written: tuple[int, ...]
+    hidden: tuple[HiddenArgument, ...] = ()
 
 
 class Specialisation:
@@ -74,9 +82,10 @@ class Specialisation:
     `kernel` is the object that the user made of the function. `kept` holds what the key names by
     identity, `is_valid` says whether the globals that the kernel saw still are the same; `guard`
     has the conditions for that, `recognition` those for arguments with the same key. `number` is
-    that of the last forward launch. `apart` says, of a kernel that is differentiated, that no
-    two of its arrays or their companions share memory. `ways` has what quick ways to launch it have
-    found out.
+    that of the last forward launch. `numbers` are the reads of numbers; the kernel is not
+    specialised for those in `varying`, which launches `evaluate`. `apart` says, of a kernel that is
+    differentiated, that no two of its arrays or their companions share memory. `ways` has what
+    quick ways to launch it have found out.
     """
 
     apart = True
@@ -88,10 +97,12 @@ class Specialisation:
         signature: Signature,
         arguments: Sequence[Any],
         chosen: Options,
+        varying: frozenset[ReadKey] = frozenset(),
     ) -> None:
         self.kernel = kernel
         self.signature = signature
         self.options = chosen
+        self.varying = varying
         self.count = len(arguments)
         leaves = signature.leaves()
         self.leaves = {(leaf.position, leaf.path): leaf for leaf in leaves}
@@ -113,9 +124,22 @@ class Specialisation:
         function: FunctionType = kernel.function
         self._shelf = open_shelf(function, self.types, signature.returns, chosen)
         self._facts, reads = self._found() or self._built()
-        self.guard = guard_terms(reads)
+        self.varying = frozenset(key_of(read) for read in reads if read.varies)
+        self.numbers = tuple(read for read in reads if type(read.value) in (int, float))
+        self._take_hidden()
+        conditions, names = hidden_terms(reads, self.hidden)
+        self.evaluate = make_evaluation((conditions, names), self.hidden)
+        watched, others = guard_terms(reads)
+        self.guard = [*watched, *conditions], {**others, **names}
         self.is_valid = make_guard(self.guard)
         _check_writable(self, arguments)
+
+    def _take_hidden(self) -> None:
+        """Let the hidden arguments stand behind those of the user."""
+        for each in self.hidden:
+            leaf = Leaf(self.signature.kernel, "a global", self.count, (), ScalarType(each.dtype))
+            self.leaves[self.count, ()], self.forms[self.count, ()] = leaf, ""
+            self.count += 1
 
     # -- finding it, or building it -------------------------------------------------------------
 
@@ -123,7 +147,10 @@ class Specialisation:
         """The kernel from the cache."""
         reads = None if self._shelf is None else self._shelf.find_reads()
         facts = None if self._shelf is None or reads is None else self._shelf.find("facts", None)
-        return None if reads is None or facts is None else (facts, reads)
+        if reads is None or facts is None:
+            return None
+        fits = make_guard(hidden_terms(reads, facts.hidden))
+        return (facts, reads) if fits is None or fits() else None
 
     def _built(self) -> tuple[Facts, Sequence[Read]]:
         """The kernel from its source."""
@@ -138,7 +165,8 @@ class Specialisation:
 
     def _build(self) -> Built:
         function: FunctionType = self.kernel.function
-        return driver.build(function, self.types, self.signature.returns, self.options)
+        returns = self.signature.returns
+        return driver.build(function, self.types, returns, self.options, varying=self.varying)
 
     def _build_again(self) -> Module:
         """The module of a kernel that was in the cache, for something that was not."""
@@ -147,6 +175,10 @@ class Specialisation:
             if self._shelf is not None and not self._shelf.is_of(built):
                 self._shelf = None  # what it reads has just changed
             return built.module
+
+    def complete(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of a launch, with those that are hidden."""
+        return arguments if self.evaluate is None else (*arguments, *self.evaluate())
 
     # -- what it is -----------------------------------------------------------------------------
 
@@ -179,6 +211,11 @@ class Specialisation:
     def written(self) -> tuple[int, ...]:
         """The positions of the arrays whose contents a launch may change, without temporaries."""
         return self._facts.written
+
+    @property
+    def hidden(self) -> tuple[HiddenArgument, ...]:
+        """The arguments that launches evaluate: numbers of Python that vary."""
+        return self._facts.hidden
 
     @functools.cached_property
     def returned(self) -> tuple[int, ...]:
@@ -355,6 +392,7 @@ def _facts_of(built: Built) -> Facts:
         built.return_types,
         built.returns_tuple,
         _positions_written(module),
+        built.hidden,
     )
 
 
