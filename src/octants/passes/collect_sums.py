@@ -51,7 +51,9 @@ After::
       yield()
     }
 
-Sums commute, so that others at places that vary may stay. Nothing in the loop may look at the
+A sum of a loop in a loop goes on from iteration to iteration of the outer one, so that its terms are
+added in the order of execution: a loop that is reversed in blocks gives the same bits for each
+length of a block. Sums commute, so that others at places that vary may stay. Nothing in the loop may look at the
 place, or change it in another way. The flag says whether anything was added: if not, the place need
 not exist. Numbers of 16 bits are summed up in 32.
 """
@@ -93,6 +95,10 @@ class _Collector:
     def __init__(self, used: set[Value], apart: bool) -> None:
         self.used = used
         self.apart = apart
+        self._inner: dict[Operation, dict[Place, int]] = {}
+        """The loops that sum up, with the position of each total among what they carry."""
+        self._adders: dict[Operation, Place] = {}
+        """The branches behind them that add the totals."""
 
     def block(self, block: Block) -> None:
         """Collect in the loops of a block, inner ones first."""
@@ -128,7 +134,9 @@ class _Collector:
             may = self._is_sum(op) and defined.isdisjoint(op.indices)
             if may and all(self._commutes(other, op) for other in accesses):
                 found[place] = None
-        return list(found)[:_MAXIMUM]
+        inner = {place for op in loop.regions[-1].walk() for place in self._inner.get(op, ())}
+        own = [place for place in found if place not in inner]
+        return [place for place in found if place in inner] + own[:_MAXIMUM]
 
     def _is_sum(self, op: Operation) -> bool:
         if not isinstance(op, ops.Atomic) or op.array.dtype is u1:
@@ -157,6 +165,7 @@ class _Collector:
         ]
         yes = builder.constant(True, u1)
         args = [Value(value.type) for value in inits]
+        self._inner[loop] = {place: len(loop.inits) + 2 * k for k, place in enumerate(places)}
         loop.inits = [*loop.inits, *inits]
         loop.body.args += args
         if isinstance(loop, ops.While):
@@ -166,7 +175,8 @@ class _Collector:
         results = [Value(value.type) for value in inits]
         loop.results = [*loop.results, *results]
         builder.append(loop)
-        for (array, companion, indices), end in _paired(places, results).items():
+        for place, end in _paired(places, results).items():
+            array, companion, indices = place
             then, orelse = Block(), Block()
             with builder.into(then):
                 total = builder.cast(end.total, array.dtype)
@@ -174,15 +184,23 @@ class _Collector:
                 builder.yield_()
             with builder.into(orelse):
                 builder.yield_()
-            builder.if_(end.any, then, orelse)
+            self._adders[builder.if_(end.any, then, orelse)] = place
 
     def _thread(self, block: Block, sums: dict[Place, _Sum], yes: Value) -> dict[Place, _Sum]:
-        """Replace the updates in a block and its ifs; the sums at its end."""
+        """Replace the updates in a block and its ifs; the sums at its end.
+
+        A loop in it that sums up itself goes on with the sums so far.
+        """
         builder = Builder(Block())
         for op in block.ops:
             builder.location = op.location
             place = _place_of(op)
-            if place in sums and self._is_sum(op):
+            if op in self._inner:
+                sums = self._go_on(op, sums)
+                builder.append(op)
+            elif self._adders.get(op) in sums:
+                continue  # the sum is the loop's total
+            elif place in sums and self._is_sum(op):
                 sums = {**sums, place: self._added(builder, op, sums[place], yes)}
             elif isinstance(op, ops.If) and self._adds(op, sums):
                 sums = self._thread_if(op, sums, yes)
@@ -190,6 +208,17 @@ class _Collector:
             else:
                 builder.append(op)
         block.ops[:] = builder.block.ops
+        return sums
+
+    def _go_on(self, loop: Operation, sums: dict[Place, _Sum]) -> dict[Place, _Sum]:
+        """Let a loop begin with the sums so far; the sums that it ends with."""
+        assert isinstance(loop, (ops.For, ops.While))
+        inits = list(loop.inits)
+        for place, position in self._inner[loop].items():
+            if place in sums:
+                inits[position : position + 2] = [sums[place].total, sums[place].any]
+                sums = {**sums, place: _Sum(*loop.results[position : position + 2])}
+        loop.inits = inits
         return sums
 
     def _added(self, builder: Builder, op: Operation, before: _Sum, yes: Value) -> _Sum:
