@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Any, NoReturn
+
+import numpy as np
 
 from octants.diagnostics.errors import (
     NotAssignable,
     NotAValue,
     TypeChange,
     UnsupportedSyntax,
+    UserError,
     WrongUnpacking,
 )
 from octants.frontend import compile_time, places, structure
@@ -24,6 +28,7 @@ from octants.frontend.values import (
     is_number,
 )
 from octants.ir.core import Value
+from octants.types.defaults import resolve
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
@@ -115,46 +120,71 @@ def refuse_none(context: Context, node: ast.AST) -> NoReturn:
 
 def declare_typed(context: Context, name: str, kind: Any, value: Any, node: ast.AST) -> None:
     """``name: kind = value``: a new variable of a stated type."""
-    if name in context.scopes.frame.variables:
-        assign_name(context, name, value, node)
+    variable = context.scopes.frame.variables.get(name)
+    new = as_kind(context, kind, initial(context, value, node), name, node)
+    if variable is None or _is_rebindable(context, variable):
+        context.scopes.declare(name, new)
         return
-    context.scopes.declare(name, as_kind(context, kind, initial(context, value, node), name, node))
+    is_place = places.is_place(variable.value)
+    held = context.load(variable.value if is_place else VariableReference(variable))
+    if is_type(kind) and _types(context, held) != _types(context, new):
+        context.fail(TypeChange(name, describe(held), describe(new)), node)
+    assign_name(context, name, new, node)
 
 
-def as_kind(context: Context, kind: Any, value: Any, name: str, node: ast.AST) -> Any:
+def _types(context: Context, value: Any) -> list[DType]:
+    """The types of the scalars of a value."""
+    return [context.type_of_number(x) if is_number(x) else x.type for x in structure.leaves(value)]
+
+
+Misfit = Callable[[str, str, str], UserError]
+"""The error where a value does not fit a type: of a name, what it is, and what is given."""
+
+
+def as_kind(
+    context: Context, kind: Any, value: Any, name: str, node: ast.AST, misfit: Misfit = TypeChange
+) -> Any:
     """A value converted to the type that an annotation names; other annotations are ignored."""
     if isinstance(kind, MatrixType):
         value = context.value(value)
         if not isinstance(value, MatrixValue) or value.shape != kind.element_shape:
-            context.fail(TypeChange(name, f"a {kind}", describe(value)), node)
-        dtype = _scalar_type(context, kind.python_dtype)
+            context.fail(misfit(name, f"a {kind}", describe(value)), node)
+        dtype = scalar_type(context, kind.python_dtype)
         return value if dtype is None else places.cast(context, value, dtype)
     if isinstance(kind, StructType):
-        return _as_struct(context, kind, value, name, node)
-    dtype = _scalar_type(context, kind)
+        return _as_struct(context, kind, value, name, node, misfit)
+    dtype = scalar_type(context, kind)
     if dtype is None:
         return value
     if not isinstance(value, Value) and not is_number(value):
-        context.fail(TypeChange(name, f"declared as {dtype}", describe(value)), node)
+        context.fail(misfit(name, f"declared as {dtype}", describe(value)), node)
     return places.cast(context, value, dtype)
 
 
-def _as_struct(context: Context, kind: StructType, value: Any, name: str, node: ast.AST) -> Any:
+def _as_struct(
+    context: Context, kind: StructType, value: Any, name: str, node: ast.AST, misfit: Misfit
+) -> Any:
     if not isinstance(value, StructValue) or set(value.members) != set(kind.members):
-        context.fail(TypeChange(name, f"a {kind.name}", describe(value)), node)
+        context.fail(misfit(name, f"a {kind.name}", describe(value)), node)
     members = {
-        member: as_kind(context, inner, value.members[member], f"{name}.{member}", node)
+        member: as_kind(context, inner, value.members[member], f"{name}.{member}", node, misfit)
         for member, inner in kind.members.items()
     }
     return StructValue(members, kind)
 
 
-def _scalar_type(context: Context, kind: Any) -> DType | None:
-    if kind is int:
-        return context.default_int
-    if kind is float:
-        return context.default_float
-    return kind if isinstance(kind, DType) else None
+def scalar_type(context: Context, kind: Any) -> DType | None:
+    """The scalar type that an annotation names; None for others."""
+    if isinstance(kind, type) and issubclass(kind, np.generic):
+        return resolve(kind)
+    return kind if isinstance(kind, DType) else context.default_type(kind)
+
+
+def is_type(kind: Any) -> bool:
+    """Whether an annotation is a type that values are converted to."""
+    if isinstance(kind, type):
+        return kind in (int, float, bool) or issubclass(kind, np.generic)
+    return isinstance(kind, (DType, MatrixType, StructType))
 
 
 # -- compile time ----------------------------------------------------------------------------------

@@ -166,14 +166,16 @@ def struct(
 
 
 def member_value(context: Context, node: ast.AST, kind: Any, x: Any) -> Any:
-    """A value as a member of this type; a number fills vectors and structs."""
+    """A value as a member of this type.
+
+    A number fills a vector or a matrix; of a struct it is the first member.
+    """
     if isinstance(kind, StructType):
         if isinstance(x, StructValue):
             return struct(kind, context, node, [], x.members)
         if isinstance(x, Struct):
             return struct(kind, context, node, [], dict(x.entries))
-        each = [member_value(context, node, inner, x) for inner in kind.members.values()]
-        return struct(kind, context, node, each, {})
+        return struct(kind, context, node, [x], {})
     if isinstance(kind, MatrixType):
         return matrices.of_type(context, node, kind, [x])
     dtype = matrices.scalar_type(context, kind, "struct", node)

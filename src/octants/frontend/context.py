@@ -38,6 +38,7 @@ from octants.frontend.values import StaticValue, Variable, is_number
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Value
 from octants.target import Blocks
+from octants.types.defaults import uint, unsigned
 from octants.types.reads import Read
 from octants.types.scalars import DType, i32, i64, integer_range, u1, u64
 from octants.types.signature import ArgumentSource, ScalarType
@@ -226,6 +227,16 @@ class Context:
             if low <= number <= high:
                 return dtype
         return self.fail(NumberTooLarge(str(number)))
+
+    def default_type(self, kind: Any) -> DType | None:
+        """The type that ``int``, ``float``, ``bool`` or `uint` stands for; None for others."""
+        if kind is int:
+            return self.default_int
+        if kind is float:
+            return self.default_float
+        if kind is uint:
+            return unsigned(self.default_int)
+        return u1 if kind is bool else None
 
     def value(self, x: Any) -> Any:
         """A run-time value for anything that has one: numbers, sequences of numbers, places.

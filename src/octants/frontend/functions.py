@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import types
+import typing
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -130,21 +131,34 @@ def inline(
         context.fail(EndlessRecursion(function.__name__, DEEPEST), node)
     text = find_source(context, function, node)
     key = (scopes.frame.key, node, tuple(scopes.iterations))
+    is_ours = getattr(function, "octants_library", False)
     with scopes.entered(Frame(text, function, key)) as frame:
+        frame.returns = None if is_ours else _returns(function)
         for parameter in parameters(context, function):
             is_place = parameter.is_template or parameter.name in by_reference
             value = values[parameter.name]
-            keeps_number = getattr(function, "octants_library", False) and is_number(value)
+            keeps_number = is_ours and is_number(value)
             if not is_place and not keeps_number:
                 value = _copied(context, parameter, value, text.tree)
             scopes.declare(parameter.name, value)
         completes = context.build(text.tree.body)
     result = frame.result.value
     if result is UNDEFINED:
+        if assignments.is_type(frame.returns):
+            context.fail(MissingReturn(function.__name__), node, Label(text.span(text.tree)))
         return None
     if completes or frame.returns_nothing:
         context.fail(MissingReturn(function.__name__), node, Label(text.span(text.tree)))
     return result
+
+
+def _returns(function: types.FunctionType) -> Any:
+    """The annotation of what a function returns; a tuple of several, None without one."""
+    annotation = resolve_annotation(function, function.__annotations__.get("return"))
+    if typing.get_origin(annotation) is tuple:
+        kinds = typing.get_args(annotation)
+        return None if ... in kinds else kinds
+    return tuple(annotation) if isinstance(annotation, list) else annotation
 
 
 def find_source(

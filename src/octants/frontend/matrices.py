@@ -24,12 +24,8 @@ from octants.types.swizzles import positions
 
 def scalar_type(context: Context, dtype: Any, function: str, node: ast.AST | None = None) -> DType:
     """The scalar type that an argument names: ours, ``int``, ``float``, ``bool`` or numpy's."""
-    if dtype is int:
-        return context.default_int
-    if dtype is float:
-        return context.default_float
     try:
-        return resolve(dtype)
+        return context.default_type(dtype) or resolve(dtype)
     except TypeError:
         context.fail(NotAType(function, describe(dtype)), node)
 

@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from octants.diagnostics.errors import WrongReturn
-from octants.frontend import places
+from octants.frontend import assignments, places
 from octants.frontend.context import Context
 from octants.frontend.values import ArrayReference, MatrixValue, describe
 from octants.ir.core import Value
@@ -55,10 +55,38 @@ def store(context: Context, value: Any, node: ast.Return) -> None:
         context.store(places.whole_element(reference, ()), item, node)
 
 
+def converted(context: Context, value: Any, node: ast.AST) -> Any:
+    """What a function that is inlined returns, as the type of its annotation."""
+    frame = context.scopes.frame
+    kind, name = frame.returns, frame.function.__name__
+    if isinstance(kind, tuple):
+        items = value if isinstance(value, (tuple, list)) else [value]
+        if len(items) != len(kind):
+            problem = f"`{name}` returns {len(kind)} values by its annotation, not {len(items)}"
+            context.fail(WrongReturn(problem, _CHANGE), node)
+        pairs = zip(kind, items, strict=True)
+        return tuple(_as_kind(context, each, item, name, node) for each, item in pairs)
+    return _as_kind(context, kind, value, name, node)
+
+
+def _as_kind(context: Context, kind: Any, value: Any, name: str, node: ast.AST) -> Any:
+    dtype = assignments.scalar_type(context, kind)
+    if dtype is not None and isinstance(value, MatrixValue):
+        return places.cast(context, value, dtype)
+    return assignments.as_kind(context, kind, value, f"the value of `{name}`", node, _misfit)
+
+
+def _misfit(name: str, wanted: str, given: str) -> WrongReturn:
+    return WrongReturn(f"{name} is {wanted}, and not {given}", _CHANGE)
+
+
+_CHANGE = "change the annotation after `->`, which says what is returned, or this `return`"
+
+
 def _way_out(returns: Returns) -> str:
     """What to do about values that differ from those that are expected."""
     if returns.is_declared:
-        return "change the annotation after `->`, which says what is returned, or this `return`"
+        return _CHANGE
     return "return the same number of values, of the same shapes, everywhere"
 
 

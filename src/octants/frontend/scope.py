@@ -54,6 +54,7 @@ class Frame:
     loops: list[LoopExits] = field(default_factory=list)
     loop_options: dict[str, Any] = field(default_factory=dict)
     returns_nothing: bool = False  # some `return` gives no value
+    returns: Any = None  # the annotation of what a function returns
     returned: Variable = field(init=False)
     result: Variable = field(init=False)
 

@@ -146,7 +146,7 @@ def return_(context: Context, node: ast.Return) -> bool:
             returns.store(context, value, node)
             context.scopes.assign(frame.result, ())
         elif value is not None:
-            context.scopes.assign(frame.result, value)
+            context.scopes.assign(frame.result, returns.converted(context, value, node))
     if node.value is None or frame.result.value is UNDEFINED:
         frame.returns_nothing = True
     context.scopes.assign(frame.returned, True)

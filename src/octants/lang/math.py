@@ -38,13 +38,14 @@ from octants.lang.functions import sqrt as sqrt
 from octants.lang.functions import tan as tan
 from octants.lang.functions import tanh as tanh
 from octants.lang.marker import library_function
+from octants.types.defaults import uint
 from octants.types.matrix_types import matrix, vector
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import i32, u32
 
 vec2, vec3, vec4 = (vector(n, float) for n in (2, 3, 4))
 ivec2, ivec3, ivec4 = (vector(n, int) for n in (2, 3, 4))
-uvec2, uvec3, uvec4 = (vector(n, u32) for n in (2, 3, 4))
+uvec2, uvec3, uvec4 = (vector(n, uint) for n in (2, 3, 4))
 mat2, mat3, mat4 = (matrix(n, n, float) for n in (2, 3, 4))
 
 # -- interpolation and rounding --------------------------------------------------------------------

@@ -116,12 +116,12 @@ def _element_shape(dtype: Any, given: tuple[int, ...] | None) -> tuple[int, ...]
 
 def resolve_annotation(function: FunctionType, annotation: Any) -> Any:
     """An annotation as an object; a string that means nothing stays one."""
-    if not isinstance(annotation, str):
-        return annotation
     names = function.__code__.co_freevars
-    cells = zip(names, function.__closure__ or (), strict=True)
-    try:
-        enclosing = {name: cell.cell_contents for name, cell in cells}
-        return eval(annotation, function.__globals__, enclosing)
-    except Exception:
-        return annotation
+    cells = dict(zip(names, function.__closure__ or (), strict=True))
+    while isinstance(annotation, str):
+        try:
+            enclosing = {name: cell.cell_contents for name, cell in cells.items()}
+            annotation = eval(annotation, function.__globals__, enclosing)
+        except Exception:
+            break
+    return annotation

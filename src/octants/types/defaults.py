@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.types.scalars import ALL, DType, f32, from_numpy, i32, u1
+from octants.types.scalars import ALL, DType, by_name, f32, from_numpy, i32, u1, u32
 
-_current: dict[type, DType] = {bool: u1, int: i32, float: f32}
+
+class uint:  # noqa: N801 - it stands beside int and float
+    """The unsigned integer type of the width of ``int``, in ``math.uvec2`` and its like."""
+
+
+_current: dict[type, DType] = {bool: u1, int: i32, float: f32, uint: u32}
 
 
 def set_defaults(default_int: DType, default_float: DType) -> None:
     """Let ``int`` and ``float`` stand for these types from now on."""
-    _current[int] = default_int
-    _current[float] = default_float
+    _current.update({int: default_int, float: default_float, uint: unsigned(default_int)})
+
+
+def unsigned(dtype: DType) -> DType:
+    """The unsigned type of the width of an integer type."""
+    return by_name(f"u{dtype.bits}")
 
 
 def default_int() -> DType:

@@ -8,7 +8,7 @@ import numpy as np
 
 from octants.diagnostics.library_errors import MissingElementType, WrongHostValue
 from octants.types import factories
-from octants.types.defaults import resolve
+from octants.types.defaults import resolve, uint
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import DType
 
@@ -27,7 +27,7 @@ class MatrixType:
     def __init__(self, n: int, m: int, dtype: Any = None) -> None:
         self.n = _extent(n)
         self.m = _extent(m)
-        self._dtype = dtype if dtype in (int, float, None) else resolve(dtype)
+        self._dtype = dtype if dtype in (int, float, uint, None) else resolve(dtype)
 
     @property
     def has_dtype(self) -> bool:
@@ -56,12 +56,12 @@ class MatrixType:
 
     @property
     def declared_dtype(self) -> DType | None:
-        """The scalar type of an element where it is one; None for ``int``, ``float`` and none."""
+        """The scalar type of an element where it is one; None for others."""
         return self._dtype if isinstance(self._dtype, DType) else None
 
     @property
     def python_dtype(self) -> Any:
-        """The type of an element as it was given: a scalar type, ``int``, ``float`` or None."""
+        """The type of an element as it was given: ``int`` and ``float`` stay what they are."""
         return self._dtype
 
     def get_shape(self) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from octants.diagnostics.library_errors import NotAMember, WrongHostValue
 from octants.types import factories
-from octants.types.defaults import resolve
+from octants.types.defaults import resolve, uint
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
@@ -94,8 +94,8 @@ class StructType:
     """The type of structs with these members; called, it makes one, on the host and in kernels.
 
     Members are scalar, vector, matrix or struct types. It takes values by position or by name;
-    those left out are zero. `methods` are functions of the language whose first parameter is the
-    struct.
+    those left out are zero. A number in place of a struct is the first member of that. `methods`
+    are functions of the language whose first parameter is the struct.
     """
 
     def __init__(
@@ -179,16 +179,19 @@ def _member_type(kind: Any) -> Any:
         raise kind.missing_element_type().at(None)
     if isinstance(kind, (MatrixType, StructType)):
         return kind
-    return kind if kind in (int, float) else resolve(kind)
+    return kind if kind in (int, float, uint) else resolve(kind)
 
 
 def convert_member(value: Any, kind: Any) -> Any:
-    """A value on the host as a member of this type; a number fills vectors and structs."""
+    """A value on the host as a member of this type.
+
+    A number fills a vector or a matrix; of a struct it is the first member.
+    """
     if isinstance(kind, StructType):
         entries = value.entries if isinstance(value, Struct) else value
         if isinstance(entries, Mapping):
             return kind(**entries)
-        return kind(*(convert_member(value, each) for each in kind.members.values()))
+        return kind(value)
     if isinstance(kind, MatrixType):
         return kind(value)
     return resolve(kind)(value)
