@@ -42,7 +42,7 @@ class Chains:
             self.loss[None] += v
         for i in self.x:  # more places than a loop has registers for
             v = self.x[i]
-            for t in range(count):
+            for _ in range(count):
                 v = qd.sin(v) * 0.9
                 for k in qd.static(range(9)):
                     v += 0.01 * self.z[k] * v

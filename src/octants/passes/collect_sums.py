@@ -51,11 +51,11 @@ After::
       yield()
     }
 
-A sum of a loop in a loop goes on from iteration to iteration of the outer one, so that its terms are
-added in the order of execution: a loop that is reversed in blocks gives the same bits for each
-length of a block. Sums commute, so that others at places that vary may stay. Nothing in the loop may look at the
-place, or change it in another way. The flag says whether anything was added: if not, the place need
-not exist. Numbers of 16 bits are summed up in 32.
+A sum of a loop in a loop goes on from iteration to iteration of the outer one, so that its terms
+are added in the order of execution: a loop that is reversed in blocks gives the same bits for each
+length of a block. Sums commute, so that others at places that vary may stay. Nothing in the loop
+may look at the place, or change it in another way. The flag says whether anything was added: if
+not, the place need not exist. Numbers of 16 bits are summed up in 32.
 """
 
 from __future__ import annotations
