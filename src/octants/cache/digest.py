@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import inspect
 import struct
 import types
@@ -25,7 +26,7 @@ from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
 from octants.types.reads import ABSENT
 from octants.types.scalars import DType
-from octants.types.signature import FieldHandle, StructHandle
+from octants.types.signature import FieldHandle, NdarrayType, StructHandle
 from octants.types.structs import Struct, StructType
 
 _NOT_OURS = ("octants.demos.", "octants.fuzz.")
@@ -59,8 +60,8 @@ class Digest:
     def word(self, *words: str | bytes | int) -> None:
         """Add words; where one ends and the next begins is part of the hash."""
         for word in words:
-            data = word if isinstance(word, bytes) else str(word).encode(errors="surrogatepass")
-            self._hash.update(struct.pack("<q", len(data)) + data)
+            data = word if type(word) is bytes else str(word).encode(errors="surrogatepass")
+            self._hash.update(b"%d:%b" % (len(data), data))
 
     def value(self, value: Any) -> None:
         """Add a value."""
@@ -110,7 +111,9 @@ _PLAIN: dict[type, Callable[[Any], str | bytes]] = {
     float: lambda x: struct.pack("<d", x),
     complex: lambda x: struct.pack("<dd", x.real, x.imag),
     DType: str,
+    NdarrayType: functools.cache(repr),
 }
+"""What is hashed as one word, and is no owner of anything that a kernel reads."""
 
 
 # -- objects ---------------------------------------------------------------------------------------

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import sys
 import tokenize
 import weakref
-from types import FunctionType
+from types import CodeType, FunctionType
 
 _known: weakref.WeakKeyDictionary[FunctionType, str | None] = weakref.WeakKeyDictionary()
 
@@ -28,7 +29,38 @@ def _find(function: FunctionType) -> str | None:
     lines = linecache.getlines(code.co_filename, function.__globals__)
     if code.co_name == "<lambda>" or not 0 < code.co_firstlineno <= len(lines):
         return None
+    end = _end_by_positions(code, lines)
+    if end is not None:
+        return "".join(lines[code.co_firstlineno - 1 : end])
     try:
         return "".join(inspect.getblock(lines[code.co_firstlineno - 1 :]))
     except (SyntaxError, tokenize.TokenError):
         return ""
+
+
+def _end_by_positions(code: CodeType, lines: list[str]) -> int | None:
+    """The number of the last line of a function, from the positions in its code.
+
+    Tokens need not be read for that, which takes long. None where something may follow that has
+    left no code, such as a closing bracket, or statements that are never reached.
+    """
+    if sys.version_info < (3, 11):
+        return None
+    end = _last_position(code)
+    first = lines[code.co_firstlineno - 1]
+    margin = first[: len(first) - len(first.lstrip())]
+    if end == 0 or "\t" in margin:
+        return None
+    for line in lines[end:]:
+        text = line.lstrip()
+        if text and not text.startswith("#"):
+            is_behind = len(line) - len(text) <= len(margin) and text[0] not in ")]}"
+            return end if is_behind and "\t" not in line[: len(line) - len(text)] else None
+    return end
+
+
+def _last_position(code: CodeType) -> int:
+    """The largest line number in a code and the codes in it; 0 where positions are not kept."""
+    ends = [end or 0 for _, end, _, _ in code.co_positions()]
+    inner = [_last_position(value) for value in code.co_consts if isinstance(value, CodeType)]
+    return max([0, *ends, *inner])
