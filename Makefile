@@ -9,7 +9,7 @@ RUN := $(VENV)/bin/python
 PYTEST_ARGS ?= -n 2 --dist worksteal --durations 25
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-vulkan test-vulkan-all test-arm64 docs-test lint bench bench-gpu docs clean
+.PHONY: help demo test test-genesis test-slow test-vulkan test-vulkan-all test-arm64 docs-test lint bench bench-gpu docs clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -51,6 +51,12 @@ test-arm64: $(VENV)/stamp-test  ## run tests of kernels and gradients on an arm6
 	@RUN=$(RUN) scripts/arm64.sh $(PYTEST_ARGS) $(ARM64_TESTS) \
 		--deselect tests/codegen/test_object_files.py::test_no_page_can_be_written_and_executed
 
+# Genesis requires Quadrants and much else, so it has a virtual environment of its own.
+test-genesis:  ## run scenes of Genesis on Octants and on Quadrants, and compare numbers and times
+	@$(MAKE) --no-print-directory VENV=.venv-genesis .venv-genesis/stamp-genesis || \
+		{ echo "skipped: Genesis cannot be installed here (.venv-genesis/install.log)"; exit 0; }
+	@! test -e .venv-genesis/stamp-genesis || .venv-genesis/bin/python bench/genesis_scenes.py $(GENESIS_ARGS)
+
 docs-test: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run the code of the README and of docs/
 	@$(RUN) -m pytest tests/test_docs.py
 
@@ -68,7 +74,7 @@ docs: $(VENV)/stamp-base  ## write docs/api.md anew from the docstrings
 	@$(RUN) -m octants.tools.reference docs/api.md
 
 clean:  ## remove the virtual environment and what tools left behind
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-genesis build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # The package is installed in place, so that only a change of what it requires installs it again.
 $(VENV)/stamp-base:

@@ -25,13 +25,14 @@ from octants.diagnostics.graph_errors import (
     NestedCapture,
     NotCaptured,
 )
+from octants.lang.syntax import do_while as do_while
 from octants.runtime.arguments import has_interface, is_torch
 from octants.runtime.capture import Capture, Replay, captures, own_capture
 
 if TYPE_CHECKING:
     from octants.launch.specialisation import Specialisation
 
-__all__ = ["Graph", "capture"]
+__all__ = ["Graph", "capture", "do_while"]
 
 
 class Graph:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import linecache
-import sys
 import tokenize
 import weakref
 from types import CodeType, FunctionType
@@ -44,8 +43,6 @@ def _end_by_positions(code: CodeType, lines: list[str]) -> int | None:
     Tokens need not be read for that, which takes long. None where something may follow that has
     left no code, such as a closing bracket, or statements that are never reached.
     """
-    if sys.version_info < (3, 11):
-        return None
     end = _last_position(code)
     first = lines[code.co_firstlineno - 1]
     margin = first[: len(first) - len(first.lstrip())]
@@ -61,6 +58,7 @@ def _end_by_positions(code: CodeType, lines: list[str]) -> int | None:
 
 def _last_position(code: CodeType) -> int:
     """The largest line number in a code and the codes in it; 0 where positions are not kept."""
-    ends = [end or 0 for _, end, _, _ in code.co_positions()]
+    positions = getattr(code, "co_positions", tuple)  # Python 3.10 has none
+    ends = [end or 0 for _, end, _, _ in positions()]
     inner = [_last_position(value) for value in code.co_consts if isinstance(value, CodeType)]
     return max([0, *ends, *inner])

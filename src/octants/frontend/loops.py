@@ -32,6 +32,7 @@ from octants.frontend.values import (
 )
 from octants.ir import ops
 from octants.ir.core import Block, Value
+from octants.lang import syntax
 from octants.types.scalars import u1
 
 # -- for -------------------------------------------------------------------------------------------
@@ -299,16 +300,28 @@ def while_(context: Context, node: ast.While) -> bool:
         context.fail(LoopElse("while"), node)
     flags = exits.loop_exits(context, node.body)
     build = functools.partial(_while, context, node, flags)
-    if not context.scopes.plan(node).is_rotated and _condition_is_pure(context, node):
+    if (
+        not _is_do_while(context, node.test)
+        and not context.scopes.plan(node).is_rotated
+        and _condition_is_pure(context, node)
+    ):
         region = _until_complete(context, node, functools.partial(build, None))
     else:
-        first = conditions.condition(context, node.test)
+        runs_once = _is_do_while(context, node.test)
+        first = True if runs_once else conditions.condition(context, node.test)
         again = Variable("$again", first, (context.scopes.frame.key, "$again"), u1)
         context.scopes.own(again)
         region = _until_complete(context, node, functools.partial(build, again))
     exits.lose_names(context, node, region)
     is_endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
     return not is_endless or flags.broken is not None
+
+
+def _is_do_while(context: Context, test: ast.expr) -> bool:
+    """Whether a condition is looked at only when the body has run; see `syntax.do_while`."""
+    if not isinstance(test, ast.Call) or ast.unparse(test.func).rpartition(".")[2] != "do_while":
+        return False
+    return context.evaluate_place(test.func) is syntax.do_while
 
 
 def _condition_is_pure(context: Context, node: ast.While) -> bool:

@@ -309,7 +309,18 @@ def _find(context: Context, node: ast.Call, word: str, counts: tuple[int, ...]) 
     return names.find_attribute(context, context.evaluate_place(node.args[0]), str(name), node)
 
 
+def do_while(context: Context, node: ast.Call) -> Any:
+    """Whether the body of a ``while`` runs again; `loops.while_` runs it once before."""
+    args, named = _values(context, node)
+    counter = args[0] if args else named.get("counter")
+    if len(args) + len(named) != 1 or not isinstance(counter, ArrayReference):
+        context.fail(WrongArguments("do_while", "takes an array of shape ()"), node)
+    element = ast.copy_location(ast.Subscript(node, ast.copy_location(ast.Tuple([]), node)), node)
+    return context.load(indexing.element(context, counter, (), element))
+
+
 WORDS: dict[Any, Callable[[Context, ast.Call], Any]] = {
+    syntax.do_while: do_while,
     syntax.static: static,
     syntax.static_assert: static_assert,
     syntax.static_print: static_print,

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
+from octants.lang.marker import kernel_only
 from octants.types.annotations import Template
 from octants.types.matrix_values import Matrix
 
@@ -133,6 +134,15 @@ def loop_config(
     at once, one in each lane of its vectors, whatever `init` says; a number says how many.
     `bit_vectorize` is accepted and ignored. On the host, where all loops run in order, it does
     nothing.
+    """
+
+
+@kernel_only
+def do_while(counter: Any) -> Any:
+    """``while graph.do_while(counter):`` - run the body once, and again while the counter is not 0.
+
+    The counter is an array of integers of shape (), which the body changes. The body runs in order,
+    on one work item, also where it has loops.
     """
 
 

@@ -21,9 +21,14 @@ __version__ = (1, 3, 3)
 def init(  # type: ignore[no-redef]
     *args: Any, **options: Any
 ) -> None:
-    """Start, or start again: see `octants.init`."""
+    """Start, or start again: see `octants.init`.
+
+    Unless ``on_overwrite`` is given it is ``"trust"``, which is what Quadrants does: the bare
+    gradients of ``genesis/engine/solvers/rigid/abd/diff.py`` and others do not check what was
+    overwritten.
+    """
     impl.get_runtime().clear()
-    octants.init(*args, **options)
+    octants.init(*args, **{"on_overwrite": "trust", **options})
 
 
 def reset() -> None:  # type: ignore[no-redef]
