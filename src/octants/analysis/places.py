@@ -1,14 +1,16 @@
 """Whether a write can touch, after a read, the place that was read; which places are whose.
 
-Indices are compared by their `forms`.
+Indices are compared as affine expressions modulo 2^32, since they wrap: see `forms`, `in_bounds`.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
-from octants.analysis.forms import Affine, Forms
+from octants.analysis.affine import Affine
+from octants.analysis.agreement import Agreement
 from octants.ir import ops
 from octants.ir.core import Operation, Value
 
@@ -16,7 +18,7 @@ Write = ops.Store | ops.Atomic | ops.CompareExchange
 Access = ops.Load | Write
 
 
-class Places(Forms):
+class Places(Agreement):
     """Facts of one task about the elements that its accesses touch."""
 
     def is_owned(self, accesses: Sequence[Access]) -> bool:
@@ -46,18 +48,17 @@ class Places(Forms):
 
     def _is_own(self, pairs: Sequence[tuple[Value, Value]]) -> bool:
         """Whether no two work items have these pairs of indices equal."""
-        apart = any(self._always_differ(self.form(a), self.form(b)) for a, b in pairs)
+        apart = any(self._always_differ(*self.together(a, b)) for a, b in pairs)
         return apart or self._same_item_only(pairs)
 
     def may_touch_later(self, load: ops.Load, write: Write) -> bool:
         """Whether ``write`` may overwrite, after ``load``, the element that it read."""
         indices = list(zip(load.indices, write.indices, strict=True))
-        pairs = [(self.form(a), self.form(b)) for a, b in indices]
-        if any(self._always_differ(read, written) for read, written in pairs):
+        if any(self._always_differ(*self.together(a, b)) for a, b in indices):
             return False
         if self.task.is_parallel and not self._same_item_only(indices):
             return True
-        return not self._never_after(load, write, pairs)
+        return not self._never_after(load, write, indices)
 
     def _always_differ(self, read: Affine, written: Affine) -> bool:
         """Whether two indices differ whichever work items and iterations they belong to."""
@@ -73,7 +74,7 @@ class Places(Forms):
         return self.determined(self.item, set().union(*agreed))
 
     def _never_after(
-        self, load: ops.Load, write: Write, pairs: list[tuple[Affine, Affine]]
+        self, load: ops.Load, write: Write, pairs: Sequence[tuple[Value, Value]]
     ) -> bool:
         """Whether within a work item the write never follows the read at the same place."""
         common = [a for a, b in zip(self.loops[load], self.loops[write], strict=False) if a is b]
@@ -81,7 +82,7 @@ class Places(Forms):
         if not common:
             if write_is_first:
                 return True
-            return any(self._differ_by_constant(*pair) for pair in pairs)
+            return any(self._differ_by_constant(*self.together(a, b)) for a, b in pairs)
         outermost = common[0]
         counter = outermost.body.args[0] if isinstance(outermost, ops.For) else None
         first_each_time = write_is_first and len(common) == 1
@@ -96,8 +97,8 @@ class Places(Forms):
 
     def _differ_later(
         self,
-        read: Affine,
-        written: Affine,
+        read: Value,
+        written: Value,
         outermost: Operation,
         counter: Value | None,
         write_is_first: bool,
@@ -105,16 +106,23 @@ class Places(Forms):
         """Whether the indices differ if the write runs in the read's iteration or a later one.
 
         The difference is then ``slope * later + constant`` with ``later`` >= 0, or > 0 if within an
-        iteration the write comes first.
+        iteration the write comes first; this must not be 0, and not 2^32 either.
         """
-        slope = written.terms.get(counter, 0) if counter is not None else 0
-        if counter is not None and read.terms.get(counter, 0) != slope:
+        one, other = self.together(read, written)
+        slope = other.terms.get(counter, 0) if counter is not None else 0
+        if counter is not None and one.terms.get(counter, 0) != slope:
             return False
-        difference = written.plus(read, -1)
-        atoms = {**read.terms, **written.terms}
+        difference = other.plus(one, -1)
+        atoms = {**one.terms, **other.terms}
         fixed = all(atom is counter or outermost not in self.home[atom] for atom in atoms)
         if difference.terms or not fixed:
             return False
-        if difference.constant:
-            return slope * difference.constant >= 0
-        return slope != 0 and write_is_first
+        constant = difference.constant
+        if constant * slope < 0 or (not constant and not (slope and write_is_first)):
+            return False
+        if counter is None or not slope or self.differ_exactly(read, written):
+            return True
+        reach = self.span_of(counter)
+        if not constant:
+            return reach * math.gcd(slope, 1 << one.bits) < 1 << one.bits
+        return abs(slope) * reach + abs(constant) < 1 << one.bits

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import field, replace
 
-from octants.analysis.forms import Affine, Forms
+from octants.analysis.affine import Affine
+from octants.analysis.in_bounds import InBounds
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
 from octants.ir.core import Array, Block, Companion, Operation, Task, Value
@@ -147,7 +148,7 @@ class Row:
         return (self.scale, self.low, self.high, self.wraps) == (1, 0, 0, False)
 
 
-class Rows(Forms):
+class Rows(InBounds):
     """The indices of a task as rows."""
 
     def __init__(self, task: Task) -> None:
@@ -156,7 +157,7 @@ class Rows(Forms):
         self._find_sides(task.body, {})
         assert task.domain is not None
         lower, self._upper = task.domain.yielded[:2]
-        self._lower = self.form(lower)
+        self._lower = self.integer(lower)
 
     def _find_sides(self, block: Block, sides: dict[Value, bool]) -> None:
         """For each operation the conditions around it, and whether they hold."""
@@ -200,10 +201,18 @@ class Rows(Forms):
             if found is None:
                 continue
             rest = self.interval(form.without(atom))
-            if rest is None or (found.wraps and (coefficient != 1 or rest != (0, 0))):
+            if found.wraps and (coefficient != 1 or rest != (0, 0)):
+                return None
+            if self._wraps(atom, coefficient, rest[1] - rest[0], form.bits):
                 return None
             return found.moved(*rest, coefficient)
         return None
+
+    def _wraps(self, atom: Value, coefficient: int, rest: int, bits: int) -> bool:
+        """Whether rows that are far from each other may have one index, which wraps."""
+        if atom is not self.item and coefficient == 1:  # as little as the row that it is made of
+            return False
+        return coefficient * (self.span_of(atom) + 2 * _WIDEST) + rest >= 1 << bits
 
     def _atom(self, atom: Value, access: Operation) -> Row | None:
         if atom is self.item:
@@ -218,15 +227,21 @@ class Rows(Forms):
         if not isinstance(op, ops.Binary):
             return None
         if op.fn == "floordiv":
-            row = self.row(op.lhs, access)
+            row = self._whole_row(op.lhs, access)
             if row is None or not row.is_exact or not self.is_uniform(op.rhs):
                 return None
             return replace(row, divisors=(*row.divisors, op.rhs))
         if op.fn in ("min", "max"):
             sides = ((op.lhs, op.rhs), (op.rhs, op.lhs))
-            clamped = (self._clamped(op.fn, self.row(a, access), b) for a, b in sides)
+            clamped = (self._clamped(op.fn, self._whole_row(a, access), b) for a, b in sides)
             return next((row for row in clamped if row is not None), None)
-        return self._wrapped(self.row(op.lhs, access), op.rhs) if op.fn == "mod" else None
+        return self._wrapped(self._whole_row(op.lhs, access), op.rhs) if op.fn == "mod" else None
+
+    def _whole_row(self, value: Value, access: Operation) -> Row | None:
+        """The row of a number that does not wrap, as others may that become an index directly."""
+        atom = self.form(value).terms.get(value)
+        is_integer = atom is not None or value not in self.integer(value).terms
+        return self.row(value, access) if is_integer else None
 
     def _clamped(self, fn: str, row: Row | None, bound: Value) -> Row | None:
         """A row that is held above, or below, a bound: how far that moves it at the most."""
@@ -234,10 +249,10 @@ class Rows(Forms):
             return None
         if fn == "max":
             first = self._first(row)
-            known = None if first is None else self.interval(self.form(bound).plus(first, -1))
+            known = None if first is None else self.interval(self.integer(bound).plus(first, -1))
             return None if known is None else replace(row, high=max(row.high, known[1]))
         last = self._last(row)
-        known = None if last is None else self._difference(self.form(bound), last)
+        known = None if last is None else self._difference(self.integer(bound), last)
         return None if known is None else replace(row, low=min(row.low, known[0]))
 
     def _wrapped(self, row: Row | None, size: Value) -> Row | None:
@@ -247,9 +262,9 @@ class Rows(Forms):
         first, last = self._first(row), self._last(row)
         if first is None or last is None or first.terms or first.constant != 0:
             return None
-        if self._difference(self.form(size), last) != (1, 1):
+        if self._difference(self.integer(size), last) != (1, 1):
             return None
-        number = self.form(size)
+        number = self.integer(size)
         if not number.terms and number.constant > 0:  # i + n - 1 is i - 1
             turns = (row.low + number.constant // 2) // number.constant
             row = row.moved(-turns * number.constant, -turns * number.constant)
@@ -264,24 +279,24 @@ class Rows(Forms):
     def _last(self, row: Row) -> Affine | None:
         """The last row, if the work items are so many whole rows."""
         count: Value | None = self._upper
-        last = self.form(self._upper).plus(Affine(1), -1)
+        last = self.integer(self._upper).plus(Affine(1), -1)
         for divisor in row.divisors:
-            size = self.form(divisor)
+            size = self.integer(divisor)
             count = None if count is None else self._quotient(count, divisor)
             if not last.terms and not size.terms and size.constant > 0:
                 last = Affine(last.constant // size.constant)
             elif count is not None:
-                last = self.form(count).plus(Affine(1), -1)
+                last = self.integer(count).plus(Affine(1), -1)
             else:
                 return None
         return last
 
     def _quotient(self, product: Value, divisor: Value) -> Value | None:
         """The other factor of a product."""
-        op, size = self._uncast(product), self._size(divisor)
+        op, size = self.definitions.get(self.source(product)), self.size_of(divisor)
         if size is not None and isinstance(op, ops.Binary) and op.fn == "mul":
             for one, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-                if self._size(other) == size:
+                if self.size_of(other) == size:
                     return one
         return None
 
@@ -290,8 +305,8 @@ class Rows(Forms):
         difference = one.plus(other, -1)
         sums: dict[object, int] = {}
         for atom, coefficient in difference.terms.items():
-            key = self._size(atom)
-            if key is None:
+            key = self.size_of(atom)
+            if key is None or isinstance(key, int):
                 return None
             sums[key] = sums.get(key, 0) + coefficient
         return None if any(sums.values()) else (difference.constant, difference.constant)

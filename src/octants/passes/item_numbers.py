@@ -62,7 +62,7 @@ class ItemNumbers:
         task = self._task
         assert task.domain is not None
         forms = Forms(task)
-        lower, upper = (forms.form(value) for value in task.domain.yielded[:2])
+        lower, upper = (forms.integer(value) for value in task.domain.yielded[:2])
         if not lower.terms and not upper.terms:
             return _Numbering(-lower.constant, upper.constant - lower.constant)
         found = [each for op in task.body.ops for each in _numberings(op, forms)]
@@ -74,10 +74,10 @@ def _numberings(op: Operation, forms: Forms) -> list[_Numbering]:
     """By the axes of an access that is made at the index of the work item, or so much more."""
     if not isinstance(op, ops.ACCESSES) or op.array.space not in (Space.FIELD, Space.NDARRAY):
         return []
-    forms_of_axes = [forms.form(index) for index in op.indices[: op.array.rank]]
+    assert forms.item is not None
     shape = op.array.fixed_shape
     return [
         _Numbering(form.constant, shape[axis] if shape is not None else (op.array, axis))
-        for axis, form in enumerate(forms_of_axes)
-        if form.terms == {forms.item: 1}
+        for axis, form in enumerate(map(forms.form, op.indices[: op.array.rank]))
+        if form.terms == {forms.item: 1} and form.bits == forms.item.type.bits
     ]

@@ -222,6 +222,10 @@ class FunctionText:
         """An operand of one type as another."""
         return self.assign(f"{instruction} {source} {operand} to {target}")
 
+    def widen(self, index: str) -> str:
+        """An index, an i32, as an i64."""
+        return self.convert("sext", "i32", index, "i64")
+
     def call(
         self, name: str, result: str, operands: Sequence[tuple[str, str]], attribute: str = ""
     ) -> str:

@@ -95,7 +95,7 @@ def _widen(f: FunctionText, index: Value) -> str:
     operand = f.use(index)
     if index.type is not i32 or integers.known(operand) is not None:
         return operand
-    return f.convert("sext", "i32", operand, "i64")
+    return f.widen(operand)
 
 
 def _extents(f: FunctionText, array: Array) -> list[str]:
@@ -148,7 +148,7 @@ def _term(f: FunctionText, term: Term, dtype: DType, operand: str) -> str:
         operand = f.apply("udiv", register, operand, term.divisor)
     if term.modulus:
         operand = f.apply("urem", register, operand, term.modulus)
-    return f.convert("sext", "i32", operand, "i64") if dtype is i32 else operand
+    return f.widen(operand) if dtype is i32 else operand
 
 
 # -- what is stored, and what registers hold ----------------------------------------------------

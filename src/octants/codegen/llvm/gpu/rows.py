@@ -106,10 +106,10 @@ def find_rows(f: ThreadText, loop: ops.For) -> Rows:
 
 
 def _counters(loop: ops.For) -> set[Value]:
-    """The counter of a loop, as an integer of either width."""
+    """The counter of a loop, also where it is widened; what is cut off may wrap."""
     found = {loop.body.args[0]}
     for op in loop.body.ops:
-        if isinstance(op, ops.Cast) and op.x in found and op.result.type in (i32, i64):
+        if isinstance(op, ops.Cast) and op.x in found and (op.x.type, op.result.type) == (i32, i64):
             found.add(op.result)
     return found
 

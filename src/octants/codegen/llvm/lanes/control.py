@@ -16,6 +16,7 @@ from octants.codegen.llvm.lanes.text import LaneText
 from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.lazy_dataclass import dataclass
+from octants.types.scalars import i32, i64
 
 # -- branches -----------------------------------------------------------------------------------
 
@@ -129,6 +130,13 @@ def binary(f: LaneText, op: ops.Binary) -> None:
         arithmetic.binary(f, op)
     else:
         f.bind(op.result, known)
+
+
+def cast(f: LaneText, op: ops.Cast) -> None:
+    """A conversion; a line that is widened stays one if nothing wraps in it."""
+    if op.x.type is i32 and op.result.type is i64:
+        f.note_exact(op.x)
+    arithmetic.cast(f, op)
 
 
 def for_(f: LaneText, op: ops.For) -> None:

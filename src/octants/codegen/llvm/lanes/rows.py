@@ -55,11 +55,14 @@ def _is_natural(task: Task) -> bool:
 
 
 def _recipe(definitions: dict[Value, Operation], length: Value) -> tuple[Operation, ...]:
-    """The operations that give a length, which is never negative; none if it is another value."""
+    """The operations that give a length, which is not negative; none if it is another value.
+
+    By zero or a negative number, quotients and remainders are no rows and places.
+    """
     op = definitions.get(length)
-    if isinstance(op, (ops.Constant, ops.Shape)):
+    if isinstance(op, ops.Shape) or (isinstance(op, ops.Constant) and op.value > 0):
         return (op,)
-    if isinstance(op, ops.Cast) and op.x.type.is_integer:
+    if isinstance(op, ops.Cast) and op.x.type.is_integer and op.result.type.bits >= op.x.type.bits:
         inner = _recipe(definitions, op.x)
         return (*inner, op) if inner else ()
     return ()

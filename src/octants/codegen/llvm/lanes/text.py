@@ -5,8 +5,10 @@ give, so that code written for one work item serves here as well. Where control 
 mask says which lanes are active; a place of which no lane is active is not run at all. What lanes
 compute that are not active is of no consequence, and never traps.
 
-Of some vectors it is known that each lane has the first one's number plus so much more (`Line`). If
-arithmetic wraps this may be wrong, and so it holds for indices only.
+Of some vectors it is known that each lane has the first one's number plus so much more, modulo the
+power of two of their type (`Line`). The index of an active lane is in the bounds of its array, from
+0 to below 2^31. So what is between two active lanes does not wrap, and their addresses are as far
+apart as their numbers. Of other numbers that is known only where nothing wraps.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from octants.analysis.affine import wrapped
+from octants.analysis.forms import Forms
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import text as names
 from octants.codegen.llvm.function import FunctionText, HandlerTable, Machine
@@ -30,10 +34,14 @@ _FLAGS = re.compile(r" n[us]w\b")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Indices in steps: the first lane's, as an operand, and from lane to lane ``step`` more."""
+    """Numbers in steps: the first lane's, as an operand, and from lane to lane ``step`` more.
+
+    They may wrap in between, unless they are `exact`.
+    """
 
     start: str
     step: int
+    exact: bool = False
 
 
 class LaneText(FunctionText):
@@ -64,6 +72,7 @@ class LaneText(FunctionText):
         self.mask: str | None = None
         self.vectors: set[str] = set()
         self.lines_of: dict[str, Line] = {}
+        self._forms: Forms | None = None
 
     # -- operands -------------------------------------------------------------------------------
 
@@ -132,8 +141,16 @@ class LaneText(FunctionText):
             return self.lines_of.get(operand)
         return Line(operand, 0)
 
-    def is_in_step(self, operand: str) -> bool:
-        return self.line(operand) is not None
+    def note_exact(self, value: Value) -> None:
+        """Look whether a line of a value wraps, as far as its range tells."""
+        operand = self.use(value)
+        line = self.lines_of.get(operand)
+        if line is None or line.exact:
+            return
+        if self._forms is None:
+            self._forms = Forms(self.kernel.module.tasks[self.task])
+        if value not in self._forms.integer(value).terms:
+            self.lines_of[operand] = Line(line.start, line.step, exact=True)
 
     # -- work items -----------------------------------------------------------------------------
 
@@ -141,7 +158,7 @@ class LaneText(FunctionText):
         register = self.item_type
         left = super().apply("sub", register, end, self.item)
         if self.rows is not None:
-            length = self.use(self.rows.recipe[-1].results[0])
+            length = self._row_length()
             self._row = super().apply("udiv", register, self.item, length)
             self._place = super().apply("urem", register, self.item, length)
             in_row = super().apply("sub", register, length, self._place)
@@ -152,6 +169,16 @@ class LaneText(FunctionText):
             wide, numbers = self.spread(register, left), self._numbers(register)
             self.mask = self.assign_vector(f"icmp sgt {self.vector(register)} {wide}, {numbers}")
         self.bind(index, self._neighbours(register, self.item))
+
+    def _row_length(self) -> str:
+        """The length of a row; where that is zero, all work items are in one."""
+        assert self.rows is not None
+        length, register = self.use(self.rows.recipe[-1].results[0]), self.item_type
+        if length[0] != "%":
+            return length
+        most = (1 << (int(register[1:]) - 1)) - 1
+        is_none = super().apply("icmp eq", register, length, 0)
+        return super().choose(is_none, register, most, length)
 
     def next_item(self, end: str, flags: str) -> tuple[str, str]:  # noqa: ARG002
         register = self.item_type
@@ -180,7 +207,7 @@ class LaneText(FunctionText):
         """A number in the first lane, and in each lane one more."""
         wide, numbers = self.spread(register, first), self._numbers(register)
         lanes = self.assign_vector(f"add {self.vector(register)} {wide}, {numbers}")
-        self.lines_of[lanes] = Line(first, 1)
+        self.lines_of[lanes] = Line(first, 1, exact=True)
         return lanes
 
     # -- pure instructions ----------------------------------------------------------------------
@@ -210,7 +237,8 @@ class LaneText(FunctionText):
             if not factor:
                 return None
             step = int(factor[0]) * (first.step or second.step)
-        return Line(super().apply(instruction, type, first.start, second.start), step)
+        start = super().apply(instruction, type, first.start, second.start)
+        return Line(start, wrapped(step, int(type[1:])))
 
     def choose(self, condition: str, type: str, on_true: str | int, on_false: str | int) -> str:
         if not self.is_vector(condition, on_true, on_false):
@@ -226,15 +254,46 @@ class LaneText(FunctionText):
     def convert(self, instruction: str, source: str, operand: str, target: str) -> str:
         if not self.is_vector(operand):
             return super().convert(instruction, source, operand, target)
-        line = self.line(operand) if (source, target) == ("i32", "i64") else None
-        if line is not None:
-            line = Line(super().convert(instruction, source, line.start, target), line.step)
+        line = self._converted(instruction, source, operand, target)
         name = self.assign_vector(
             f"{instruction} {self.vector(source)} {operand} to {self.vector(target)}"
         )
         if line is not None:
             self.lines_of[name] = line
         return name
+
+    def _converted(self, instruction: str, source: str, operand: str, target: str) -> Line | None:
+        """The line of an i32 as an i64, where it does not wrap, or of an i64 as an i32."""
+        line = self.lines_of.get(operand)
+        if line is None:
+            return None
+        if (instruction, source, target) == ("sext", "i32", "i64") and line.exact:
+            return Line(super().convert(instruction, source, line.start, target), line.step, True)
+        if (source, target) == ("i64", "i32"):
+            start = super().convert(instruction, source, line.start, target)
+            return Line(start, wrapped(line.step, 32))
+        return None
+
+    def widen(self, index: str) -> str:
+        """An index as an i64; its line is counted from the lane with the least number.
+
+        That may wrap in lanes that are not active, but not from there to one that is.
+        """
+        line = self.lines_of.get(index)
+        wide = self.convert("sext", "i32", index, "i64")
+        if line is None or wide in self.lines_of:
+            return wide
+        reach = line.step * (self.lanes - 1)
+        if abs(reach) >= 1 << 31:
+            return wide
+        if reach >= 0:
+            start = super().convert("sext", "i32", line.start, "i64")
+        else:
+            last = super().apply("add", "i32", line.start, reach)
+            start = super().convert("sext", "i32", last, "i64")
+            start = super().apply("sub", "i64", start, reach)
+        self.lines_of[wide] = Line(start, line.step)
+        return wide
 
     def call(
         self, name: str, result: str, operands: Sequence[tuple[str, str]], attribute: str = ""
