@@ -6,8 +6,11 @@ decorated with `kernel`.
 
 from __future__ import annotations
 
+import importlib
+import sys
+from typing import TYPE_CHECKING
+
 from octants import ad as ad
-from octants import algorithms as algorithms
 from octants import graph as graph
 from octants import types as types
 from octants._compat import QuadrantsAssertionError as QuadrantsAssertionError
@@ -55,13 +58,16 @@ from octants.data.tensor import MatrixTensor as MatrixTensor
 from octants.data.tensor import VectorTensor as VectorTensor
 from octants.data.tensor import tensor as tensor
 from octants.data.tree import SNode as SNode
+from octants.diagnostics.absent import Finder, attribute_error
 from octants.diagnostics.exceptions import InternalError as InternalError
 from octants.diagnostics.exceptions import OctantsArgumentError as OctantsArgumentError
 from octants.diagnostics.exceptions import OctantsAssertionError as OctantsAssertionError
+from octants.diagnostics.exceptions import OctantsAttributeError as OctantsAttributeError
 from octants.diagnostics.exceptions import OctantsCallError as OctantsCallError
 from octants.diagnostics.exceptions import OctantsCompilationError as OctantsCompilationError
 from octants.diagnostics.exceptions import OctantsError as OctantsError
 from octants.diagnostics.exceptions import OctantsHostIndexError as OctantsHostIndexError
+from octants.diagnostics.exceptions import OctantsImportError as OctantsImportError
 from octants.diagnostics.exceptions import OctantsIndexError as OctantsIndexError
 from octants.diagnostics.exceptions import OctantsMemoryError as OctantsMemoryError
 from octants.diagnostics.exceptions import OctantsNameError as OctantsNameError
@@ -156,3 +162,17 @@ from octants.types.primitive_types import *  # noqa: F403
 from octants.types.structs import Struct as Struct
 from octants.types.structs import dataclass as dataclass
 from octants.version import __version__ as __version__
+
+_IMPORTED_WHEN_USED = ("algorithms", "compat", "tools")
+
+if TYPE_CHECKING:
+    from octants import algorithms as algorithms
+else:
+    sys.meta_path.append(Finder)
+
+    def __getattr__(name):
+        if name in _IMPORTED_WHEN_USED:
+            return importlib.import_module(f"octants.{name}")
+        if name.startswith("Taichi") and f"Octants{name[6:]}" in globals():
+            return globals()[f"Octants{name[6:]}"]  # the exceptions by their names in Taichi
+        raise attribute_error("octants", name)

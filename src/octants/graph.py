@@ -19,6 +19,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from octants import driver, options
+from octants.diagnostics.absent import attribute_error
 from octants.diagnostics.graph_errors import (
     GraphIsOver,
     GraphUnderTape,
@@ -206,3 +207,9 @@ def _take_numbers(count: int) -> int:
     first = next(numbers)
     driver.state.numbers = itertools.count(first + count)
     return first
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise attribute_error(__name__, name)

@@ -68,6 +68,14 @@ class OctantsMemoryError(OctantsRuntimeError, MemoryError):
     """Memory was refused."""
 
 
+class OctantsAttributeError(OctantsRuntimeError, AttributeError):
+    """A name that the peers have and Octants does not."""
+
+
+class OctantsImportError(OctantsRuntimeError, ImportError):
+    """A module that the peers have and Octants does not."""
+
+
 class OctantsWarning(UserWarning):
     """Something that works, and probably does not do what is meant."""
 

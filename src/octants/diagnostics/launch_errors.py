@@ -5,7 +5,9 @@ from __future__ import annotations
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsArgumentError,
+    OctantsAttributeError,
     OctantsCallError,
+    OctantsImportError,
     OctantsRuntimeError,
     OctantsRuntimeTypeError,
     OctantsSyntaxError,
@@ -190,3 +192,28 @@ class QuadrantsIsImported(UserError):
         "call `octants.compat.install()` before anything imports `quadrants`, or run the program"
         " by `python -m octants.compat program.py`"
     )
+
+
+# -- names of other compilers ----------------------------------------------------------------------
+
+
+class AbsentName(UserError):
+    """A name of Quadrants or Taichi that Octants does not have."""
+
+    name: str
+    advice: str
+    code = "OCT480"
+    exception = OctantsAttributeError
+    title = "Octants has no `{name}`"
+    remedy = "{advice}"
+
+
+class AbsentModule(UserError):
+    """An import of something of Quadrants or Taichi that Octants does not have."""
+
+    name: str
+    advice: str
+    code = "OCT481"
+    exception = OctantsImportError
+    title = "Octants has no `{name}`"
+    remedy = "{advice}"

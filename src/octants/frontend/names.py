@@ -8,6 +8,7 @@ import inspect
 import types
 from typing import Any
 
+from octants.diagnostics.absent import ADVICE
 from octants.diagnostics.errors import (
     AssignedInBranch,
     AssignedInLoop,
@@ -121,6 +122,9 @@ def _hint(base: Any, attr: str) -> str:
     """What to do about an attribute that does not exist."""
     if attr in _HOST_METHODS and isinstance(base, (ArrayReference, StructValue)):
         return f"`{attr}` works on the host: call it outside of the kernel"
+    if isinstance(base, types.ModuleType):
+        full = f"{base.__name__}.{attr}".partition(".")[2]
+        return ADVICE.get(full) or suggest(attr, _attributes_of(base))
     return suggest(attr, _attributes_of(base))
 
 

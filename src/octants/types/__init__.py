@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from octants.diagnostics.absent import attribute_error
 from octants.types import enums as enums
 from octants.types import primitive_types as primitive_types
 from octants.types.annotations import NdarrayAnnotation, Template
@@ -39,3 +40,9 @@ def is_signed(dtype: Any) -> bool:
 def is_tensor(dtype: Any) -> bool:
     """Whether this is a type of vectors or matrices."""
     return isinstance(dtype, MatrixType)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise attribute_error(__name__, name)

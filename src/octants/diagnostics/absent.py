@@ -1,0 +1,76 @@
+"""Names that Quadrants or Taichi have and Octants does not: each with what to use instead.
+
+`octants` and its modules look up here what they do not have, so that ``qd.Texture`` and
+``import octants.sparse`` are errors that say how to go on. What gets a meaning leaves the table.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.diagnostics.launch_errors import AbsentModule, AbsentName
+
+_SPARSE = (
+    "sparse blocks are not there yet: use `dense` blocks, and a field of flags for what is active"
+)
+_LISTS = (
+    "growing blocks are not there yet: use a field that is large enough, and a counter that"
+    " `qd.atomic_add` gives positions from"
+)
+_SOLVERS = (
+    "there is no sparse linear algebra yet: write the product as a kernel and a loop of conjugate"
+    " gradients around it, or solve with scipy through `to_numpy()`"
+)
+_TEXTURES = "use a field or an ndarray, and `qd.math.mix` of neighbours for what lies between"
+_MESHES = "use ndarrays of vertices and of their indices"
+_QUANT = "use fields of `qd.f16`, `qd.i8` or `qd.i16`"
+_GPU = "use `qd.vulkan`, or `qd.gpu` for the best that there is"
+_GRAPHS = "record launches with `qd.graph.capture()`, or use `@qd.kernel(graph=True)`"
+_PACKS = "pass a Python dataclass or a struct of arguments"
+_PRIVATE = "it is a private part of another compiler; what `octants` exports is public"
+
+ADVICE: dict[str, str] = {
+    **dict.fromkeys(("activate", "deactivate", "is_active", "deactivate_all_snodes"), _SPARSE),
+    **dict.fromkeys(("no_activate", "sparse", "cache_read_only"), _SPARSE),
+    **dict.fromkeys(("append", "length"), _LISTS),
+    "get_addr": "elements have no addresses in kernels: keep their indices",
+    **dict.fromkeys(("linalg", "sparse_matrix_builder", "types.sparse_matrix_builder"), _SOLVERS),
+    **dict.fromkeys(("Texture", "types.texture", "types.rw_texture"), _TEXTURES),
+    **dict.fromkeys(("Mesh", "MeshInstance", "mesh_local", "mesh_patch_idx"), _MESHES),
+    **dict.fromkeys(("BitpackedFields", "types.quant"), _QUANT),
+    **dict.fromkeys(("opengl", "gles", "dx11", "dx12"), _GPU),
+    **dict.fromkeys(("graph.Arg", "graph.ArgKind", "graph.GraphBuilder"), _GRAPHS),
+    **dict.fromkeys(("ArgPack", "argpack", "types.argpack"), _PACKS),
+    **dict.fromkeys(("BufferView", "types.buffer_view_type"), "pass an ndarray and an offset"),
+    **dict.fromkeys(("ref", "types.ref"), "annotate the parameter with `qd.template()`"),
+    **dict.fromkeys(("_lib", "_snode", "_kernels", "lang.kernel_impl", "lang.snode"), _PRIVATE),
+    "global_thread_idx": "the index of a parallel loop says which work item it is",
+    "aot": "compiled kernels are kept on disk by `offline_cache`; see docs/cache.md",
+    "experimental": "`qd.real_func` is there without it",
+    "profiler": "time launches around `qd.sync()`; `python -m octants profile-compile` has more",
+    "dump_compile_config": "`qd.cfg` has the options in force",
+}
+"""What to do instead, by the name without ``octants.``."""
+
+
+def attribute_error(module: str, name: str) -> Exception:
+    """What a module's ``__getattr__`` raises for a name that it does not have."""
+    full = f"{module}.{name}".partition(".")[2]
+    if full in ADVICE:
+        return AbsentName(full, ADVICE[full]).at(None)
+    return AttributeError(f"module {module!r} has no attribute {name!r}")
+
+
+class Finder:
+    """Refuses imports of what is in the table; Python asks it for what was not found elsewhere."""
+
+    @staticmethod
+    def find_spec(fullname: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG004
+        """None for whatever is not in the table.
+
+        Raises:
+            OctantsImportError: Octants does not have this.
+        """
+        package, _, name = fullname.partition(".")
+        if package == "octants" and name in ADVICE:
+            raise AbsentModule(name, ADVICE[name]).at(None)

@@ -1,0 +1,115 @@
+"""Modules and names that programs import from the peers; those that are not there say so."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import octants as ti
+from tests.golden_files import check_golden
+
+
+@pytest.mark.parametrize(
+    "name",
+    "ad algorithms graph lang lang.impl lang.math lang.ops lang.simt math simt tools types".split(),
+)
+def test_modules_are_importable(name: str) -> None:
+    module = importlib.import_module(f"octants.{name}")
+    found: Any = ti
+    for part in name.split("."):
+        found = getattr(found, part)
+    assert found is module or name in ("math", "simt")
+
+
+def test_math_is_one_set_of_functions() -> None:
+    names: dict[str, Any] = {}
+    exec("import octants.math as tm\nfrom octants.math import *", names)
+    assert names["tm"].vec3 is names["vec3"] is ti.math.vec3
+    assert names["clamp"] is ti.math.clamp
+    assert names["pi"] == ti.math.pi
+    assert not {"Any", "library_function", "Matrix"} & set(names)
+
+    tm = names["tm"]
+    ti.init(arch=ti.cpu, log_level="error")
+
+    @ti.kernel
+    def length() -> ti.f32:
+        return tm.length(tm.vec3(2, 3, 6))
+
+    assert length() == 7
+
+
+def test_the_runtime_is_found_where_peers_have_it() -> None:
+    from octants.lang import impl, ops
+
+    ti.init(arch=ti.cpu, default_fp=ti.f64, log_level="error")
+    assert impl.get_runtime().default_fp is impl.current_cfg().default_fp is ti.f64
+    assert impl.grouped is ti.grouped
+    assert impl.field is ti.field
+    assert ops.sin is ti.sin
+    assert ti.TaichiRuntimeError is ti.OctantsRuntimeError
+
+
+@pytest.mark.parametrize(
+    "name", ["Texture", "linalg", "activate", "types.quant", "graph.GraphBuilder", "lang.snode"]
+)
+def test_absent_names_say_what_to_use(name: str) -> None:
+    owner, _, last = f"ti.{name}".rpartition(".")
+    module = eval(owner)
+    with pytest.raises(AttributeError, match=f"OCT480: Octants has no `{name}`\n  help: "):
+        getattr(module, last)
+    assert not hasattr(module, last)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import octants.linalg",
+        "from octants.linalg import SparseSolver",
+        "from octants import Texture",
+        "from octants._lib import core",
+        "from octants.types import sparse_matrix_builder",
+    ],
+)
+def test_absent_imports_say_what_to_use(text: str) -> None:
+    with pytest.raises(ImportError, match="OCT481: Octants has no `.*`\n  help: "):
+        exec(text)
+
+
+def test_texts_of_errors() -> None:
+    with pytest.raises(ti.OctantsAttributeError) as name:
+        ti.get_addr  # type: ignore[attr-defined]  # noqa: B018
+    check_golden("errors/OCT480_absent_name", str(name.value))
+    with pytest.raises(ti.OctantsImportError) as module:
+        importlib.import_module("octants.sparse")
+    check_golden("errors/OCT481_absent_module", str(module.value))
+
+
+def test_names_that_nobody_has_are_ordinary_errors() -> None:
+    with pytest.raises(AttributeError, match="^module 'octants' has no attribute 'no_such'$"):
+        ti.no_such  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(ModuleNotFoundError, match="No module named 'octants.no_such'"):
+        importlib.import_module("octants.no_such")
+
+
+def test_absent_names_in_kernels_say_what_to_use() -> None:
+    ti.init(arch=ti.cpu, log_level="error")
+
+    @ti.kernel
+    def run():
+        ti.activate(1, 2)
+
+    with pytest.raises(ti.OctantsNameError, match="sparse blocks are not there yet"):
+        run()
+
+
+def test_an_import_takes_no_more_than_programs_need() -> None:
+    code = "import sys, octants; print(*(n for n in sys.modules if n.startswith('octants.')))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "octants.types" in loaded.stdout.split()
+    late = {"octants.math", "octants.algorithms", "octants.compat", "octants.tools"}
+    assert not late & set(loaded.stdout.split())
