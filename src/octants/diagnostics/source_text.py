@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import inspect
 import linecache
 import tokenize
@@ -14,8 +16,8 @@ _known: weakref.WeakKeyDictionary[FunctionType, str | None] = weakref.WeakKeyDic
 def source_text(function: FunctionType) -> str | None:
     """The lines from the decorators to the end of the body, "" where they cannot be told.
 
-    None where there are no lines. A function keeps the text that it was first found to have, since
-    all that is made of it must be made of the same.
+    Of a lambda it is the expression. None where there are no lines. A function keeps the text that
+    it was first found to have, since all that is made of it must be made of the same.
     """
     if function not in _known:
         _known[function] = _find(function)
@@ -24,10 +26,12 @@ def source_text(function: FunctionType) -> str | None:
 
 def _find(function: FunctionType) -> str | None:
     code = function.__code__
-    linecache.checkcache(code.co_filename)
-    lines = linecache.getlines(code.co_filename, function.__globals__)
-    if code.co_name == "<lambda>" or not 0 < code.co_firstlineno <= len(lines):
+    lines = _lines(function)
+    if not 0 < code.co_firstlineno <= len(lines):
         return None
+    if code.co_name == "<lambda>":
+        found = lambda_of(function)
+        return "" if found is None else ast.get_source_segment("".join(lines), found)
     end = _end_by_positions(code, lines)
     if end is not None:
         return "".join(lines[code.co_firstlineno - 1 : end])
@@ -62,3 +66,58 @@ def _last_position(code: CodeType) -> int:
     ends = [end or 0 for _, end, _, _ in positions()]
     inner = [_last_position(value) for value in code.co_consts if isinstance(value, CodeType)]
     return max([0, *ends, *inner])
+
+
+def _lines(function: FunctionType) -> list[str]:
+    linecache.checkcache(function.__code__.co_filename)
+    return linecache.getlines(function.__code__.co_filename, function.__globals__)
+
+
+# -- lambdas ---------------------------------------------------------------------------------------
+
+
+def lambda_of(function: FunctionType) -> ast.Lambda | None:
+    """The lambda that a function was made of, with the lines of its file; None if unknown."""
+    return _lambda_of(function.__code__, "".join(_lines(function)))
+
+
+@functools.lru_cache(maxsize=512)
+def _lambda_of(code: CodeType, text: str) -> ast.Lambda | None:
+    found = [node for node in _lambdas(text) if _can_be(code, node)]
+    if found and _positions(code):
+        return found[-1]  # of lambdas that hold each other the innermost
+    return found[0] if len({ast.dump(node) for node in found}) == 1 else None
+
+
+@functools.lru_cache(maxsize=64)
+def _lambdas(text: str) -> list[ast.Lambda]:
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:  # a cell of a notebook with commands in it
+        return []
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
+
+
+def _can_be(code: CodeType, node: ast.Lambda) -> bool:
+    """Whether a code object can be that of a lambda, by its place and its parameters."""
+    names = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+    count = code.co_argcount + code.co_kwonlyargcount
+    if node.lineno != code.co_firstlineno or list(code.co_varnames[:count]) != names:
+        return False
+    first, last = (node.body.lineno, node.body.col_offset), _end(node.body)
+    return all(first <= start and end <= last for start, end in _positions(code))
+
+
+def _end(node: ast.expr) -> tuple[int, int]:
+    return node.end_lineno or 0, node.end_col_offset or 0
+
+
+def _positions(code: CodeType) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """The places of instructions in the source, where Python keeps them (from 3.11 on)."""
+    if not hasattr(code, "co_positions"):
+        return []
+    return [
+        ((line, column), (end_line, end_column))
+        for line, end_line, column, end_column in code.co_positions()
+        if line and end_line and column is not None and end_column is not None and end_column
+    ]

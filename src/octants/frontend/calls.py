@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -16,7 +17,17 @@ from octants.diagnostics.errors import (
     UnsupportedSyntax,
     WrongArguments,
 )
-from octants.frontend import builtins, compile_time, fills, functions, matrices, names, words
+from octants.diagnostics.library_errors import KernelOnly
+from octants.frontend import (
+    builtins,
+    compile_time,
+    fills,
+    functions,
+    matrices,
+    names,
+    python_functions,
+    words,
+)
 from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.names import BoundFunction
 from octants.frontend.objects import wrap
@@ -58,12 +69,33 @@ def call_function(context: Context, node: ast.Call, function: Any) -> Any:
     handler = builtins.handler_of(function)
     if handler is not None:
         return _call_builtin(context, node, function, handler)
-    if isinstance(function, BoundFunction) or hasattr(function, "octants_function"):
+    if isinstance(function, BoundFunction) or functions.is_marked(function):
         return _call_inlined(context, node, function)
     args, named = arguments(context, node)
+    return call_with(context, node, function, args, named)
+
+
+def call_with(
+    context: Context, node: ast.Call, function: Any, args: list[Any], named: Keywords
+) -> Any:
+    """Call a function with arguments that have been evaluated."""
+    if isinstance(function, functools.partial):
+        inner = python_functions.unwrap_partial(context, function, args, named)
+        return call_with(context, node, *inner)
     if isinstance(function, LocalFunction):
         return _call_lambda(context, node, function, args, named)
-    return _call_python(context, node, function, args, named)
+    handler = builtins.handler_of(function)
+    if handler is not None:
+        return handler(context, node, args, named)
+    found = python_functions.as_method(function)
+    if python_functions.is_inlined(found, args, named):
+        return _inline(context, node, found, args, named)
+    try:
+        return _call_python(context, node, function, args, named)
+    except KernelOnly.exception as error:
+        if not python_functions.is_refused_on_host(error, found):
+            raise
+        return _inline(context, node, found, args, named)
 
 
 def _lookup(table: Any, function: Any) -> Any:
@@ -170,6 +202,22 @@ def _call_method(context: Context, node: ast.Call, method: _Method) -> Any:
 
 
 def _call_inlined(context: Context, node: ast.Call, function: Any) -> Any:
+    target, collected = _begin_inlined(context, node, function)
+    by_reference = frozenset(collected.values)
+    for arg in node.args:
+        _collect(context, collected, arg)
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            keywords(context, node)
+        parameter = collected.named(str(keyword.arg))
+        collected.values[parameter.name] = _argument(context, parameter, keyword.value)
+    return functions.inline(context, node, target, collected.complete(), by_reference)
+
+
+def _begin_inlined(
+    context: Context, node: ast.Call, function: Any
+) -> tuple[Any, functions.Arguments]:
+    """The Python function of a func or a method, and its arguments so far: the owner."""
     bound = names.bound(function)
     function = bound.function if bound is not None else function
     if getattr(function, "octants_is_kernel", False):
@@ -179,14 +227,16 @@ def _call_inlined(context: Context, node: ast.Call, function: Any) -> Any:
     collected = functions.Arguments(context, target, node)
     if bound is not None:
         collected.values[collected.positional().name] = bound.owner
+    return target, collected
+
+
+def _inline(
+    context: Context, node: ast.Call, function: Any, args: list[Any], named: Keywords
+) -> Any:
+    """Inline a function, its arguments being evaluated."""
+    target, collected = _begin_inlined(context, node, function)
     by_reference = frozenset(collected.values)
-    for arg in node.args:
-        _collect(context, collected, arg)
-    for keyword in node.keywords:
-        if keyword.arg is None:
-            keywords(context, node)
-        parameter = collected.named(str(keyword.arg))
-        collected.values[parameter.name] = _argument(context, parameter, keyword.value)
+    collected.add(args, named)
     return functions.inline(context, node, target, collected.complete(), by_reference)
 
 
@@ -255,14 +305,9 @@ def _as_sequence(context: Context, arg: Any, node: ast.Call) -> Any:
     return compile_time.iterate(context, arg, node) if is_run_time(arg) else arg
 
 
-_LIBRARIES = ("builtins", "math", "numpy", "random", "scipy", "torch")
-
-
 def _is_of_a_library(function: Any) -> bool:
-    module = getattr(function, "__module__", None)
-    if not module and not inspect.isfunction(function):
-        module = type(function).__module__
-    return str(module).partition(".")[0] in _LIBRARIES
+    module = python_functions.module_of(function)
+    return module.partition(".")[0] in python_functions.LIBRARIES
 
 
 def _way_out(name: str, function: Any) -> str:
@@ -281,7 +326,7 @@ def _known(context: Context, arg: Any, function: Any, node: ast.Call) -> Any:
     known = context.known(arg)
     if is_run_time(known):
         name = getattr(function, "__name__", describe(function))
-        if _is_of_a_library(function):
+        if _is_of_a_library(function) or not inspect.isfunction(function):
             context.fail(PythonFunction(name, _way_out(name, function)), node)
         context.fail(PythonFunction(name), node)
     return known

@@ -6,7 +6,7 @@ import ast
 import inspect
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from octants.diagnostics.errors import (
@@ -65,10 +65,17 @@ def _parameters(context: Context, function: types.FunctionType) -> Iterator[Para
             context.fail(StarParameter(function.__name__))
         yield Parameter(
             parameter.name,
-            resolve_annotation(function, parameter.annotation),
+            _annotation(function, parameter.annotation),
             parameter.default,
             parameter.kind is parameter.KEYWORD_ONLY,
         )
+
+
+def _annotation(function: types.FunctionType, given: Any) -> Any:
+    """What an annotation says; Python's own types say nothing in functions written for Python."""
+    found = resolve_annotation(function, given)
+    is_python = not is_marked(function) and found in (int, float, bool)
+    return inspect.Parameter.empty if is_python else found
 
 
 # -- calls -----------------------------------------------------------------------------------------
@@ -114,6 +121,13 @@ class Arguments:
             self._fail(f"is missing {', '.join(missing)}")
         return self.values
 
+    def add(self, args: Sequence[Any], named: Mapping[str, Any]) -> None:
+        """Take arguments that have been evaluated."""
+        for value in args:
+            self.values[self.positional().name] = value
+        for name, value in named.items():
+            self.values[self.named(name).name] = value
+
     def _fail(self, problem: str) -> NoReturn:
         self.context.fail(WrongArguments(self.name, problem), self.node)
 
@@ -130,6 +144,7 @@ def inline(
     if len(scopes.frames) > DEEPEST:
         context.fail(EndlessRecursion(function.__name__, DEEPEST), node)
     text = find_source(context, function, node)
+    keeps = _keeps_numbers(function, text)
     key = (scopes.frame.key, node, tuple(scopes.iterations))
     is_ours = getattr(function, "octants_library", False)
     with scopes.entered(Frame(text, function, key)) as frame:
@@ -137,7 +152,7 @@ def inline(
         for parameter in parameters(context, function):
             is_place = parameter.is_template or parameter.name in by_reference
             value = values[parameter.name]
-            keeps_number = is_ours and is_number(value)
+            keeps_number = is_number(value) and parameter.name in keeps
             if not is_place and not keeps_number:
                 value = _copied(context, parameter, value, text.tree)
             scopes.declare(parameter.name, value)
@@ -154,11 +169,30 @@ def inline(
 
 def _returns(function: types.FunctionType) -> Any:
     """The annotation of what a function returns; a tuple of several, None without one."""
-    annotation = resolve_annotation(function, function.__annotations__.get("return"))
+    annotation = _annotation(function, function.__annotations__.get("return"))
+    if annotation is inspect.Parameter.empty:
+        return None
     if typing.get_origin(annotation) is tuple:
         kinds = typing.get_args(annotation)
         return None if ... in kinds else kinds
     return tuple(annotation) if isinstance(annotation, list) else annotation
+
+
+def is_marked(function: Any) -> bool:
+    """Whether a function was made for kernels, by ``qd.func`` or as a part of the library."""
+    return hasattr(function, "octants_function")
+
+
+def _keeps_numbers(function: types.FunctionType, text: source.FunctionSource) -> frozenset[str]:
+    """The parameters that stay the Python numbers that they are given.
+
+    Those of the library's functions do, and of functions that were written for Python, which know
+    no types, those that are not assigned.
+    """
+    names = frozenset(parameter.arg for parameter in source.parameters(text.tree))
+    if getattr(function, "octants_library", False):
+        return names
+    return frozenset() if is_marked(function) else names - {*source.assigned_names(text.tree.body)}
 
 
 def find_source(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import linecache
 import types
 import weakref
 from dataclasses import field
@@ -11,7 +12,7 @@ from typing import Any
 
 from octants.diagnostics.errors import NoSource, UnsupportedSyntax
 from octants.diagnostics.exceptions import OctantsError
-from octants.diagnostics.source_text import source_text
+from octants.diagnostics.source_text import lambda_of, source_text
 from octants.diagnostics.span import Span
 from octants.frontend.mentions import mentions
 from octants.lazy_dataclass import dataclass
@@ -83,12 +84,26 @@ def _find(function: types.FunctionType) -> FunctionSource:
     text = source_text(function)
     if not text:
         raise NoSource(code.co_name).at(None if text is None else _place(code))
+    if code.co_name == "<lambda>":
+        return _of_lambda(function)
     try:
         return _parse(code, code.co_filename, text)
     except OctantsError:  # some are syntax errors, too
         raise
     except SyntaxError:
         raise NoSource(code.co_name).at(_place(code)) from None
+
+
+def _of_lambda(function: types.FunctionType) -> FunctionSource:
+    """A lambda as a function that returns its expression."""
+    node, code = lambda_of(function), function.__code__
+    assert node is not None
+    result = ast.copy_location(ast.Return(node.body), node.body)
+    tree = ast.FunctionDef("a lambda", node.args, [result], [], None, None)
+    ast.copy_location(tree, node)
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    names = frozenset(arg.arg for arg in parameters(tree)) | set(assigned_names(tree.body))
+    return FunctionSource("a lambda", code.co_filename, tree, 0, names, lines)
 
 
 @functools.lru_cache(maxsize=512)

@@ -1,0 +1,120 @@
+"""Functions that were written for Python and are called in a kernel.
+
+One that is given run-time values, or works on arrays, is inlined as if it were a func. Any other
+call is made while the kernel is compiled, and may do whatever Python can.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from typing import Any
+
+from octants.cache.digest import is_ours
+from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.library_errors import KernelOnly
+from octants.frontend import names
+from octants.frontend.context import Context
+from octants.frontend.functions import is_marked
+from octants.frontend.names import BoundFunction
+from octants.frontend.objects import wrap
+from octants.frontend.values import ArrayReference, is_run_time
+from octants.types.reads import Read
+from octants.types.signature import FieldHandle, NdarrayHandle, StructHandle
+
+LIBRARIES = ("builtins", "functools", "math", "numpy", "operator", "random", "scipy", "torch")
+"""Packages whose functions are not inlined."""
+
+_ARRAYS = (FieldHandle, NdarrayHandle, StructHandle)
+_DEEPEST = 5  # calls of calls that are looked through for arrays
+
+
+def module_of(function: Any) -> str:
+    """The package that a function, or the type of a callable object, comes from."""
+    module = getattr(function, "__module__", None)
+    if not module and not inspect.isfunction(function):
+        module = type(function).__module__
+    return str(module)
+
+
+def as_method(function: Any) -> Any:
+    """A function with its owner where it is a method or a callable object; else itself."""
+    bound = names.bound(function)
+    if bound is not None:
+        return bound
+    own = inspect.getattr_static(type(function), "__call__", None)
+    is_object = isinstance(own, types.FunctionType) and not is_ours(type(function).__module__)
+    return BoundFunction(own, function) if is_object and not is_marked(function) else function
+
+
+def unwrap_partial(
+    context: Context, function: functools.partial[Any], args: list[Any], named: dict[str, Any]
+) -> tuple[Any, list[Any], dict[str, Any]]:
+    """The function of a partial, and all arguments of the call."""
+    for name in ("func", "args", "keywords"):
+        context.reads.append(Read("attribute", function, name, getattr(function, name)))
+    before = [wrap(context, value, "item") for value in function.args]
+    fixed = {name: wrap(context, value, name) for name, value in function.keywords.items()}
+    return function.func, [*before, *args], {**fixed, **named}
+
+
+def is_inlined(function: Any, args: list[Any], named: dict[str, Any]) -> bool:
+    """Whether a call becomes a part of the kernel, and is not made while it is compiled."""
+    target = function.function if isinstance(function, BoundFunction) else function
+    if is_marked(target):
+        return True
+    if not isinstance(target, types.FunctionType) or is_library(target):
+        return False
+    owner = function.owner if isinstance(function, BoundFunction) else None
+    values = [*args, *named.values()]
+    return any(map(is_run_time, (owner, *values))) or _uses_arrays(target, owner, set())
+
+
+def is_refused_on_host(error: OctantsError, function: Any) -> bool:
+    """Whether a call failed because its function, of Python's, calls what works in kernels only."""
+    target = function.function if isinstance(function, BoundFunction) else function
+    is_ordinary = isinstance(target, types.FunctionType) and not is_library(target)
+    return is_ordinary and error.diagnostic is not None and error.diagnostic.code == KernelOnly.code
+
+
+def is_library(function: types.FunctionType) -> bool:
+    """Whether a function is a part of Octants, or of a library that kernels cannot call."""
+    module = module_of(function)
+    return is_ours(module) or module.partition(".")[0] in LIBRARIES
+
+
+def _uses_arrays(function: types.FunctionType, owner: Any, seen: set[Any]) -> bool:
+    """Whether a function names an array, or a function that does."""
+    if function in seen or len(seen) > _DEEPEST:
+        return False
+    seen.add(function)
+    for value in _named_objects(function, owner):
+        inner = names.bound(value)
+        target = value if inner is None else inner.function
+        if isinstance(value, (*_ARRAYS, ArrayReference)):
+            return True
+        if isinstance(target, types.FunctionType) and not is_library(target):
+            its_owner = None if inner is None else inner.owner
+            if is_marked(target) or _uses_arrays(target, its_owner, seen):
+                return True
+    return False
+
+
+def _named_objects(function: types.FunctionType, owner: Any) -> list[Any]:
+    """What the names in the code of a function stand for, attributes of its owner among them."""
+    code = function.__code__
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    known = {**function.__globals__, **{name: _contents(cell) for name, cell in cells}}
+    found = [known[name] for name in (*code.co_names, *code.co_freevars) if name in known]
+    held = getattr(owner, "__dict__", {})
+    methods = [name for name in code.co_names if owner is not None and hasattr(type(owner), name)]
+    bound = [getattr(owner, name) for name in methods if callable(getattr(type(owner), name))]
+    return [*found, *(held[name] for name in code.co_names if name in held), *bound]
+
+
+def _contents(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None

@@ -1,0 +1,232 @@
+"""Functions that were written for Python - not decorated - called in kernels."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.cache.digest import Digest
+
+
+@pytest.fixture(autouse=True)
+def runtime() -> Iterator[None]:
+    qd.init(arch=qd.cpu, log_level="error")
+    yield
+    qd.reset()
+
+
+def square(x):
+    return x * x + 1
+
+
+def grown(x, n):
+    total = 0.0
+    for _ in range(n):
+        if total > 100:
+            break
+        total += x
+    return total
+
+
+def next_of(n, x):
+    n += 1
+    return n * x
+
+
+def typed(x: float, k: int) -> float:
+    return x * k
+
+
+def first_set(v):
+    v[0] = 5.0
+    return v.sum()
+
+
+def both(x):
+    return x, x + 1
+
+
+def apply(function, x):
+    return function(x)
+
+
+def times(k):
+    def inner(x):
+        return x * k
+
+    return inner
+
+
+class Law:
+    scale = 2.0
+
+    def __init__(self, k: float) -> None:
+        self.k = k
+
+    @staticmethod
+    def shifted(x):
+        return x + 100
+
+    @classmethod
+    def scaled(cls, x):
+        return x * cls.scale
+
+    def of(self, x):
+        return x * self.k
+
+    def __call__(self, x):
+        return x - self.k
+
+
+law = Law(3.0)
+power = lambda x, n=2: x**n  # noqa: E731
+pair = [lambda x: x + 1, lambda x: x * 2]
+nested = lambda x: (lambda x: x + 1)(x) * 10  # noqa: E731, PLC3002
+tripled = qd.func(lambda x: x * 3)
+thrice = functools.partial(grown, n=3)
+at_least = functools.partial(qd.max, 2.5)
+seven = times(7)
+
+
+def test_functions_are_inlined() -> None:
+    @qd.kernel
+    def run(x: qd.f32, out: qd.types.ndarray()):
+        out[0] = square(x)
+        out[1] = power(x) + power(x, n=3)
+        out[2] = grown(x, 4)
+        out[3] = next_of(2, x)
+        out[4] = typed(x, 2)
+        out[5] = Law.shifted(x) + law.shifted(x)
+        out[6] = law.scaled(x)
+        out[7] = law.of(x)
+        out[8] = law(x)
+        out[9] = seven(x)
+        out[10] = thrice(x)
+        out[11] = at_least(x - 1)
+        out[12] = pair[0](x) + pair[1](x)
+        out[13] = nested(x)
+        out[14] = tripled(x) + apply(tripled, x) + apply(lambda y: y * 2, x)
+        out[15] = both(x)[1]
+        out[16] = square(2) + qd.static(square(3))
+
+    out = np.zeros(17)
+    run(3.0, out)
+    expected = [10, 36, 12, 9, 6, 206, 6, 9, 0, 21, 9, 2.5, 10, 40, 24, 4, 15]
+    assert out.tolist() == expected
+
+
+def test_numbers_stay_numbers_and_vectors_are_values() -> None:
+    @qd.kernel
+    def run(x: qd.f64) -> (qd.f64, qd.f64, qd.f64):
+        v = qd.Vector([x, 4.0], qd.f64)
+        total = first_set(v)
+        return typed(x, 0.1), total, v[0]
+
+    assert run(0.3) == (0.3 * 0.1, 9.0, 0.3)
+
+
+def test_functions_that_work_on_arrays_run_in_the_kernel() -> None:
+    x, y = qd.field(qd.f32, 4), qd.field(qd.f32, 4)
+
+    class Holder:
+        def __init__(self) -> None:
+            self.x = x
+
+        def get(self, i):
+            return self.x[i]
+
+        def through(self, i):
+            return self.get(i) + read(i)
+
+    def read(i):
+        return x[i]
+
+    def write(i):
+        y[i] = read(i) * 2
+
+    def noise():
+        return qd.random()
+
+    holder = Holder()
+
+    @qd.kernel
+    def run() -> qd.f32:
+        x[1] = 5
+        write(1)
+        return holder.through(1) + holder.get(1) + read(1) + y[1] * (noise() < 2)
+
+    assert run() == 30
+    x[1] = 0  # what a host read at compile time would have seen
+    assert run() == 30
+
+
+def test_gradients_go_through_functions() -> None:
+    x = qd.field(qd.f32, 3, needs_grad=True)
+    loss = qd.field(qd.f32, (), needs_grad=True)
+    x.from_numpy(np.array([1, 2, 3], np.float32))
+
+    @qd.kernel
+    def run():
+        for i in x:
+            loss[None] += seven(square(x[i])) + power(x[i], 3)
+
+    with qd.ad.Tape(loss):
+        run()
+    assert np.allclose(x.grad.to_numpy(), [14 + 3, 28 + 12, 42 + 27])
+
+
+def test_closures_and_partials_that_change_are_seen() -> None:
+    factor = 2.0
+
+    def scaled(x):
+        return x * factor
+
+    @qd.kernel
+    def run(x: qd.f32) -> qd.f32:
+        return scaled(x)
+
+    assert run(3.0) == 6
+    factor = 5.0
+    assert run(3.0) == 15
+
+
+def test_what_cannot_be_compiled_says_so() -> None:
+    def prints(x):
+        try:
+            return x
+        finally:
+            pass
+
+    @qd.kernel
+    def builtin(x: qd.f32) -> qd.f32:
+        return operator.add(x, 1)
+
+    @qd.kernel
+    def library(x: qd.f32) -> qd.f32:
+        return np.sin(x)
+
+    @qd.kernel
+    def syntax(x: qd.f32) -> qd.f32:
+        return prints(x)
+
+    with pytest.raises(qd.OctantsTypeError, match="`add` is a Python function"):
+        builtin(1.0)
+    with pytest.raises(qd.OctantsTypeError, match=r"use `qd\.sin`"):
+        library(1.0)
+    with pytest.raises(qd.OctantsSyntaxError, match=r"in `prints`"):
+        syntax(1.0)
+
+
+def test_lambdas_of_one_line_are_told_apart() -> None:
+    def hashed(value: Any) -> Any:
+        digest = Digest()
+        digest.value(value)
+        return digest.text
+
+    assert hashed(pair[0]) != hashed(pair[1])
