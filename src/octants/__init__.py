@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from octants import ad as ad
 from octants import graph as graph
+from octants import math as math
+from octants import simt as simt
 from octants import types as types
 from octants._compat import QuadrantsAssertionError as QuadrantsAssertionError
 from octants._compat import QuadrantsCompilationError as QuadrantsCompilationError
@@ -77,8 +79,6 @@ from octants.diagnostics.exceptions import OctantsSyntaxError as OctantsSyntaxEr
 from octants.diagnostics.exceptions import OctantsTypeError as OctantsTypeError
 from octants.diagnostics.exceptions import OctantsValueError as OctantsValueError
 from octants.diagnostics.exceptions import OctantsWarning as OctantsWarning
-from octants.lang import math as math
-from octants.lang import simt as simt
 from octants.lang.distributions import frexp as frexp
 from octants.lang.distributions import randn as randn
 from octants.lang.functions import abs as abs  # noqa: A004

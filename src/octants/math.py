@@ -1,6 +1,8 @@
-"""Constants, vector types and functions of shading languages: ``import octants.math as tm``.
+"""``qd.math``: constants, vector types, and the functions of shading languages.
 
-What is here is `octants.lang.math`, which ``qd.math`` names without an import.
+It can be imported as ``import octants.math as tm``. Functions here are written in the language
+itself; kernels inline them, and on the host they work on numbers and on `Vector` and `Matrix`
+values. A complex number is a vector of 2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Work items that work together, as a module: ``from octants.simt import block``.
+"""Work items that work together: in blocks, and in subgroups of them that run in step.
 
-What is here is `octants.lang.simt`, which ``qd.simt`` names without an import.
+`block` is for the work items of a block, `subgroup` for those that run in step, `warp` has the
+latter by older names, `grid` is about all of a device.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
 from octants.types.reads import ABSENT
 from octants.types.scalars import DType
-from octants.types.signature import FieldHandle, NdarrayType, StructHandle
+from octants.types.signature import FieldHandle, NdarrayHandle, NdarrayType, StructHandle
 from octants.types.structs import Struct, StructType
 
 _NOT_OURS = ("octants.demos.", "octants.fuzz.")
@@ -81,8 +81,11 @@ class Digest:
         for value in values:
             self.value(value)
 
-    def field(self, field: FieldHandle) -> None:
-        """Add what a kernel depends on of a field that it uses; this gives the field memory."""
+    def field(self, field: FieldHandle | NdarrayHandle) -> None:
+        """Add what a kernel depends on of a field or ndarray that it uses.
+
+        This gives a field memory.
+        """
         self.value(field)
         self.word(type(field).__qualname__, field.dtype.name, field.name)
         layouts = sorted((kind.name, repr(layout)) for kind, layout in field.layouts().items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import weakref
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from octants.data import current, exchange
@@ -70,16 +70,26 @@ class Ndarray(Tensor, NdarrayHandle):
         runtime.register(self)
 
     def _allocate(self, runtime: current.Runtime) -> Window:
-        strides = row_major((*self.shape, *self.element_shape), self.dtype.size)
-        rank = len(self.shape)
-        terms = tuple(Term(axis, 1, 0, strides[axis]) for axis in range(rank))
-        layout = Layout(self.shape, terms, strides[rank:])
+        layout, strides = self._layout(), self._strides()
         nbytes = strides[0] * (*self.shape, *self.element_shape)[0] if strides else self.dtype.size
         if self._borrowed is not None:
             storage = Storage.of_others(runtime.device, self._borrowed, nbytes)
         else:
             storage = Storage(runtime.device, nbytes, f"{self.describe()} of shape {self.shape}")
         return make_window(storage, 0, layout, self.dtype, self.element_shape)
+
+    def _strides(self) -> tuple[int, ...]:
+        return row_major((*self.shape, *self.element_shape), self.dtype.size)
+
+    def _layout(self) -> Layout:
+        strides, rank = self._strides(), len(self.shape)
+        terms = tuple(Term(axis, 1, 0, strides[axis]) for axis in range(rank))
+        return Layout(self.shape, terms, strides[rank:])
+
+    def layouts(self) -> Mapping[Companion, Layout]:
+        """The layout of the array and of every companion."""
+        self.require_alive()
+        return dict.fromkeys((Companion.PRIMAL, *self._companions), self._layout())
 
     def _open(self) -> Window:
         raise AssertionError("an ndarray that is alive is open")

@@ -17,6 +17,7 @@ from octants.types.signature import (
     ArraySource,
     FieldHandle,
     FieldSource,
+    NdarrayHandle,
     NdarrayType,
     ReturnSource,
     ScalarType,
@@ -43,8 +44,8 @@ class Arrays:
         self._fields: dict[int, ArrayReference] = {}
         self._names: set[str] = set()
 
-    def field(self, handle: FieldHandle, name: str = "") -> ArrayReference:
-        """The array of a field, one for each handle."""
+    def field(self, handle: FieldHandle | NdarrayHandle, name: str = "") -> ArrayReference:
+        """The array of a field, or of an ndarray that was found as a field is; one for each."""
         known = self._fields.get(id(handle))
         if known is None:
             array = Array(

@@ -1,4 +1,4 @@
-"""Python objects in kernels: fields become arrays, structs become values."""
+"""Python objects in kernels: fields and ndarrays become arrays, structs become values."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from octants.frontend.context import Context
 from octants.frontend.values import ArrayReference, StructValue
 from octants.ir.core import Companion
 from octants.types.reads import Read
-from octants.types.signature import FieldHandle, StructHandle
+from octants.types.signature import FieldHandle, NdarrayHandle, StructHandle
 from octants.types.structs import Struct
 
 
 def wrap(context: Context, found: Any, label: str) -> Any:
-    """A Python object as the frontend sees it: fields become arrays of the kernel."""
-    if isinstance(found, FieldHandle):
+    """A Python object as the frontend sees it: fields and ndarrays become arrays of the kernel."""
+    if isinstance(found, (FieldHandle, NdarrayHandle)):
         return _wrap_field(context, found, label)
     if isinstance(found, StructHandle):
         members = {key: wrap(context, x, f"{label}_{key}") for key, x in found.members.items()}
@@ -30,7 +30,7 @@ def wrap(context: Context, found: Any, label: str) -> Any:
     return found
 
 
-def _wrap_field(context: Context, found: FieldHandle, label: str) -> ArrayReference:
+def _wrap_field(context: Context, found: FieldHandle | NdarrayHandle, label: str) -> ArrayReference:
     """A field, or a companion of one: ``x.grad`` as a global or an argument is `x`'s adjoint."""
     context.reads.append(Read("field", found.primal, label, found.primal))
     reference = context.arrays.field(found.primal, label)

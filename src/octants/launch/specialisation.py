@@ -18,6 +18,7 @@ from octants.cache import current
 from octants.collection import Uncollected
 from octants.deferred import Deferred
 from octants.diagnostics.graph_errors import GraphReturns, HostArrayInGraph
+from octants.diagnostics.launch_errors import WrongArgument
 from octants.diagnostics.recursion import deep_recursion
 from octants.ir.core import Array, Module, Operation, Space
 from octants.launch.guards import (
@@ -44,6 +45,7 @@ from octants.types.signature import (
     ArgumentSource,
     ArgumentType,
     ArraySource,
+    FieldSource,
     ReturnSource,
     ScalarType,
     TemporarySource,
@@ -417,13 +419,20 @@ def _argument_types(
     return types
 
 
+_READ_ONLY = ("the kernel writes this array, which is read-only", "pass a copy")
+
+
 def _check_writable(specialisation: Specialisation, arguments: Sequence[Any]) -> None:
     """An array that is read-only cannot be written; that it is one is in the key."""
     for position in specialisation.written:
+        source = specialisation.sources[position]
+        if isinstance(source, FieldSource) and is_read_only(source.field):
+            kernel, name = specialisation.signature.kernel, specialisation.arrays[position].name
+            raise WrongArgument(kernel, name, *_READ_ONLY).at(None)
         if specialisation.arrays[position].space is Space.NDARRAY:
             leaf = specialisation.leaf(position)
             if is_read_only(leaf.value(arguments)):
-                raise leaf.error("the kernel writes this array, which is read-only", "pass a copy")
+                raise leaf.error(*_READ_ONLY)
 
 
 def make_value(kind: ScalarType, flat: Sequence[Any]) -> Any:

@@ -95,9 +95,18 @@ _NUMBER_OF_TYPE: dict[tuple[NdarrayType, bool], int] = {}
 
 
 class NdarrayHandle(ABC):
-    """What a launch needs to know of an ndarray of ours; `argument_type` never changes."""
+    """What a launch needs to know of an ndarray of ours; `argument_type` never changes.
 
+    One that a kernel finds as a global or an attribute is to it what a field is: it has the same
+    attributes as a `FieldHandle`.
+    """
+
+    dtype: DType
     shape: tuple[int, ...]
+    element_shape: tuple[int, ...]
+    name: str = ""
+    offset: tuple[int, ...] = ()
+    companion: Companion = Companion.PRIMAL
     argument_type: NdarrayType
     is_read_only = False
     head: bytes
@@ -110,6 +119,15 @@ class NdarrayHandle(ABC):
         key = self.argument_type, self.is_read_only
         return _NUMBER_OF_TYPE.setdefault(key, len(_NUMBER_OF_TYPE))
 
+    @property
+    def primal(self) -> NdarrayHandle:
+        """The array whose companion this is; itself if it is none."""
+        return self
+
+    @abstractmethod
+    def layouts(self) -> Mapping[Companion, Layout]:
+        """The layout of every companion that exists."""
+
     @abstractmethod
     def address(self, companion: Companion) -> int:
         """The address of the first element; an error where the array is of an earlier `init`."""
@@ -120,9 +138,12 @@ ArgumentType = ScalarType | NdarrayType | TemplateValue | StructArgument
 
 @dataclass(frozen=True, slots=True)
 class FieldSource:
-    """The array is a field, found in a closure, a global, an attribute or a template argument."""
+    """The array is a field, found in a closure, a global, an attribute or a template argument.
 
-    field: FieldHandle
+    It may be an ndarray that was found in one of the first three.
+    """
+
+    field: FieldHandle | NdarrayHandle
 
 
 @dataclass(frozen=True, slots=True)
