@@ -15,6 +15,7 @@ class Tensor:
         self.array = np.asarray(array)
         self.requires_grad = requires_grad
         self.grad: Tensor | None = None
+        self.is_leaf = True
         self.device = types.SimpleNamespace(type=device)
 
     @property
@@ -24,6 +25,9 @@ class Tensor:
     @property
     def shape(self) -> tuple[int, ...]:
         return self.array.shape
+
+    def numel(self) -> int:
+        return self.array.size
 
     def dim(self) -> int:
         return self.array.ndim

@@ -33,6 +33,16 @@ def make(request: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return fake_torch.tensor
 
 
+def _add_up_0(y: qd.types.ndarray(), loss: qd.types.ndarray()):
+    for i in y:
+        loss[None] += y[i]
+
+
+def _add_up_1(y: qd.types.ndarray(), loss: qd.types.ndarray()):
+    for i in y:
+        loss[0] += y[i]
+
+
 @qd.kernel
 def square(x: qd.types.ndarray(), y: qd.types.ndarray()):
     for i in x:
@@ -64,12 +74,39 @@ def test_gradients_reach_tensors_that_require_them(make: Any) -> None:
         assert y.grad.numpy().tolist() == [0, 0]
 
 
-def test_a_launch_without_a_derivative_makes_no_gradient(make: Any) -> None:
+@on_cpu
+def test_a_launch_makes_the_gradients_that_are_required(make: Any) -> None:
     x, y = make([1.0, 2.0], requires_grad=True), make([0.0, 0.0], requires_grad=True)
     square(x, y)
     assert y.detach().numpy().tolist() == [1, 4]
-    assert x.grad is None
-    assert y.grad is None
+    assert x.grad.numpy().tolist() == [0, 0]
+    y.grad.numpy()[:] = [1, 10]
+    square.grad(x, y)
+    assert x.grad.numpy().tolist() == [2, 40]
+    constant = make([1.0, 2.0])
+    square(constant, y)
+    assert constant.grad is None
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_a_tensor_is_the_loss_of_a_tape(make: Any, shape: tuple[int, ...]) -> None:
+    x, y = make([1.0, 2.0], requires_grad=True), make([0.0, 0.0], requires_grad=True)
+    loss = make(np.full(shape, 7.0), requires_grad=True)
+
+    add_up = qd.kernel(_add_up_0 if shape == () else _add_up_1)
+    for times in (1, 2):  # torch's gradients add up
+        with qd.ad.Tape(loss=loss):
+            square(x, y)
+            add_up(y, loss)
+        assert loss.detach().numpy().sum() == 5
+        assert x.grad.numpy().tolist() == [2 * times, 4 * times]
+
+
+def test_tensors_that_cannot_be_a_loss(make: Any) -> None:
+    with pytest.raises(qd.OctantsRuntimeError, match="requires no gradient"):
+        qd.ad.Tape(loss=make([1.0]))
+    with pytest.raises(qd.OctantsRuntimeError, match=r"has the shape \(2,\)"):
+        qd.ad.Tape(loss=make([1.0, 2.0], requires_grad=True))
 
 
 def test_a_tensor_that_is_overwritten(make: Any) -> None:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from octants.ad.entries import Entry, LaunchEntry
 from octants.data.stored import StoredArray
 from octants.diagnostics.tape_errors import (
@@ -15,8 +17,11 @@ from octants.diagnostics.tape_errors import (
     WrongLoss,
 )
 from octants.ir.core import Companion
+from octants.launch.foreign import ForeignArray, foreign_array
 from octants.launch.kernel import BoundKernel, Kernel
 from octants.launch.outside import adjoint_seed
+from octants.runtime.arguments import is_torch
+from octants.runtime.conversions import with_gradient
 
 
 class Loss(Protocol):
@@ -54,6 +59,36 @@ class ArrayLoss:
 
     def value(self) -> float:
         return float((self._array.read() * self._seed).sum())
+
+
+class TensorLoss:
+    """A torch tensor that requires a gradient, of one element unless there is a seed for each."""
+
+    def __init__(self, tensor: Any, seed: Any = None) -> None:
+        shape = tuple(tensor.shape)
+        if seed is None and tensor.numel() != 1:
+            raise WrongLoss(f"has the shape {shape}, not one element").at(None)
+        if not (tensor.requires_grad and tensor.is_leaf):
+            raise WrongLoss("is a tensor that requires no gradient").at(None)
+        with_gradient(tensor)
+        self._tensor = tensor
+        self._seed: Any = 1.0 if seed is None else adjoint_seed("the loss", seed, shape)
+
+    def reset(self) -> None:
+        self._memory().clear()
+
+    def seed(self, _: Sequence[Entry]) -> None:
+        gradient = self._memory().companion_array(Companion.ADJOINT)
+        numbers = np.broadcast_to(self._seed, self._tensor.shape)
+        gradient.restore(np.array(numbers, gradient.read().dtype))
+
+    def value(self) -> float:
+        return float((self._memory().read() * self._seed).sum())
+
+    def _memory(self) -> ForeignArray:
+        found = foreign_array(self._tensor)
+        assert found is not None
+        return found
 
 
 class KernelLoss:
@@ -109,4 +144,6 @@ def _make_loss(loss: Any, seed: Any) -> Loss:
         return KernelLoss(loss, seed)
     if isinstance(loss, StoredArray) and loss.companion is Companion.PRIMAL:
         return ArrayLoss(loss, seed)
+    if is_torch(type(loss)):
+        return TensorLoss(loss, seed)
     raise WrongLoss(f"cannot be a {type(loss).__name__}").at(None)

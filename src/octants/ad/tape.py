@@ -51,10 +51,11 @@ class Tape:
     fields and ndarrays of ours; then the body runs. At its end ``loss.grad`` is set to one and the
     recorded launches are reversed, last first. If the body raises, nothing is reversed.
 
-    `loss` is a field or an ndarray of one element, a kernel that returns a float (launched once in
-    the body), or a list of these; without one, the adjoints that the body has set are propagated.
-    `seed` is the adjoint of the loss in place of one, with a list of losses a list; where it has a
-    number for each element, the loss may be an array of several, or a vector that is returned.
+    `loss` is a field, an ndarray or a torch tensor of one element, a kernel that returns a float
+    (launched once in the body), or a list of these; without one, the adjoints that the body has set
+    are propagated. `seed` is the adjoint of the loss in place of one, with a list of losses a list;
+    where it has a number for each element, the loss may be an array of several, or a vector that
+    is returned.
 
     Arrays may be overwritten: what a reverse run needs is saved before, and put back for it;
     afterwards all arrays are as the body left them. With ``on_overwrite="error"`` such a write is

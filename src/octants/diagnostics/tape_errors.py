@@ -37,8 +37,8 @@ class WrongLoss(UserError):
     exception = OctantsRuntimeError
     title = "the loss of a tape {problem}"
     remedy = (
-        "give a 0-D field or an ndarray of one element made with `needs_grad=True`, or a kernel"
-        " that returns a float"
+        "give a 0-D field or an ndarray of one element made with `needs_grad=True`, a torch tensor"
+        " of one element with `requires_grad=True`, or a kernel that returns a float"
     )
 
 

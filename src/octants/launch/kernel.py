@@ -25,6 +25,7 @@ from octants.diagnostics.launch_errors import MissingMethodOwner
 from octants.diagnostics.stack import levels_to_the_user
 from octants.launch.entry import Entry, make_entry
 from octants.launch.gradient import bare_reverse, differentiable
+from octants.launch.lent import borrowed
 from octants.launch.memory import memories_of
 from octants.launch.outside import Outside, argument_gradients
 from octants.launch.own import on_own_arrays
@@ -74,7 +75,8 @@ class Kernel:
     def _read_signature(self) -> None:
         self.signature = read_signature(self.function, self._local_names, is_method=self.is_method)
         self._count = len(self.signature.names)
-        self._key = make_key_function(self._count, self.signature.leaves())
+        self._leaves = self.signature.leaves()
+        self._key = make_key_function(self._count, self._leaves)
         self._generation = -1
         self.entry: Entry = self._launch
         self._specialisations: dict[tuple[Any, ...], Specialisation] = {}
@@ -91,6 +93,7 @@ class Kernel:
 
     def _launch(self, *arguments: Any) -> Any:
         """A launch that the last entry is not for."""
+        arguments = borrowed(self._leaves, arguments)
         specialisation = self.specialisation(arguments)
         if specialisation.entry is None:
             specialisation.entry = make_entry(specialisation, self._generation, self._launch)
@@ -100,6 +103,10 @@ class Kernel:
         if recorder is not None:
             return recorder.launch(specialisation, arguments)
         return specialisation.run(arguments)
+
+    def bind_arrays(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The same as `bind`, with the arrays of other libraries as launches know them."""
+        return borrowed(self._leaves, self.bind(arguments, named))
 
     def specialisation(self, arguments: tuple[Any, ...]) -> Specialisation:
         """The kernel compiled for arguments like these, mostly found by their key."""
@@ -172,7 +179,8 @@ class Kernel:
 
         `mode` is "primal", "reverse" or "forward"; nothing is launched.
         """
-        return inspection.inspect(self.specialise(self.bind(arguments, named)), mode)
+        bound = self.bind_arrays(arguments, named)
+        return inspection.inspect(self.specialise(bound), mode)
 
     def _renew(self) -> None:
         """Forget what belongs to earlier options and arrays."""
@@ -298,7 +306,7 @@ class Gradient:
             return self._launch(arguments, named)
 
     def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:
-        arguments = self.kernel.bind((*self._first, *arguments), named)
+        arguments = self.kernel.bind_arrays((*self._first, *arguments), named)
         ways = self._ways
         specialisation = self.kernel.specialisation(arguments)
         arguments = specialisation.complete(arguments)
@@ -329,7 +337,7 @@ class Gradient:
 
         Raises `OctantsCompilationError` for what cannot be differentiated.
         """
-        arguments = self.kernel.bind((*self._first, *arguments), named)
+        arguments = self.kernel.bind_arrays((*self._first, *arguments), named)
         specialisation = self.kernel.specialise(arguments)
         return explain.explain(specialisation, specialisation.complete(arguments))
 

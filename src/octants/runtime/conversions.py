@@ -210,6 +210,16 @@ def interface_strides(value: Any) -> tuple[int, ...]:
     return tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
+def with_gradient(tensor: Any) -> int:
+    """Make the gradient of a tensor that asks for one, for programs that use it after a launch.
+
+    Gives 0, the address that a kernel gets which does not access the gradient.
+    """
+    if tensor.requires_grad and tensor.is_leaf and tensor.grad is None:
+        _torch_gradient(tensor)
+    return 0
+
+
 def _torch_gradient(tensor: Any) -> Any:
     """The gradient of a tensor; it is made, as zeros, if it does not exist."""
     if tensor.grad is None:

@@ -50,6 +50,7 @@ from octants.runtime.conversions import (
     strides_of,
     torch_address,
     torch_strided_address,
+    with_gradient,
 )
 from octants.runtime.device import Device
 from octants.runtime.memory import overlaps_itself
@@ -239,6 +240,7 @@ class _Layout:
         self.scope: dict[str, Any] = {
             "numpy_address": numpy_address,
             "torch_address": torch_address,
+            "with_gradient": with_gradient,
             "torch_strided_address": torch_strided_address,
             "interface": interface,
         }
@@ -423,7 +425,7 @@ class _Layout:
             return str(source.field.address(companion))
         value, form = self.binding.leaf(array).expression, self.binding.form(array)
         if companion is not Companion.PRIMAL and (array, companion) not in self.binding.accessed:
-            return "0"
+            return f"with_gradient({value})" if form == "torch" else "0"
         self.scope[companion.name] = companion
         if form in ("own", "sent"):
             return f"{value}.address({companion.name})"
