@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import octants as qd
@@ -351,3 +352,136 @@ def test_fill_with_what_does_not_fit() -> None:
         nothing()
     with pytest.raises(qd.OctantsNameError, match="`from_numpy` works on the host"):
         on_the_host()
+
+
+# -- older spellings, and what is not there --------------------------------------------------------
+
+
+def test_methods_are_called_through_the_class() -> None:
+    @qd.kernel
+    def run(out: qd.types.ndarray()):
+        v, m = qd.Vector([3.0, 4.0]), qd.Matrix([[3.0, 4.0], [1.0, 2.0]])
+        out[0] = qd.Vector.normalized(v, 1.0)[0]
+        out[1] = qd.Matrix.norm(v)
+        out[2] = qd.Vector.dot(v, v)
+        out[3] = qd.Matrix.transpose(m)[0, 1]
+        out[4] = qd.Matrix.sum(self=m)
+        out[5] = qd.Vector.cast(v * 0.9, qd.i32)[1]
+        qd.Matrix.fill(m, 2.5)
+        out[6] = m.trace()
+
+    out = np.zeros(7)
+    run(out)
+    assert out.tolist() == [0.5, 5, 25, 1, 10, 3, 5]
+
+    @qd.kernel
+    def wrong() -> qd.f32:
+        return qd.Vector.norm(2.0)
+
+    with pytest.raises(qd.OctantsTypeError, match=r"`Matrix\.norm` is not defined for"):
+        wrong()
+
+
+def test_options_of_loops_in_their_older_spelling() -> None:
+    order = qd.field(qd.i32, 64)
+    count = qd.field(qd.i32, ())
+
+    @qd.kernel
+    def serial():
+        qd.serialize()
+        for i in order:
+            order[i] = qd.atomic_add(count[None], 1)
+
+    @qd.kernel
+    def parallel():
+        qd.block_dim(64)
+        qd.parallelize(2)
+        qd.block_local(order)
+        qd.cache_read_only(count)
+        for i in order:
+            order[i] = 2 * i
+        qd.loop_config(block_dim_adaptive=False)
+        for i in order:
+            order[i] += 1
+
+    serial()
+    assert (order.to_numpy() == np.arange(64)).all()
+    parallel()
+    assert (order.to_numpy() == 2 * np.arange(64) + 1).all()
+
+    @qd.kernel
+    def wrong():
+        qd.block_dim(0)
+        for i in order:
+            order[i] = i
+
+    with pytest.raises(qd.OctantsSyntaxError, match="`block_dim` cannot be the number 0"):
+        wrong()
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [("pointer", "dense"), ("bitmasked", "dense"), ("hash", "dense"), ("dynamic", "atomic_add")],
+)
+def test_sparse_blocks_say_what_to_use(kind: str, advice: str) -> None:
+    for block in (qd.root, qd.root.dense(qd.i, 4)):
+        with pytest.raises(qd.OctantsRuntimeError, match=f"`{kind}` are not .*\n.*{advice}"):
+            getattr(block, kind)(qd.j, 8, chunk_size=4)
+
+
+_SHARED = 3
+_NUMBERS = np.array(2.5), np.array(4)
+
+
+def test_a_variable_that_shares_its_name_with_a_global_starts_from_it() -> None:
+    @qd.kernel
+    def run() -> qd.i32:
+        _SHARED = _SHARED + 1  # noqa: F841, F823
+        return _SHARED  # noqa: RET504
+
+    @qd.kernel
+    def lost(x: qd.i32) -> qd.i32:
+        if x > 0:
+            _SHARED = 5
+        return _SHARED  # noqa: RET504
+
+    assert run() == 4
+    with pytest.raises(qd.OctantsNameError):
+        lost(1)
+
+
+def test_numpy_scalars_of_no_axes_are_numbers() -> None:
+    a, b = _NUMBERS
+
+    @qd.kernel
+    def run() -> qd.f32:
+        v = qd.Vector([a, b])
+        return v[0] + v[1] * a
+
+    assert run() == 12.5
+
+
+def test_numpy_annotations_are_those_of_arrays() -> None:
+    @qd.kernel
+    def typed(x: npt.NDArray[np.float32]) -> qd.f32:
+        return x[1]
+
+    @qd.kernel
+    def untyped(x: np.ndarray) -> qd.f32:
+        return x[1]
+
+    assert typed(np.array([1, 2], np.float32)) == 2
+    assert untyped(np.array([1, 3])) == 3
+    with pytest.raises(qd.OctantsArgumentError, match="required dtype=f32"):
+        typed(np.array([1.0, 2.0]))
+
+
+def test_structs_of_the_wrong_kind_say_so() -> None:
+    @qd.kernel
+    def total(p: _Pair) -> qd.f32:
+        return p.a + p.b[0]
+
+    with pytest.raises(qd.OctantsArgumentError, match="has no member `a`\n.*make a struct"):
+        total({"a": 1.0, "b": [1.0, 2.0]})
+    with pytest.raises(qd.OctantsRuntimeTypeError, match="member `x` cannot be of ndarray"):
+        qd.types.struct(x=qd.types.ndarray())

@@ -241,10 +241,11 @@ class UnsupportedNode(UserError):
     """A sparse or quantised kind of block."""
 
     kind: str
+    advice: str
     code = "OCT519"
     exception = OctantsRuntimeError
-    title = "blocks of kind `{kind}` are not supported"
-    remedy = "use `dense`"
+    title = "blocks of kind `{kind}` are not supported yet"
+    remedy = "{advice}"
 
 
 # -- the life of arrays ----------------------------------------------------------------------------

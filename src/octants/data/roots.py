@@ -38,19 +38,23 @@ class Root:
         """Place duals of all fields of floats that are placed and not yet used."""
         self.node.lazy_dual()
 
-    def pointer(self, *_: Any) -> SNode:
+    def pointer(self, *_: Any, **__: Any) -> SNode:
         """Sparse blocks are not supported yet."""
         return self.node.pointer()
 
-    def bitmasked(self, *_: Any) -> SNode:
+    def bitmasked(self, *_: Any, **__: Any) -> SNode:
         """Sparse blocks are not supported yet."""
         return self.node.bitmasked()
 
-    def dynamic(self, *_: Any) -> SNode:
+    def hash(self, *_: Any, **__: Any) -> SNode:
+        """Sparse blocks are not supported yet."""
+        return self.node.hash()
+
+    def dynamic(self, *_: Any, **__: Any) -> SNode:
         """Growing blocks are not supported yet."""
         return self.node.dynamic()
 
-    def quant_array(self, *_: Any) -> SNode:
+    def quant_array(self, *_: Any, **__: Any) -> SNode:
         """Quantised blocks are not supported yet."""
         return self.node.quant_array()
 

@@ -69,6 +69,14 @@ Component = tuple[Placeable, tuple[int, ...] | None]
 """What a place holds: a field and None, or one component of its elements."""
 
 
+_USE_DENSE = "use `dense`, and a field that says which cells are in use"
+_USE_COUNTER = (
+    "use `dense` with as many cells as there may be, and a field of counts that `qd.atomic_add`"
+    " gives positions from"
+)
+_USE_NARROW = "use fields of `qd.f16`, `qd.i8` or `qd.i16`"
+
+
 class SNode:
     """A block of a field tree: an array of cells, each of which holds the children of the block."""
 
@@ -128,21 +136,25 @@ class SNode:
             if field.companion is Companion.PRIMAL and field.dtype.is_float:
                 mirror.place(node, field.companion_array(companion))
 
-    def pointer(self, *_: Any) -> SNode:
+    def pointer(self, *_: Any, **__: Any) -> SNode:
         """Sparse blocks are not supported yet."""
-        raise UnsupportedNode("pointer").at(None)
+        raise UnsupportedNode("pointer", _USE_DENSE).at(None)
 
-    def bitmasked(self, *_: Any) -> SNode:
+    def bitmasked(self, *_: Any, **__: Any) -> SNode:
         """Sparse blocks are not supported yet."""
-        raise UnsupportedNode("bitmasked").at(None)
+        raise UnsupportedNode("bitmasked", _USE_DENSE).at(None)
 
-    def dynamic(self, *_: Any) -> SNode:
+    def hash(self, *_: Any, **__: Any) -> SNode:
+        """Sparse blocks are not supported yet."""
+        raise UnsupportedNode("hash", _USE_DENSE).at(None)
+
+    def dynamic(self, *_: Any, **__: Any) -> SNode:
         """Growing blocks are not supported yet."""
-        raise UnsupportedNode("dynamic").at(None)
+        raise UnsupportedNode("dynamic", _USE_COUNTER).at(None)
 
-    def quant_array(self, *_: Any) -> SNode:
+    def quant_array(self, *_: Any, **__: Any) -> SNode:
         """Quantised blocks are not supported yet."""
-        raise UnsupportedNode("quant_array").at(None)
+        raise UnsupportedNode("quant_array", _USE_NARROW).at(None)
 
     # -- asking ---------------------------------------------------------------------------------
 

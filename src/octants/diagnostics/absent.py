@@ -31,7 +31,7 @@ _PRIVATE = "it is a private part of another compiler; what `octants` exports is 
 
 ADVICE: dict[str, str] = {
     **dict.fromkeys(("activate", "deactivate", "is_active", "deactivate_all_snodes"), _SPARSE),
-    **dict.fromkeys(("no_activate", "sparse", "cache_read_only"), _SPARSE),
+    **dict.fromkeys(("no_activate", "sparse"), _SPARSE),
     **dict.fromkeys(("append", "length"), _LISTS),
     "get_addr": "elements have no addresses in kernels: keep their indices",
     **dict.fromkeys(("linalg", "sparse_matrix_builder", "types.sparse_matrix_builder"), _SOLVERS),

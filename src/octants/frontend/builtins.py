@@ -15,9 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.diagnostics.errors import WrongArguments
-from octants.frontend import atomics, compile_time, constructors, cooperation, numeric
+from octants.diagnostics.library_errors import WrongOperand
+from octants.frontend import atomics, compile_time, constructors, cooperation, matrices, numeric
 from octants.frontend.context import Context
-from octants.frontend.values import is_number
+from octants.frontend.values import MatrixValue, describe, is_number
 from octants.lang import functions, memory
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix, Vector
@@ -169,6 +170,26 @@ def _matrices() -> dict[Any, Handler]:
     return {function: bind(function, build) for function, build in table.items()}
 
 
+def _methods() -> dict[Any, Handler]:
+    """Methods called through the class: ``Vector.normalized(v, eps)``."""
+    return {
+        getattr(Matrix, name): functools.partial(_method, name)
+        for name in (*matrices.METHODS, *matrices.CHANGING)
+    }
+
+
+def _method(
+    name: str, context: Context, node: ast.AST, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    place, *others = [kwargs.pop("self"), *args] if "self" in kwargs else args or [None]
+    owner = context.value(context.load(place))
+    if not isinstance(owner, MatrixValue):
+        context.fail(WrongOperand(f"Matrix.{name}", describe(owner)), node)
+    if name not in matrices.CHANGING:
+        return matrices.method(context, node, owner, name, others, kwargs)
+    return context.store(place, matrices.changed(context, node, owner, name, others, kwargs), node)
+
+
 def _memory() -> dict[Any, Handler]:
     table: dict[Any, Callable[..., Any]] = {
         memory.atomic_cas: atomics.compare_and_swap,
@@ -189,6 +210,7 @@ BUILTINS: dict[Any, Handler] = {
     **_types_and_bits(),
     **_python_builtins(),
     **_matrices(),
+    **_methods(),
     **_memory(),
     **{function: bind(function, build) for function, build in cooperation.TABLE.items()},
     **{dtype: functools.partial(constructors.scalar, dtype) for dtype in ALL},
@@ -197,6 +219,6 @@ BUILTINS: dict[Any, Handler] = {
 
 TAKES_PLACE = frozenset(
     [getattr(memory, f"atomic_{fn}") for fn in (*atomics.FUNCTIONS, "cas")]
-    + [memory.volatile_load, functions.stop_grad]
+    + [memory.volatile_load, functions.stop_grad, Matrix.fill]
 )
 """Functions whose first argument is a place, not the value that it holds."""

@@ -24,7 +24,7 @@ from octants.diagnostics.render import Label
 from octants.frontend import indexing, matrices, places
 from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.objects import wrap
-from octants.frontend.scope import UNDEFINED, Lost
+from octants.frontend.scope import UNDEFINED, Frame, Lost
 from octants.frontend.values import (
     ArrayReference,
     ElementReference,
@@ -65,7 +65,8 @@ def name(context: Context, node: ast.Name) -> Any:
     if variable is not None:
         is_alias = places.is_place(variable.value)
         return variable.value if is_alias else VariableReference(variable)
-    if node.id in frame.source.locals:
+    is_assigned = node.id in frame.source.locals
+    if is_assigned and not _means_global(frame, node.id):
         _fail_unassigned(context, node)
     found = frame.python_name(node.id)
     if found is UNDEFINED:
@@ -73,6 +74,11 @@ def name(context: Context, node: ast.Name) -> Any:
     kind = "closure" if node.id in frame.closure() else "global"
     found = context.read(Read(kind, frame.function, node.id, found))
     return wrap(context, found, node.id)
+
+
+def _means_global(frame: Frame, name: str) -> bool:
+    """Whether a variable that was never assigned shares its name with a global, and means that."""
+    return name not in frame.lost and name in frame.function.__globals__
 
 
 _LOST: dict[str, type[Any]] = {

@@ -53,6 +53,8 @@ def value(context: Context, x: Any) -> Any:
 def _constants(context: Context, x: Any) -> Any:
     """A host vector or matrix as constants."""
     array = x.to_numpy() if isinstance(x, Matrix) else x
+    if array.ndim == 0 and array.dtype.kind in "biuf":
+        return context.constant(array.item())
     if array.ndim not in (1, 2) or array.size == 0:
         return x
     numbers = [item.item() for item in array.reshape(-1)]

@@ -189,10 +189,13 @@ LOOP_OPTIONS = {
     "serialize": (bool,),
     "parallelize": (int, type(None)),
     "bit_vectorize": (bool,),
+    "block_dim_adaptive": (bool,),
     "name": (str, type(None)),
     "simd": (int, type(None)),
 }
 
+
+IGNORED_OPTIONS = ("bit_vectorize", "block_dim_adaptive")  # they steer other compilers
 
 LANES = (None, 2, 4, 8, 16, 32, 64)
 
@@ -205,19 +208,37 @@ def loop_config(context: Context, node: ast.Call) -> None:
         name = str(word.arg)
         if name not in LOOP_OPTIONS:
             context.fail(WrongLoopConfig(f"there is no option `{name}`"), word.value)
-        value = context.evaluate(word.value)
-        value = compile_time.static_value(context, value, word.value, f"the option `{name}`")
-        if not isinstance(value, LOOP_OPTIONS[name]) or not _makes_blocks(name, value):
-            context.fail(WrongLoopConfig(f"`{name}` cannot be {describe(value)}"), word.value)
-        if name == "simd" and not isinstance(value, bool) and value not in LANES:
-            lanes = "a number of lanes is a power of 2 between 2 and 64"
-            context.fail(WrongLoopConfig(lanes), word.value)
+        _set_option(context, name, word.value)
+
+
+def _set_option(context: Context, name: str, node: ast.expr) -> None:
+    value = context.evaluate(node)
+    value = compile_time.static_value(context, value, node, f"the option `{name}`")
+    if not isinstance(value, LOOP_OPTIONS[name]) or not _makes_blocks(name, value):
+        context.fail(WrongLoopConfig(f"`{name}` cannot be {describe(value)}"), node)
+    if name == "simd" and not isinstance(value, bool) and value not in LANES:
+        lanes = "a number of lanes is a power of 2 between 2 and 64"
+        context.fail(WrongLoopConfig(lanes), node)
+    if name not in IGNORED_OPTIONS:
         context.scopes.frame.loop_options[name] = value
 
 
 def _makes_blocks(name: str, value: Any) -> bool:
     """Whether an option, if it is the size of blocks, is one."""
     return name != "block_dim" or value is None or (value is not True and value > 0)
+
+
+def older_option(name: str, default: Any = None) -> Callable[[Context, ast.Call], None]:
+    """``block_dim(n)`` and the like: an option of the next loop, in its older spelling."""
+
+    def build(context: Context, node: ast.Call) -> None:
+        values = [*node.args, *(word.value for word in node.keywords)]
+        if len(values) != 1 and not (default is not None and not values):
+            context.fail(WrongLoopConfig(f"`{name}` takes one value"), node)
+        value = values[0] if values else ast.copy_location(ast.Constant(default), node)
+        _set_option(context, name, value)
+
+    return build
 
 
 def block_local(context: Context, node: ast.Call) -> None:
@@ -328,6 +349,11 @@ WORDS: dict[Any, Callable[[Context, ast.Call], Any]] = {
     syntax.grouped: grouped,
     syntax.loop_config: loop_config,
     syntax.block_local: block_local,
+    syntax.cache_read_only: block_local,
+    syntax.block_dim: older_option("block_dim"),
+    syntax.parallelize: older_option("parallelize"),
+    syntax.serialize: older_option("serialize", default=True),
+    syntax.strictly_serialize: older_option("serialize", default=True),
     builtins.range: range_,
     builtins.print: print_,
     builtins.len: len_,

@@ -15,14 +15,19 @@ from octants.types.annotations import Template
 from octants.types.matrix_values import Matrix
 
 __all__ = [
+    "block_dim",
     "block_local",
+    "cache_read_only",
     "grouped",
     "loop_config",
     "ndrange",
+    "parallelize",
+    "serialize",
     "static",
     "static_assert",
     "static_print",
     "stream_parallel",
+    "strictly_serialize",
     "template",
 ]
 
@@ -123,6 +128,7 @@ def loop_config(
     serialize: bool = False,
     parallelize: int | None = None,
     bit_vectorize: bool = False,
+    block_dim_adaptive: bool = True,
     name: str | None = None,
     simd: bool | int | None = None,
 ) -> None:
@@ -132,8 +138,8 @@ def loop_config(
     the number of threads on a CPU (1 means `serialize`), `block_dim` the threads of a block on a
     GPU, `name` the name of the loop in profiles. `simd` says whether a CPU runs several work items
     at once, one in each lane of its vectors, whatever `init` says; a number says how many.
-    `bit_vectorize` is accepted and ignored. On the host, where all loops run in order, it does
-    nothing.
+    `bit_vectorize` and `block_dim_adaptive` are accepted and ignored. On the host, where all loops
+    run in order, it does nothing.
     """
 
 
@@ -161,3 +167,23 @@ def stream_parallel() -> Iterator[None]:
 
 def block_local(*arrays: Any) -> None:
     """Accepted in kernels and ignored: a hint that arrays be kept in a GPU's shared memory."""
+
+
+def cache_read_only(*arrays: Any) -> None:
+    """Accepted in kernels and ignored: a hint that a loop only reads arrays."""
+
+
+def block_dim(dim: int) -> None:
+    """``loop_config(block_dim=dim)``, in an older spelling."""
+
+
+def parallelize(v: int) -> None:
+    """``loop_config(parallelize=v)``, in an older spelling."""
+
+
+def serialize() -> None:
+    """``loop_config(serialize=True)``, in an older spelling."""
+
+
+def strictly_serialize() -> None:
+    """``loop_config(serialize=True)``, in an older spelling."""

@@ -30,17 +30,10 @@ def borrowed(leaves: Sequence[Leaf], arguments: tuple[Any, ...]) -> tuple[Any, .
     found: Sequence[Any] = arguments
     for leaf in leaves:
         if isinstance(leaf.annotation, (NdarrayAnnotation, AnyTensor)):
-            value = _value(leaf, arguments)
+            value = leaf.value(arguments)
             if _is_lent(type(value)) and value.__dlpack_device__()[0] == _CPU:
                 found = replace(found, leaf, _view(leaf, value))
     return tuple(found)
-
-
-def _value(leaf: Leaf, arguments: Sequence[Any]) -> Any:
-    try:
-        return leaf.value(arguments)
-    except AttributeError:  # which is explained where it is used
-        return None
 
 
 def _is_lent(kind: type) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,8 +56,16 @@ class Leaf:
     def value(self, arguments: Sequence[Any]) -> Any:
         value = arguments[self.position]
         for member in self.path:
+            if not hasattr(value, member):
+                raise self._missing(value, member)
             value = getattr(value, member)
         return value
+
+    def _missing(self, value: Any, member: str) -> OctantsError:
+        problem = f"the `{type(value).__name__}` that is given has no member `{member}`"
+        is_dict = isinstance(value, Mapping)
+        advice = "make a struct or a dataclass of it: `S(**values)`" if is_dict else ""
+        return self.error(problem, advice)
 
     def error(self, problem: str, advice: str = "") -> OctantsError:
         return WrongArgument(self.kernel, self.name, problem, advice).at(None)
@@ -96,10 +104,7 @@ def key({arguments}):
 def _explain(leaves: Sequence[Leaf], arguments: Sequence[Any]) -> None:
     """Say what is wrong with arguments that have no key."""
     for leaf in leaves:
-        try:
-            value = leaf.value(arguments)
-        except AttributeError as error:
-            raise leaf.error(f"the struct has no such member: {error}") from None
+        value = leaf.value(arguments)
         if isinstance(leaf.annotation, NdarrayAnnotation) and not hasattr(value, "shape"):
             raise leaf.error(f"a {type(value).__name__} is not an array")
 

@@ -9,6 +9,8 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from octants.diagnostics.definition import Definition
 from octants.diagnostics.launch_errors import (
     MissingAnnotation,
@@ -165,6 +167,8 @@ class _Reader:
             for kind in (Template, NdarrayAnnotation, AnyTensor):
                 if issubclass(given, kind):
                     return kind()
+        if given is np.ndarray or typing.get_origin(given) is np.ndarray:
+            return _numpy_annotation(given)
         if isinstance(given, MatrixType):
             if not given.has_dtype:
                 raise given.missing_element_type().at(self._span())
@@ -199,6 +203,14 @@ class _Reader:
         if self._place == "return":
             return self.definition.returned()
         return self.definition.parameter(self._place)
+
+
+def _numpy_annotation(given: Any) -> NdarrayAnnotation:
+    """``np.ndarray``, or ``npt.NDArray[np.float32]``, which says the type of the elements."""
+    kinds = typing.get_args(given)[1:]
+    scalars = [kind for each in kinds for kind in typing.get_args(each)]
+    is_known = scalars and isinstance(scalars[0], type) and issubclass(scalars[0], np.generic)
+    return NdarrayAnnotation(dtype=resolve(scalars[0]) if is_known else None)
 
 
 def _contents(cells: Mapping[str, types.CellType]) -> dict[str, Any]:

@@ -45,6 +45,6 @@ def resolve(dtype: Any) -> DType:
         return _current[dtype]
     try:
         return from_numpy(dtype)
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):
         names = ", ".join(known.name for known in ALL)
         raise TypeError(f"{dtype!r} is not a scalar type; these are: {names}") from None

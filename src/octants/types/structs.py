@@ -106,7 +106,9 @@ class StructType:
     ) -> None:
         given = dict(members)
         own = given.pop("__struct_methods", {})
-        self.members: dict[str, Any] = {key: _member_type(kind) for key, kind in given.items()}
+        self.members: dict[str, Any] = {
+            key: _member_type(name, key, kind) for key, kind in given.items()
+        }
         self.methods: dict[str, Callable[..., Any]] = {**own, **(methods or {})}
         self.name = name
         if not self.members:
@@ -174,12 +176,19 @@ def _is_dunder(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
 
 
-def _member_type(kind: Any) -> Any:
+def _member_type(struct_name: str, member: str, kind: Any) -> Any:
     if isinstance(kind, MatrixType) and not kind.has_dtype:
         raise kind.missing_element_type().at(None)
     if isinstance(kind, (MatrixType, StructType)):
         return kind
-    return kind if kind in (int, float, uint) else resolve(kind)
+    try:
+        return kind if kind in (int, float, uint) else resolve(kind)
+    except TypeError:
+        problem = (
+            f"member `{member}` cannot be of {kind!r}; members are numbers, vectors, matrices and"
+            " structs. A struct of arrays is a Python dataclass"
+        )
+        raise WrongHostValue(struct_name, problem).at(None) from None
 
 
 def convert_member(value: Any, kind: Any) -> Any:
