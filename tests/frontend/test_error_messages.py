@@ -52,6 +52,8 @@ PROGRAMS: dict[str, str] = {
     "OCT103_star_parameter": "@func\ndef f(*xs):\n    return 1\n\ndef kernel(x, n, a):\n    f(n)",
     "OCT104_for_else": "for i in range(n):\n    x[i] = 1\nelse:\n    x[0] = 2",
     "OCT104_while_else": "while n > 0:\n    n -= 1\nelse:\n    x[0] = 2",
+    "OCT159_true": "while True:\n    x[0] += 1.0",
+    "OCT159_known": "more = n == n\nwhile 1 < 2:\n    x[0] += 1.0\nx[1] = 2.0",
     "OCT105_break": "for i in range(n):\n    if x[i] > 1:\n        break",
     "OCT106_return": "for i in range(n):\n    if x[i] > 1:\n        return 1",
     "OCT108_unknown": "loop_config(threads=3)\nfor i in range(n):\n    x[i] = 1",
@@ -252,7 +254,7 @@ def test_a_called_function_without_source() -> None:
 
 
 def test_every_error_of_the_frontend_has_a_message() -> None:
-    elsewhere = {"OCT102", "OCT126"}  # here, and in tests/api/test_deep_programs.py
+    elsewhere = {"OCT102", "OCT126", "OCT158"}  # here, in test_losses and api/test_deep_programs
     triggered = {name[:6] for name in PROGRAMS} | elsewhere
     classes = [
         cls

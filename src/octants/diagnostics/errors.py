@@ -629,3 +629,29 @@ class WrongFormat(UserError):
     title = "{problem}"
     label = "formatted here"
     remedy = "formats are those of Python: `{{:.3f}}`, `{{:5d}}`"
+
+
+class LossyAssignment(UserError):
+    """A warning: an assignment that cuts off a part of a number."""
+
+    held: str
+    given: str
+    what: str
+    code = "OCT158"
+    exception = OctantsTypeError
+    title = "an {given} is assigned to an {held}: {what}"
+    label = "the {given} becomes an {held} here"
+    remedy = (
+        "begin with a number of the wider type: `a = 1.0`, `a: qd.f64 = 1`; if it is meant, say so:"
+        " `qd.cast(..., qd.{held})`"
+    )
+
+
+class EndlessLoop(UserError):
+    """A ``while`` whose condition is always true, and that nothing leaves."""
+
+    code = "OCT159"
+    exception = OctantsSyntaxError
+    title = "this loop never ends: its condition is always true, and nothing leaves it"
+    label = "always true"
+    remedy = "leave it by `break` or `return`, or change the condition in the loop"

@@ -5,8 +5,13 @@ from __future__ import annotations
 import linecache
 import os.path
 import sys
+import warnings
+from collections.abc import Iterable
 from types import FrameType
+from typing import Any
 
+from octants.diagnostics.exceptions import OctantsWarning
+from octants.diagnostics.render import Diagnostic, render
 from octants.diagnostics.span import Span
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
@@ -19,6 +24,16 @@ def levels_to_the_user() -> int:
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
     return level
+
+
+def warn_at_places(problems: Iterable[Diagnostic]) -> None:
+    """Give warnings at the lines that they are about, each of them once."""
+    for problem in problems:
+        span, text = problem.labels[0].span, render(problem)
+        warnings.warn_explicit(text, OctantsWarning, span.file, span.line, registry=_told)
+
+
+_told: dict[Any, Any] = {}
 
 
 def user_span() -> Span | None:

@@ -104,7 +104,8 @@ def power(context: Context, base: Any, exponent: Any) -> RunTime:
     """``base ** exponent``: products for small whole exponents, roots for halves, else `pow`.
 
     An integer to a negative number is a float if that number is known at compile time. At run time
-    it is the power truncated towards zero, since types cannot depend on values.
+    it is the power truncated towards zero, since types cannot depend on values; an error in debug
+    mode.
     """
     dtype = number_type(context, base, exponent)
     if is_number(exponent):
@@ -114,7 +115,17 @@ def power(context: Context, base: Any, exponent: Any) -> RunTime:
             return _whole_power(context, as_type(context, base, dtype), int(exponent))
         if exponent in (0.5, -0.5):
             return apply(context, "sqrt" if exponent > 0 else "rsqrt", "**", dtype, base)
+    if context.debug and dtype.is_integer:
+        _require_natural(context, as_type(context, exponent, dtype))
     return apply(context, "pow", "**", dtype, base, exponent)
+
+
+def _require_natural(context: Context, exponent: RunTime) -> None:
+    """In debug mode an integer to a negative number is an error where it happens."""
+    message = "an integer to the power of {}: convert it to a float first"
+    for each in exponent.elements if isinstance(exponent, MatrixValue) else [exponent]:
+        is_natural = context.builder.compare("ge", each, context.builder.constant(0, each.type))
+        context.builder.assert_("assertion", message, is_natural, [each])
 
 
 def int_or_none(number: Any) -> int | None:

@@ -16,7 +16,7 @@ from octants.diagnostics.errors import (
     UserError,
     WrongUnpacking,
 )
-from octants.frontend import compile_time, places, structure
+from octants.frontend import compile_time, losses, places, structure
 from octants.frontend.context import Context
 from octants.frontend.values import (
     ElementReference,
@@ -43,7 +43,13 @@ def assign(context: Context, target: ast.expr, value: Any) -> None:
         for part, item in zip(target.elts, unpack(context, target, value), strict=True):
             assign(context, part, item)
     else:
-        context.store(place_of(context, target), value, target)
+        store(context, place_of(context, target), value, target)
+
+
+def store(context: Context, place: Any, value: Any, node: ast.AST) -> None:
+    """Store what an assignment gives; a warning if a part of it is lost."""
+    losses.check(context, place, value, node)
+    context.store(place, value, node)
 
 
 def place_of(context: Context, target: ast.expr) -> Any:
@@ -81,11 +87,11 @@ def assign_name(context: Context, name: str, value: Any, node: ast.AST) -> None:
     """Assign to a local variable; the first assignment fixes its type."""
     variable = context.scopes.frame.variables.get(name)
     if variable is not None and places.is_place(variable.value):
-        context.store(variable.value, value, node)
+        store(context, variable.value, value, node)
     elif variable is None or _is_rebindable(context, variable):
         context.scopes.declare(name, initial(context, value, node))
     else:
-        context.store(VariableReference(variable), value, node)
+        store(context, VariableReference(variable), value, node)
 
 
 def _is_rebindable(context: Context, variable: Variable) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from octants.diagnostics.errors import MissingReturn
 from octants.diagnostics.exceptions import InternalError
 from octants.diagnostics.recursion import deep_recursion
+from octants.diagnostics.render import Diagnostic
 from octants.frontend import (
     calls,
     conditions,
@@ -40,7 +41,7 @@ class Built:
     `sources` says where each of `module.arrays` comes from; `returns_tuple` whether the kernel
     returns a tuple of its `return_types`; `reads` has the Python values that it is specialised for.
     One that is not `is_repeatable` depends on more than these. `hidden` are arguments that launches
-    add to those of the user: numbers that vary.
+    add to those of the user: numbers that vary. `warnings` are about lines of the kernel.
     """
 
     module: Module
@@ -50,6 +51,7 @@ class Built:
     reads: tuple[Read, ...]
     is_repeatable: bool = True
     hidden: tuple[HiddenArgument, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
 
 
 def build(
@@ -109,6 +111,7 @@ def build(
         tuple(context.reads),
         context.is_repeatable,
         numbers.hidden,
+        tuple(context.warnings.values()),
     )
 
 

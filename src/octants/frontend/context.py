@@ -27,7 +27,7 @@ from typing import Any, NoReturn, Protocol
 
 from octants.diagnostics.errors import NumberTooLarge, UserError
 from octants.diagnostics.exceptions import InternalError
-from octants.diagnostics.render import Label
+from octants.diagnostics.render import Diagnostic, Label
 from octants.diagnostics.span import Span
 from octants.frontend.arrays import Arrays
 from octants.frontend.blocks import BlockLoop
@@ -99,6 +99,7 @@ class Context:
         self.scopes.hidden.append(self.draw)
         self.returns: Any = None
         self.stops = Stops()
+        self.warnings: dict[tuple[str, int], Diagnostic] = {}  # one for each line
         self.reads: list[Read] = []
         self.numbers = numbers or HostNumbers()
         self.first_hidden = 0  # the position of the first hidden argument
@@ -119,6 +120,12 @@ class Context:
         """Raise a user error at ``node``, or at the current place; labels point to other places."""
         problem = error if isinstance(error, UserError) else error()
         raise problem.at(self.span(node), *labels) from None
+
+    def warn(self, problem: UserError, node: ast.AST) -> None:
+        """Note what probably does not do what is meant."""
+        span = self.span(node)
+        if span is not None:
+            self.warnings.setdefault((span.file, span.line), problem.diagnostic(span=span))
 
     def span(self, node: ast.AST | None = None) -> Span | None:
         """Where ``node`` stands in the user's file; the current place without one."""

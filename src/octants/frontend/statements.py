@@ -18,6 +18,7 @@ from octants.frontend import (
     exits,
     joins,
     loops,
+    losses,
     messages,
     names,
     returns,
@@ -199,10 +200,11 @@ def augmented_assign(context: Context, node: ast.AugAssign) -> bool:
     value = context.evaluate(node.value)
     fn = ATOMIC.get(type(node.op))
     if fn is not None and _takes(place, fn):
+        losses.check(context, place, value, node)
         context.atomic(fn, place, value, node)
         return True
     result = binary_operation(context, node.op, context.load(place), value, node)
-    context.store(place, result, node)
+    assignments.store(context, place, result, node)
     return True
 
 

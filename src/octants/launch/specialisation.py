@@ -20,6 +20,8 @@ from octants.deferred import Deferred
 from octants.diagnostics.graph_errors import GraphReturns, HostArrayInGraph
 from octants.diagnostics.launch_errors import WrongArgument
 from octants.diagnostics.recursion import deep_recursion
+from octants.diagnostics.render import Diagnostic
+from octants.diagnostics.stack import warn_at_places
 from octants.ir.core import Array, Module, Operation, Space
 from octants.launch.guards import (
     Terms,
@@ -67,7 +69,7 @@ class Facts:
 
     `sources` stand parallel to `arrays`; `written` are the positions of those whose primal contents
     a launch may change, without temporaries. `hidden` are arguments that launches evaluate, behind
-    those of the user.
+    those of the user. `warnings` are about lines of the kernel.
     """
 
     arrays: tuple[Array, ...]
@@ -76,6 +78,7 @@ class Facts:
     returns_tuple: bool
     written: tuple[int, ...]
     hidden: tuple[HiddenArgument, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
 
 
 class Specialisation:
@@ -126,6 +129,7 @@ class Specialisation:
         function: FunctionType = kernel.function
         self._shelf = open_shelf(function, self.types, signature.returns, chosen)
         self._facts, reads = self._found() or self._built()
+        warn_at_places(self._facts.warnings)
         self.varying = frozenset(key_of(read) for read in reads if read.varies)
         self.numbers = tuple(read for read in reads if type(read.value) in (int, float))
         self._take_hidden()
@@ -395,6 +399,7 @@ def _facts_of(built: Built) -> Facts:
         built.returns_tuple,
         _positions_written(module),
         built.hidden,
+        built.warnings,
     )
 
 

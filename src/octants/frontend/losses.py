@@ -1,0 +1,84 @@
+"""Assignments that lose a part of what is assigned: fractions, and the upper bits of integers.
+
+The type of a variable or an array decides what is stored. A literal integer that does not fit is an
+error. A float in an integer, and an integer of 64 bits in a narrower one, give a warning for each
+line; integral literals, conversions that the program states, and truth values do not, and no more
+do floats that are rounded.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from octants.diagnostics.errors import LossyAssignment
+from octants.diagnostics.library_errors import LiteralTooLarge
+from octants.frontend import places, structure
+from octants.frontend.context import Context
+from octants.frontend.values import (
+    ElementReference,
+    StructValue,
+    Variable,
+    VariableReference,
+    is_number,
+    plain,
+)
+from octants.ir.core import Value
+from octants.types.scalars import DType, Kind, integer_range
+
+
+def check(context: Context, place: Any, value: Any, node: ast.AST) -> None:
+    """Note what an assignment of ``value`` to a place loses; an error for a literal.
+
+    ``place`` is a reference, a struct of such, or a variable.
+    """
+    if getattr(context.scopes.frame.function, "octants_library", False):
+        return
+    types, given = list(_types(place)), structure.leaves(context.load(value))
+    if types and len(types) != len(given):
+        types = types[:1] * len(given)  # a vector of a scalar, or components of one type
+    for dtype, item in zip(types, given, strict=False):
+        if dtype.is_integer and not dtype.is_bool:
+            _check_item(context, dtype, item, node)
+
+
+def _types(place: Any) -> Iterator[DType]:
+    """The types of the scalars of a place."""
+    if isinstance(place, ElementReference):
+        yield place.array.dtype
+    elif isinstance(place, Variable):
+        yield from _types(VariableReference(place))
+    elif isinstance(place, VariableReference) and place.variable.in_memory:
+        yield from _types(places.memory_of(place))
+    elif isinstance(place, VariableReference):
+        held = place.variable.value
+        for step in place.path:
+            held = held.members[step] if isinstance(step, str) else held
+        yield from (x.type for x in structure.leaves(held) if isinstance(x, Value))
+    elif isinstance(place, StructValue):
+        for member in place.members.values():
+            yield from _types(member)
+
+
+def _check_item(context: Context, dtype: DType, item: Any, node: ast.AST) -> None:
+    number = plain(context.known(item))
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    low, high = integer_range(dtype)
+    if isinstance(number, int) and low <= number <= high:
+        return
+    if is_number(item) and isinstance(number, int):
+        is_pattern = dtype.kind is Kind.UNSIGNED and -(high + 1) // 2 <= number < 0
+        if not is_pattern:  # as -1 stands for all bits of an unsigned integer
+            way_out = f"`qd.cast({number}, qd.{dtype})` cuts off what does not fit"
+            context.fail(LiteralTooLarge(number, dtype.name, way_out), node)
+        return
+    given = context.type_of_number(item) if is_number(item) else item.type
+    if given.is_float:
+        loss = LossyAssignment(str(dtype), str(given), "its fraction is cut off")
+    elif given.is_integer and given.bits == 64 > dtype.bits:
+        loss = LossyAssignment(str(dtype), str(given), "its upper bits are cut off")
+    else:
+        return
+    context.warn(loss, node)
