@@ -12,7 +12,8 @@ from octants import driver, options
 from octants.backends.table import begin, obstacle_to
 from octants.data import current
 from octants.deferred import Deferred
-from octants.diagnostics.launch_errors import MissingBackend
+from octants.diagnostics.launch_errors import IneffectiveOption, MissingBackend
+from octants.diagnostics.stack import warn_at_caller
 from octants.launch.kernel import Kernel
 from octants.options import LOG_LEVELS, Options
 from octants.target import EXTENSIONS, GPUS, HOST, Arch, Extension
@@ -83,7 +84,8 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **giv
     `offline_cache_file_path`, `log_level`, `print_ir`, `print_kernel_llvm_ir`, `print_kernel_asm`;
     `octants.options.Options` has them all. An option that is not given is taken from the variable
     ``OCTANTS_<NAME>`` or ``QD_<NAME>`` of the environment. Options of Quadrants that steer its
-    compiler are accepted and ignored.
+    compiler are accepted and ignored; those that ask for something that Octants does not do give a
+    warning.
 
     Raises:
         OctantsRuntimeError: for an unknown option or value, or an arch that is not available.
@@ -94,6 +96,8 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **giv
     if arch is not None:
         given["arch"] = _arch_name(arch)
     chosen = options.make_options(given)
+    for name, value, advice in options.ineffective(given):
+        warn_at_caller(IneffectiveOption(name, repr(value), advice))
     chosen = options.replace(chosen, arch=_available(chosen).name)
     reset()
     defaults.set_defaults(_dtype(chosen.default_ip), _dtype(chosen.default_fp))
@@ -247,10 +251,12 @@ def kernel(function: Any = None, **steering: Any) -> Any:
     class, the first parameter is the object. ``kernel.grad(...)`` runs the reverse on the adjoints
     that are there. With ``graph=True`` a kernel of many top-level loops is launched as one, where
     the device has graphs; it returns nothing, and takes no arrays of the host on a device with
-    memory of its own. The keywords `pure`, `fastcache` and `checkpoints` steer another compiler and
-    are ignored.
+    memory of its own. The keywords `pure` and `fastcache` steer another compiler and are ignored;
+    `checkpoints` gives a warning.
     """
     _check_keywords("kernel", steering, ("pure", "fastcache", "graph", "checkpoints"))
+    if steering.get("checkpoints"):
+        warn_at_caller(IneffectiveOption("checkpoints", "True", _NO_CHECKPOINTS))
     frame = inspect.currentframe()
     around = frame.f_back if frame is not None else None
 
@@ -263,6 +269,9 @@ def kernel(function: Any = None, **steering: Any) -> Any:
         return Kernel(given, names, wants_graph=bool(steering.get("graph")))
 
     return decorate if function is None else decorate(function)
+
+
+_NO_CHECKPOINTS = "kernels of a graph run to their ends: there is no `qd.checkpoint`"
 
 
 def func(function: Any = None, **steering: Any) -> Any:

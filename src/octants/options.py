@@ -31,26 +31,61 @@ _VULKAN_CHOICES = (
 
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "critical")
 
-ACCEPTED_AND_IGNORED = frozenset(
+STEERING = frozenset(
     """
     ad_stack_experimental_enabled ad_stack_sparse_threshold_bytes advanced_optimization
     auto_mesh_local_default_occupacy cache_loop_invariant_global_vars cfg_optimization
-    cuda_stack_limit default_ad_stack_size default_cpu_block_dim default_gpu_block_dim
-    demote_dense_struct_fors demote_no_access_mesh_fors detect_read_only device_memory_GB
-    device_memory_fraction experimental_auto_mesh_local external_metal_command_queue
-    external_metal_command_queue_is_torch_queue flatten_if force_scalarize_matrix gdb_trigger
-    half2_vectorization kernel_profiler make_block_local make_cpu_multithreading_loop
-    make_mesh_block_local make_thread_local max_block_dim mesh_localize_all_attr_mappings
-    mesh_localize_from_end_mapping mesh_localize_to_end_mapping move_loop_invariant_outside_if
-    num_compile_threads offline_cache_cleaning_factor optimize_mesh_reordered_mapping
-    print_accessor_ir
-    print_full_traceback print_ir_dbg_info print_kernel_amdgcn print_non_pure print_preprocessed_ir
-    print_struct_llvm_ir quant_opt_atomic_demotion quant_opt_store_fusion raise_on_templated_floats
-    real_matrix_scalarize require_version saturating_grid_dim short_circuit_operators src_ll_cache
-    timeline unrolling_limit vk_api_version
+    default_cpu_block_dim default_gpu_block_dim demote_dense_struct_fors demote_no_access_mesh_fors
+    detect_read_only experimental_auto_mesh_local flatten_if force_scalarize_matrix
+    half2_vectorization make_block_local make_cpu_multithreading_loop make_mesh_block_local
+    make_thread_local max_block_dim mesh_localize_all_attr_mappings mesh_localize_from_end_mapping
+    mesh_localize_to_end_mapping move_loop_invariant_outside_if num_compile_threads
+    optimize_mesh_reordered_mapping quant_opt_atomic_demotion quant_opt_store_fusion
+    real_matrix_scalarize saturating_grid_dim src_ll_cache unrolling_limit
     """.split()
 )
-"""Options of `init` that steer another compiler; they change nothing here."""
+"""Options of `init` that steer how another compiler optimises: accepted without a word.
+
+They decide neither what a program computes nor what its user sees.
+"""
+
+_IR = "`print_ir` and `dump_ir` show kernels after each pass"
+_PROFILER = (
+    "time launches on the host: `qd.sync()`, then `time.perf_counter()`, around many of them; or"
+    " use the profiler of the GPU's vendor"
+)
+_QUEUES = "there is no arch `metal`"
+WITHOUT_EFFECT = {
+    "cuda_stack_limit": "kernels have no call stack: functions are inlined",
+    "default_ad_stack_size": "`ad_stack_size` sets the size of the records; 0 fits all",
+    "device_memory_GB": "memory is allocated as it is needed",
+    "device_memory_fraction": "memory is allocated as it is needed",
+    "external_metal_command_queue": _QUEUES,
+    "external_metal_command_queue_is_torch_queue": _QUEUES,
+    "gdb_trigger": "run the program in a debugger",
+    "kernel_profiler": _PROFILER,
+    "offline_cache_cleaning_factor": "files are removed until they fit the size of the cache",
+    "print_accessor_ir": _IR,
+    "print_ir_dbg_info": _IR,
+    "print_kernel_amdgcn": "`print_kernel_llvm_ir` and `print_kernel_asm` show the code",
+    "print_non_pure": "kernels notice that the globals that they read have changed",
+    "print_preprocessed_ir": _IR,
+    "print_struct_llvm_ir": "`print_kernel_llvm_ir` shows the code",
+    "raise_on_templated_floats": "a kernel is compiled anew for each float in a template",
+    "require_version": "it names a version of Quadrants; see `qd.__version__`",
+    "timeline": _PROFILER,
+    "vk_api_version": "the version is the newest that the driver and Octants know",
+}
+"""Options that a user would expect to see at work; what does instead."""
+
+FIXED = {
+    "print_full_traceback": (True, "tracebacks are always whole"),
+    "short_circuit_operators": (True, "`and` and `or` work as in Python"),
+}
+"""Options that always have one value, and why."""
+
+ACCEPTED_AND_IGNORED = STEERING | WITHOUT_EFFECT.keys() | FIXED.keys()
+"""All options of `init` that change nothing here."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +214,27 @@ def make_options(given: Mapping[str, Any], environment: Mapping[str, str] | None
         elif name not in ACCEPTED_AND_IGNORED:
             raise _unknown(name)
     return Options(**values)
+
+
+def ineffective(
+    given: Mapping[str, Any], environment: Mapping[str, str] | None = None
+) -> list[tuple[str, Any, str]]:
+    """The options that ask for something that does not happen: name, value, what to do instead."""
+    environment = os.environ if environment is None else environment
+    values: dict[str, Any] = {}
+    for name in (*WITHOUT_EFFECT, *FIXED):
+        for prefix in ("QD_", "OCTANTS_"):
+            text = environment.get(prefix + name.upper())
+            if text is not None:
+                values[name] = "" if text.strip().lower() in _FALSE else text
+    values.update((name, value) for name, value in given.items() if value is not None)
+    found = [
+        (name, values[name], WITHOUT_EFFECT[name]) for name in WITHOUT_EFFECT if values.get(name)
+    ]
+    for name, (always, why) in FIXED.items():
+        if bool(values.get(name, always)) is not always:
+            found.append((name, values[name], why))
+    return found
 
 
 def _unknown(name: str) -> OctantsError:

@@ -47,6 +47,18 @@ class WrongOption(UserError):
     remedy = "it is {wanted}"
 
 
+class IneffectiveOption(UserError):
+    """A warning: an option of `init`, or of a decorator, that changes nothing."""
+
+    name: str
+    given: str
+    advice: str
+    code = "OCT427"
+    exception = OctantsRuntimeError
+    title = "`{name}={given}` has no effect"
+    remedy = "{advice}"
+
+
 class MissingBackend(UserError):
     """An architecture that this installation cannot run on."""
 

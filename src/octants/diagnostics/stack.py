@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
+from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsWarning
 from octants.diagnostics.render import Diagnostic, render
 from octants.diagnostics.span import Span
@@ -31,6 +32,12 @@ def warn_at_places(problems: Iterable[Diagnostic]) -> None:
     for problem in problems:
         span, text = problem.labels[0].span, render(problem)
         warnings.warn_explicit(text, OctantsWarning, span.file, span.line, registry=_told)
+
+
+def warn_at_caller(problem: UserError) -> None:
+    """Give a warning at the line outside of this package that led here."""
+    text = render(problem.diagnostic())
+    warnings.warn(text, OctantsWarning, stacklevel=levels_to_the_user())
 
 
 _told: dict[Any, Any] = {}

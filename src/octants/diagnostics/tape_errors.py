@@ -248,3 +248,17 @@ class NoGradientGiven(UserError):
     exception = OctantsRuntimeError
     title = "`{name}` is decorated with `@qd.ad.grad_replaced`, but has no gradient"
     remedy = "decorate one with `@qd.ad.grad_for({name})`, or use `@qd.ad.no_grad`"
+
+
+class NothingHasGradient(UserError):
+    """``kernel.grad`` where no array of the kernel has a gradient."""
+
+    kernel: str
+    code = "OCT337"
+    exception = OctantsRuntimeError
+    title = "`{kernel}.grad` has nothing to compute: none of the kernel's arrays has a gradient"
+    remedy = (
+        "make arrays and fields with `needs_grad=True`; in place of arrays of numpy pass tensors of"
+        " torch that require a gradient; of numbers, `{kernel}.grad.using(argument_gradients=True)`"
+        " returns the gradients"
+    )

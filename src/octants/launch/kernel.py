@@ -23,6 +23,7 @@ from octants.diagnostics.definition import Definition
 from octants.diagnostics.exceptions import OctantsWarning
 from octants.diagnostics.launch_errors import MissingMethodOwner
 from octants.diagnostics.stack import levels_to_the_user
+from octants.diagnostics.tape_errors import NothingHasGradient
 from octants.launch.entry import Entry, make_entry
 from octants.launch.gradient import bare_reverse, differentiable
 from octants.launch.lent import borrowed
@@ -310,6 +311,8 @@ class Gradient:
         ways = self._ways
         specialisation = self.kernel.specialisation(arguments)
         arguments = specialisation.complete(arguments)
+        if not specialisation.has_gradients and not ways.argument_gradients:
+            raise NothingHasGradient(self.kernel.name).at(None)
         merged = specialisation
         if not on_own_arrays(specialisation, arguments):
             merged = differentiable(specialisation, memories_of(specialisation, arguments))

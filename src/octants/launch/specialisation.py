@@ -22,7 +22,7 @@ from octants.diagnostics.launch_errors import WrongArgument
 from octants.diagnostics.recursion import deep_recursion
 from octants.diagnostics.render import Diagnostic
 from octants.diagnostics.stack import warn_at_places
-from octants.ir.core import Array, Module, Operation, Space
+from octants.ir.core import Array, Companion, Module, Operation, Space
 from octants.launch.guards import (
     Terms,
     guard_terms,
@@ -222,6 +222,11 @@ class Specialisation:
     def hidden(self) -> tuple[HiddenArgument, ...]:
         """The arguments that launches evaluate: numbers of Python that vary."""
         return self._facts.hidden
+
+    @functools.cached_property
+    def has_gradients(self) -> bool:
+        """Whether an array that the kernel uses has a gradient."""
+        return any(array.has(Companion.ADJOINT) for array in self.arrays)
 
     @functools.cached_property
     def returned(self) -> tuple[int, ...]:
