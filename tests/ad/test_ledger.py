@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from octants.ad.ledger import Ledger
+from octants.analysis.boxes import FARTHEST
 from octants.data.stored import StoredArray
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.launch.foreign import ForeignArray
@@ -131,6 +132,73 @@ def test_random_histories_of_overlapping_views() -> None:
         assert (base == final).all()
 
 
+def random_region(chance: random.Random) -> Any:
+    def interval(extent: int) -> tuple[int, int]:
+        low = chance.randrange(extent)
+        return low, chance.choice((low, low + 1, FARTHEST))
+
+    return chance.choice((None, *[tuple((interval(6), interval(4)) for _ in range(2))] * 3))
+
+
+def at(region: Any) -> list[tuple[slice, slice]]:
+    if region is None:
+        return [(slice(None), slice(None))]
+    return [tuple(slice(low, high + 1) for low, high in box) for box in region]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_histories_of_parts(seed: int) -> None:
+    """What is needed comes back, whatever parts of it were overwritten."""
+    chance = random.Random(seed)
+    for _ in range(20):
+        x = np.arange(24.0).reshape(6, 4)
+        ledger, memory = Ledger(), memory_of(Watched(x))
+        history: list[Any] = []
+        for step in range(chance.randrange(1, 16)):
+            region = random_region(chance)
+            if chance.random() < 0.5:
+                values = [x[place].copy() for place in at(region)]
+                history.append((ledger.need(memory, region), region, values))
+            else:
+                ledger.overwrite(memory, region, "k")
+                for place in at(region):
+                    x[place] = 100 + step
+        final = x.copy()
+        for content, region, values in reversed(history):
+            ledger.restore([content])
+            for place, value in zip(at(region), values, strict=True):
+                assert (x[place] == value).all()
+            if chance.random() < 0.4:  # a reverse run that writes its memory
+                again = chance.choice((region, random_region(chance)))
+                ledger.disturb(memory, again)
+                for place in at(again):
+                    x[place] = -5
+        ledger.finish()
+        assert (x == final).all()
+
+
+def test_a_row_that_is_overwritten_is_all_that_is_copied() -> None:
+    steps, width = 200, 5
+    x = np.zeros((steps + 1, width))
+    ledger, array = Ledger(), Watched(x)
+    memory = memory_of(array)
+    contents = []
+    for step in range(steps):
+        contents.append((ledger.need(memory, reader="r"), x.copy()))
+        ledger.overwrite(memory, (((step + 1, step + 1), (0, FARTHEST)),), "w")
+        x[step + 1] = step + 1
+    assert ledger.saved_bytes == steps * width * 8
+    assert array.snapshots == 0
+    (entry,) = ledger.account.entries()
+    assert (entry.writer, entry.reader, entry.copies) == ("w", "r", steps)
+    for content, values in reversed(contents):
+        ledger.restore([content])
+        assert (x == values).all()
+    ledger.finish()
+    assert array.snapshots == 1
+    assert (x[-1] == steps).all()
+
+
 def test_an_array_of_numpy_that_is_changed_unseen_is_put_back() -> None:
     x = np.zeros(2)
     ledger, memory = Ledger(), memory_of(ForeignArray(x, x), is_foreign=True)
@@ -189,7 +257,7 @@ def test_whether_copies_fit_is_not_guessed(seed: int) -> None:
         wanted = ledger.saved_bytes + sum(m.nbytes(r) for m, r in due) <= ledger._budget
         assert fits(ledger, *phases) == (wanted or not due)
         answers.add(ledger._surely_fits(phases))
-        live = [c for each in ledger._live.values() for c in each._by_region.values()]
+        live = [content for each in ledger._live.values() for content in each]
         assert ledger._live_bytes == sum(content.memory.nbytes() for content in live)
         if wanted:
             for each in needs:

@@ -132,3 +132,49 @@ def test_a_simulator_that_is_run_again_copies_nothing(snapshots: list[int]) -> N
     assert weights[3] == pytest.approx(difference(run, drive), rel=1e-6)
     assert abs(stiffness) > 1e-3
     assert abs(weights[3]) > 1e-5
+
+
+def test_delays_cost_a_row_for_each_step(snapshots: list[int]) -> None:
+    """Rows that are read are not known, those that are written are: these alone are copied."""
+    x = qd.field(qd.f64, (STEPS + 1, N), needs_grad=True)
+    delays = qd.field(qd.i32, N)
+    delays.from_numpy(np.arange(N, dtype=np.int32) % 4)
+    gain = qd.field(qd.f64, (), needs_grad=True)
+    loss = qd.field(qd.f64, (), needs_grad=True)
+
+    @qd.kernel
+    def step(t: qd.i32):
+        for i in range(N):
+            seen = x[qd.max(t - delays[i], 0), i]
+            x[t + 1, i] = x[t, i] + 0.1 * gain[None] * qd.sin(seen) * x[t, (i + 1) % N]
+
+    @qd.kernel
+    def measure():
+        for i in range(N):
+            loss[None] += x[STEPS, i] ** 2
+
+    def run() -> float:
+        loss[None] = 0
+        for t in range(STEPS):
+            step(t)
+        measure()
+        return float(loss[None])
+
+    def prepare(change: float) -> None:
+        x.fill(0)
+        for i in range(N):
+            x[0, i] = 0.1 * i + 0.2
+        gain[None] += change
+
+    gain[None] = 0.8
+    prepare(0)
+    with qd.ad.Tape(loss=loss) as tape:
+        run()
+    final = x.to_numpy()
+    row = 8 * N
+    assert tape.snapshot_bytes <= (STEPS + 1) * row
+    assert max(snapshots[:-1]) == row  # the last one is what the arrays hold in the end
+    prepare(0)
+    run()
+    assert (final == x.to_numpy()).all()
+    assert gain.grad[None] == pytest.approx(difference(run, prepare), rel=1e-6)

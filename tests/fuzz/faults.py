@@ -204,22 +204,22 @@ def skip_checkpoints(patch: pytest.MonkeyPatch) -> None:
 
 def skip_a_snapshot(patch: pytest.MonkeyPatch) -> None:
     """What a launch overwrites is not copied before."""
-    patch.setattr(Ledger, "_save", lambda self, content: None)
+    patch.setattr(Ledger, "_save", lambda self, content, *_: None)
 
 
 def restore_in_the_wrong_order(patch: pytest.MonkeyPatch) -> None:
     """Contents are put back in the order in which they were saved, and not in the reverse one."""
 
-    def save(self: Ledger, content: Content) -> None:
-        original_save(self, content)
+    def save(self: Ledger, content: Content, *how: Any) -> None:
+        original_save(self, content, *how)
         saved.setdefault((id(self), content.memory.key), []).append(content)
 
-    def put(self: Ledger, content: Content) -> None:
+    def put(self: Ledger, content: Content, **how: Any) -> None:
         order = saved.get((id(self), content.memory.key), [])
         same = [one for one in order if one.region == content.region]
         if content in same:
             content = same[-1 - same.index(content)]
-        original_put(self, content)
+        original_put(self, content, **how)
 
     saved: dict[Any, list[Content]] = {}
     original_save, original_put = Ledger._save, Ledger._put

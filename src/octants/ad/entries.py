@@ -28,8 +28,8 @@ class Keeper(Protocol):
     def need(self, memory: Memory, region: Region, reader: str) -> Content:
         """The content of a region as it is now."""
 
-    def overwrite(self, memory: Memory, region: Region) -> None:
-        """Save what is needed of a region before it is written."""
+    def overwrite(self, memory: Memory, region: Region, writer: str) -> None:
+        """Save what is needed of a region before ``writer`` writes it."""
 
     def keep_log(self, kernel: str, nbytes: int) -> None:
         """Count the log of a launch; an error if it is too large."""
@@ -112,7 +112,7 @@ class LaunchEntry:
         assert places is not None
         contents = [keeper.need(*place, self.kernel) for place in places.before]
         for place in places.written:
-            keeper.overwrite(*place)
+            keeper.overwrite(*place, self.kernel)
         self._make_log(partial(keeper.keep_log, self.kernel))
         results = self._launch_forward()
         contents += [keeper.need(*place, self.kernel) for place in places.after]

@@ -9,11 +9,13 @@ what is needed of them is copied at once, and compared with what is there when i
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from octants.ad.contents import Content, LiveContents
-from octants.analysis.boxes import Region, Rows, intersect, rows_of
+from octants.ad.saved import HOST, UNSEEN, Account
+from octants.analysis.boxes import Region, Rows, common, contains, intersect, rows_of, without
 from octants.diagnostics.tape_errors import (
     ChangedSinceLaunch,
     LogTooLarge,
@@ -23,6 +25,17 @@ from octants.diagnostics.tape_errors import (
 from octants.launch.memory import Memory
 
 _MOST_DISTURBANCES = 32
+_MOST_PARTED = 64
+_MOST_BOXES = 16
+
+
+class _Missing(enum.Enum):
+    """What of a content is not in its memory; if only `PIECES` are, these are copies."""
+
+    NOTHING = enum.auto()
+    PIECES = enum.auto()
+    ALL = enum.auto()
+
 
 Place = tuple[Memory, Region]
 Phase = tuple[Sequence[Place], Sequence[Place]]
@@ -31,6 +44,17 @@ Phase = tuple[Sequence[Place], Sequence[Place]]
 
 Parts = Mapping[Any, Rows]
 """Rows of memories, by the keys of these."""
+
+
+def cut(memory: Memory, region: Region, write: Region) -> tuple[Region, Region]:
+    """What a write to some boxes of a memory ends of a region, and what it leaves."""
+    assert write
+    rank = len(write[0])
+    boxes, ended = memory.boxes(region, rank), memory.boxes(write, rank)
+    left = without(boxes, ended)
+    if not left or len(left) > _MOST_BOXES:
+        return region, ()
+    return common(boxes, ended), left
 
 
 class Unsettled(Protocol):
@@ -52,6 +76,7 @@ class Ledger:
         self, *, saves: bool = True, validates: bool = False, budget: float = float("inf")
     ) -> None:
         self.saved_bytes = 0
+        self.account = Account()
         self.saves = saves
         self._live_bytes = 0  # of the memories of live contents, once for each of these
         self._validates = validates
@@ -116,21 +141,39 @@ class Ledger:
             self._end(content)
             content = None
         if content is None:
-            content = Content(memory, region, live)
+            content = Content(memory, region, live, reader)
             if memory.is_foreign and self.saves:
-                self._save(content)
+                self._save(content, region, (), {}, UNSEEN)
             live.add(content)
             self._live_bytes += memory.nbytes()
+            for other in [one for one in live.parted if contains(region, one.left)]:
+                self._end(other)
+                other.base = content
         if self._validates:
             self._mark(content, reader)
         return content
 
-    def overwrite(self, memory: Memory, region: Region = None) -> None:
-        """Save what is needed of a region that is about to be written."""
+    def overwrite(self, memory: Memory, region: Region = None, writer: str = "") -> None:
+        """Save what is needed of a region that ``writer`` is about to write."""
+        copies: dict[Any, dict[Region, Any]] = {}
         for content in list(self.ended_by(memory, region)):
-            if self.saves and content.saved is None:
-                self._save(content)
-            self._end(content)
+            part, left = self.cut(content, memory, region)
+            if self.saves and part != ():
+                known = copies.setdefault(content.memory.key, {})
+                self._save(content, part, left, known, writer)
+            if left == ():
+                self._end(content)
+            elif part != ():
+                self._live[content.memory.key].part(content, left)
+
+    def cut(self, content: Content, memory: Memory, region: Region) -> tuple[Region, Region]:
+        """What a write to a region of a memory ends of a content, and what it leaves."""
+        other = content.memory
+        if not self.saves or memory.key != other.key or not region or content.left == ():
+            return content.left, ()
+        if not memory.has_regions or len(self._live[other.key].parted) > _MOST_PARTED:
+            return content.left, ()
+        return cut(memory, content.left, region)
 
     def _end(self, content: Content) -> None:
         self._live[content.memory.key].remove(content)
@@ -139,7 +182,7 @@ class Ledger:
 
     def overwrite_by_host(self, memory: Memory, region: Region) -> None:
         """The same for an announced write of the host, which counts in the array's version."""
-        self.overwrite(memory, region)
+        self.overwrite(memory, region, HOST)
         self._live[memory.key].host_writes += 1
 
     def make_room(self, writer: str, phases: Iterable[Phase]) -> None:
@@ -168,6 +211,7 @@ class Ledger:
         if self.saved_bytes + nbytes > self._budget:
             raise LogTooLarge(kernel, nbytes, self.saved_bytes, int(self._budget)).at(None)
         self.saved_bytes += nbytes
+        self.account.note("", kernel, kernel, None, nbytes)
 
     def overwritten(self, phases: Iterable[Phase]) -> list[Memory]:
         """The memories of which contents that are needed will be overwritten."""
@@ -187,13 +231,25 @@ class Ledger:
         self._know(memory)
         return self._live[memory.key].get(region)
 
-    def _save(self, content: Content) -> None:
+    def _save(
+        self,
+        content: Content,
+        part: Region,
+        left: Region,
+        copies: dict[Region, Any],
+        writer: str,
+    ) -> None:
+        """Copy a part of a content, which ``writer`` is about to end; ``copies`` were made."""
+        memory = content.memory
         try:
-            content.save()
+            is_new = content.save(part, copies)
         except MemoryError:
-            name, size = content.memory.name, content.nbytes
-            raise SnapshotRefused(name, size, self.saved_bytes).at(None) from None
-        self.saved_bytes += content.nbytes
+            size = memory.nbytes(part)
+            raise SnapshotRefused(memory.name, size, self.saved_bytes).at(None) from None
+        content.left = left
+        size = memory.nbytes(part) if is_new else 0
+        self.saved_bytes += size
+        self.account.note(memory.name, writer, content.reader, part, size)
 
     def ended_by(self, memory: Memory, region: Region) -> Iterator[Content]:
         """The live contents that a write to a region would end."""
@@ -229,24 +285,48 @@ class Ledger:
         if not self.saves:
             self._put_back_final()
         for content in contents:
-            if self.saves and not self._is_in_place(content):
-                self._put(content)
+            if self.saves:
+                self._bring(content)
             if self._validates:
                 self._mark(content, reader)
 
-    def _is_in_place(self, content: Content) -> bool:
-        for region, holder in reversed(self._disturbed.get(content.memory.key, ())):
-            if intersect(region, content.region):
-                return holder is content
-        return content.live and content.is_intact()
+    def _bring(self, content: Content) -> None:
+        """Put a content into its memory, and before it what it is based on, as far as need be."""
+        chain = [content]
+        while chain[-1].base is not None and self._missing(chain[-1]) is _Missing.ALL:
+            chain.append(chain[-1].base)
+        for each in reversed(chain):
+            missing = self._missing(each)
+            if missing is not _Missing.NOTHING:
+                self._put(each, left=missing is _Missing.ALL and each.base is None)
 
-    def _put(self, content: Content) -> None:
+    def _missing(self, content: Content) -> _Missing:
+        """What of a content is not in its memory."""
+        disturbed: list[Region] = []
+        for region, holder in reversed(self._disturbed.get(content.memory.key, ())):
+            if holder is content:
+                break
+            if intersect(region, content.region):
+                disturbed.append(region)
+        else:
+            if disturbed or not content.live:
+                return _Missing.ALL
+            if content.is_intact():
+                return _Missing.NOTHING
+            return _Missing.ALL if content.memory.is_foreign else _Missing.PIECES
+        if not disturbed:
+            return _Missing.NOTHING
+        has_all = all(map(content.has_pieces_of, disturbed))
+        return _Missing.PIECES if has_all else _Missing.ALL
+
+    def _put(self, content: Content, *, left: bool) -> None:
+        """Put the pieces of a content into its memory; with ``left``, the rest of it as well."""
         memory = content.memory
         self.disturb(memory, content.region, content)
-        if content.saved is not None:
-            memory.restore(content.saved, content.region)
-        else:
-            memory.restore_part(self._final[memory.key][1], content.region)
+        if left and content.left != ():
+            memory.restore_part(self._final[memory.key][1], content.left)
+        for region, values in content.pieces:
+            memory.restore(values, region)
 
     def disturb(self, memory: Memory, region: Region = None, holder: Content | None = None) -> None:
         """Let a region, and what overlaps with it, be changed: remember the final contents.
@@ -266,6 +346,8 @@ class Ledger:
         entries = self._disturbed.setdefault(key, [])
         if region is None:
             entries.clear()
+        elif holder is not None:
+            entries[:] = [entry for entry in entries if not contains(region, entry[0])]
         elif len(entries) >= _MOST_DISTURBANCES:
             entries[:] = [(None, None)]
         entries.append((region, holder))
@@ -328,13 +410,19 @@ class _Forecast:
             self.due.append((memory, region))
 
     def overwrite(self, memory: Memory, region: Region) -> None:
+        copied: set[tuple[Any, Region]] = set()
         for content in self._ledger.ended_by(memory, region):
             if content in self._ended:
                 continue
-            self._ended.add(content)
+            part, left = self._ledger.cut(content, memory, region)
+            if left == ():
+                self._ended.add(content)
+            elif part == ():
+                continue
             self.overwritten.append(content.memory)
-            if content.saved is None:
-                self.due.append((content.memory, content.region))
+            if part != () and (content.memory.key, part) not in copied:
+                copied.add((content.memory.key, part))
+                self.due.append((content.memory, part))
         for key, (other, needed) in list(self._needed.items()):
             is_same = other.key == memory.key
             if intersect(needed, region) if is_same else other.overlaps(memory):

@@ -165,7 +165,7 @@ class Advance:
     def _before_write(self, memory: Memory, region: Region, kernel: str) -> None:
         if self.tape is not None and memory.key not in self._ended:
             self.tape.make_room(f"kernel `{kernel}`", [(memory, region)], [])
-            self.tape.overwrite(memory, region)
+            self.tape.overwrite(memory, region, kernel)
             if memory.covers(region):
                 self._ended.add(memory.key)
         if memory.is_foreign:
@@ -257,9 +257,9 @@ class StepTape(Tape):
             self.trace.launch(specialisation, arguments, memories, sight.written)
         return super().launch(specialisation, arguments)
 
-    def overwrite(self, memory: Memory, region: Region = None) -> None:
+    def overwrite(self, memory: Memory, region: Region = None, writer: str = "") -> None:
         self._snapshots.before_write(memory, region)
-        super().overwrite(memory, region)
+        super().overwrite(memory, region, writer)
 
     def before_write(self, write: HostWrite) -> None:
         memory = note_write(self.trace, write)

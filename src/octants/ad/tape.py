@@ -18,6 +18,7 @@ from octants.ad.entries import Entry, HostEntry, LaunchEntry
 from octants.ad.ledger import Ledger, Phase, Place
 from octants.ad.losses import Loss, make_losses
 from octants.ad.quick import QuickWay, Touched, quick_way
+from octants.ad.saved import TapeExplanation
 from octants.ad.unseen import UnseenWrites
 from octants.ad.watch import ArgumentWatch
 from octants.analysis.boxes import Region
@@ -105,6 +106,7 @@ class Tape:
         self._unseen = UnseenWrites()
         self._custom: dict[Any, Memory] | None = None
         self._is_simple = self._finds_quick_ways and not validation and self._check is None
+        self._launches = 0
         self._done = False
         self._entered = False
 
@@ -112,6 +114,16 @@ class Tape:
     def snapshot_bytes(self) -> int:
         """The bytes that the tape has copied of what was overwritten."""
         return self._ledger.saved_bytes
+
+    def explain(self) -> TapeExplanation:
+        """What the tape has copied so far, in the body or after it: what, how much, and why.
+
+        Returns:
+            A table when printed; as data, `saved` has an entry for each array, the kernel that was
+            about to overwrite it, and the kernel whose reverse run needs it.
+        """
+        launches = self._launches if self._done else self._count()
+        return TapeExplanation(launches, self._ledger.account.entries())
 
     def argument_gradients(self, kernel: Any) -> list[dict[str, Any]]:
         """The gradients of float arguments that are passed by value, for each launch of a kernel.
@@ -161,6 +173,7 @@ class Tape:
         for loss in self.losses:
             loss.seed(self._entries)
         self._watch.collect(self._entries)
+        self._launches = self._count()
         guard = _BackwardGuard(self._ledger)
         driver.state.recorder = guard
         observe_writes(guard.before_write)
@@ -175,6 +188,10 @@ class Tape:
             self._entries.clear()
         if self._check is not None:
             self._check.run(entries)
+
+    def _count(self) -> int:
+        """The launches that were recorded and are not reversed yet."""
+        return sum(isinstance(entry, LaunchEntry) and entry.is_first for entry in self._entries)
 
     # -- recording ------------------------------------------------------------------------------
 
@@ -276,7 +293,7 @@ class Tape:
         writes = [(memories[position], None) for position in specialisation.written]
         self.make_room(f"kernel `{specialisation.signature.kernel}`", writes)
         for place in writes:
-            self.overwrite(*place)
+            self.overwrite(*place, specialisation.signature.kernel)
         if self._custom is not None:
             self._custom.update((memory.key, memory) for memory in memories.values())
         return specialisation.run(arguments)
@@ -294,9 +311,9 @@ class Tape:
             self.paused -= 1
             self._touched.update(touched)
 
-    def overwrite(self, memory: Memory, region: Region = None) -> None:
-        """Save what is needed of a region before it is written."""
-        self._ledger.overwrite(memory, region)
+    def overwrite(self, memory: Memory, region: Region = None, writer: str = "") -> None:
+        """Save what is needed of a region before ``writer`` writes it."""
+        self._ledger.overwrite(memory, region, writer)
 
     def keep_log(self, kernel: str, nbytes: int) -> None:
         """Count the log of a launch; an error if it is too large."""

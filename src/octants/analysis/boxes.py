@@ -47,6 +47,48 @@ def unite(one: Region, other: Region) -> Region:
     return tuple(dict.fromkeys((*one, *other)))
 
 
+def contains(region: Region, part: Region) -> bool:
+    """Whether each box of a part surely lies in a region."""
+    if region is None or part is None:
+        return region is None
+    return all(any(_encloses(box, inner) for box in region) for inner in part)
+
+
+def _encloses(box: Box, inner: Box) -> bool:
+    return all(b[0] <= a[0] and a[1] <= b[1] for a, b in zip(inner, box, strict=True))
+
+
+def common(one: tuple[Box, ...], other: tuple[Box, ...]) -> tuple[Box, ...]:
+    """The boxes of what two regions have in common."""
+    found = {
+        tuple((max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(box, cut, strict=True)): None
+        for box in one
+        for cut in other
+        if _boxes_meet(box, cut)
+    }
+    return tuple(found)
+
+
+def without(region: tuple[Box, ...], taken: tuple[Box, ...]) -> tuple[Box, ...]:
+    """The boxes of what is left of a region without another."""
+    for cut in taken:
+        region = tuple(rest for box in region for rest in _without(box, cut))
+    return region
+
+
+def _without(box: Box, cut: Box) -> list[Box]:
+    if not _boxes_meet(box, cut):
+        return [box]
+    found = []
+    for axis, ((low, high), (first, last)) in enumerate(zip(box, cut, strict=True)):
+        if low < first:
+            found.append((*box[:axis], (low, first - 1), *box[axis + 1 :]))
+        if last < high:
+            found.append((*box[:axis], (last + 1, high), *box[axis + 1 :]))
+        box = (*box[:axis], (max(low, first), min(high, last)), *box[axis + 1 :])
+    return found
+
+
 def tidy(region: Region) -> Region:
     """The same elements in fewer boxes: those that are one box together become one."""
     if region is None or len(region) < 2:
@@ -72,7 +114,7 @@ def _merged(one: Box, other: Box) -> Box | None:
     if not different:
         return one
     for inner, outer in ((one, other), (other, one)):
-        if all(b[0] <= a[0] and a[1] <= b[1] for a, b in zip(inner, outer, strict=True)):
+        if _encloses(outer, inner):
             return outer
     (low, high), (other_low, other_high) = pairs[different[0]]
     if len(different) > 1 or low > other_high + 1 or other_low > high + 1:

@@ -8,6 +8,7 @@ import linecache
 from collections.abc import Sequence
 from pathlib import Path
 
+from octants.launch.table import columns
 from octants.lazy_dataclass import dataclass
 
 HEADS = ("line", "loop", "recorded", "bytes", "trips", "held", "runs", "tape", "policy")
@@ -183,8 +184,8 @@ class Explanation:
 
     def text(self) -> str:
         """A table for the terminal."""
-        loops = _columns([HEADS, *(loop.cells() for loop in self.loops)]) if self.loops else []
-        arrays = _columns([ARRAY_HEADS, *(array.cells() for array in self.arrays)])
+        loops = columns([HEADS, *(loop.cells() for loop in self.loops)]) if self.loops else []
+        arrays = columns([ARRAY_HEADS, *(array.cells() for array in self.arrays)])
         parts = [f"gradient of {self.kernel}", *loops, self._total(), *arrays]
         return "\n".join(parts)
 
@@ -229,14 +230,6 @@ _STYLE = (
     "th,td{border-bottom:1px solid #ccc;padding:.3em .8em;text-align:left;vertical-align:top}"
     "td:nth-child(2){font-family:monospace;white-space:pre}dt{font-weight:bold}"
 )
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
 
 
 def _row(cells: Sequence[str], tag: str) -> str:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from octants.analysis.boxes import FARTHEST, Box, Region
+from octants.analysis.boxes import FARTHEST, Box, Region, common
 from octants.data.events import HostWrite
 from octants.data.host_array import Tensor
 from octants.data.stored import StoredArray
@@ -70,13 +70,22 @@ class Memory:
         """Whether a box of a region is all of it."""
         if region is None:
             return True
-        array: Any = self.array
-        shape = (array.elements if isinstance(array, ForeignArray) else array).shape
-        ends = [extent - 1 for extent in shape]
+        ends = [extent - 1 for extent in self._shape]
         return any(
             all(low <= 0 and end <= high for (low, high), end in zip(box, ends, strict=False))
             for box in region
         )
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        array: Any = self.array
+        shape = (array.elements if isinstance(array, ForeignArray) else array).shape
+        return tuple(shape)
+
+    def boxes(self, region: Region, rank: int) -> tuple[Box, ...]:
+        """The elements of a region that are there; ``rank`` is the number of its axes."""
+        everything = (tuple((0, extent - 1) for extent in self._shape[:rank]),)
+        return everything if region is None else common(everything, region)
 
     def nbytes(self, region: Region = None) -> int:
         """The bytes of a snapshot."""
