@@ -56,7 +56,7 @@ def declarations(shared: Shared) -> list[str]:
     rng, lines = shared.rng, []
     waiting: list[ArrayInfo] = []  # to be placed together
     for array in shared.arrays:
-        if array.owner:
+        if array.owner or array.is_made:
             continue
         by_hand = array.is_field and array.shape and not shared.has_random and rng.random() < 0.25
         lines.append(_declaration(array, rng, has_shape=not by_hand))
@@ -81,6 +81,8 @@ def _tree(shape: tuple[int, ...], rng: random.Random) -> str:
             if halves
             else (f"qd.root.dense(qd.i, {shape[0]})")
         )
+    if len(shape) == 3:
+        return f"qd.root.dense(qd.ijk, {shape!r})"
     forms = [
         f"qd.root.dense(qd.ij, {shape!r})",
         f"qd.root.dense(qd.i, {shape[0]}).dense(qd.j, {shape[1]})",

@@ -46,6 +46,7 @@ def generate(seed: int, precision: str, profile: str = "core") -> Program:
     if rng.random() < 0.03:
         shared.features["many work items"] += 1
         extents, shared.size, shared.max_cost = (rng.choice([70, 130, 600]), 2), 0.3, 5000.0
+    shared.extents = extents
     shared.arrays = arrays.make(shared, extents)
     shared.constants = [("WEIGHT", round(rng.uniform(-1.5, 1.5), 2)), ("COUNT", rng.randint(1, 4))]
     lines = [f"{name} = {value!r}" for name, value in shared.constants]
@@ -78,14 +79,14 @@ def _functions(
         shared.features["kernel launched twice"] += 1
         launches.append(launches[0])
     if rng.random() < profile.sequences:
-        launches = _sequence(shared, launches, "\n".join(lines))
+        launches = _sequence(shared, launches, "\n".join(lines), profile)
     for one in shared.productions:
         if one.finish:
             lines, launches = one.finish(shared, lines, launches)
     return lines, launches
 
 
-def _sequence(shared: Shared, launches: list[Step], source: str) -> list[Step]:
+def _sequence(shared: Shared, launches: list[Step], source: str, profile: Profile) -> list[Step]:
     """Some of the launches again, with writes by the host between them.
 
     What no launch has touched yet is not written: its gradient would be that of the new contents.
@@ -99,7 +100,7 @@ def _sequence(shared: Shared, launches: list[Step], source: str) -> list[Step]:
         touched |= _touched(shared, launch, source)
         arrays_here = [a for a in shared.arrays if a.is_float and a.name in touched]
         if arrays_here and rng.random() < 0.6:
-            steps += _host_write(shared, rng.choice(arrays_here))
+            steps += _host_write(shared, rng.choice(arrays_here), profile)
     return steps
 
 
@@ -110,13 +111,19 @@ def _touched(shared: Shared, launch: Step, source: str) -> set[str]:
     return {a.name for a in shared.arrays if a.is_in(text) or a.is_in(given)}
 
 
-def _host_write(shared: Shared, array: ArrayInfo) -> list[Step]:
+def _host_write(shared: Shared, array: ArrayInfo, profile: Profile) -> list[Step]:
     rng = shared.rng
-    value = round(rng.uniform(-1.4, 1.4), 2)
-    kind = rng.choice(["fill", "copy_from", "__setitem__"])
+    value: Any = round(rng.uniform(-1.4, 1.4), 2)
+    kind = rng.choice([*profile.writes])
+    if kind == "from_numpy":
+        shared.features["host: from_numpy"] += 1
+        return [(kind, (array.name, _content(rng, (*array.shape, *array.element_shape))))]
     if kind == "__setitem__":
         if array.element_shape:
-            return []
+            if "from_numpy" not in profile.writes:
+                return []
+            shared.features["host: element of vectors"] += 1
+            value = _content(rng, array.element_shape)
         index = tuple(rng.randrange(extent) for extent in array.shape)
         arguments: tuple[Any, ...] = (array.name, index or None, value)
     elif kind == "fill":
@@ -128,6 +135,13 @@ def _host_write(shared: Shared, array: ArrayInfo) -> list[Step]:
         arguments = (array.name, rng.choice(same).name)
     shared.features[f"host: {kind}"] += 1
     return [(kind, arguments)]
+
+
+def _content(rng: random.Random, shape: tuple[int, ...]) -> Any:
+    """Numbers in lists of lists."""
+    if not shape:
+        return round(rng.uniform(-1.4, 1.4), 2)
+    return [_content(rng, shape[1:]) for _ in range(shape[0])]
 
 
 def _is_alike(one: ArrayInfo, other: ArrayInfo) -> bool:
@@ -145,25 +159,30 @@ def _kernel(shared: Shared, extents: tuple[int, int]) -> tuple[list[str], Step]:
     scalars = _scalars(c)
     c.scopes[0].extend(variable for variable, _, _ in scalars)
     returns = c.pick([*[None] * 13, *["FP"] * 6, "qd.types.vector(2, FP)"])
-    c.returns = None if c.chance(0.6) else _returner(returns)
+    others = dict(pair for one in shared.productions for pair in one.returns)
+    if others and c.chance(0.4):
+        returns = c.pick(list(others))
+    c.returns = None if c.chance(0.6) else _returner(returns, others)
     if c.chance(0.5):
         tasks.serial(c, c.integer(1, 2))
     for number in range(c.rng.choice([1, 1, 1, 2, 2, 3])):
         if number and c.chance(0.4):
             tasks.serial(c, c.integer(1, 2))
-        c.returns = None if c.chance(0.7) else _returner(returns)
+        c.returns = None if c.chance(0.7) else _returner(returns, others)
         if number == 0 or c.affordable():
             tasks.parallel(c, extents)
     if c.chance(0.3):
         tasks.serial(c, c.integer(1, 2))
     if returns:
-        c.note("returned value" if returns == "FP" else "returned vector")
+        c.note({"FP": "returned value"}.get(returns, f"returned {returns.split('(')[0][3:]}"))
         c.roles = {}
-        c.emit(_returner(returns)(c))
+        c.emit(_returner(returns, others)(c))
     return _assemble(name, c, scalars, returns)
 
 
-def _returner(returns: str | None) -> Any:
+def _returner(returns: str | None, others: dict[str, Any]) -> Any:
+    if returns in others:
+        return others[returns]
     if returns is None:
         return lambda c: "return"
     if returns != "FP":
@@ -249,17 +268,30 @@ def _program(
         shape = (*array.shape, *array.element_shape)
         if not array.is_float:
             inputs[array.name] = rng.integers(0, 5, shape).astype(np.int32)
+            if array.sort == "w":
+                inputs[array.name] = _bits(rng, shape, array.dtype[3:])
             continue
-        inputs[array.name] = _floats(rng, shape)
+        dtype = np.dtype(np.float16 if array.dtype == "qd.f16" else np.float32)
+        inputs[array.name] = _floats(rng, shape, dtype)
         if not array.has_grad:
             continue
         silent = array.constant and rng.random() < 0.8
-        weights[array.name] = np.zeros(shape) if silent else _floats(rng, shape)
-        direction[array.name] = _floats(rng, shape)
+        weights[array.name] = np.zeros(shape) if silent else _floats(rng, shape, dtype)
+        direction[array.name] = _floats(rng, shape, dtype)
     return Program(seed, source, precision, inputs, weights, direction, launches, shared.features)
 
 
-def _floats(rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
+def _bits(rng: np.random.Generator, shape: tuple[int, ...], name: str) -> FloatArray:
+    """Integers of a type, some of them small, some at the ends of its range."""
+    dtype = np.dtype({"i": "int", "u": "uint"}[name[0]] + name[1:])
+    limits = np.iinfo(dtype)
+    values = rng.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
+    small = rng.integers(0, 9, shape).astype(dtype)
+    values = np.where(rng.random(shape) < 0.4, small, values)
+    return np.where(rng.random(shape) < 0.1, limits.max, values).astype(dtype)
+
+
+def _floats(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> FloatArray:
     values = rng.uniform(-1.5, 1.5, shape)
     values = np.where(rng.random(shape) < 0.03, 0.0, values)
-    return values.astype(np.float32).astype(np.float64)
+    return values.astype(dtype).astype(np.float64)

@@ -55,7 +55,10 @@ class Variable:
 
 @dataclass
 class ArrayInfo:
-    """An array of the program, its contents' range, and how it is given to the kernel."""
+    """An array of the program, its contents' range, and how it is given to the kernel.
+
+    `sort` is that of a variable, or w: integers of all the values that `dtype` has.
+    """
 
     name: str
     sort: str
@@ -69,6 +72,7 @@ class ArrayInfo:
     has_grad: bool = True
     form: str = "{name}[{index}]"  # how an element is written
     owner: str = ""  # the field of structs that it is a member of
+    is_made: bool = False  # by the profile
 
     @property
     def is_float(self) -> bool:
@@ -91,6 +95,16 @@ class Role:
     rows: tuple[str, ...] = ()  # the leading indices that a work item owns
     axes: int = 0  # how many axes they cover
     fn: str = "add"
+
+
+@dataclass
+class Domain:
+    """A parallel loop's header, its counters, and the rows that a work item owns."""
+
+    header: str
+    counters: list[Variable]
+    rows: tuple[str, ...]
+    extents: tuple[int, ...]
 
 
 @dataclass
@@ -130,6 +144,8 @@ class Productions:
     floats: Table = ()
     integers: Table = ()
     statements: Table = ()
+    domains: Table = ()
+    returns: Sequence[tuple[str, Callable[[Context], str]]] = ()  # types, and return statements
     declare: Callable[[Shared], list[str]] | None = None
     kernel: Callable[[Context, str, list[str], list[Any]], str] | None = None
     finish: Callable[[Shared, list[str], list[Any]], tuple[list[str], list[Any]]] | None = None
@@ -150,6 +166,8 @@ class Shared:
     imports: list[str] = field(default_factory=list)
     preamble: list[str] = field(default_factory=list)  # what the next kernel needs before it
     counter: int = 0
+    extents: tuple[int, int] = (3, 2)
+    deep: tuple[int, ...] = ()  # the shape of loops over three axes
     has_random: bool = False
     size: float = 1.0  # of functions, relative to the largest
     max_cost: float = 700.0

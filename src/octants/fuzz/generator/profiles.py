@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from octants.fuzz.generator import objects, structs
+from octants.fuzz.generator import layouts, objects, structs, widths
 from octants.fuzz.generator.context import Productions
 
 
@@ -18,6 +18,7 @@ class Profile:
     funcs: Sequence[int] = (0, 0, 0, 1, 1, 2)
     kernels: Sequence[int] = (1, 1, 1, 1, 2)
     sequences: float = 0.25  # how often launches are repeated, with host writes between them
+    writes: Sequence[str] = ("fill", "copy_from", "__setitem__")  # by the host
     sizes: Sequence[float] = (0.2, 0.35, 0.5)  # of functions, relative to the largest
 
 
@@ -28,5 +29,31 @@ PROFILES = {
     "structs": Profile("structs with methods, fields of them", (structs.PRODUCTIONS,), (0, 1, 2)),
     "objects": Profile(
         "data_oriented classes, dataclasses of arrays", (objects.PRODUCTIONS,), (0, 1, 2, 3)
+    ),
+    "types": Profile(
+        "integers of all widths, atomics of all kinds, bit casts, f16", (widths.PRODUCTIONS,)
+    ),
+    "layouts": Profile(
+        "fields of three axes in any order of memory, ndranges of three", (layouts.PRODUCTIONS,)
+    ),
+    "sequences": Profile(
+        "several kernels that share arrays, with writes by the host between them",
+        kernels=(2, 2, 3, 4),
+        sequences=1.0,
+        writes=("fill", "copy_from", "__setitem__", "from_numpy"),
+        sizes=(0.2, 0.3),
+    ),
+    "mixed": Profile(
+        "all of these",
+        (
+            structs.PRODUCTIONS,
+            widths.PRODUCTIONS,
+            layouts.PRODUCTIONS,
+            objects.PRODUCTIONS,
+        ),
+        funcs=(0, 1, 2),
+        kernels=(1, 2, 3),
+        sequences=0.5,
+        writes=("fill", "copy_from", "__setitem__", "from_numpy"),
     ),
 }

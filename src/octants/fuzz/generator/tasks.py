@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from octants.fuzz.generator import memory, places, shaping, structs, vectors
-from octants.fuzz.generator.context import ArrayInfo, Context, Role, Variable
+from octants.fuzz.generator import memory, places, shaping, structs, vectors, widths
+from octants.fuzz.generator.context import ArrayInfo, Context, Domain, Role, Variable
 from octants.fuzz.generator.shaping import fitting, within
-
-
-@dataclass
-class Domain:
-    """A parallel loop's header, its counters, and the rows that a work item owns."""
-
-    header: str
-    counters: list[Variable]
-    rows: tuple[str, ...]
-    extents: tuple[int, ...]
 
 
 def parallel(c: Context, extents: tuple[int, int]) -> None:
@@ -57,6 +47,10 @@ def serial(c: Context, count: int) -> None:
 
 def _domain(c: Context, extents: tuple[int, int]) -> Domain:
     first, second = extents
+    more = c.shared.rows("domains")
+    if more and c.chance(0.4):
+        made: Domain = c.try_table(more)
+        return made
     kind = c.rng.choices(
         [*_ONE_AXIS, *_TWO_AXES],
         [3, 1.5, 1, 1, 1.5, 0.7, 0.7, 0.7, 2, 1, 1, 0.7],
@@ -139,6 +133,8 @@ def _role(c: Context, array: ArrayInfo, domain: Domain) -> Role:
     shared = 0.0 if array.sort == "i" and array.high < 50 else 1.5 if array.shape else 4.0
     kind = c.rng.choices(kinds, [4 if may_own else 0, 1.5, shared, 0.5])[0]
     if kind == "accumulate":
+        if array.sort == "w":
+            return Role(kind, fn=c.pick(widths.FNS))
         fns = ["add", "min", "max", "mul"] if array.is_float else ["add", "max", "or"]
         return Role(
             kind, fn=c.rng.choices(fns, [12, 1, 1, 0.2] if array.is_float else [4, 1, 1])[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -214,6 +215,25 @@ def clz(x: Any) -> Num:
     operand = lift(x)
     bits = operand.value & ((1 << operand.type.bits) - 1)
     return Num(operand.type, operand.type.bits - bits.bit_length())
+
+
+def bit_cast(x: Any, dtype: Type) -> Num:
+    """The same bits as another type of that width; what is not exact has none that are known."""
+    operand = lift(x)
+    if operand.type.bits != dtype.bits:
+        raise IllDefined("a bit_cast to another width")
+    if operand.error:
+        STATE.note_near("bit_cast")
+    if operand.type.is_float == dtype.is_float:
+        return convert(operand, dtype)
+    floats, integers = {32: ("f", "I"), 64: ("d", "Q"), 16: ("e", "H")}[dtype.bits]
+    if dtype.is_float:
+        packed = struct.pack(integers, operand.value & ((1 << dtype.bits) - 1))
+        value = struct.unpack(floats, packed)[0]
+        if not math.isfinite(value):
+            raise IllDefined("not finite")
+        return Num(dtype, value)
+    return Num(dtype, wrap(dtype, struct.unpack(integers, struct.pack(floats, operand.value))[0]))
 
 
 def truth(x: Any) -> Num:

@@ -229,6 +229,7 @@ class Namespace:
     cast = staticmethod(cast)
     random = staticmethod(functions.random)
     pow = staticmethod(_power)
+    bit_cast = staticmethod(functions.bit_cast)
     popcnt = staticmethod(functions.popcount)
     clz = staticmethod(functions.clz)
 

@@ -1,0 +1,242 @@
+"""Integers of all widths over their whole range, with atomics of all kinds, bit casts, and f16."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from octants.fuzz.generator import places
+from octants.fuzz.generator.context import ArrayInfo, Context, Expr, Productions, Shared, Variable
+from octants.fuzz.generator.shaping import fitting, modulo
+
+NAMES = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+LOW, HIGH = -(2.0**31), 2.0**31
+Maker = Callable[..., "str | None"]
+
+
+def declare(shared: Shared) -> list[str]:
+    """Arrays of integers of any width, sort w, and of f16."""
+    rng = shared.rng
+    shape = shared.arrays[0].shape
+    for number in range(rng.randint(1, 3)):
+        is_field = rng.random() < 0.5
+        name, dtype = shared.fresh("t" if is_field else "y"), f"qd.{rng.choice(NAMES)}"
+        constant = number == 1 and rng.random() < 0.5
+        shared.arrays.append(
+            ArrayInfo(name, "w", shape, (), is_field, LOW, HIGH, constant, dtype, has_grad=False)
+        )
+        shared.features[f"array of {dtype[3:]}"] += 1
+    if rng.random() < 0.4:
+        name = shared.fresh("e")
+        has_grad = rng.random() < 0.3
+        shared.features["array of f16"] += 1
+        shared.arrays.append(
+            ArrayInfo(name, "d", shape, (), True, dtype="qd.f16", has_grad=has_grad)
+        )
+    return []
+
+
+# -- expressions -----------------------------------------------------------------------------------
+
+
+def expression(c: Context, depth: int = 2) -> str:
+    """An integer of some width."""
+    made: str = c.choose(depth, SIMPLE, LEAVES, OPERATIONS)
+    return made
+
+
+def _variable(c: Context, _: int) -> str | None:
+    variable = c.recent([v for name in NAMES for v in c.variables(f"int:{name}")])
+    return variable.name if variable else None
+
+
+def _cast(c: Context, _: int) -> str:
+    name = c.pick(NAMES)
+    form = c.pick(["qd.cast({1}, qd.{0})", "qd.{0}({1})"])
+    c.note(f"conversion to {name}")
+    return form.format(name, c.whole(1).text)
+
+
+def _literal(c: Context, _: int) -> str:
+    if c.chance(0.4):
+        return str(c.integer(0, 7))
+    name = c.pick(NAMES)
+    bits = int(name[1:]) - (name[0] == "i")
+    return f"qd.{name}({c.pick([0, 1, 100, 2**bits - 1])})" if bits < 32 else f"qd.{name}(1000)"
+
+
+def _load(c: Context, _: int) -> str | None:
+    options = places.readable(c, "w")
+    if not options:
+        return None
+    array, role = c.pick(options)
+    c.note("load of an integer of any width")
+    return array.at(places.position(c, array, role))
+
+
+def _arithmetic(c: Context, depth: int) -> str:
+    symbol = c.pick(["+", "-", "*", "*", "&", "|", "^", "//", "%"])
+    c.note(f"{symbol} of widths")
+    return f"(({expression(c, depth)}) {symbol} ({expression(c, depth)}))"
+
+
+def _shift(c: Context, depth: int) -> str:
+    c.note("shift of widths")
+    count = c.pick([str(c.integer(0, 7)), f"({c.whole(0).text} & 7)"])
+    return f"(({expression(c, depth)}) {c.pick(['<<', '>>'])} {count})"
+
+
+def _unary(c: Context, depth: int) -> str:
+    form = c.pick(["(~({}))", "(-({}))", "abs({})", "(({}) ** 2)"])
+    return form.format(expression(c, depth))
+
+
+def _extremum(c: Context, depth: int) -> str:
+    name = c.pick(["qd.min", "qd.max"])
+    return f"{name}({expression(c, depth)}, {expression(c, depth)})"
+
+
+def _choice(c: Context, depth: int) -> str:
+    a, b = expression(c, depth), expression(c, depth)
+    c.note("choice of widths")
+    if c.chance(0.5):
+        return f"qd.select({_comparison(c)}, {a}, {b})"
+    return f"({a} if {c.truth(0)} else {b})"
+
+
+def _comparison(c: Context) -> str:
+    symbol = c.pick(["<", "<=", ">", ">=", "==", "!="])
+    c.note("comparison of widths")
+    return f"({expression(c, 1)}) {symbol} ({expression(c, 0)})"
+
+
+def _bit_cast(c: Context, depth: int) -> str:
+    """The same bits as another type; those of a float that is exact."""
+    bits = c.pick(["8", "16", "32", "64"])
+    c.note("bit_cast")
+    if bits in ("32", "64") and c.chance(0.5):
+        inside = f"qd.cast(qd.cast({expression(c, 0)}, qd.i16), qd.f{bits})"
+        return f"qd.bit_cast({inside}, qd.{c.pick('iu')}{bits})"
+    inside = f"qd.cast({expression(c, depth)}, qd.{c.pick('iu')}{bits})"
+    return f"qd.bit_cast({inside}, qd.{c.pick('iu')}{bits})"
+
+
+SIMPLE: list[tuple[float, Maker]] = [(4.0, _variable), (1.0, _literal), (0.5, _cast)]
+LEAVES: list[tuple[float, Maker]] = [*SIMPLE, (3.0, _load), (1.0, _cast)]
+OPERATIONS: list[tuple[float, Maker]] = [
+    (4.0, _arithmetic),
+    (1.0, _shift),
+    (1.0, _unary),
+    (1.0, _extremum),
+    (1.0, _choice),
+    (0.7, _bit_cast),
+]
+
+
+def _as_integer(c: Context, depth: int) -> Expr:
+    """Brought into the range of the other integers."""
+    c.note("integer of any width in an expression")
+    whole = Expr(f"qd.cast({expression(c, depth)}, qd.i32)", LOW, HIGH)
+    return modulo(c, whole, c.integer(2, 7))
+
+
+def _as_float(c: Context, depth: int) -> Expr:
+    c.note("integer of any width as a float")
+    name = c.pick(["i8", "u8"])
+    return Expr(f"0.01 * qd.cast(qd.cast({expression(c, depth)}, qd.{name}), FP)", -1.3, 2.6)
+
+
+# -- statements ------------------------------------------------------------------------------------
+
+
+def _declare_local(c: Context) -> bool:
+    name = c.pick(NAMES)
+    value = expression(c)
+    variable = Variable(c.shared.fresh("o"), f"int:{name}", LOW, HIGH)
+    c.note(f"local of {name}")
+    if c.chance(0.5):
+        c.emit(f"{variable.name}: qd.{name} = {value}")
+    else:
+        c.emit(f"{variable.name} = qd.cast({value}, qd.{name})")
+    c.scopes[-1].append(variable)
+    return True
+
+
+def _assign(c: Context) -> bool | None:
+    options = [v for name in NAMES for v in c.variables(f"int:{name}", (), assignable=True)]
+    variable = c.recent(options)
+    if variable is None:
+        return None
+    symbol = c.pick(["=", "+=", "-=", "*=", "&=", "|=", "^=", "//=", "%="])
+    c.note("assignment to an integer of any width")
+    c.emit(f"{variable.name} {symbol} {expression(c, 1)}")
+    return True
+
+
+def _write(c: Context) -> bool | None:
+    """A store to, or an update of, what the work item owns."""
+    options = places.writable(c, "w", ("own", "free"))
+    if not options:
+        return None
+    array, role = c.pick(options)
+    place = array.at(places.position(c, array, role))
+    symbol = c.pick(["=", "=", "+=", "-=", "&=", "|=", "^="])
+    c.note(f"{symbol} on an array of {array.dtype[3:]}")
+    c.emit(f"{place} {symbol} {expression(c)}")
+    return True
+
+
+ATOMICS = {"add": ("add", "sub")}
+
+
+def _atomic(c: Context) -> bool | None:
+    """An atomic of the kind that the task does on this array, or any on what it owns."""
+    shared = places.writable(c, "w", ("accumulate",))
+    owned = places.writable(c, "w", ("own", "free"))
+    if not shared and not owned:
+        return None
+    array, role = c.pick(shared or owned)
+    place = array.at(places.position(c, array, role))
+    fn = role.fn if shared else c.pick(FNS)
+    fn = c.pick(ATOMICS.get(fn, (fn,)))
+    c.note(f"atomic_{fn} of integers")
+    call = f"qd.atomic_{fn}({place}, {expression(c, 1)})"
+    if shared or c.chance(0.5):
+        c.emit(call)
+        return True
+    name = array.dtype[3:]
+    variable = Variable(c.shared.fresh("o"), f"int:{name}", LOW, HIGH)
+    c.note("result of an integer atomic")
+    c.emit(f"{variable.name} = {call}")
+    c.scopes[-1].append(variable)
+    return True
+
+
+FNS = ("add", "min", "max", "mul", "and", "or", "xor")
+
+
+def _half_local(c: Context) -> bool:
+    value = fitting(c, 3.9).text
+    variable = c.declare("d", "d", -4.0, 4.0)
+    c.note("local of f16")
+    c.emit(f"{variable.name} = qd.cast({value}, qd.f16)")
+    return True
+
+
+def returned(name: str) -> Callable[[Context], str]:
+    """The maker of a return statement."""
+    return lambda c: f"return qd.cast({expression(c, 1)}, qd.{name})"
+
+
+PRODUCTIONS = Productions(
+    floats=((0.7, _as_float),),
+    integers=((2.0, _as_integer),),
+    statements=(
+        (2.5, _declare_local),
+        (2.0, _assign),
+        (2.0, _write),
+        (1.5, _atomic),
+        (0.5, _half_local),
+    ),
+    declare=declare,
+    returns=tuple((f"qd.{name}", returned(name)) for name in NAMES),
+)
