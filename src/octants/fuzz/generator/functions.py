@@ -41,7 +41,11 @@ def function(shared: Shared) -> list[str]:
     shared.functions.append(made)
     annotated = not shape and sort == "f" and c.chance(0.3)
     head = f"def {made.name}({', '.join(names)}){' -> FP' if annotated else ''}:"
-    return ["@qd.func", head, *c.lines, ""]
+    mark = "qd.func"
+    if shared.productions and c.chance(0.15):
+        mark = "qd.real_func"
+        c.note("real_func")
+    return [f"@{mark}", head, *c.lines, ""]
 
 
 _PARAMETERS: list[tuple[str, tuple[int, ...]]] = [
