@@ -231,7 +231,7 @@ def _check_overlaps(
 ) -> None:
     arrays = specialisation.arrays
     written = set(specialisation.written)
-    for one, other in itertools.combinations(memories, 2):
+    for one, other in _close_pairs(memories):
         if not memories[one].overlaps(memories[other]):
             continue
         if aliases[one] == aliases[other] and _is_alike(arrays[one], arrays[other]):
@@ -240,6 +240,30 @@ def _check_overlaps(
             names = arrays[one].name, arrays[other].name
             raise PartialOverlap(specialisation.signature.kernel, *names).at(None)
         aliases[other] = other
+
+
+def _close_pairs(memories: Mapping[int, Memory]) -> list[tuple[int, int]]:
+    """The pairs of positions, in order, that may overlap: kernels may have hundreds of arrays.
+
+    Two fields are among them only if they are the same, since the elements of others may take
+    turns in memory.
+    """
+    found: set[tuple[int, int]] = set()
+    same: dict[Any, list[int]] = {}
+    for position, memory in memories.items():
+        same.setdefault(memory.key, []).append(position)
+    for positions in same.values():
+        found.update(itertools.combinations(positions, 2))
+    spans = sorted((memory.array.extent, position) for position, memory in memories.items())
+    open_spans: list[tuple[int, int]] = []  # the ends and positions of those that go on
+    for (start, end), position in spans:
+        open_spans = [span for span in open_spans if span[0] >= start]
+        is_field = memories[position].is_field
+        for _, other in open_spans:
+            if not (is_field and memories[other].is_field):
+                found.add((min(position, other), max(position, other)))
+        open_spans.append((end, position))
+    return sorted(found)
 
 
 def are_apart(
