@@ -16,7 +16,7 @@ from tests.apart import ARCH
 FIRST = 200_100  # of a hundred that are compiled at the quickest: see `backends.options`
 QUICK, MORE = 4, 90
 
-pytestmark = pytest.mark.filterwarnings("ignore:the gradient ends")
+pytestmark = pytest.mark.filterwarnings("ignore::octants.OctantsWarning")
 OTHERS = [name for name in PROFILES if name != "core"]
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -107,6 +108,7 @@ def describe(program: Program, verdict: Verdict, backend: str, smallest: Program
 
 def serve(backend: str, shrinks: bool, checks: Sequence[str], most: int) -> None:
     """A worker: reads chunks of cases, a line each, and writes a line for each program."""
+    warnings.simplefilter("ignore")  # programs do on purpose what users are warned of
     made = BACKENDS[backend]()
     checker = Checker(getattr(made, "arch", ""), checks, most) if checks else None
     for line in sys.stdin:

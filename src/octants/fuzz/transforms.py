@@ -54,7 +54,8 @@ def _is_movable(node: ast.Assign) -> bool:
     """Whether a statement makes a field that an ndarray can stand for."""
     text = ast.unparse(node.value)
     shape = "shape=" in text and "shape=()" not in text
-    return text.startswith("qd.") and ".field(" in f".{text}" and shape and "layout=" not in text
+    plain = "layout=" not in text and "order=" not in text
+    return text.startswith("qd.") and ".field(" in f".{text}" and shape and plain
 
 
 def _is_kernel(node: ast.FunctionDef) -> bool:
