@@ -37,7 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("driver",),
     ("launch",),
     ("ad",),
-    ("_compat", "algorithms", "api", "graph", "math", "simt"),
+    ("_compat", "algorithms", "api", "graph", "math", "simt", "ui"),
     ("__init__",),
     ("compat", "demos", "fuzz", "tools"),
     ("__main__",),

@@ -163,16 +163,20 @@ from octants.types.structs import Struct as Struct
 from octants.types.structs import dataclass as dataclass
 from octants.version import __version__ as __version__
 
-_IMPORTED_WHEN_USED = ("algorithms", "compat", "tools")
+_IMPORTED_WHEN_USED = ("algorithms", "compat", "tools", "ui")
 
 if TYPE_CHECKING:
     from octants import algorithms as algorithms
+    from octants import ui as ui
+    from octants.ui import GUI as GUI
 else:
     sys.meta_path.append(Finder)
 
     def __getattr__(name):
         if name in _IMPORTED_WHEN_USED:
             return importlib.import_module(f"octants.{name}")
+        if name == "GUI":
+            return importlib.import_module("octants.ui").GUI
         if name.startswith("Taichi") and f"Octants{name[6:]}" in globals():
             return globals()[f"Octants{name[6:]}"]  # the exceptions by their names in Taichi
         raise attribute_error("octants", name)

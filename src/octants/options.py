@@ -372,6 +372,18 @@ def raises_late() -> bool:
     return os.environ.get("OCTANTS_APART", "") == "late"
 
 
+def frames() -> tuple[str | None, int | None]:
+    """The folder for what programs draw (``OCTANTS_FRAMES``), and after how many frames they end.
+
+    Raises:
+        WrongOption: If ``OCTANTS_FRAME_COUNT`` is not a positive number.
+    """
+    text = os.environ.get("OCTANTS_FRAME_COUNT", "")
+    if text and not (text.isdecimal() and int(text)):
+        raise WrongOption("OCTANTS_FRAME_COUNT", "a positive number", text).at(None)
+    return os.environ.get("OCTANTS_FRAMES") or None, int(text) if text else None
+
+
 def vulkan_choices() -> dict[str, str]:
     """What of the environment has Vulkan's loader look at some drivers only, or leave some out."""
     return {name: os.environ[name] for name in _VULKAN_CHOICES if name in os.environ}

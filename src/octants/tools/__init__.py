@@ -1,0 +1,31 @@
+"""The command line, and what programs call to store pictures, videos and meshes.
+
+`imread`, `imwrite`, `imresize`, `imshow`, `VideoManager` and `PLYWriter` are imported when they are
+first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from octants.tools.images import imread as imread
+    from octants.tools.images import imresize as imresize
+    from octants.tools.images import imshow as imshow
+    from octants.tools.images import imwrite as imwrite
+    from octants.tools.ply import PLYWriter as PLYWriter
+    from octants.tools.video import VideoManager as VideoManager
+
+_MODULES = {
+    **dict.fromkeys(("imread", "imresize", "imshow", "imwrite"), "images"),
+    "PLYWriter": "ply",
+    "VideoManager": "video",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,0 +1,255 @@
+"""The window of two and three dimensions: ``window = ui.Window("name", (640, 480))``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from octants.ui.frames import Frames
+from octants.ui.gui import colour_map
+from octants.ui.picture import Colour, Picture, from_floats, to_array
+from octants.ui.scene import Scene
+from octants.ui.vertices import GREY, colours, each, groups, rows
+
+
+class Window:
+    """A window in which canvases and scenes are drawn; none opens, frames become files.
+
+    Args:
+        name: The title; nobody sees it.
+        res: The size in pixels, (width, height).
+        vsync: As in programs with windows; nothing waits here.
+        show_window: Likewise.
+        fps_limit: Likewise.
+        pos: Likewise.
+
+    Example:
+        >>> window = qd.ui.Window("cloth", (640, 480))
+        >>> canvas = window.get_canvas()
+        >>> canvas.set_image(pixels)
+        >>> window.save_image("frame.png")
+        >>> window.show()
+    """
+
+    def __init__(
+        self,
+        name: str,
+        res: tuple[int, int],
+        vsync: bool = False,
+        show_window: bool = True,
+        fps_limit: int = 1000,
+        pos: tuple[int, int] = (100, 100),
+    ) -> None:
+        self.name, self.res = name, (int(res[0]), int(res[1]))
+        self.event: Any = None
+        self._frames = Frames()
+        self._is_open = True
+        self._canvas = Canvas(self.res)
+        self._scene = Scene()
+        self._gui = Gui()
+        self.GUI = self._gui
+
+    @property
+    def running(self) -> bool:
+        """Whether the program should go on; see ``OCTANTS_FRAME_COUNT``."""
+        return self._is_open and not self._frames.is_last
+
+    @running.setter
+    def running(self, value: bool) -> None:
+        self._is_open = value
+
+    def destroy(self) -> None:
+        """End: `running` is false from now on."""
+        self._is_open = False
+
+    def get_window_shape(self) -> tuple[int, int]:
+        """The size in pixels."""
+        return self.res
+
+    def get_canvas(self) -> Canvas:
+        """What is drawn on."""
+        return self._canvas
+
+    def get_scene(self) -> Scene:
+        """A scene of three dimensions, for `Canvas.scene`."""
+        return self._scene
+
+    def get_gui(self) -> Gui:
+        """Sliders and buttons that nobody uses."""
+        return self._gui
+
+    def save_image(self, filename: str) -> None:
+        """Store the frame so far; the ending of the name says in which format."""
+        self._canvas.picture().save(Path(filename))
+
+    def get_image_buffer_as_numpy(self) -> npt.NDArray[np.float32]:
+        """The frame so far, of shape (width, height, 4), f32 from 0 to 1."""
+        colours = self._canvas.picture().pixels().astype(np.float32) / 255.0
+        return np.concatenate([colours, np.ones_like(colours[..., :1])], axis=2)
+
+    def show(self) -> None:
+        """End the frame."""
+        self._frames.show(self._canvas.picture() if self._frames.is_wanted else None)
+        self._canvas.begin()
+
+    def get_events(self, tag: Any = None) -> Iterator[Any]:
+        """Nothing: there are no keys."""
+        return iter(())
+
+    def get_event(self, tag: Any = None) -> bool:
+        """False: there are no keys."""
+        return False
+
+    def is_pressed(self, *keys: str) -> bool:
+        """False: there are no keys."""
+        return False
+
+    def get_cursor_pos(self) -> tuple[float, float]:
+        """The middle: there is no mouse."""
+        return 0.5, 0.5
+
+
+class Canvas:
+    """What is drawn in a window.
+
+    Places are in the unit square, with y upwards; colours are floats from 0 to 1; radii and widths
+    are fractions of the height.
+
+    Args:
+        res: The size in pixels.
+    """
+
+    def __init__(self, res: tuple[int, int]) -> None:
+        self.res = res
+        self._background: Colour = (0, 0, 0)
+        self._picture: Picture | None = None
+
+    def begin(self) -> None:
+        """Forget what was drawn."""
+        self._picture = None
+
+    def picture(self) -> Picture:
+        """What was drawn so far."""
+        if self._picture is None:
+            self._picture = Picture(*self.res, self._background)
+        return self._picture
+
+    def set_background_color(self, color: Any) -> None:
+        """What a frame begins with."""
+        self._background = from_floats(color)
+        if self._picture is None:
+            return
+        self.begin()
+
+    def set_image(self, img: Any) -> None:
+        """Fill the frame with an image of shape (width, height), with 1, 3 or 4 channels."""
+        self.picture().put(img)
+
+    def contour(self, scalar_field: Any, cmap_name: str = "plasma", normalize: bool = False) -> None:
+        """Fill the frame with a scalar field of two dimensions, in colours."""
+        self.picture().put(colour_map(to_array(scalar_field), normalize))
+
+    def circles(
+        self,
+        centers: Any,
+        radius: float = 0.01,
+        color: Any = GREY,
+        per_vertex_color: Any = None,
+        per_vertex_radius: Any = None,
+    ) -> None:
+        """Discs at places of shape (n, 2)."""
+        places = rows(centers)
+        shades = colours(color, per_vertex_color, len(places))
+        radii = each(radius if per_vertex_radius is None else per_vertex_radius, len(places))
+        for place, size, shade in zip(places, radii, shades, strict=True):
+            self.picture().circle(place, float(size) * self.res[1], from_floats(shade))
+
+    def lines(
+        self,
+        vertices: Any,
+        width: float,
+        indices: Any = None,
+        color: Any = GREY,
+        per_vertex_color: Any = None,
+    ) -> None:
+        """Lines between pairs of places of shape (n, 2), or those that `indices` name."""
+        places = rows(vertices)
+        shades = colours(color, per_vertex_color, len(places))
+        for first, second in groups(indices, len(places), 2):
+            ends = places[first], places[second]
+            self.picture().line(*ends, width * self.res[1], from_floats(shades[first]))
+
+    def triangles(
+        self, vertices: Any, color: Any = GREY, indices: Any = None, per_vertex_color: Any = None
+    ) -> None:
+        """Filled triangles of places of shape (n, 2), or those that `indices` name."""
+        places = rows(vertices)
+        shades = colours(color, per_vertex_color, len(places))
+        for corners in groups(indices, len(places), 3):
+            self.picture().polygon(places[corners], from_floats(shades[corners[0]]))
+
+    def vector_field(
+        self,
+        vector_field: Any,
+        arrow_spacing: int = 5,
+        scale: float = 0.1,
+        width: float = 0.002,
+        color: Any = (0, 0, 0),
+    ) -> None:
+        """Lines along a field of vectors of shape (columns, rows, 2)."""
+        ways = to_array(vector_field)
+        for i in range(0, ways.shape[0], arrow_spacing):
+            for j in range(0, ways.shape[1], arrow_spacing):
+                begin = (np.array([i, j]) + 0.5) / np.array(ways.shape[:2])
+                end = begin + scale * ways[i, j, :2]
+                self.picture().line(begin, end, width * self.res[1], from_floats(color))
+
+    def scene(self, scene: Scene) -> None:
+        """Draw a scene of three dimensions, and empty it for the next frame."""
+        scene.draw(self.picture())
+
+
+class Gui:
+    """Sliders and buttons that nobody uses: each gives back its old value."""
+
+    @contextlib.contextmanager
+    def sub_window(
+        self, name: str, x: float, y: float, width: float, height: float
+    ) -> Iterator[Gui]:
+        """A part of the window."""
+        yield self
+
+    def begin(self, name: str, x: float, y: float, width: float, height: float) -> None:
+        """Begin a part of the window."""
+
+    def end(self) -> None:
+        """End a part of the window."""
+
+    def text(self, text: str, color: Any = None) -> None:
+        """Text that nobody sees."""
+
+    def checkbox(self, text: str, old_value: bool) -> bool:
+        """The old value."""
+        return old_value
+
+    def slider_int(self, text: str, old_value: int, minimum: int, maximum: int) -> int:
+        """The old value."""
+        return old_value
+
+    def slider_float(self, text: str, old_value: float, minimum: float, maximum: float) -> float:
+        """The old value."""
+        return old_value
+
+    def color_edit_3(self, text: str, old_value: Any) -> Any:
+        """The old value."""
+        return old_value
+
+    def button(self, text: str) -> bool:
+        """False: nobody presses it."""
+        return False
+
