@@ -15,7 +15,8 @@ from tests.golden_files import check_golden
 
 @pytest.mark.parametrize(
     "name",
-    "ad algorithms graph lang lang.impl lang.math lang.ops lang.simt math simt tools types ui".split(),
+    "ad algorithms graph lang lang.impl lang.math lang.ops lang.simt math simt".split()
+    + "tools types ui".split(),
 )
 def test_modules_are_importable(name: str) -> None:
     module = importlib.import_module(f"octants.{name}")
@@ -111,5 +112,11 @@ def test_an_import_takes_no_more_than_programs_need() -> None:
     code = "import sys, octants; print(*(n for n in sys.modules if n.startswith('octants.')))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "octants.types" in loaded.stdout.split()
-    late = {"octants.lang.impl", "octants.algorithms", "octants.compat", "octants.tools", "octants.ui"}
+    late = {
+        "octants.lang.impl",
+        "octants.algorithms",
+        "octants.compat",
+        "octants.tools",
+        "octants.ui",
+    }
     assert not late & set(loaded.stdout.split())

@@ -58,10 +58,11 @@ def imresize(img: Any, w: int, h: int | None = None) -> Image:
     pixels = to_rgb(img)
     height = round(w * pixels.shape[1] / pixels.shape[0]) if h is None else h
     resized = _pillow().fromarray(np.ascontiguousarray(pixels.transpose(1, 0, 2)))
-    return np.asarray(resized.resize((w, height))).transpose(1, 0, 2)
+    scaled: Image = np.asarray(resized.resize((w, height)))
+    return np.swapaxes(scaled, 0, 1)
 
 
-def imshow(img: Any, title: str = "imshow") -> None:
+def imshow(img: Any, title: str = "imshow") -> None:  # noqa: ARG001 - nobody sees it
     """Show an image: it becomes a frame, which ``OCTANTS_FRAMES`` stores."""
     frames = Frames()
     if not frames.is_wanted:

@@ -196,9 +196,7 @@ class PLYWriter:
         return records
 
 
-def _channel(
-    key: str, data_type: str, data: Any, count: int
-) -> tuple[str, str, npt.NDArray[Any]]:
+def _channel(key: str, data_type: str, data: Any, count: int) -> tuple[str, str, npt.NDArray[Any]]:
     if data_type not in _TYPES:
         raise ValueError(f"no type {data_type!r}; there are {', '.join(_TYPES)}")
     values = np.asarray(data.to_numpy() if hasattr(data, "to_numpy") else data).reshape(-1)

@@ -49,6 +49,7 @@ MODULES = (  # the others are parts of the compiler
     "simt.subgroup",
     "simt.warp",
     "simt.grid",
+    "ui",
 )
 
 Names = dict[str, Any]

@@ -41,7 +41,7 @@ class VideoManager:
         height: int | None = None,
         post_processor: Callable[[Any], Any] | None = None,
         framerate: int = 24,
-        automatic_build: bool = True,
+        automatic_build: bool = True,  # noqa: ARG002
     ) -> None:
         if (width is None) != (height is None):
             raise ValueError("give both width and height, or neither")

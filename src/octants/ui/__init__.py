@@ -2,7 +2,7 @@
 
 A program that was written for a window runs on a machine that has none. What it draws becomes a
 picture; `show` writes it as a PNG file where a name or ``OCTANTS_FRAMES`` asks for files, and else
-does nothing. Nobody presses keys or moves a mouse here: events are empty, sliders keep their values.
+does nothing. There are no keys and no mouse: events are empty, and sliders keep their values.
 """
 
 from __future__ import annotations

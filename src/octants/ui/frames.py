@@ -56,8 +56,9 @@ def _warn_once() -> None:
         return
     _warned.add("no window")
     warnings.warn(
-        "Octants opens no windows: what the program draws is not shown. Set OCTANTS_FRAMES=folder to"
-        " have each frame as a PNG file, and OCTANTS_FRAME_COUNT=n to close the window after n frames",
+        "Octants opens no windows: what the program draws is not shown. Set OCTANTS_FRAMES=folder"
+        " to have each frame as a PNG file, and OCTANTS_FRAME_COUNT=n to close the window after"
+        " n frames",
         OctantsWarning,
         stacklevel=4,
     )

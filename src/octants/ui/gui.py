@@ -60,7 +60,7 @@ class GUI:
         self._is_open = True
         self._picture: Picture | None = None
 
-    def __enter__(self) -> GUI:
+    def __enter__(self) -> GUI:  # noqa: PYI034 - Self is of Python 3.11
         return self
 
     def __exit__(self, *problem: object) -> None:
@@ -138,7 +138,9 @@ class GUI:
         for corner, other, last, colour in rows:
             self.triangle(corner, other, last, colour)
 
-    def rect(self, topleft: Any, bottomright: Any, radius: float = 1, color: int = 0xFFFFFF) -> None:
+    def rect(
+        self, topleft: Any, bottomright: Any, radius: float = 1, color: int = 0xFFFFFF
+    ) -> None:
         """The outline of a rectangle."""
         self._canvas().rectangle(topleft, bottomright, radius, from_hex(color))
 
@@ -167,7 +169,12 @@ class GUI:
             self.arrow(begin, way, radius, colour)
 
     def arrow_field(
-        self, direction: Any, radius: float = 1, color: int = 0xFFFFFF, bound: float = 0.5, **tip: Any
+        self,
+        direction: Any,
+        radius: float = 1,
+        color: int = 0xFFFFFF,
+        bound: float = 0.5,
+        **tip: Any,
     ) -> None:
         """Arrows on a grid, along a field of vectors of shape (columns, rows, 2)."""
         ways = to_array(direction)

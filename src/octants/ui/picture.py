@@ -48,12 +48,12 @@ def to_rgb(image: Any) -> npt.NDArray[np.uint8]:
         if not np.issubdtype(array.dtype, np.floating):
             array = array / np.iinfo(array.dtype).max
         array = (np.clip(np.nan_to_num(array), 0.0, 1.0) * 255.0 + 0.5).astype(np.uint8)
-    channels = array.shape[2]
-    if channels == 1:
-        return np.repeat(array, 3, axis=2)
-    if channels == 2:
-        return np.concatenate([array, np.zeros_like(array[..., :1])], axis=2)
-    return array[..., :3]
+    pixels: npt.NDArray[np.uint8] = array[..., :3]
+    if array.shape[2] == 1:
+        pixels = np.repeat(array, 3, axis=2)
+    elif array.shape[2] == 2:
+        pixels = np.concatenate([array, np.zeros_like(array[..., :1])], axis=2)
+    return pixels
 
 
 def from_hex(colour: int) -> Colour:
@@ -120,7 +120,8 @@ class Picture:
 
     def pixels(self) -> npt.NDArray[np.uint8]:
         """The picture as an array of shape (width, height, 3), with y upwards."""
-        return np.asarray(self.image).transpose(1, 0, 2)[:, ::-1]
+        rows: npt.NDArray[np.uint8] = np.asarray(self.image)
+        return np.flip(rows.transpose(1, 0, 2), axis=1)
 
     def save(self, path: Path) -> None:
         """Store the picture; the ending of the name says in which format."""

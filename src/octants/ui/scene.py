@@ -1,4 +1,4 @@
-"""Scenes of three dimensions: particles, meshes and lines, drawn from the farthest to the nearest."""
+"""Scenes of three dimensions: particles, meshes and lines, the farthest drawn first."""
 
 from __future__ import annotations
 
@@ -98,7 +98,9 @@ class Camera:
         if self._mode is ProjectionMode.Orthogonal:
             width = self._sides["right"] - self._sides["left"]
             height = self._sides["top"] - self._sides["bottom"]
-            seen = np.stack([(x - self._sides["left"]) / width, (y - self._sides["bottom"]) / height], 1)
+            seen = np.stack(
+                [(x - self._sides["left"]) / width, (y - self._sides["bottom"]) / height], 1
+            )
             return seen, depth, np.full(len(places), 1.0 / height)
         with np.errstate(divide="ignore", invalid="ignore"):
             scale = 0.5 / (np.tan(np.radians(self._fov) / 2.0) * depth)
@@ -216,7 +218,9 @@ class Scene:
             else:
                 self.shapes.append(Shape(chosen, 0.0, shades[corners[0]]))
 
-    def mesh_instance(self, vertices: Any, *arguments: Any, transforms: Any = None, **named: Any) -> None:
+    def mesh_instance(
+        self, vertices: Any, *arguments: Any, transforms: Any = None, **named: Any
+    ) -> None:
         """A mesh drawn once for each of the transforms of shape (n, 4, 4), rows times matrix."""
         first = named.pop("instance_offset", 0)
         count = named.pop("instance_count", None)
@@ -238,7 +242,9 @@ class Scene:
         every = np.concatenate([shape.corners for shape in shapes])
         seen, depth, scale = self.camera.project(every, aspect)
         ends = np.cumsum([len(shape.corners) for shape in shapes])
-        spans = [slice(end - len(shape.corners), end) for end, shape in zip(ends, shapes, strict=True)]
+        spans = [
+            slice(end - len(shape.corners), end) for end, shape in zip(ends, shapes, strict=True)
+        ]
         middles = np.array([depth[span].mean() for span in spans])
         for number in np.argsort(-middles):
             span, shape = spans[number], shapes[number]

@@ -150,7 +150,9 @@ class Canvas:
         """Fill the frame with an image of shape (width, height), with 1, 3 or 4 channels."""
         self.picture().put(img)
 
-    def contour(self, scalar_field: Any, cmap_name: str = "plasma", normalize: bool = False) -> None:
+    def contour(
+        self, scalar_field: Any, cmap_name: str = "plasma", normalize: bool = False
+    ) -> None:
         """Fill the frame with a scalar field of two dimensions, in colours."""
         self.picture().put(colour_map(to_array(scalar_field), normalize))
 
@@ -252,4 +254,3 @@ class Gui:
     def button(self, text: str) -> bool:
         """False: nobody presses it."""
         return False
-
