@@ -116,7 +116,7 @@ PROGRAMS: dict[str, str] = {
     "OCT145_gradient": "x.grad[0] = 1",
     # calls
     "OCT150_number": "y = n(1)",
-    "OCT151_function": "y = plain(a)",
+    "OCT151_function": "y = chr(n)",
     "OCT151_math": "y = math.gcd(n, 2)",
     "OCT152_kernel": "other(x)",
     "OCT153_missing": "y = half()",
