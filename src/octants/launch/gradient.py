@@ -327,10 +327,22 @@ def _written_outside(module: Module) -> list[Array]:
 def differentiable(
     specialisation: Specialisation, memories: Mapping[int, Memory]
 ) -> Specialisation:
-    """The kernel that is differentiated for a launch on these memories."""
+    """The kernel that is differentiated for a launch on these memories.
+
+    Arrays of Octants stay where they are, so that what was found for some holds while they are
+    passed; kernels may have hundreds.
+    """
+    keys = tuple(memory.key for memory in memories.values())
+    known = specialisation.ways.get("differentiable")
+    if known is not None and known[0] == keys:
+        found: Specialisation = known[1]
+        return found
     aliases = aliases_of(specialisation, memories)
     apart = are_apart(specialisation, memories, aliases)
-    return merge_aliases(specialisation, aliases, apart=apart)
+    found = merge_aliases(specialisation, aliases, apart=apart)
+    if not any(memory.is_foreign for memory in memories.values()):
+        specialisation.ways["differentiable"] = keys, found
+    return found
 
 
 def merge_aliases(
