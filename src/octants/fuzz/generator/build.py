@@ -42,7 +42,8 @@ def generate(seed: int, precision: str, profile: str = "core") -> Program:
     shared.has_random = rng.random() < 0.2
     shared.size = rng.choice(PROFILES[profile].sizes)
     shared.overwrites = rng.random() < 0.65
-    extents = (rng.randint(3, 5), rng.randint(2, 3))
+    items = PROFILES[profile].items
+    extents = (rng.choice(items) if items else rng.randint(3, 5), rng.randint(2, 3))
     if rng.random() < 0.03:
         shared.features["many work items"] += 1
         extents, shared.size, shared.max_cost = (rng.choice([70, 130, 600]), 2), 0.3, 5000.0

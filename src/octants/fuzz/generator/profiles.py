@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from octants.fuzz.generator import layouts, objects, structs, widths
+from octants.fuzz.generator import layouts, objects, structs, widths, wrapping
 from octants.fuzz.generator.context import Productions
 
 
@@ -20,6 +20,7 @@ class Profile:
     sequences: float = 0.25  # how often launches are repeated, with host writes between them
     writes: Sequence[str] = ("fill", "copy_from", "__setitem__")  # by the host
     sizes: Sequence[float] = (0.2, 0.35, 0.5)  # of functions, relative to the largest
+    items: Sequence[int] = ()  # work items of a parallel loop, if not three to five
 
 
 PROFILES = {
@@ -29,6 +30,11 @@ PROFILES = {
     "structs": Profile("structs with methods, fields of them", (structs.PRODUCTIONS,), (0, 1, 2)),
     "objects": Profile(
         "data_oriented classes, dataclasses of arrays", (objects.PRODUCTIONS,), (0, 1, 2, 3)
+    ),
+    "wrapping": Profile(
+        "integers near the ends of their types, in indices, divisors and bounds of loops",
+        (wrapping.PRODUCTIONS,),
+        items=(1, 2, 3, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33),
     ),
     "types": Profile(
         "integers of all widths, atomics of all kinds, bit casts, f16", (widths.PRODUCTIONS,)
