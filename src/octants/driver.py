@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import atexit
 import functools
-import itertools
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,6 +21,7 @@ from octants.artifact import Artifact, Making
 from octants.backends.table import backend_of
 from octants.cache import current as cache
 from octants.compile_profile import stage as timed
+from octants.data import events
 from octants.data.events import forget_observer, observe_ends, observe_reads
 from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
@@ -101,6 +102,19 @@ class Recorder(Protocol):
         """Run a launch and return what the kernel returns."""
 
 
+_NUMBERS = 2**62
+
+
+def launch_numbers(first: int) -> Iterator[int]:
+    """The numbers of launches, from ``first`` on; the iterator knows how many are left."""
+    return iter(range(first, _NUMBERS))
+
+
+def last_number(left: int) -> int:
+    """The last number that was taken from such an iterator when so many were left."""
+    return _NUMBERS - 1 - left
+
+
 class State:
     """What all launches share; `driver.state` is the only one."""
 
@@ -111,7 +125,8 @@ class State:
         self.recorder: Recorder | None = None
         self.seed = 0
         self.snapshot_budget = 0  # until it is known
-        self.numbers: Iterator[int] = itertools.count(1)
+        self.numbers: Iterator[int] = launch_numbers(1)
+        self.specialisations: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def start(self, chosen: Options) -> Device:
         """Take a device into use, under these options."""
@@ -119,7 +134,8 @@ class State:
         self.generation += 1
         self.seed = chosen.random_seed & (2**64 - 1)
         self.snapshot_budget = 0
-        self.numbers = itertools.count(1)
+        self.numbers = launch_numbers(1)
+        self.specialisations.clear()
         cache.start(chosen)
         self.device = make_device(chosen)
         self.device.pending.watch = _begin_to_look
@@ -151,7 +167,7 @@ class State:
         self.generation += 1
 
 
-state = State()
+state = events.Clock.launches = State()
 observe_ends(state.forget_addresses)
 
 

@@ -14,7 +14,6 @@ same things in the same order.
 
 from __future__ import annotations
 
-import itertools
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -205,7 +204,7 @@ def _take_numbers(count: int) -> int:
     """The number of the next launch; so many are left out from there on."""
     numbers = driver.state.numbers
     first = next(numbers)
-    driver.state.numbers = itertools.count(first + count)
+    driver.state.numbers = driver.launch_numbers(first + count)
     return first
 
 

@@ -8,7 +8,6 @@ the steps are run again from the last snapshot, the last one recorded and revers
 from __future__ import annotations
 
 import contextlib
-import itertools
 import operator
 import threading
 from collections.abc import Callable, Iterator
@@ -329,7 +328,7 @@ class LoopEntry:
     ) -> Iterator[None]:
         """Give the launches of some steps to a recorder, with the numbers that they had."""
         numbers = driver.state.numbers
-        driver.state.numbers = itertools.count(self._number)
+        driver.state.numbers = driver.launch_numbers(self._number)
         try:
             with _launching(recorder, before_write):
                 yield
@@ -340,7 +339,7 @@ class LoopEntry:
     def run_again(self) -> None:
         """Run all steps once more, on the memory as it is."""
         numbers = driver.state.numbers
-        driver.state.numbers = itertools.count(self._first_number)
+        driver.state.numbers = driver.launch_numbers(self._first_number)
         try:
             for step in range(self._steps):
                 self._loop.step(step)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
@@ -43,7 +42,7 @@ else:
 def number_to_come() -> int:
     """The number of the next launch."""
     number = next(driver.state.numbers)
-    driver.state.numbers = itertools.count(number)
+    driver.state.numbers = driver.launch_numbers(number)
     return number
 
 

@@ -8,6 +8,7 @@ adjoints of what was written end there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import length_hint
 from typing import Any
 
 from octants.lazy_dataclass import dataclass
@@ -26,6 +27,18 @@ class HostWrite:
     region: tuple[int, ...] = ()
     source: Any = None
     is_done: bool = False
+
+
+class Clock:
+    """The time of a write of the host: how many numbers of launches are left to be taken."""
+
+    launches: Any = None
+    """What has the `numbers` of launches to come, an iterator."""
+
+    @classmethod
+    def left(cls) -> int:
+        """How many numbers are left; -1 where that is not known."""
+        return length_hint(cls.launches.numbers, -1)
 
 
 _write_observers: list[Callable[[HostWrite], None]] = []

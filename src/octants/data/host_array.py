@@ -148,7 +148,7 @@ class Tensor(StoredArray, AnyTensor):
             raise ReadOnly(self.describe()).at(None)
         events.before_write(self, region, source)
         window.write(values, region)
-        self.version += 1
+        self.note_write(region)
 
     def _index(self, key: Any) -> Region:
         """The index of an element, counted from 0, of what stands in the brackets."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from octants.data import events
 from octants.types.companions import Companion
 from octants.types.scalars import DType
 
@@ -24,6 +25,8 @@ class StoredArray(ABC):
 
     companion: Companion = Companion.PRIMAL
     version: int = 0
+    written: tuple[int, tuple[int, ...]] | None = None
+    """The last write of the host: how many numbers of launches were left, and the index of it."""
     dtype: DType
 
     @property
@@ -78,4 +81,12 @@ class StoredArray(ABC):
 
     def mark_written(self) -> None:
         """Say that the elements were changed through a pointer, unseen."""
+        self.note_write(())
+
+    def note_write(self, region: tuple[int, ...]) -> None:
+        """Count a write of the host, and remember when it was, and which elements it changed."""
         self.version += 1
+        left, last = events.Clock.left(), self.written
+        if last is not None and last[0] == left and last[1] != region:
+            region = ()
+        self.written = left, region

@@ -93,6 +93,24 @@ class ChangedSinceLaunch(UserError):
     )
 
 
+class OperandChanged(UserError):
+    """A bare gradient whose operands were written after the last launch of the kernel."""
+
+    array: str
+    kernel: str
+    writer: str
+    code = "OCT305"
+    exception = OctantsRuntimeError
+    title = (
+        "`{array}` was written by {writer} after the last launch of kernel `{kernel}`, whose"
+        " gradient reads it"
+    )
+    remedy = (
+        "record the launches with `qd.ad.Tape`, which keeps what is needed; if the array holds what"
+        ' the launch read, call `grad.using(on_overwrite="trust")`, or say so in `init`'
+    )
+
+
 class TooManySnapshots(UserError):
     """The copies of overwritten contents exceed their budget."""
 

@@ -106,24 +106,26 @@ class TapePlan:
 
 def bare_reverse(
     specialisation: Specialisation, *, arguments: bool = False, trusts: bool = False
-) -> tuple[Program, OutsideLayout]:
+) -> tuple[Program, OutsideLayout, tuple[int, ...]]:
     """The program of ``kernel.grad(...)``, which runs on memory as the kernel left it.
 
     In the outside storage are the adjoints of what the kernel returns and, with ``arguments``, of
-    its float arguments that are passed by value.
+    its float arguments that are passed by value. The positions are those of the arrays whose primal
+    contents it reads.
 
     Raises `OctantsCompilationError` if work items race for what the derivative depends on, or if
     the kernel overwrites what its reverse needs; one that ``trusts`` takes what memory holds for
     it.
     """
 
-    def make() -> tuple[Program, OutsideLayout]:
+    def make() -> tuple[Program, OutsideLayout, tuple[int, ...]]:
         module = specialisation.module
         races.refuse_races(module)
         result = _reverse(specialisation, module, saved=False, part=False, arguments=arguments)
         _refuse(module, result, trusts)
         layout = _adjoints_outside(module, arguments)
-        return _backward(specialisation, result, layout), layout
+        needed = tuple(module.arrays.index(array) for array in result.needed)
+        return _backward(specialisation, result, layout), layout, needed
 
     return specialisation.remember(("bare", arguments, trusts), make)
 

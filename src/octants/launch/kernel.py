@@ -24,6 +24,7 @@ from octants.diagnostics.exceptions import OctantsWarning
 from octants.diagnostics.launch_errors import MissingMethodOwner
 from octants.diagnostics.stack import levels_to_the_user
 from octants.diagnostics.tape_errors import NothingHasGradient
+from octants.launch.changes import check_unchanged
 from octants.launch.entry import Entry, make_entry
 from octants.launch.gradient import bare_reverse, differentiable
 from octants.launch.lent import borrowed
@@ -316,10 +317,11 @@ class Gradient:
         merged = specialisation
         if not on_own_arrays(specialisation, arguments):
             merged = differentiable(specialisation, memories_of(specialisation, arguments))
-        program, layout = bare_reverse(
+        program, layout, needed = bare_reverse(
             merged, arguments=ways.argument_gradients, trusts=ways.trusts
         )
         if not ways.trusts:
+            check_unchanged(specialisation, arguments, needed)
             debug, number = options.current().debug, specialisation.number
             look_before_gradient(merged, number, arguments, always=debug, effects=False)
         outside = Outside(layout) if layout.size else None

@@ -164,8 +164,13 @@ def memory_of_write(write: HostWrite) -> Memory | None:
 
 def region_of_write(write: HostWrite) -> Region:
     """The elements that the host is about to write."""
-    rank = len(write.array.shape)
-    indices = write.region[:rank]
+    return region_of(write.array, write.region)
+
+
+def region_of(array: Any, index: tuple[int, ...]) -> Region:
+    """The elements of an array with these first indices."""
+    rank = len(array.shape)
+    indices = index[:rank]
     if not indices:
         return None
     return ((*((k, k) for k in indices), *[(0, FARTHEST)] * (rank - len(indices))),)

@@ -16,6 +16,7 @@ from octants.ir.core import Array, Companion, Module, Space
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
 from octants.runtime.arguments import Leaf
+from octants.runtime.last_launch import LastLaunch, last_launch
 from octants.runtime.packing import Binding, Form, Place, make_launch
 from octants.types.signature import ArraySource, TemporarySource
 
@@ -141,6 +142,13 @@ class Program:
             if owner.wants_graph and hasattr(kernel, "as_graph"):
                 run = kernel.as_graph()
             return make_launch(binding, run, driver.device(), kernel, owner)
+
+    def last_launch(self, number: int) -> LastLaunch | None:
+        """What the launch with a number was given; None if that is not known any more."""
+        blocks = getattr(self.__dict__.get("launch"), "blocks", None)
+        if blocks is None:
+            return None
+        return last_launch(layout_parameters(list(self.compiled.arrays)), blocks, number)
 
 
 def bind(owner: Owner, compiled: Compiled) -> Program:

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import length_hint
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -87,10 +88,10 @@ class Specialisation:
     `kernel` is the object that the user made of the function. `kept` holds what the key names by
     identity, `is_valid` says whether the globals that the kernel saw still are the same; `guard`
     has the conditions for that, `recognition` those for arguments with the same key. `number` is
-    that of the last forward launch. `numbers` are the reads of numbers; the kernel is not
-    specialised for those in `varying`, which launches `evaluate`. `apart` says, of a kernel that is
-    differentiated, that no two of its arrays or their companions share memory. `ways` has what
-    quick ways to launch it have found out.
+    that of the last forward launch, `born` of the last one of any kernel before this one was made.
+    `numbers` are the reads of numbers; the kernel is not specialised for those in `varying`, which
+    launches `evaluate`. `apart` says, of a kernel that is differentiated, that no two of its arrays
+    or their companions share memory. `ways` has what quick ways to launch it have found out.
     """
 
     apart = True
@@ -122,6 +123,8 @@ class Specialisation:
         self.recognition = _recognition(leaves, arguments)
         self.types = _argument_types(signature, leaves, arguments)
         self.number = 0
+        self.born = driver.last_number(length_hint(driver.state.numbers, -1))
+        driver.state.specialisations.add(self)
         self.programs: dict[Any, Any] = {}
         self.ways: dict[Any, Any] = {}
         self._make_module: Callable[[], Module] = self._build_again

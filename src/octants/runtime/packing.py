@@ -188,7 +188,8 @@ def make_launch(
         "launched": launched,
         "refuse_results": _refuse_results,
     }
-    launch = define("launch", source, scope)
+    launch: Any = define("launch", source, scope)
+    launch.blocks = functools.partial(device.blocks_of, pool)
     if "sent" in binding.forms.values():
         return launch_on_sent(launch, device, _sent_leaves(binding), replace)
     return _with_stand_ins(binding, launch) if "copied" in binding.forms.values() else launch
