@@ -125,7 +125,7 @@ class State:
         self.recorder: Recorder | None = None
         self.seed = 0
         self.snapshot_budget = 0  # until it is known
-        self.numbers: Iterator[int] = launch_numbers(1)
+        self.numbers = self.first_numbers = launch_numbers(1)
         self.specialisations: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def start(self, chosen: Options) -> Device:
@@ -134,7 +134,7 @@ class State:
         self.generation += 1
         self.seed = chosen.random_seed & (2**64 - 1)
         self.snapshot_budget = 0
-        self.numbers = launch_numbers(1)
+        self.numbers = self.first_numbers = launch_numbers(1)
         self.specialisations.clear()
         cache.start(chosen)
         self.device = make_device(chosen)

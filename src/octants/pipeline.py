@@ -113,7 +113,13 @@ def serialise(module: Module, stage: Stage) -> Module:
 
 
 def differentiate_reverse(
-    module: Module, stage: Stage, *, saved: bool, part: bool, argument_gradients: bool = False
+    module: Module,
+    stage: Stage,
+    *,
+    saved: bool,
+    part: bool,
+    again: bool = False,
+    argument_gradients: bool = False,
 ) -> Reversed:
     """The reverse of a lowered module, simplified.
 
@@ -124,6 +130,7 @@ def differentiate_reverse(
         return reverse(
             module,
             saved=saved,
+            again=again,
             part=part,
             argument_gradients=argument_gradients,
             capacity=stage.capacity,

@@ -111,8 +111,8 @@ def test_who_does_not_ask_does_not_pay() -> None:
     assert variants == [("bare", False, False)]
     everything.grad.using(argument_gradients=True)(*given)
     assert ("bare", True, False) in specialisation.programs
-    _, without = bare_reverse(specialisation)
-    _, layout = bare_reverse(specialisation, arguments=True)
+    without = bare_reverse(specialisation).outside
+    layout = bare_reverse(specialisation, arguments=True).outside
     assert without.size < layout.size
 
 

@@ -352,7 +352,7 @@ def texts(kernel: Any, arguments: tuple[Any, ...]) -> tuple[bool, str]:
     """Whether the arrays of a launch are apart, and its reverse kernel."""
     specialisation = kernel.specialise(arguments)
     merged = differentiable(specialisation, memories_of(specialisation, arguments))
-    program, _ = bare_reverse(merged)
+    program = bare_reverse(merged).program
     return merged.apart, to_text(program.module)
 
 

@@ -25,7 +25,7 @@ class Places(Agreement):
         """Whether no element is touched, by these accesses to one array, by two work items."""
         if not self.task.is_parallel:
             return True
-        places = {tuple(map(self._number, op.indices)): op.indices for op in accesses}
+        places = {tuple(map(self.number, op.indices)): op.indices for op in accesses}
         verdicts: dict[tuple[tuple[Value, Value], ...], bool] = {}
         for (key, one), (other_key, other) in itertools.combinations_with_replacement(
             places.items(), 2
@@ -41,7 +41,7 @@ class Places(Agreement):
                 return False
         return True
 
-    def _number(self, index: Value) -> int | Value:
+    def number(self, index: Value) -> int | Value:
         """The number that an index is, if it is one: those of elements mostly are."""
         form = self.form(index)
         return index if form.terms else form.constant

@@ -23,7 +23,7 @@ from octants.analysis.enumeration import Enumeration, Executions
 from octants.analysis.places import Access, Places, Write
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
-from octants.ir.core import Array, Companion, Space, Task, Value
+from octants.ir.core import Array, Companion, Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
 
 _MOST_PAIRS = 4096
@@ -84,6 +84,7 @@ class Races(Places):
         super().__init__(task)
         self.written = {op.array for op in task.body.walk() if isinstance(op, Write)}
         self._enumeration: Enumeration | None = None
+        self._same: set[Value] | None = None
         self._proven: dict[tuple[tuple[Value, Value], ...], bool] = {}
 
     def among(self, accesses: list[Access], matters: Matters) -> Iterator[Meeting]:
@@ -99,7 +100,7 @@ class Races(Places):
         """Whether the forms of the indices say that no two work items meet."""
         pairs = tuple(zip(one.indices, other.indices, strict=True))
         if pairs not in self._proven:
-            numbers = [tuple(map(self._number, pair)) for pair in pairs]
+            numbers = [tuple(map(self.number, pair)) for pair in pairs]
             differ = any(a != b for a, b in numbers if isinstance(a, int) and isinstance(b, int))
             self._proven[pairs] = differ or self._is_own(pairs)
         return self._proven[pairs]
@@ -130,12 +131,20 @@ class Races(Places):
         return one.value is other.value and self.is_same_everywhere(one.value)
 
     def is_same_everywhere(self, value: Value) -> bool:
-        """Whether all work items compute the same value, as far as the task does not write it."""
-        op = self.definitions.get(value)
+        """Whether all work items compute the same value, from what the task does not write."""
+        if self._same is None:
+            self._same = set()
+            for block in (self.task.domain, self.task.body):
+                for op in block.walk() if block is not None else ():
+                    if self._keeps_same(op, self._same):
+                        self._same.update(op.results)
+        return value in self._same
+
+    def _keeps_same(self, op: Operation, same: set[Value]) -> bool:
         if isinstance(op, ops.Load):
-            return op.array not in self.written and all(map(self.is_same_everywhere, op.indices))
+            return op.array not in self.written and all(index in same for index in op.indices)
         if isinstance(op, _PURE):
-            return all(map(self.is_same_everywhere, op.operands))
+            return all(operand in same for operand in op.operands)
         return isinstance(op, (ops.Constant, ops.Shape))
 
 

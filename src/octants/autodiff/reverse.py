@@ -58,6 +58,7 @@ from octants.autodiff.cooperation import (
 )
 from octants.autodiff.errors import Hazard
 from octants.autodiff.hazards import WRITES, Log, thread_log, writers
+from octants.autodiff.initialised import initialises
 from octants.autodiff.ordering import ordering_of
 from octants.autodiff.replay import EntryBuilder
 from octants.autodiff.results import record_results
@@ -97,6 +98,7 @@ def reverse(
     module: Module,
     *,
     saved: bool = False,
+    again: bool = False,
     part: bool = False,
     argument_gradients: bool = False,
     capacity: int = 0,
@@ -109,15 +111,17 @@ def reverse(
     """The reverse of a kernel whose tasks have been outlined and simplified.
 
     With ``saved`` the kernel, of one task, is reversed on the memory from before it, whatever it
-    overwrites. With ``part`` it is one of the parts of `ir.rewriter.split_tasks`, whose temporaries
-    still hold what the forward run put there. With ``argument_gradients`` float scalar arguments
-    have adjoints too. With a ``capacity`` the record of each loop holds so many iterations; a work
-    item that needs more ends before it reverses anything. Without one, loops are recorded in blocks
-    where a launch needs that, but for those that surely take no more than ``tape_whole`` bytes of a
-    worker's tape, which up to ``tape_sharers`` work items share (0: any number of bytes). Loops in
-    loops may be stored: ``nests`` is "auto", "replay" (never), or "store" (as far as the launch's
-    budget goes). With ``tape_local`` none is: what a loop records is local, in blocks of so many
-    bytes. What is added to an adjoint is rounded with the sum if it ``contracts``.
+    overwrites. With ``again`` its tasks that initialise what they overwrite store it once more,
+    which leaves it as it was. With ``part`` it is one of the parts of `ir.rewriter.split_tasks`,
+    whose temporaries still hold what the forward run put there. With ``argument_gradients`` float
+    scalar arguments have adjoints too. With a ``capacity`` the record of each loop holds so many
+    iterations; a work item that needs more ends before it reverses anything. Without one, loops are
+    recorded in blocks where a launch needs that, but for those that surely take no more than
+    ``tape_whole`` bytes of a worker's tape, which up to ``tape_sharers`` work items share (0: any
+    number of bytes). Loops in loops may be stored: ``nests`` is "auto", "replay" (never), or
+    "store" (as far as the launch's budget goes). With ``tape_local`` none is: what a loop records
+    is local, in blocks of so many bytes. What is added to an adjoint is rounded with the sum if it
+    ``contracts``.
 
     Raises:
         OctantsCompilationError: an operation has no derivative rule.
@@ -128,7 +132,10 @@ def reverse(
         nests=REPLAY if capacity else nests,
         local=0 if capacity else tape_local,
     )
-    return _Reverser(module, saved, part, argument_gradients, capacity, allowance, contracts).run()
+    reverser = _Reverser(module, saved, part, argument_gradients, capacity, allowance, contracts)
+    if again:
+        reverser.store_again()
+    return reverser.run()
 
 
 def differentiate(
@@ -205,10 +212,20 @@ class _Reverser:
         self.places: dict[int, Places] = {}
         self.flagged: dict[Operation, tuple[int, Operation, str]] = {}
         self.reads: dict[Operation, None] = {}
+        self.stored_again = set(range(len(module.tasks))) if saved else set()
         self.logs = [self._thread_log(number) for number in range(len(module.tasks))]
 
     def _has_adjoint(self, array: Array) -> bool:
         return self.arrays[array].has(ADJOINT)
+
+    def store_again(self) -> None:
+        """Let tasks store once more what they initialise, if none overwrites it later."""
+        for number, task in enumerate(self.module.tasks):
+            arrays = self._overwritten(number)
+            later = set().union(*self.writers[number + 1 :])
+            if later.isdisjoint(arrays) and initialises(task, arrays):
+                self.stored_again.add(number)
+                self.logs[number] = self._thread_log(number)
 
     def run(self) -> Reversed:
         self._reverse_tasks()
@@ -253,7 +270,7 @@ class _Reverser:
         return frozenset(self.writers[number]) & self._read_arrays(number)
 
     def _thread_log(self, number: int) -> Log | None:
-        if not self.saved:
+        if number not in self.stored_again:
             return None
         log = thread_log(self.module.tasks[number].body, self._overwritten(number))
         log.shared = self.orderings[number].shared
@@ -374,7 +391,8 @@ class _Reverser:
             needed[array] = self.reads[origin] = None
         if again and array.space in _OF_THE_LAUNCH and kind == "load":
             return
-        writes = self._later_writes(array, number, origin, kind)
+        saved = number in self.stored_again and not again
+        writes = self._later_writes(array, number, origin, kind, saved)
         if kind == "atomic" or writes:
             write = writes[0].location if writes else None
             hazards.append(Hazard(array.name, origin.location, write, kind))
@@ -408,15 +426,15 @@ class _Reverser:
         return [op for op in writes if places.may_touch_later(origin, op)]  # type: ignore[arg-type]
 
     def _later_writes(
-        self, array: Array, number: int, origin: Operation, kind: str
+        self, array: Array, number: int, origin: Operation, kind: str, saved: bool
     ) -> list[Operation]:
         """The writes after which memory does not hold what ``origin`` read (or left)."""
         own = self.writers[number].get(array, [])
         later = [op for task in self.writers[number + 1 :] for op in task.get(array, ())]
         if kind == "load":
-            return later if self.saved else self._touching(number, origin, own) + later
+            return later if saved else self._touching(number, origin, own) + later
         if kind == "extremum":
-            if self.saved and array in self._read_arrays(number):
+            if saved and array in self._read_arrays(number):
                 return own  # run again item by item, it never holds what all of them left
             fn = origin.attributes[0]
             own = [op for op in own if not (isinstance(op, ops.Atomic) and op.fn == fn)]

@@ -36,9 +36,10 @@ class Clock:
     """What has the `numbers` of launches to come, an iterator."""
 
     @classmethod
-    def left(cls) -> int:
-        """How many numbers are left; -1 where that is not known."""
-        return length_hint(cls.launches.numbers, -1)
+    def now(cls) -> tuple[Any, int]:
+        """The iterator, and how many numbers it has left; -1 where that is not known."""
+        numbers = cls.launches.numbers
+        return numbers, length_hint(numbers, -1)
 
 
 _write_observers: list[Callable[[HostWrite], None]] = []

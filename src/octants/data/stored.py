@@ -25,8 +25,8 @@ class StoredArray(ABC):
 
     companion: Companion = Companion.PRIMAL
     version: int = 0
-    written: tuple[int, tuple[int, ...]] | None = None
-    """The last write of the host: how many numbers of launches were left, and the index of it."""
+    written: tuple[tuple[Any, int], tuple[int, ...]] | None = None
+    """The last write of the host: when (`events.Clock.now`), and the index of what it changed."""
     dtype: DType
 
     @property
@@ -86,7 +86,7 @@ class StoredArray(ABC):
     def note_write(self, region: tuple[int, ...]) -> None:
         """Count a write of the host, and remember when it was, and which elements it changed."""
         self.version += 1
-        left, last = events.Clock.left(), self.written
-        if last is not None and last[0] == left and last[1] != region:
+        now, last = events.Clock.now(), self.written
+        if last is not None and last[0] == now and last[1] != region:
             region = ()
-        self.written = left, region
+        self.written = now, region

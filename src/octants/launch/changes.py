@@ -93,7 +93,12 @@ def _changes(
 
 
 def _later_launches(specialisation: Specialisation) -> list[_Last]:
-    """The last launches of the kernels that were launched after one was."""
+    """The last launches of the kernels that were launched after one was.
+
+    None is known where numbers do not say so, as steps that are run again have theirs again.
+    """
+    if driver.state.numbers is not driver.state.first_numbers:
+        return []
     return [
         _Last(other)
         for other in driver.state.specialisations
@@ -103,10 +108,12 @@ def _later_launches(specialisation: Specialisation) -> list[_Last]:
 
 def _host_wrote(memory: Memory, region: Region, number: int) -> bool:
     """Whether the host has written elements of a region after the launch with a number."""
-    written = memory.array.written
-    if written is None or written[0] < 0 or driver.last_number(written[0]) < number:
+    if memory.array.written is None:
         return False
-    return intersect(region, region_of(memory.array, written[1]))
+    (numbers, left), index = memory.array.written
+    if numbers is not driver.state.numbers or left < 0 or driver.last_number(left) < number:
+        return False
+    return intersect(region, region_of(memory.array, index))
 
 
 def _regions(

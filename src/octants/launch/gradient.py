@@ -104,28 +104,45 @@ class TapePlan:
         return not any(step.is_ordered for step in self.steps)
 
 
+@dataclass(frozen=True)
+class BareReverse:
+    """The reverse of a launch on memory as the kernel left it.
+
+    `needed` are the positions of the arrays whose primal contents it reads, `rewritten` those that
+    it stores once more.
+    """
+
+    program: Program
+    outside: OutsideLayout
+    needed: tuple[int, ...]
+    rewritten: tuple[int, ...]
+
+
 def bare_reverse(
     specialisation: Specialisation, *, arguments: bool = False, trusts: bool = False
-) -> tuple[Program, OutsideLayout, tuple[int, ...]]:
+) -> BareReverse:
     """The program of ``kernel.grad(...)``, which runs on memory as the kernel left it.
 
     In the outside storage are the adjoints of what the kernel returns and, with ``arguments``, of
-    its float arguments that are passed by value. The positions are those of the arrays whose primal
-    contents it reads.
+    its float arguments that are passed by value.
 
     Raises `OctantsCompilationError` if work items race for what the derivative depends on, or if
     the kernel overwrites what its reverse needs; one that ``trusts`` takes what memory holds for
     it.
     """
 
-    def make() -> tuple[Program, OutsideLayout, tuple[int, ...]]:
+    def make() -> BareReverse:
         module = specialisation.module
         races.refuse_races(module)
         result = _reverse(specialisation, module, saved=False, part=False, arguments=arguments)
+        if result.hazards:
+            result = _again(specialisation, module, arguments) or result
         _refuse(module, result, trusts)
         layout = _adjoints_outside(module, arguments)
         needed = tuple(module.arrays.index(array) for array in result.needed)
-        return _backward(specialisation, result, layout), layout, needed
+        position = {array: number for number, array in enumerate(result.module.arrays)}
+        rewritten = tuple(position[array] for array in written_arrays(result.module))
+        return BareReverse(_backward(specialisation, result, layout), layout, needed, rewritten)
 
     return specialisation.remember(("bare", arguments, trusts), make)
 
@@ -242,6 +259,14 @@ def _ordered_part(
     return dataclasses.replace(step, is_ordered=True)
 
 
+def _again(specialisation: Specialisation, module: Module, arguments: bool) -> Reversed | None:
+    """The reverse in which tasks store again what they initialise; None if that does not do."""
+    result = _reverse(
+        specialisation, module, saved=False, part=False, arguments=arguments, again=True
+    )
+    return None if result.hazards else result
+
+
 def _adjoints_outside(module: Module, arguments: bool) -> OutsideLayout:
     """Storage for the adjoints of what a kernel takes and returns by value."""
     layout = OutsideLayout(module.arrays)
@@ -270,12 +295,18 @@ def _best(
 
 
 def _reverse(
-    specialisation: Specialisation, module: Module, *, saved: bool, part: bool, arguments: bool
+    specialisation: Specialisation,
+    module: Module,
+    *,
+    saved: bool,
+    part: bool,
+    arguments: bool,
+    again: bool = False,
 ) -> Reversed:
     _require_primal(module)
     stage = driver.stage_of(specialisation.options)
     return pipeline.differentiate_reverse(
-        module, stage, saved=saved, part=part, argument_gradients=arguments
+        module, stage, saved=saved, part=part, again=again, argument_gradients=arguments
     )
 
 

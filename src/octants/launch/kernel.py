@@ -317,18 +317,21 @@ class Gradient:
         merged = specialisation
         if not on_own_arrays(specialisation, arguments):
             merged = differentiable(specialisation, memories_of(specialisation, arguments))
-        program, layout, needed = bare_reverse(
-            merged, arguments=ways.argument_gradients, trusts=ways.trusts
-        )
+        reverse = bare_reverse(merged, arguments=ways.argument_gradients, trusts=ways.trusts)
+        layout = reverse.outside
         if not ways.trusts:
-            check_unchanged(specialisation, arguments, needed)
+            check_unchanged(specialisation, arguments, reverse.needed)
             debug, number = options.current().debug, specialisation.number
             look_before_gradient(merged, number, arguments, always=debug, effects=False)
         outside = Outside(layout) if layout.size else None
         if outside is not None:
             outside.seed(merged, ways.seed)
         address = outside.address if outside is not None else 0
-        program.launch(driver.state.seed, specialisation.number, address, *arguments)
+        memories = memories_of(merged, arguments) if reverse.rewritten else {}
+        kept = [(memories[k], memories[k].snapshot()) for k in reverse.rewritten]
+        reverse.program.launch(driver.state.seed, specialisation.number, address, *arguments)
+        for memory, contents in kept:
+            memory.restore(contents)
         if not ways.argument_gradients:
             return None
         return argument_gradients(merged, outside)
