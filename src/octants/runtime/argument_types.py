@@ -182,6 +182,8 @@ def _type_of_field(field: FieldHandle) -> NdarrayType:
 
 def _check_template(leaf: Leaf, annotation: Template, value: Any) -> None:
     """An error for a field or an ndarray that is not what a template's annotation states."""
+    if annotation.element_type is None and annotation.ndim is None:
+        return
     stated = NdarrayAnnotation(annotation.element_type, annotation.ndim)
     if isinstance(value, FieldHandle):
         _check_annotation(leaf, stated, _type_of_field(value))
