@@ -195,7 +195,7 @@ def structs(y: types.ndarray):
     y[3] = c.count
     y[4] = b.mass
     y[5] = Inner(mass=4).place.y
-    y[6] = Outer(5).inner.mass
+    y[6] = Outer(5).inner.place.y + Outer(5).inner.mass  # 5 + 0: a number is the first member
     d = qd.Struct(p=1, q=2.5)
     y[7] = d.p + d.q
     e = Ball(qd.Vector([1.0, 2.0]), radius=2)
