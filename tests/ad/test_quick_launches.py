@@ -227,7 +227,7 @@ def test_a_row_that_is_needed_and_overwritten(
             spoil(x, 2)
     first_launches = 2
     assert ways.count("care") == first_launches + (by == "launch")
-    assert tape.snapshot_bytes == 24
+    assert tape.snapshot_bytes == (8 if by == "host" else 24)
     np.testing.assert_allclose(x.grad.to_numpy()[0], gradient_through(start))
     assert x[2, 0] == 7.0
 

@@ -108,16 +108,18 @@ class Ledger:
         """
         if needed:
             self._unsettled.append(entry)
-        for key, rows in needed.items():
-            self._note_rows(key, rows)
+            self._note_rows(needed)
 
-    def _note_rows(self, key: Any, rows: Rows) -> None:
-        if rows is None:
-            self._needed[key] = None
-        else:
-            known = self._needed.setdefault(key, set())
-            if known is not None:
+    def _note_rows(self, parts: Parts) -> None:
+        for key, rows in parts.items():
+            if rows is None:
+                self._needed[key] = None
+                continue
+            known = self._needed.get(key, ())
+            if known:
                 known.update(rows)
+            elif known is not None:
+                self._needed[key] = set(rows)
 
     def settle(self) -> None:
         """Find out what entries need that were noted, before any of it is overwritten."""
@@ -134,7 +136,7 @@ class Ledger:
         self._know(memory)
         if not memory.has_regions:
             region = None
-        self._note_rows(memory.key, rows_of(region))
+        self._note_rows({memory.key: rows_of(region)})
         live = self._live[memory.key]
         content = live.get(region)
         if content is not None and memory.is_foreign and not content.is_intact():

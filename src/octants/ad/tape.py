@@ -107,6 +107,7 @@ class Tape:
         self._custom: dict[Any, Memory] | None = None
         self._is_simple = self._finds_quick_ways and not validation and self._check is None
         self._launches = 0
+        self._ways: dict[Specialisation, QuickWay] = {}
         self._done = False
         self._entered = False
 
@@ -199,10 +200,11 @@ class Tape:
         """Run a launch and remember how to reverse it; those of other threads are only run."""
         if self.paused or threading.get_ident() != self.thread:
             return self._run_unrecorded(specialisation, arguments)
-        if self._is_simple:
-            way: QuickWay | None = specialisation.ways.get(self._way_to(specialisation))
-            touched = way.touched(arguments) if way is not None else None
-            if way is not None and touched is not None and self._is_quick(touched):
+        way = self._ways.get(specialisation) or self._known_way(specialisation)
+        if way is not None:
+            touched = way.touched(arguments)
+            is_free = touched is not None and self._ledger.is_free(touched.written)
+            if touched is not None and is_free and not self._cuts.holds:
                 return self._launch_quickly(way, touched, specialisation, arguments)
         return self._launch_with_care(specialisation, arguments)
 
@@ -213,10 +215,7 @@ class Tape:
         specialisation = given if is_own else differentiable(given, memories)
         plan = self._plan(specialisation)
         if self._is_simple and specialisation is given and self._way_to(given) not in given.ways:
-            way = quick_way(given, plan, flow_of(given))
-            if way is not None:
-                way.may_race = gradient_check(given).program is not None
-            given.ways[self._way_to(given)] = way
+            self._find_way(given, plan)
             return self.launch(given, arguments)
         self.see_cuts(given, memories)
         if not is_own:
@@ -249,9 +248,25 @@ class Tape:
         if always or self.on_overwrite != "trust":
             look_before_gradient(specialisation, number, arguments, always=always, effects=True)
 
-    def _is_quick(self, touched: Touched) -> bool:
-        """Whether there is nothing to be looked at before a launch that touches some arrays."""
-        return self._ledger.is_free(touched.written) and not self._cuts.holds
+    def _find_way(self, specialisation: Specialisation, plan: TapePlan) -> None:
+        """Find out the quick way to record launches of a kernel, if there is one."""
+        way = quick_way(specialisation, plan, flow_of(specialisation))
+        if way is not None:
+            way.may_race = gradient_check(specialisation).program is not None
+        specialisation.ways[self._way_to(specialisation)] = way
+
+    def _known_way(self, specialisation: Specialisation) -> QuickWay | None:
+        """The quick way that another tape has found."""
+        if not self._is_simple:
+            return None
+        way: QuickWay | None = specialisation.ways.get(self._way_to(specialisation))
+        if way is not None:
+            self._ways[specialisation] = way
+        return way
+
+    def _way_to(self, specialisation: Specialisation) -> Any:
+        """What quick ways to record a kernel are told apart by."""
+        return self.wants_arguments_of(specialisation), self.on_overwrite == "trust"
 
     def _launch_quickly(
         self,
@@ -273,10 +288,6 @@ class Tape:
         self._touched |= touched.every
         self._entries.append(entry)
         return specialisation.wrap(results) if results else None
-
-    def _way_to(self, specialisation: Specialisation) -> Any:
-        """What quick ways to record a kernel are told apart by."""
-        return self.wants_arguments_of(specialisation), self.on_overwrite == "trust"
 
     def _plan(self, specialisation: Specialisation) -> TapePlan:
         """How a launch runs."""
