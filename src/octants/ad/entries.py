@@ -57,6 +57,7 @@ class LaunchEntry:
 
     __slots__ = (
         "_contents",
+        "_held",
         "_log",
         "_places",
         "_seed",
@@ -79,6 +80,7 @@ class LaunchEntry:
         is_first: bool = True,
     ) -> None:
         self.specialisation = specialisation
+        self._held = specialisation.holding()
         self.step = step
         self.arguments = arguments
         self.number = number

@@ -15,6 +15,7 @@ _FUNCTIONS = {
     ("octants.types.scalars", "by_name"),
     ("octants.analysis.boxes", "Regions"),
     ("octants.launch.program", "bind"),
+    ("octants.types.signature", "FieldSource"),
 }
 Name = Callable[[Any], Any]
 

@@ -62,13 +62,16 @@ class Tensor(StoredArray, AnyTensor):
     _end: Callable[[str], UserError] | None = None
     _tensor: Any = None  # torch's view of the memory, once it was asked for
     _lent: Any = None  # what tells the device of the end, once others were told the address
+    octants_number: int
+    """A number that no other array has; the name is one that no object of a program has."""
+
     own_identity: int | None
     """The `identity` of a primal that only launches and announced writes change; None where torch
     sees the memory, and for companions."""
 
     def __init__(self) -> None:
-        self._identity = next(_identities)
-        self.own_identity: int | None = self._identity
+        self.octants_number = next(_identities)
+        self.own_identity: int | None = self.octants_number
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -362,7 +365,7 @@ class Tensor(StoredArray, AnyTensor):
     @property
     def identity(self) -> Hashable:
         """A number that no other array has."""
-        return self._identity
+        return self.octants_number
 
     @property
     def extent(self) -> tuple[int, int]:

@@ -133,6 +133,7 @@ class Kernel:
             found = self._find(key)
             if found is None:
                 found = self._variant(key, arguments)
+                found.key = key
                 if found.options.debug:
                     found.launch = launch_with_look(found)
                 self._add_variant(key, found)
@@ -168,6 +169,20 @@ class Kernel:
                 stacklevel=levels_to_the_user(),
             )
         del variants[:-_MANY_VARIANTS]
+
+    def forget(self, ended: Specialisation) -> None:
+        """Drop a specialisation that can never be used again."""
+        if self._specialisations.get(ended.key) is ended:
+            del self._specialisations[ended.key]
+        others = [each for each in self._variants.get(ended.key, ()) if each is not ended]
+        if others:
+            self._variants[ended.key] = others
+        else:
+            self._variants.pop(ended.key, None)
+            self._deciding.pop(ended.key, None)
+        if self.entry is ended.entry:
+            self.entry = self._launch
+        ended.entry = None
 
     def _find(self, key: tuple[Any, ...]) -> Specialisation | None:
         """The specialisation that was made for a key when globals were what they are now."""
@@ -243,7 +258,10 @@ class BoundKernel:
         self.owner = owner
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        return self.kernel(self.owner, *arguments, **named)
+        kernel = self.kernel
+        if not named and len(arguments) == kernel._count - 1:
+            return kernel.entry(self.owner, *arguments)
+        return kernel(self.owner, *arguments, **named)
 
     @property
     def grad(self) -> Gradient:

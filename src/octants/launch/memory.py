@@ -178,12 +178,13 @@ def region_of(array: Any, index: tuple[int, ...]) -> Region:
 
 def memories_of(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Mapping[int, Memory]:
     """The memories of the fields and ndarrays of a launch, by position in the module's arrays."""
-    known: Mapping[int, Memory] | None = specialisation.ways.get("memories")
-    if known is not None:
+    held = specialisation.holding()
+    if held.memories is not None:
+        known: Mapping[int, Memory] = held.memories
         return known
     found = _find_memories(specialisation, arguments)
     if all(memory.is_field for memory in found.values()):
-        specialisation.ways["memories"] = found
+        held.memories = found
     return found
 
 

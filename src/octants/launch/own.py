@@ -6,6 +6,7 @@ at their memory: their numbers say all.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,18 +50,19 @@ def positions_of(specialisation: Specialisation) -> list[int]:
 
 def _make(specialisation: Specialisation) -> Identities | None:
     scope: dict[str, Any] = {}
-    values = []
+    values: list[str] = []
+    fields: list[Any] = []
     for position in positions_of(specialisation):
         source = specialisation.sources[position]
         if isinstance(source, FieldSource):
-            scope[f"f{position}"] = source.field
-            values.append(f"f{position}.own_identity")
+            fields.append(source.field)
+            scope[f"f{position}"] = weakref.ref(source.field)
+            values.append(f"f{position}().own_identity")
             continue
         leaf = specialisation.leaf(position)
         if specialisation.forms[leaf.position, leaf.path] != "own":
             return None
         values.append(f"{leaf.expression}.own_identity")
-    fields = list(scope.values())
     if len(set(map(id, fields))) < len(fields) or not all(isinstance(x, Tensor) for x in fields):
         return None
     text = _SOURCE.format(

@@ -24,6 +24,7 @@ from octants.hashing import blake2b
 from octants.options import Options
 from octants.types.reads import Read
 from octants.types.signature import ArgumentType, ScalarType
+from octants.types.weak import if_referable
 
 if TYPE_CHECKING:
     from octants.frontend import Built
@@ -35,13 +36,25 @@ _NO_STAGE_KEY = ("observe", "verifies", "count_lanes")
 class Shelf:
     """The files of a specialised kernel; `reads` are the values that it was found, or made, for."""
 
-    def __init__(self, store: Store, code: Digest, name: str, place: str) -> None:
+    def __init__(
+        self, store: Store, hash_code: Callable[[], Digest], name: str, place: str
+    ) -> None:
         self._store = store
-        self._code = code
+        self._hash_code = hash_code
+        self._digest: Digest | None = hash_code()
+        self._code_key = self._digest.text
         self._name = name
         self._place = place
         self.key = ""
-        self._objects: list[Any] = []
+        self._objects: list[Callable[[], Any]] = []
+
+    def release(self) -> None:
+        """Keep none of the objects alive that the key was made of."""
+        self._digest = None
+
+    @property
+    def _code(self) -> Digest:
+        return self._digest or self._hash_code()
 
     def find_reads(self) -> list[Read] | None:
         """Look the kernel up; what it read, None if the cache does not have it."""
@@ -52,9 +65,13 @@ class Shelf:
             except Exception:  # what a property raises, say; the kernel is built, and says it
                 continue
             if reads is not None and self._store.has(self._file(digest.text, "facts")):
-                self.key, self._objects = digest.text, digest.objects
+                self._know(digest)
                 return reads
         return None
+
+    def _know(self, digest: Digest) -> None:
+        """Take the key, and the objects that files name by numbers."""
+        self.key, self._objects = digest.text, list(map(if_referable, digest.objects))
 
     def settle(self, built: Built) -> bool:
         """Take the key of a kernel that was built; whether it is one that can be kept."""
@@ -62,7 +79,7 @@ class Shelf:
         paths = follow_reads(digest, built.reads) if built.is_repeatable else None
         if paths is None or not stamp.is_current():
             return False
-        self.key, self._objects = digest.text, digest.objects
+        self._know(digest)
         known = self._manifest()
         if paths not in known:
             known = [paths, *known][:_MOST_MANIFESTS]
@@ -86,7 +103,7 @@ class Shelf:
 
         def find_named(name: Any) -> Any:
             if isinstance(name, int):
-                return self._objects[name]
+                return self._objects[name]()
             assert find_object is not None
             return find_object(name)
 
@@ -98,7 +115,8 @@ class Shelf:
 
     def keep(self, part: str, value: Any, name_object: Callable[[Any], Any]) -> None:
         """Write a part of what was compiled."""
-        numbers = {id(value): number for number, value in enumerate(self._objects)}
+        objects = [give() for give in self._objects]
+        numbers = {id(x): number for number, x in enumerate(objects) if x is not None}
 
         def name(each: Any) -> Any:
             return None if each is value else numbers.get(id(each), name_object(each))
@@ -110,7 +128,7 @@ class Shelf:
 
     @property
     def _manifest_file(self) -> str:
-        return f"{self._code.text}-manifest"
+        return f"{self._code_key}-manifest"
 
     def _manifest(self) -> list[list[Path]]:
         content = self._store.read(self._manifest_file)
@@ -126,23 +144,30 @@ class Shelf:
 
 def open_shelf(
     function: Any,
-    types: Sequence[ArgumentType],
+    types: Callable[[], Sequence[ArgumentType]],
     returns: tuple[ScalarType, ...] | None,
     chosen: Options,
 ) -> Shelf | None:
-    """The shelf of a kernel for arguments of these types; None where nothing is to be kept."""
+    """The shelf of a kernel for arguments of these types; None where nothing is to be kept.
+
+    ``types`` gives them, whenever they are needed again.
+    """
     store = current.store()
     is_watched = chosen.shows_compilation or compile_profile.is_asked_for()
     if store is None or is_watched or not driver.compiles(chosen):
         return None
-    digest = Digest()
-    digest.word(_environment(chosen))
-    digest.value(function)
-    digest.values(*types)
-    digest.value(returns)
+
+    def hash_code() -> Digest:
+        digest = Digest()
+        digest.word(_environment(chosen))
+        digest.value(function)
+        digest.values(*types())
+        digest.value(returns)
+        return digest
+
     code = function.__code__
     place = f"{code.co_filename}:{code.co_firstlineno}"
-    return Shelf(store, digest, function.__qualname__, place)
+    return Shelf(store, hash_code, function.__qualname__, place)
 
 
 def _environment(chosen: Options) -> str:

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import functools
 import math
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import length_hint
 from types import FunctionType
@@ -16,6 +17,7 @@ import numpy as np
 from octants import driver
 from octants.analysis.boxes import Regions
 from octants.cache import current
+from octants.cache.manifest import value_now
 from octants.collection import Uncollected
 from octants.deferred import Deferred
 from octants.diagnostics.graph_errors import GraphReturns, HostArrayInGraph
@@ -25,6 +27,7 @@ from octants.diagnostics.render import Diagnostic
 from octants.diagnostics.stack import warn_at_places
 from octants.ir.core import Array, Companion, Module, Operation, Space
 from octants.launch.guards import (
+    Sight,
     Terms,
     guard_terms,
     hidden_terms,
@@ -38,6 +41,7 @@ from octants.options import Options
 from octants.runtime.argument_types import argument_type, build_argument
 from octants.runtime.arguments import Leaf
 from octants.runtime.conversions import is_read_only
+from octants.runtime.device import Device
 from octants.runtime.packing import Form, form_of
 from octants.runtime.recognition import condition
 from octants.runtime.signatures import Signature
@@ -51,8 +55,10 @@ from octants.types.signature import (
     FieldSource,
     ReturnSource,
     ScalarType,
+    TemplateValue,
     TemporarySource,
 )
+from octants.types.weak import parts_of, reference_to, weakly
 
 if TYPE_CHECKING:
     from octants.analysis import regions
@@ -82,11 +88,44 @@ class Facts:
     warnings: tuple[Diagnostic, ...] = ()
 
 
+class Held:
+    """The fields that launches of a kernel use, kept alive; `memories` is for `launch.memory`."""
+
+    __slots__ = ("__weakref__", "fields", "memories")
+
+    def __init__(self, fields: list[Any]) -> None:
+        self.fields = fields
+        self.memories: Any = None
+
+
+class NumberRead:
+    """The read of a number, which does not keep its owner alive."""
+
+    __slots__ = ("_owner", "key", "kind", "name", "value")
+
+    def __init__(self, read: Read) -> None:
+        self.key, self.kind, self.name, self.value = key_of(read), read.kind, read.name, read.value
+        self._owner = weakly(read.owner)
+
+    def now(self) -> Any:
+        """What stands there at present; as it was where that cannot be found."""
+        try:
+            return value_now(self.kind, self._owner(), self.name)
+        except Exception:  # the name is gone, or a property raises
+            return self.value
+
+
 class Specialisation:
     """A kernel compiled for one key of arguments.
 
-    `kernel` is the object that the user made of the function. `kept` holds what the key names by
-    identity, `is_valid` says whether the globals that the kernel saw still are the same; `guard`
+    It keeps nothing alive that it was compiled for, neither the objects that the key names nor the
+    fields that it uses: when one of them ends, so does its use, and the kernel forgets it. Whoever
+    may launch it without being given all of them, as the reverse pass of a tape does, has to keep
+    what `holding` gives.
+
+    `kernel` is the object that the user made of the function, `key` the key, `kept` has what cannot
+    be referenced weakly, and fields that were made for the kernel. `is_valid` says whether the
+    globals that the kernel saw still are the same; `guard`
     has the conditions for that, `recognition` those for arguments with the same key. `number` is
     that of the last forward launch, `born` of the last one of any kernel before this one was made.
     `numbers` are the reads of numbers; the kernel is not specialised for those in `varying`, which
@@ -96,6 +135,7 @@ class Specialisation:
 
     apart = True
     entry: Callable[..., Any] | None = None
+    key: tuple[Any, ...] = ()
 
     def __init__(
         self,
@@ -119,9 +159,10 @@ class Specialisation:
         self.wants_graph: bool = kernel.wants_graph
         if self.wants_graph:
             _check_fits_graph(signature, leaves, self.forms)
-        self.kept = [_keep(leaf.value(arguments)) for leaf in leaves]
+        self.kept: list[Any] = [_keep(leaf.value(arguments)) for leaf in leaves]
         self.recognition = _recognition(leaves, arguments)
-        self.types = _argument_types(signature, leaves, arguments)
+        self._leaf_types = [_leaf_type(leaf, leaf.value(arguments), device) for leaf in leaves]
+        self._held: Callable[[], Held | None] = _nothing
         self.number = 0
         self.born = driver.last_number(length_hint(driver.state.numbers, -1))
         driver.state.specialisations.add(self)
@@ -130,17 +171,15 @@ class Specialisation:
         self._make_module: Callable[[], Module] = self._build_again
         self._prefix: tuple[Any, ...] = ()
         function: FunctionType = kernel.function
-        self._shelf = open_shelf(function, self.types, signature.returns, chosen)
+        self._shelf = open_shelf(function, lambda: self.types, signature.returns, chosen)
         self._facts, reads = self._found() or self._built()
+        if self._shelf is not None:
+            self._shelf.release()
         warn_at_places(self._facts.warnings)
         self.varying = frozenset(key_of(read) for read in reads if read.varies)
-        self.numbers = tuple(read for read in reads if type(read.value) in (int, float))
+        self.numbers = [NumberRead(read) for read in reads if type(read.value) in (int, float)]
         self._take_hidden()
-        conditions, names = hidden_terms(reads, self.hidden)
-        self.evaluate = make_evaluation((conditions, names), self.hidden)
-        watched, others = guard_terms(reads)
-        self.guard = [*watched, *conditions], {**others, **names}
-        self.is_valid = make_guard(self.guard)
+        self._watch(reads, arguments)
         _check_writable(self, arguments)
 
     def _take_hidden(self) -> None:
@@ -150,6 +189,46 @@ class Specialisation:
             self.leaves[self.count, ()], self.forms[self.count, ()] = leaf, ""
             self.count += 1
 
+    def _watch(self, reads: Sequence[Read], arguments: Sequence[Any]) -> None:
+        """Make the conditions of launches, and see to it that the kernel is forgotten in time."""
+        leaves = zip(self.signature.leaves(), self._leaf_types, strict=True)
+        templates = [leaf for leaf, give in leaves if isinstance(give(), TemplateValue)]
+        values = [(leaf.value(arguments), leaf.expression) for leaf in templates]
+        sight = Sight(reads, self.kernel.function, [value for value, _ in values])
+        known = {id(value): name for value, name in values if reference_to(value) is not None}
+        self.guard = _with_hidden(
+            guard_terms(sight, known), hidden_terms(sight, self.hidden, known)
+        )
+        terms = hidden_terms(sight, self.hidden)
+        self.evaluate = make_evaluation(terms, self.hidden)
+        self.is_valid = make_guard(_with_hidden(guard_terms(sight), terms))
+        self.kept += sight.own_fields()
+        forget = functools.partial(_forget, weakref.ref(self))
+        self._ends = [
+            weakref.ref(value, forget) for value in sight.ends() if reference_to(value) is not None
+        ]
+
+    @property
+    def types(self) -> list[ArgumentType]:
+        """The type of each parameter; the values of templates must exist."""
+        types: list[list[ArgumentType]] = [[] for _ in self.signature.annotations]
+        for leaf, give in zip(self.signature.leaves(), self._leaf_types, strict=True):
+            types[leaf.position].append(give())
+        return list(map(build_argument, self.signature.annotations, types))
+
+    def holding(self) -> Held:
+        """What keeps the fields alive that launches use, as long as it is kept itself."""
+        held = self._held()
+        if held is None:
+            held = Held([reference() for reference in self._field_references])
+            self._held = weakref.ref(held)
+        return held
+
+    @functools.cached_property
+    def _field_references(self) -> list[weakref.ref[Any]]:
+        sources = [source for source in self.sources if isinstance(source, FieldSource)]
+        return [source.reference for source in sources]
+
     # -- finding it, or building it -------------------------------------------------------------
 
     def _found(self) -> tuple[Facts, Sequence[Read]] | None:
@@ -158,7 +237,7 @@ class Specialisation:
         facts = None if self._shelf is None or reads is None else self._shelf.find("facts", None)
         if reads is None or facts is None:
             return None
-        fits = make_guard(hidden_terms(reads, facts.hidden))
+        fits = make_guard(hidden_terms(Sight(reads, self.kernel.function, ()), facts.hidden))
         return (facts, reads) if fits is None or fits() else None
 
     def _built(self) -> tuple[Facts, Sequence[Read]]:
@@ -387,14 +466,31 @@ def _recognition(leaves: Sequence[Leaf], arguments: Sequence[Any]) -> Terms:
     return [each for each in conditions if each], scope
 
 
+def _nothing() -> None:
+    """What a reference gives that refers to nothing."""
+
+
+def _with_hidden(guard: Terms, hidden: Terms) -> Terms:
+    """The conditions of both."""
+    return [*guard[0], *hidden[0]], {**guard[1], **hidden[1]}
+
+
+def _forget(reference: weakref.ref[Specialisation], _: Any) -> None:
+    """An object ends that a specialisation was made for."""
+    specialisation = reference()
+    if specialisation is not None:
+        specialisation.kernel.forget(specialisation)
+
+
 def _keep(value: Any) -> Any:
-    """What the key of an argument names by identity; arrays that it does not name stay free."""
-    if isinstance(value, (list, tuple)):
-        return tuple(map(_keep, value))
+    """What the key of an argument names by identity though it cannot be referenced weakly."""
+    parts = tuple(parts_of(value))
+    if parts:
+        return tuple(map(_keep, parts))
     is_named = form_of(value, driver.device()) == "" and not isinstance(
         value, (int, float, np.generic)
     )
-    return value if is_named else None
+    return value if is_named and reference_to(value) is None else None
 
 
 def _facts_of(built: Built) -> Facts:
@@ -416,20 +512,13 @@ def _positions_written(module: Module) -> tuple[int, ...]:
     return tuple(position[array] for array in written_arrays(module))
 
 
-def _argument_types(
-    signature: Signature, leaves: Sequence[Leaf], arguments: Sequence[Any]
-) -> list[ArgumentType]:
-    """The type of each parameter, from those of its leaves."""
-    types: list[ArgumentType] = []
-    for position, annotation in enumerate(signature.annotations):
-        own = [leaf for leaf in leaves if leaf.position == position]
-        types.append(
-            build_argument(
-                annotation,
-                [argument_type(leaf, leaf.value(arguments), driver.device()) for leaf in own],
-            )
-        )
-    return types
+def _leaf_type(leaf: Leaf, value: Any, device: Device) -> Callable[[], ArgumentType]:
+    """A function that gives the type of a leaf, and does not keep the value of a template alive."""
+    kind = argument_type(leaf, value, device)
+    if not isinstance(kind, TemplateValue):
+        return lambda: kind
+    give = weakly(kind.value)
+    return lambda: TemplateValue(give())
 
 
 _READ_ONLY = ("the kernel writes this array, which is read-only", "pass a copy")

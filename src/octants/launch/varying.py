@@ -9,34 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from octants.cache.manifest import value_now
-from octants.launch.specialisation import Specialisation
-from octants.types.reads import Read, ReadKey, key_of
+from octants.launch.specialisation import NumberRead, Specialisation
+from octants.types.reads import ReadKey
 
 _MOST_CONSTANTS = 2
 
 
 def varying_reads(variants: Iterable[Specialisation]) -> frozenset[ReadKey]:
     """The reads of the variants of a kernel of which one more value has come."""
-    reads: dict[ReadKey, Read] = {}
+    reads: dict[ReadKey, NumberRead] = {}
     values: dict[ReadKey, set[Any]] = {}
     varying: set[ReadKey] = set()
     for variant in variants:
         varying |= variant.varying
         for read in variant.numbers:
-            key = key_of(read)
-            reads[key] = read
-            values.setdefault(key, set()).add((type(read.value), read.value))
+            reads[read.key] = read
+            values.setdefault(read.key, set()).add((type(read.value), read.value))
     for key, read in reads.items():
-        now = _value_now(read)
+        now = read.now()
         is_number = type(now) in (int, float)
         if is_number and len(values[key] | {(type(now), now)}) > _MOST_CONSTANTS:
             varying.add(key)
     return frozenset(varying)
-
-
-def _value_now(read: Read) -> Any:
-    try:
-        return value_now(read.kind, read.owner, read.name)
-    except Exception:  # the name is gone, or a property raises
-        return read.value

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from octants.diagnostics.launch_errors import WrongArgument
 from octants.lazy_dataclass import dataclass
 from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.signature import FieldHandle, NdarrayHandle, ScalarType, StructHandle
+from octants.types.weak import number_of, parts_of
 
 
 @dataclass(frozen=True)
@@ -189,9 +191,10 @@ def has_interface(kind: type) -> bool:
 
 
 def template_key(value: Any) -> Any:
-    """Numbers and strings are told apart by type and value, tuples by their items.
+    """Numbers and strings are told apart by type and value, tuples and lists by their items.
 
-    Anything else by identity: whoever keeps the key keeps the value alive.
+    Anything else is told apart by identity, by a number that no other object ever has. An object
+    that cannot be referenced weakly must be kept alive together with the key.
     """
     kind = type(value)
     if kind is float:
@@ -202,14 +205,21 @@ def template_key(value: Any) -> Any:
         return value.argument_key, "array"
     if isinstance(value, np.generic):
         return kind, value.tobytes()
-    if kind in (tuple, list):
-        return kind, *(template_key(item) for item in value)
-    return id(value)
+    if issubclass(kind, (tuple, list, MethodType)):
+        return kind, *map(template_key, parts_of(value))
+    return object_key(value)
+
+
+def object_key(value: Any) -> Any:
+    """The key of an object that is told apart by identity."""
+    number = number_of(value)
+    return ("object", id(value)) if number is None else number
 
 
 def tensor_key(value: Any) -> Any:
     """The key of an argument that may be an ndarray or a field."""
-    return id(value) if isinstance(value, (FieldHandle, StructHandle)) else array_key(value)
+    is_template = isinstance(value, (FieldHandle, StructHandle))
+    return object_key(value) if is_template else array_key(value)
 
 
 KEY_FUNCTIONS = {"_array": array_key, "_template": template_key, "_any": tensor_key}

@@ -170,6 +170,8 @@ class Capture:
         self.commands.append(Launch(run, kernel, *place, number, rooms))
         self.kept.append(block)
         self.owners[id(owner)] = owner
+        if hasattr(owner, "holding"):
+            self.kept.append(owner.holding())
         for array in arrays:
             self.arrays[id(array)] = array
         return True

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from octants.runtime.arguments import KEY_FUNCTIONS, NUMPY_FLAGS, Leaf, key_term
+from octants.runtime.arguments import KEY_FUNCTIONS, NUMPY_FLAGS, Leaf, key_term, object_key
 from octants.types.annotations import Template
-from octants.types.signature import NdarrayHandle
+from octants.types.signature import FieldHandle, NdarrayHandle
+from octants.types.weak import reference_to
 
 UNKNOWN = (AttributeError, TypeError, ValueError)
 """What a condition raises for an argument that is nothing of the kind."""
@@ -32,14 +33,23 @@ def condition(leaf: Leaf, value: Any, scope: dict[str, Any]) -> str:
         return f"{expression}.argument_key == {value.argument_key}"
     if len(key) == 1 and type(value) is np.ndarray and not isinstance(leaf.annotation, Template):
         return _numpy_condition(expression, value, name, scope)
+    if key == (object_key(value),):
+        return is_same(expression, value, name, scope)
     scope[name] = value
-    if key == (id(value),):
-        return f"{expression} is {name}"
     if isinstance(leaf.annotation, Template) and type(value) in (int, bool, str):
         return f"type({expression}) is {type(value).__name__} and {expression} == {name}"
     scope.update(KEY_FUNCTIONS)
     scope[name] = key
     return f"({term},) == {name}"
+
+
+def is_same(expression: str, value: Any, name: str, scope: dict[str, Any]) -> str:
+    """A condition that an expression is this object, which ``scope`` does not keep alive."""
+    if isinstance(value, (FieldHandle, NdarrayHandle)) and hasattr(value, "octants_number"):
+        return f"{expression}.octants_number == {value.octants_number}"
+    reference = reference_to(value)
+    scope[name] = value if reference is None else reference
+    return f"{expression} is {name}{'()' * (reference is not None)}"
 
 
 def _numpy_condition(expression: str, value: Any, name: str, scope: dict[str, Any]) -> str:

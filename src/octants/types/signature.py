@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+from octants.diagnostics.exceptions import InternalError
 from octants.lazy_dataclass import dataclass
 from octants.types.companions import Companion
 from octants.types.layouts import Layout
@@ -136,14 +138,28 @@ class NdarrayHandle(ABC):
 ArgumentType = ScalarType | NdarrayType | TemplateValue | StructArgument
 
 
-@dataclass(frozen=True, slots=True)
 class FieldSource:
     """The array is a field, found in a closure, a global, an attribute or a template argument.
 
-    It may be an ndarray that was found in one of the first three.
+    It may be an ndarray that was found in one of the first three. It does not keep the array alive:
+    who launches a kernel again has to (`Specialisation.holding`).
     """
 
-    field: FieldHandle | NdarrayHandle
+    __slots__ = ("reference",)
+
+    def __init__(self, field: FieldHandle | NdarrayHandle) -> None:
+        self.reference = weakref.ref(field)
+
+    @property
+    def field(self) -> FieldHandle | NdarrayHandle:
+        """The array, which must exist."""
+        found = self.reference()
+        if found is None:
+            raise InternalError("a kernel is used whose array is gone")
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FieldSource, (self.field,)
 
 
 @dataclass(frozen=True, slots=True)
