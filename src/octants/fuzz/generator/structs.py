@@ -277,6 +277,8 @@ def _store(c: Context) -> bool | None:
 
 def _call_method(c: Context, _: int = 0) -> Expr | None:
     """A call of a method of a local."""
+    if c.serial and c.random_allowed:
+        return None  # as for funcs: loops of a method called there number the draws
     pairs = [
         (variable, method)
         for kind in c.shared.kinds

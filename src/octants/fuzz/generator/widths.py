@@ -51,9 +51,8 @@ def _variable(c: Context, _: int) -> str | None:
 
 def _cast(c: Context, _: int) -> str:
     name = c.pick(NAMES)
-    form = c.pick(["qd.cast({1}, qd.{0})", "qd.{0}({1})"])
     c.note(f"conversion to {name}")
-    return form.format(name, c.whole(1).text)
+    return f"qd.cast({c.whole(1).text}, qd.{name})"
 
 
 def _literal(c: Context, _: int) -> str:
