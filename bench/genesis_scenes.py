@@ -306,7 +306,6 @@ def grad_tool(gs: Any, watch: Watch) -> dict[str, Any]:
             lower_bound=(0.0, -1.0, 0.0),
             upper_bound=(1.0, 1.0, 0.55),
             grid_density=23,
-            enable_CPIC=True,
         ),
         tool_options=gs.options.ToolOptions(floor_height=0.0),
     )
