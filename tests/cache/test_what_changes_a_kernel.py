@@ -524,7 +524,7 @@ CHANGES: dict[str, tuple[str, str, str, Any, Any]] = {
         @qd.kernel
         def f():
             for i in z:
-                z[i] = 2.5
+                z[i] = qd.cast(2.5, z.dtype)
         f()
         result = float(z[0])
         """,

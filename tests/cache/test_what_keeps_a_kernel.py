@@ -385,13 +385,6 @@ NEVER_KEPT = {
         def f() -> qd.i32:
             return qd.static(3 if isinstance(1, Box) else 0)
         """,
-    "the elements of an ndarray": """
-        a = qd.ndarray(qd.i32, 2)
-        a.fill(3)
-        @qd.kernel
-        def f() -> qd.i32:
-            return qd.static(int(a[0]))
-        """,
 }
 
 
