@@ -49,6 +49,7 @@ WANTED = {
         atomic_and of integers; atomic_or of integers; atomic_xor of integers;
         result of an integer atomic; // of widths; % of widths; shift of widths;
         comparison of widths; choice of widths; returned i64; returned u8; ^= on an array of u64""",
+    "statics": """static operand; static in a condition""",
     "layouts": """field of three axes: order; field of three axes: tree;
         field of three axes: layout; domain: struct3; domain: ndrange3; domain: grouped3""",
     "sequences": """launches in a sequence; host: fill; host: copy_from; host: __setitem__;

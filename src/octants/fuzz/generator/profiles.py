@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from octants.fuzz.generator import layouts, objects, structs, widths, wrapping
+from octants.fuzz.generator import layouts, objects, statics, structs, widths, wrapping
 from octants.fuzz.generator.context import Productions
 
 
@@ -42,6 +42,7 @@ PROFILES = {
     "layouts": Profile(
         "fields of three axes in any order of memory, ndranges of three", (layouts.PRODUCTIONS,)
     ),
+    "statics": Profile("`static` around literals and in conditions", (statics.PRODUCTIONS,)),
     "sequences": Profile(
         "several kernels that share arrays, with writes by the host between them",
         kernels=(2, 2, 3, 4),

@@ -124,7 +124,9 @@ class FunctionRewriter(ast.NodeTransformer):
 
     def _is_parallel(self, statements: list[ast.stmt], position: int) -> bool:
         statement = statements[position]
-        if not isinstance(statement, ast.For) or "static(" in ast.unparse(statement.iter):
+        if not isinstance(statement, ast.For) or ast.unparse(statement.iter).startswith(
+            "qd.static("
+        ):
             return False
         before = statements[position - 1] if position else None
         text = ast.unparse(before) if isinstance(before, ast.Expr) else ""
@@ -234,7 +236,7 @@ class FunctionRewriter(ast.NodeTransformer):
         return ast.While(test=self.visit(node.test), body=body, orelse=[])
 
     def visit_For(self, node: ast.For) -> Any:
-        in_order = "static(" not in ast.unparse(node.iter)
+        in_order = not _is_static(node.iter)
         self.loops += in_order
         body = self._block(node.body)
         self.loops -= in_order
@@ -302,3 +304,8 @@ def _call(name: str, *arguments: Any) -> ast.Call:
 
 def _parse(text: str) -> ast.stmt:
     return ast.parse(text).body[0]
+
+
+def _is_static(node: ast.expr) -> bool:
+    """Whether what a loop runs over is a call of ``static``."""
+    return ast.unparse(node).startswith("qd.static(")
