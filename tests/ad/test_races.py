@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants.diagnostics.race_errors import NoRaceCheck
 from tests.golden_files import check_golden
 
 N = 8
@@ -58,6 +59,10 @@ def refused(body: Callable[[], Any], x: Any, loss: Any, code: str, **options: An
     with pytest.raises(kind, match=code) as caught:
         gradient(body, x, loss, **options)
     return str(caught.value)
+
+
+def test_the_text_for_a_device_that_cannot_look() -> None:
+    check_golden("errors/OCT306_no_race_check", str(NoRaceCheck("k", "A GPU").at(None)))
 
 
 # -- races that compiling proves ------------------------------------------------------------------

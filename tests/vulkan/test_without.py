@@ -216,6 +216,56 @@ def test_sums_of_f64_need_atomic_operations(vulkan: str) -> None:
         add()
 
 
+def test_launches_are_checked_for_races_where_the_device_can(vulkan: str) -> None:
+    x, y = (qd.field(qd.f32, shape=6, needs_grad=True) for _ in range(2))
+    loss, a = qd.field(qd.f32, shape=(), needs_grad=True), qd.field(qd.i32, shape=6)
+
+    @qd.kernel
+    def scatter():
+        for i in x:
+            y[a[i]] = x[i] * x[i]
+
+    @qd.kernel
+    def total():
+        for i in y:
+            loss[None] += (i + 1) * y[i]
+
+    def gradient(*elements: int, validation: bool) -> list[float]:
+        a.from_numpy(np.array(elements, np.int32))
+        x.from_numpy(np.arange(1, 7, dtype=np.float32))
+        with qd.ad.Tape(loss=loss, validation=validation):
+            scatter()
+            total()
+        return x.grad.to_numpy().tolist()
+
+    right = [12.0, 20.0, 24.0, 24.0, 20.0, 12.0]
+    assert gradient(5, 4, 3, 2, 1, 0, validation=False) == right
+    if "int64" not in vulkan:
+        assert gradient(5, 4, 3, 2, 1, 0, validation=True) == right
+        with pytest.raises(OctantsAssertionError, match="OCT304"):
+            gradient(5, 4, 3, 2, 1, 5, validation=True)
+        return
+    for elements in ((5, 4, 3, 2, 1, 0), (5, 4, 3, 2, 1, 5)):
+        with pytest.raises(OctantsError, match="OCT306: launches of kernel `scatter`") as caught:
+            gradient(*elements, validation=True)
+        assert "lacks shaderBufferInt64Atomics or shaderInt64" in str(caught.value)
+        assert "y[a[i]] = x[i] * x[i]" in str(caught.value)
+
+
+def test_debug_mode_runs_what_cannot_be_checked_for_races(vulkan: str) -> None:
+    qd.init(arch=qd.vulkan, offline_cache=False, vulkan_without=vulkan, debug=True)
+    y, a = qd.field(qd.i32, shape=6), qd.field(qd.i32, shape=6)
+    a.from_numpy(np.arange(6, dtype=np.int32)[::-1].copy())
+
+    @qd.kernel
+    def scatter():
+        for i in y:
+            y[a[i]] = i
+
+    scatter()
+    assert y.to_numpy().tolist() == [5, 4, 3, 2, 1, 0]
+
+
 @pytest.mark.usefixtures("vulkan")
 def test_memory_is_what_can_be_bound() -> None:
     reach = qd.driver.backend_of("vulkan").memory_bytes(qd.options.current())

@@ -246,7 +246,14 @@ class Tape:
         """An error where the derivative of a launch depends on which work item is first."""
         always = self.validation or options.current().debug
         if always or self.on_overwrite != "trust":
-            look_before_gradient(specialisation, number, arguments, always=always, effects=True)
+            look_before_gradient(
+                specialisation,
+                number,
+                arguments,
+                always=always,
+                effects=True,
+                required=self.validation,
+            )
 
     def _find_way(self, specialisation: Specialisation, plan: TapePlan) -> None:
         """Find out the quick way to record launches of a kernel, if there is one."""

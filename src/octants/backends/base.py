@@ -95,6 +95,10 @@ class Backend(ABC):
         """What there is for work items that work together; None where they cannot."""
         return None
 
+    def updates_64_bits(self, chosen: Options) -> bool:
+        """Whether work items can update integers of 64 bits in memory atomically."""
+        return True
+
     def memory_bytes(self, chosen: Options) -> int:
         """The bytes of memory that arrays, and tapes and their copies, share."""
         return memory_of_the_machine()

@@ -18,10 +18,12 @@ from octants.target import Arch, Blocks, Target
 if TYPE_CHECKING:
     from octants.codegen import reductions
     from octants.codegen.spirv import compile as spirv
+    from octants.codegen.spirv import features
     from octants.runtime.vulkan import device, hardware
 else:
     reductions = Deferred("octants.codegen.reductions")
     spirv = Deferred("octants.codegen.spirv.compile")
+    features = Deferred("octants.codegen.spirv.features")
     device = Deferred("octants.runtime.vulkan.device")
     hardware = Deferred("octants.runtime.vulkan.hardware")
 
@@ -75,6 +77,9 @@ class VulkanBackend(Backend):
         return spirv.compile_module(module, self.target(chosen), fast_math=chosen.fast_math)
 
     # -- what passes want to know ---------------------------------------------------------------
+
+    def updates_64_bits(self, chosen: Options) -> bool:
+        return features.Features(self.target(chosen)).has("atomic64")
 
     def memory_bytes(self, chosen: Options) -> int:
         return hardware.choose(chosen.device, chosen.vulkan_without).memory_bytes

@@ -1,9 +1,14 @@
-"""Races between the work items of a parallel loop: OCT303 when compiling, OCT304 at run time."""
+"""Races between the work items of a parallel loop: OCT303 when compiling, OCT304 at run time.
+
+OCT306 says that a device cannot look for those of run time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.diagnostics.render import Diagnostic, Label
 from octants.diagnostics.span import Span
 
@@ -27,3 +32,22 @@ def describe_race(
     ]
     always = "the work items of a parallel loop run in any order, and at the same time"
     return Diagnostic(code, title, tuple(labels), (always, *notes), REMEDY)
+
+
+class NoRaceCheck(UserError):
+    """A launch that was to be checked for races, on a device that cannot do so."""
+
+    kernel: str
+    device: str
+    code = "OCT306"
+    exception = OctantsRuntimeError
+    title = "launches of kernel `{kernel}` cannot be checked for races on the device `{device}`"
+    label = "which work items access this element is known at run time only"
+    notes = (
+        "the check needs atomic updates of 64 bits",
+        "the device lacks shaderBufferInt64Atomics or shaderInt64",
+    )
+    remedy = (
+        "leave out `validation=True`, which checks launches where the device can; or use another"
+        " device (`init(device=...)`), or `qd.init(arch=qd.cpu)`"
+    )

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants import driver
+from octants.backends.table import backend_of
 from octants.deferred import Deferred
-from octants.diagnostics.exceptions import OctantsAssertionError, OctantsWarning
-from octants.diagnostics.race_errors import RaceAccess, describe_race
+from octants.diagnostics.exceptions import OctantsAssertionError, OctantsError, OctantsWarning
+from octants.diagnostics.race_errors import NoRaceCheck, RaceAccess, describe_race
 from octants.diagnostics.stack import levels_to_the_user
 from octants.ir.core import Space
 from octants.launch.logs import read_back, zeros
@@ -43,12 +44,14 @@ class RaceCheck:
     """How launches of a kernel are looked at.
 
     `program` notes accesses, with all effects of the kernel where `has_effects`; there is none
-    where compiling has ruled out all races. `updates_matter` says that a read beside an update is a
+    where compiling has ruled out all races, or where the device cannot note accesses, of which
+    `obstacle` is the error then. `updates_matter` says that a read beside an update is a
     race, too. `sections` and `sites` are those of
     `passes.watch_races.Watched`.
     """
 
     program: Program | None = None
+    obstacle: OctantsError | None = None
     has_effects: bool = False
     updates_matter: bool = True
     sections: tuple[int, ...] = ()
@@ -161,6 +164,11 @@ def _check(
     accesses = dict.fromkeys(op for race in races for op in (race.one, race.other))
     if not accesses:
         return RaceCheck()
+    chosen = specialisation.options
+    backend = backend_of(chosen.arch)
+    if not backend.updates_64_bits(chosen):
+        absent = NoRaceCheck(specialisation.signature.kernel, backend.target(chosen).cpu)
+        return RaceCheck(obstacle=absent.at(races[0].one.location))
     module = specialisation.module
     watched = watching.watch_races(module, accesses, stamp, effects=False)
     has_effects = watched is None
@@ -170,7 +178,7 @@ def _check(
         watched = watching.watch_races(module, accesses, stamp, effects=True)
     assert watched is not None
     program = Program(specialisation.with_log, watched.module)
-    return RaceCheck(program, has_effects, updates_matter, watched.sections, watched.sites)
+    return RaceCheck(program, None, has_effects, updates_matter, watched.sections, watched.sites)
 
 
 def look_before_gradient(
@@ -180,6 +188,7 @@ def look_before_gradient(
     *,
     always: bool,
     effects: bool,
+    required: bool = False,
 ) -> None:
     """Look for races on which the derivative of a launch depends, ``always`` or now and then.
 
@@ -189,8 +198,11 @@ def look_before_gradient(
 
     Raises:
         OctantsAssertionError: there is one.
+        OctantsRuntimeError: the device cannot look, and the look is ``required``.
     """
     check = gradient_check(specialisation, effects=effects)
+    if required and check.obstacle is not None:
+        raise check.obstacle
     if check.program is None:
         return
     looked: dict[Any, int] = specialisation.ways.setdefault("looked", {})
