@@ -211,9 +211,12 @@ def template_key(value: Any) -> Any:
 
 
 def object_key(value: Any) -> Any:
-    """The key of an object that is told apart by identity."""
+    """The key of an object that is told apart by identity.
+
+    Its number stands in a tuple, since `array_key` has bare numbers, of another sequence.
+    """
     number = number_of(value)
-    return ("object", id(value)) if number is None else number
+    return ("address", id(value)) if number is None else ("object", number)
 
 
 def tensor_key(value: Any) -> Any:
