@@ -35,7 +35,7 @@ from octants.launch.memory import (
 )
 from octants.launch.outside import Outside
 from octants.launch.own import on_own_arrays
-from octants.launch.races import gradient_check, look_before_gradient
+from octants.launch.races import gradient_check, look_before_gradient, validate_launch
 from octants.launch.specialisation import Specialisation
 from octants.runtime.capture import refuse
 
@@ -246,14 +246,9 @@ class Tape:
         """An error where the derivative of a launch depends on which work item is first."""
         always = self.validation or options.current().debug
         if always or self.on_overwrite != "trust":
-            look_before_gradient(
-                specialisation,
-                number,
-                arguments,
-                always=always,
-                effects=True,
-                required=self.validation,
-            )
+            look_before_gradient(specialisation, number, arguments, always=always, effects=True)
+        if self.validation:
+            validate_launch(specialisation, number, arguments)
 
     def _find_way(self, specialisation: Specialisation, plan: TapePlan) -> None:
         """Find out the quick way to record launches of a kernel, if there is one."""

@@ -33,6 +33,11 @@ def launch_races(module: Module) -> list[Meeting]:
     return [race for task in module.tasks for race in races_of(task, matters_forward)]
 
 
+def value_races(module: Module) -> list[Meeting]:
+    """The `launch_races` for elements of arrays that have a derivative."""
+    return [race for race in launch_races(module) if _is_active(race.one.array)]
+
+
 def stamps(module: Module) -> Callable[[Operation], int | None]:
     """What stores store, as far as a derivative goes through it; see `passes.watch_races.Stamp`.
 

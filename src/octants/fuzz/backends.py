@@ -21,6 +21,9 @@ Arrays = dict[str, FloatArray]
 REFUSALS = ("OCT301", "OCT302", "OCT423")
 """Codes of documented errors of autodiff: an overwritten value, an operation without a rule, and
 a record of a forced size that is too small."""
+RACES = ("OCT303", "OCT304")
+"""Codes of the errors for programs whose work items race."""
+VALIDATED = "validated tape"
 FAST_SLACK = 64.0
 """With `fast_math` the roundings are not those that the oracle's bounds count, and some functions
 of f32 have absolute errors."""
@@ -31,9 +34,9 @@ class Actual:
     """A program's results on a backend.
 
     `gradients` has an entry for each way of reverse mode that was tried: "bare", "tape", "tape with
-    loss". In the first and the last the adjoint of a returned float is one. What
-    raised is in `refusals` if it is a documented error of autodiff, else in `errors`; both are
-    keyed by the mode.
+    loss", and `VALIDATED` for programs that may race. In the first and the third the adjoint of a
+    returned float is one. What raised is in `refusals` if it is a documented error of autodiff,
+    else in `errors`; both are keyed by the mode.
     """
 
     primal: Arrays | None = None
@@ -99,6 +102,8 @@ class PackageBackend:
         if self.all_modes or "bare" not in actual.gradients or program.seed % 4 == 0:
             has_loss = not self.all_modes and session.returns_loss(actual)
             _attempt(actual, "tape", lambda: session.tape(actual, has_loss, self.tape))
+        if program.profile == "races" and not self.all_modes:
+            _attempt(actual, VALIDATED, lambda: session.validated(actual))
         if not self.arrays:
             _attempt(actual, "forward", lambda: session.forward(actual))
         return actual
@@ -230,6 +235,12 @@ class Session:
             after = {name: _read(array) for name, array in self.arrays.items()}
             self._seed()
         self._gradients(actual, "tape with loss" if has_loss else "tape", after)
+
+    def validated(self, actual: Actual) -> None:
+        """A tape that looks at each launch for races."""
+        found = Actual()
+        self.tape(found, False, {"validation": True})
+        actual.gradients[VALIDATED] = found.gradients["tape"]
 
     def _seed(self) -> None:
         for name, array in self.differentiable.items():

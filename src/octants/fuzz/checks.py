@@ -17,7 +17,7 @@ import numpy as np
 from octants.fuzz import transforms
 from octants.fuzz.backends import FAST_SLACK, Actual, Arrays, PackageBackend
 from octants.fuzz.compare import Status, Verdict, compare, expect
-from octants.fuzz.program import Outcome, Program
+from octants.fuzz.program import Outcome, Program, Undefined
 
 Options = dict[str, Any]
 ONE_THREAD = {"cpu_max_num_threads": 1}
@@ -94,6 +94,8 @@ class Checker:
         if verdict.status is Status.FAILS or (verdict.problems[:1] and _is_invalid(verdict)):
             return
         outcome = expect(program)
+        if isinstance(outcome, Undefined):
+            return
         for name in self._of(program):
             found = list(self._problems(name, program, outcome))
             verdict.modes.append(f"check {name}")

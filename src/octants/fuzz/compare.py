@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from octants.fuzz.backends import Actual, Backend
+from octants.fuzz.backends import RACES, VALIDATED, Actual, Backend
 from octants.fuzz.oracle.run import run as run_oracle
-from octants.fuzz.oracle.state import IllDefined, OutOfFuel
-from octants.fuzz.program import Estimate, FloatArray, Outcome, Program
+from octants.fuzz.oracle.state import IllDefined, OutOfFuel, Race
+from octants.fuzz.program import Estimate, FloatArray, Outcome, Program, Undefined
 
 SAFETY = 4.0
 FLOOR = 4.0
@@ -36,6 +36,7 @@ class Status(enum.Enum):
     DISAGREES = "disagrees"
     FAILS = "fails"  # an error that is not documented
     SET_ASIDE = "set aside"
+    REFUSED = "refused"  # work items race, and that was noticed
 
 
 @dataclass
@@ -60,20 +61,44 @@ class Verdict:
 def check(programs: Iterable[Program], backend: Backend) -> list[Verdict]:
     """The verdicts of some programs, which the backend runs together."""
     pairs = [(program, expect(program)) for program in programs]
-    accepted = [program for program, outcome in pairs if isinstance(outcome, Outcome)]
+    accepted = [program for program, outcome in pairs if not isinstance(outcome, str)]
     actuals = iter(backend.run(accepted))
     return [
-        compare(program, outcome, next(actuals), backend.slack)
-        if isinstance(outcome, Outcome)
-        else Verdict(program.seed, program.precision, Status.SET_ASIDE, [outcome])
+        Verdict(program.seed, program.precision, Status.SET_ASIDE, [outcome])
+        if isinstance(outcome, str)
+        else _judge(program, outcome, next(actuals), backend.slack)
         for program, outcome in pairs
     ]
 
 
-def expect(program: Program) -> Outcome | str:
+def _judge(program: Program, outcome: Outcome | Undefined, actual: Actual, slack: float) -> Verdict:
+    if isinstance(outcome, Outcome):
+        return compare(program, outcome, actual, slack)
+    return _refusal(program, outcome, actual)
+
+
+def _refusal(program: Program, outcome: Undefined, actual: Actual) -> Verdict:
+    """The verdict on a program that has to be refused, by a tape that validates at the latest."""
+    verdict = Verdict(program.seed, program.precision, Status.REFUSED)
+    error = actual.errors.get(VALIDATED, "")
+    code = next((code for code in RACES if code in error), None)
+    others = [f"error in {mode}: {e}" for mode, e in actual.errors.items() if "OCT" not in e]
+    if others:
+        verdict.status, verdict.problems = Status.FAILS, others
+    elif code is None:
+        verdict.status = Status.DISAGREES
+        verdict.problems = [f"race not noticed: {outcome.race}: {error or 'no error'}"]
+    else:
+        verdict.refusals = {"a race": code}
+    return verdict
+
+
+def expect(program: Program) -> Outcome | Undefined | str:
     """What the oracle says, or why the program is set aside."""
     try:
         outcome = run_oracle(program)
+    except Race as race:
+        return _undefined(program, race) if program.profile == "races" else f"ill-defined: {race}"
     except (IllDefined, OverflowError) as error:
         return f"ill-defined: {error}"
     except OutOfFuel:
@@ -81,6 +106,24 @@ def expect(program: Program) -> Outcome | str:
     except Exception as error:
         return f"{ORACLE_ERROR}: {type(error).__name__}: {error}"
     return f"close: {outcome.near[0]}" if outcome.near else outcome
+
+
+def _undefined(program: Program, race: Race) -> Undefined | str:
+    """Whether it matters to what comes out that work items race.
+
+    A read may be dead, for instance. Races do matter if another order gives other numbers.
+    """
+    try:
+        one, other = (run_oracle(program, order=order) for order in ("forwards", "backwards"))
+    except Exception as error:  # shrinking tries nonsense
+        return f"ill-defined: {type(error).__name__}: {error}"
+    allowance = Allowance(program.precision, 1.0)
+    results = (("primal", one.primal, other.primal), ("gradient", one.gradient, other.gradient))
+    for what, wanted, found in results:
+        values = {name: estimate.value for name, estimate in found.items()}
+        if any(_differences(what, wanted, values, allowance)):
+            return Undefined(str(race))
+    return f"harmless race: {race}"
 
 
 def compare(program: Program, outcome: Outcome, actual: Actual, slack: float = 1.0) -> Verdict:

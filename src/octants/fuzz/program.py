@@ -76,6 +76,13 @@ class Estimate:
     error: FloatArray
 
 
+@dataclass(frozen=True)
+class Undefined:
+    """What the oracle says of a program whose work items race: what comes out is left to chance."""
+
+    race: str
+
+
 @dataclass
 class Outcome:
     """What the oracle says of a program: all its results, and whether they are to be trusted.

@@ -31,7 +31,8 @@ class Report:
 
     @property
     def compared(self) -> int:
-        return self.count - self.statuses[Status.SET_ASIDE.value]
+        aside = (Status.SET_ASIDE.value, Status.REFUSED.value)
+        return self.count - sum(self.statuses[status] for status in aside)
 
     @property
     def wrong(self) -> int:

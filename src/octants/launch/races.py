@@ -114,9 +114,9 @@ class Race:
     element: tuple[int, ...]
     accesses: tuple[RaceAccess, RaceAccess]
 
-    def text(self) -> str:
-        """The report of a launch without a derivative."""
-        return str(OctantsAssertionError(self._diagnostic("its value is left to chance")))
+    def forward_error(self) -> OctantsAssertionError:
+        """The error of a launch whose results depend on the race."""
+        return OctantsAssertionError(self._diagnostic("its value is left to chance"))
 
     def error(self) -> OctantsAssertionError:
         """The error of a launch whose derivative was asked for."""
@@ -154,6 +154,16 @@ def launch_check(specialisation: Specialisation) -> RaceCheck:
     return specialisation.remember(("races", "launch"), make)
 
 
+def _value_check(specialisation: Specialisation) -> RaceCheck:
+    """The `launch_check` for arrays that have a derivative."""
+
+    def make() -> RaceCheck:
+        found = gradients.value_races(specialisation.module)
+        return _check(specialisation, found, lambda _: None, True, updates_matter=False)
+
+    return specialisation.remember(("races", "values"), make)
+
+
 def _check(
     specialisation: Specialisation,
     races: Sequence[Any],
@@ -188,7 +198,6 @@ def look_before_gradient(
     *,
     always: bool,
     effects: bool,
-    required: bool = False,
 ) -> None:
     """Look for races on which the derivative of a launch depends, ``always`` or now and then.
 
@@ -198,11 +207,8 @@ def look_before_gradient(
 
     Raises:
         OctantsAssertionError: there is one.
-        OctantsRuntimeError: the device cannot look, and the look is ``required``.
     """
     check = gradient_check(specialisation, effects=effects)
-    if required and check.obstacle is not None:
-        raise check.obstacle
     if check.program is None:
         return
     looked: dict[Any, int] = specialisation.ways.setdefault("looked", {})
@@ -216,6 +222,24 @@ def look_before_gradient(
             raise race.error()
 
 
+def validate_launch(specialisation: Specialisation, number: int, arguments: Sequence[Any]) -> None:
+    """Look for races that leave undefined an element of an array that has a derivative.
+
+    These are also stores of different numbers through which no derivative goes.
+
+    Raises:
+        OctantsAssertionError: there is one.
+        OctantsRuntimeError: the device cannot look, for these or for those of the derivative.
+    """
+    forward = _value_check(specialisation)
+    for check in (gradient_check(specialisation), forward):
+        if check.obstacle is not None:
+            raise check.obstacle
+    race = forward.find(specialisation, driver.state.seed, number, arguments)
+    if race is not None:
+        raise race.forward_error()
+
+
 def launch_with_look(specialisation: Specialisation) -> Callable[..., Any]:
     """What launches a kernel in debug mode: it warns of the first race that is found."""
     found: list[Race] = []
@@ -225,7 +249,7 @@ def launch_with_look(specialisation: Specialisation) -> Callable[..., Any]:
             race = launch_check(specialisation).find(specialisation, seed, number, arguments)
             if race is not None:
                 found.append(race)
-                warnings.warn(race.text(), OctantsWarning, levels_to_the_user())
+                warnings.warn(str(race.forward_error()), OctantsWarning, levels_to_the_user())
         return specialisation.primal.launch(seed, number, outside, *arguments)
 
     return launch

@@ -72,7 +72,7 @@ def _functions(
     for _ in range(rng.choice(profile.funcs)):
         lines += functions.function(shared)
     for _ in range(rng.choice(profile.kernels)):
-        text, launch = _kernel(shared, extents)
+        text, launch = _kernel(shared, extents, profile)
         lines += shared.preamble + text
         shared.preamble = []
         launches.append(launch)
@@ -154,9 +154,11 @@ def _is_alike(one: ArrayInfo, other: ArrayInfo) -> bool:
 # -- kernels ---------------------------------------------------------------------------------------
 
 
-def _kernel(shared: Shared, extents: tuple[int, int]) -> tuple[list[str], Step]:
+def _kernel(shared: Shared, extents: tuple[int, int], profile: Profile) -> tuple[list[str], Step]:
     c = Context(shared)
     name = shared.fresh("kernel")
+    if profile.body is not None:
+        return _assemble(name, c, profile.body(c), None)
     scalars = _scalars(c)
     c.scopes[0].extend(variable for variable, _, _ in scalars)
     returns = c.pick([*[None] * 13, *["FP"] * 6, "qd.types.vector(2, FP)"])
@@ -269,6 +271,8 @@ def _program(
         shape = (*array.shape, *array.element_shape)
         if not array.is_float:
             inputs[array.name] = rng.integers(0, 5, shape).astype(np.int32)
+            if array.content is not None:
+                inputs[array.name] = np.array(array.content, np.int32)
             if array.sort == "w":
                 inputs[array.name] = _bits(rng, shape, array.dtype[3:])
             continue

@@ -73,6 +73,7 @@ class ArrayInfo:
     form: str = "{name}[{index}]"  # how an element is written
     owner: str = ""  # the field of structs that it is a member of
     is_made: bool = False  # by the profile
+    content: Sequence[int] | None = None  # of integers, if not random ones
 
     @property
     def is_float(self) -> bool:

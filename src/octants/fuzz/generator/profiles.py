@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from octants.fuzz.generator import layouts, objects, statics, structs, widths, wrapping
-from octants.fuzz.generator.context import Productions
+from octants.fuzz.generator import layouts, objects, races, statics, structs, widths, wrapping
+from octants.fuzz.generator.context import Context, Productions
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Profile:
     writes: Sequence[str] = ("fill", "copy_from", "__setitem__")  # by the host
     sizes: Sequence[float] = (0.2, 0.35, 0.5)  # of functions, relative to the largest
     items: Sequence[int] = ()  # work items of a parallel loop, if not three to five
+    body: Callable[[Context], list[races.Scalar]] | None = None  # writes all of a kernel
 
 
 PROFILES = {
@@ -43,6 +44,16 @@ PROFILES = {
         "fields of three axes in any order of memory, ndranges of three", (layouts.PRODUCTIONS,)
     ),
     "statics": Profile("`static` around literals and in conditions", (statics.PRODUCTIONS,)),
+    "races": Profile(
+        "loops whose work items may race: such programs have to be refused (OCT303) or reported"
+        " (OCT304), all others give their gradient",
+        (races.PRODUCTIONS,),
+        funcs=(0,),
+        kernels=(1, 1, 2),
+        sequences=0.0,
+        items=(2, 3, 4, 5, 8, 9, 16, 17),
+        body=races.body,
+    ),
     "sequences": Profile(
         "several kernels that share arrays, with writes by the host between them",
         kernels=(2, 2, 3, 4),

@@ -1,4 +1,4 @@
-"""Fields and ndarrays: cells that hold the numbers last written, and a watch for races."""
+"""Fields and ndarrays: cells that hold the numbers last written."""
 
 from __future__ import annotations
 
@@ -11,43 +11,13 @@ import numpy as np
 from octants.fuzz.oracle.matrices import Matrix, broadcast, matrix
 from octants.fuzz.oracle.numbers import Num, Type, convert, lift, rounded
 from octants.fuzz.oracle.operators import binary
+from octants.fuzz.oracle.races import RaceWatch
 from octants.fuzz.oracle.state import STATE, IllDefined
 
-SEVERAL = -1
 _MODES = {"+": "add", "-": "add", "*": "mul"}
 
 CONVERTED = frozenset(("+", "-", "&", "|", "^", "min", "max"))
 """Updates that are one operation on memory: their operand is converted to its type before."""
-
-
-class RaceWatch:
-    """Who touched which place in the parallel loop in progress, and how.
-
-    Work items may share a place that all only read, or all change by one commutative operation.
-    """
-
-    def __init__(self) -> None:
-        self.epoch = -1
-        self.accesses: dict[Any, tuple[str, int]] = {}
-
-    def note(self, place: Any, mode: str) -> None:
-        item = STATE.item
-        if item is None or STATE.quiet:
-            return
-        if self.epoch != STATE.epoch:
-            self.epoch = STATE.epoch
-            self.accesses = {}
-        before = self.accesses.get(place)
-        if before is None:
-            self.accesses[place] = (mode, item)
-            return
-        if before[1] == item:
-            merged = mode if mode == before[0] else "write"
-            self.accesses[place] = (merged, item)
-            return
-        if before[0] != mode or mode == "write":
-            raise IllDefined(f"race: {before[0]} and {mode} {place}")
-        self.accesses[place] = (mode, SEVERAL)
 
 
 class Sums:
@@ -145,8 +115,9 @@ class Array:
         return self.cells[offset]
 
     def write(self, offset: int, value: Any) -> None:
-        self.watch.note(offset, "write")
-        self.put(offset, convert(lift(value), self.dtype))
+        number = convert(lift(value), self.dtype)
+        self.watch.note(offset, "write", number)
+        self.put(offset, number)
 
     def put(self, offset: int, value: Num) -> None:
         if STATE.quiet:
@@ -158,7 +129,7 @@ class Array:
 
     def update(self, offset: int, fn: str, value: Any, used: bool = False) -> Num:
         """An atomic operation; gives the value before."""
-        self.watch.note(offset, "write" if used else _MODES.get(fn, fn))
+        self.watch.note(offset, "use" if used else _MODES.get(fn, fn))
         before, operand = self.cells[offset], lift(value)
         if fn in CONVERTED:
             operand = convert(operand, self.dtype)

@@ -28,13 +28,15 @@ from octants.fuzz.program import (
 FUEL = 250_000
 
 
-def run(program: Program, rounding: bool = True, fuel: int = FUEL) -> Outcome:
+def run(program: Program, rounding: bool = True, fuel: int = FUEL, order: str = "") -> Outcome:
     """Run a program. Raises what CPython raises, or `IllDefined`, where it has no meaning.
 
-    Without ``rounding`` f32 is computed in double precision: for differences.
+    Without ``rounding`` f32 is computed in double precision: for differences. With an ``order`` of
+    work items, "forwards" or "backwards", a program that races has the meaning that it gives.
     """
     Defaults.floating = F32 if program.precision == "f32" else F64
     STATE.reset(fuel, program.random_seed, 0, rounding)
+    STATE.order = order
     module: dict[str, Any] = {"qd": Namespace(), "FP": Defaults.floating, **BUILTINS}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)  # shrinking tries nonsense

@@ -16,6 +16,10 @@ class IllDefined(Exception):
     """The program is outside the language: a race, an index out of bounds, a missing value."""
 
 
+class Race(IllDefined):
+    """Work items meet at an element, and one of them does not update it atomically."""
+
+
 class State:
     """One run. `STATE` below is the one in progress."""
 
@@ -24,7 +28,10 @@ class State:
         self.reset(fuel=0, seed=0, launch=0, rounding=True)
 
     def reset(self, fuel: int, seed: int, launch: int, rounding: bool) -> None:
-        """Forget the run before. Without ``rounding``, f32 is computed in double precision."""
+        """Forget the run before. Without ``rounding``, f32 is computed in double precision.
+
+        Races are errors, unless work items have an `order`: "forwards" or "backwards".
+        """
         self.nodes: list[Sequence[Link]] = []
         self.unit_roundoffs: list[float] = []
         self.near: list[str] = []
@@ -38,6 +45,7 @@ class State:
         self.task = -1
         self.item: int | None = None
         self.draws = 0
+        self.order = ""
 
     def node(self, links: Sequence[Link], unit_roundoff: float) -> int:
         """Record an operation; gives its number."""

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from octants.fuzz.oracle import arrays, matrices
-from octants.fuzz.oracle.arrays import CONVERTED, Array, RaceWatch, Sums
+from octants.fuzz.oracle.arrays import CONVERTED, Array, Sums
 from octants.fuzz.oracle.matrices import Matrix, broadcast
 from octants.fuzz.oracle.numbers import U1, Num, Type, convert, lift, promote
 from octants.fuzz.oracle.operators import binary
+from octants.fuzz.oracle.races import RaceWatch
 from octants.fuzz.oracle.state import STATE, IllDefined
 from octants.fuzz.oracle.structs import (
     MatrixType,
@@ -182,7 +183,8 @@ def parallel(domain: Iterable[Any], task: int) -> Iterator[Any]:
     begin_task(task)
     STATE.epoch += 1
     start = domain.first if isinstance(domain, Range) else 0
-    for item, index in enumerate(domain, start):
+    items: Iterable[Any] = enumerate(domain, start)
+    for item, index in reversed(list(items)) if STATE.order == "backwards" else items:
         STATE.item = item
         STATE.draws = 0
         yield index
