@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from octants.launch.specialisation import Specialisation
 
 __all__ = ["Graph", "capture", "do_while"]
+__path__: list[str] = []  # Python then asks `absent.Finder` for names that are not here
 
 
 class Graph:

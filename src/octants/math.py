@@ -7,5 +7,10 @@ values. A complex number is a vector of 2.
 
 from __future__ import annotations
 
+import sys
+
+from octants.lang import math as _math
 from octants.lang.math import *  # noqa: F403
 from octants.lang.math import __all__ as __all__
+
+sys.modules[__name__] = _math  # one module under two names: nothing of it exists twice

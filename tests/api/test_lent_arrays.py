@@ -45,8 +45,9 @@ class Fixed(Lent):
 def make(request: Any) -> Any:
     if request.param != "jax":
         return Lent if request.param == "lent" else Fixed
-    numbers = pytest.importorskip("jax.numpy")
-    return lambda values: numbers.array(values, numbers.float32)
+    jax = pytest.importorskip("jax")
+    cpu = jax.devices("cpu")[0]  # where JAX has a GPU, arrays are there by default
+    return lambda values: jax.device_put(np.array(values, np.float32), cpu)
 
 
 @qd.kernel
@@ -121,3 +122,19 @@ def test_what_cannot_be_shared_says_so() -> None:
 
     with pytest.raises(qd.OctantsArgumentError, match="cannot be shared: not now"):
         total(Refusing([1.0]))
+
+
+@shares_memory
+def test_arrays_of_another_device_say_how_to_move_them() -> None:
+    class OnGPU(Lent):
+        shape = (2,)
+        dtype = np.dtype(np.float32)
+        device = "cuda:1"
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 2, 1
+
+    with pytest.raises(qd.OctantsArgumentError, match="OCT414") as caught:
+        total(OnGPU([1.0, 2.0]))
+    assert "the OnGPU is on cuda:1, where kernels do not run" in str(caught.value)
+    assert 'pass `jax.device_put(x, jax.devices("cpu")[0])`' in str(caught.value)

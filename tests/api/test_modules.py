@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import subprocess
 import sys
 from typing import Any
@@ -24,6 +25,18 @@ def test_modules_are_importable(name: str) -> None:
     for part in name.split("."):
         found = getattr(found, part)
     assert found is module
+
+
+def test_modules_of_two_names_are_one() -> None:
+    math, lang_math, simt, lang_simt, block, lang_block = (
+        importlib.import_module(f"octants.{name}")
+        for name in "math lang.math simt lang.simt simt.block lang.simt.block".split()
+    )
+    assert ti.math is math is lang_math
+    assert ti.simt is simt is lang_simt
+    assert ti.simt.block is block is lang_block
+    listed = {entry.name for entry in pkgutil.iter_modules(lang_simt.__path__)}
+    assert all(f"octants.simt.{name}" in sys.modules for name in listed)
 
 
 def test_math_is_one_set_of_functions() -> None:
@@ -74,6 +87,7 @@ def test_absent_names_say_what_to_use(name: str) -> None:
         "from octants import Texture",
         "from octants._lib import core",
         "from octants.types import sparse_matrix_builder",
+        "from octants.graph import GraphBuilder",
     ],
 )
 def test_absent_imports_say_what_to_use(text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -474,6 +474,35 @@ def test_numpy_annotations_are_those_of_arrays() -> None:
     assert untyped(np.array([1, 3])) == 3
     with pytest.raises(qd.OctantsArgumentError, match="required dtype=f32"):
         typed(np.array([1.0, 2.0]))
+
+
+def test_aliases_in_annotations_are_what_they_stand_for() -> None:
+    """`npt.NDArray` is such an alias since numpy 2.5."""
+    extensions = pytest.importorskip("typing_extensions")
+    kind = TypeVar("kind", bound=np.generic)
+    array = np.ndarray[Any, np.dtype[kind]]  # type: ignore[valid-type]
+    generic = extensions.TypeAliasType("NDArray", array, type_params=(kind,))
+    plain = extensions.TypeAliasType("Floats", generic[np.float32])
+    number = extensions.TypeAliasType("Number", qd.f64)
+
+    @qd.kernel
+    def typed(x: generic[np.float32]) -> number:
+        return x[1]
+
+    @qd.kernel
+    def renamed(x: plain) -> qd.f32:
+        return x[1]
+
+    @qd.kernel
+    def untyped(x: generic) -> qd.f32:
+        return x[1]
+
+    assert typed(np.array([1, 2], np.float32)) == 2
+    assert renamed(np.array([1, 2], np.float32)) == 2
+    assert untyped(np.array([1, 3])) == 3
+    for kernel in (typed, renamed):
+        with pytest.raises(qd.OctantsArgumentError, match="required dtype=f32"):
+            kernel(np.array([1.0, 2.0]))
 
 
 def test_structs_of_the_wrong_kind_say_so() -> None:

@@ -15,7 +15,7 @@ from octants.frontend import functions
 from octants.frontend.context import Context
 from octants.frontend.values import ArrayReference, MatrixValue, StructValue, describe, is_number
 from octants.ir.core import Value
-from octants.lang.memory import fill_elements
+from octants.lang.memory import _fill_elements
 from octants.types.structs import Struct
 
 
@@ -48,7 +48,7 @@ def _fill(context: Context, node: ast.Call, owner: Any, value: Any) -> None:
         wanted = f"elements of shape {shape}" if shape else "numbers"
         context.fail(WrongShape(f"{owner.array.name}.fill", wanted, describe(value)), node)
     values = {"array": owner, "value": value}
-    function = cast(FunctionType, fill_elements)
+    function = cast(FunctionType, _fill_elements)
     functions.inline(context, node, function, values, frozenset(values))
 
 

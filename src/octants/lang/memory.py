@@ -87,7 +87,7 @@ def assume_in_range(value: Any, base: Any, low: int, high: int) -> Any:
 
 
 @library_function
-def fill_elements(array: Any, value: Any) -> None:
+def _fill_elements(array: Any, value: Any) -> None:
     """Set all elements of an array: what ``array.fill(value)`` is in a kernel."""
     for I in grouped(array):  # noqa: N806, E741 - an index of any rank
         array[I] = value

@@ -15,7 +15,13 @@ from octants.runtime.arguments import (
     has_interface,
     is_torch,
 )
-from octants.runtime.conversions import describe, interface, needs_copy, not_on_device
+from octants.runtime.conversions import (
+    describe,
+    interface,
+    is_on_other_device,
+    needs_copy,
+    not_on_device,
+)
 from octants.runtime.device import Device
 from octants.types import scalars
 from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
@@ -92,6 +98,8 @@ def array_type(
         return _torch_type(leaf, value, device, element_dim or 0)
     if has_interface(type(value)) and not device.shares_memory:
         return _interface_type(leaf, value, device, element_dim or 0)
+    if device.shares_memory and is_on_other_device(value):
+        raise not_on_device(leaf, value)
     raise leaf.error(
         f"{describe(value)} is not an array",
         "pass an ndarray of Octants, a numpy array or a CPU torch tensor",

@@ -19,6 +19,8 @@ from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
 from octants.types.signature import NdarrayHandle, ScalarType
 
+_OF_THE_CPU = (1, 3)  # kDLCPU and kDLCUDAHost of DLPack
+
 
 def describe(value: Any) -> str:
     """An argument in the words of a message."""
@@ -183,7 +185,15 @@ def not_on_device(leaf: Leaf, value: Any) -> OctantsError:
     """The error for an array of another library in memory that kernels do not reach."""
     place = getattr(value, "device", "another device")
     problem = f"the {describe(value).split()[-1]} is on {place}, where kernels do not run"
-    return leaf.error(problem, "pass `x.cpu()`, or an array on the device of `init`")
+    move = "x.cpu()" if is_torch(type(value)) else 'jax.device_put(x, jax.devices("cpu")[0])'
+    library = "" if is_torch(type(value)) else " (of JAX)"
+    return leaf.error(problem, f"pass `{move}`{library}, or an array on the device of `init`")
+
+
+def is_on_other_device(value: Any) -> bool:
+    """Whether an array of a library that DLPack knows is in no memory of the CPU."""
+    tell = getattr(value, "__dlpack_device__", None)
+    return tell is not None and tell()[0] not in _OF_THE_CPU
 
 
 def interface(value: Any) -> Mapping[str, Any]:

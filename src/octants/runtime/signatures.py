@@ -151,14 +151,21 @@ class _Reader:
         return converted
 
     def _evaluate(self, annotation: Any, what: str) -> Any:
-        """The value of an annotation that may be a string (``from __future__ import ...``)."""
-        while isinstance(annotation, str):
-            text = annotation
-            try:
-                annotation = eval(text, self._globals, self._locals)
-            except Exception as error:
-                raise self._wrong(what, text) from error
-        return annotation
+        """The value of an annotation that may be a string (``from __future__ import ...``).
+
+        Aliases (``type Values = npt.NDArray[np.float32]``) are replaced by what they stand for.
+        """
+        while True:
+            if isinstance(annotation, str):
+                text = annotation
+                try:
+                    annotation = eval(text, self._globals, self._locals)
+                except Exception as error:
+                    raise self._wrong(what, text) from error
+            elif _is_alias(annotation):
+                annotation = _value_of_alias(annotation)
+            else:
+                return annotation
 
     def _convert(self, given: Any, what: str) -> Annotation:
         if isinstance(given, (Template, NdarrayAnnotation)):
@@ -203,6 +210,26 @@ class _Reader:
         if self._place == "return":
             return self.definition.returned()
         return self.definition.parameter(self._place)
+
+
+def _is_alias(given: Any) -> bool:
+    """Whether this is a `typing.TypeAliasType` (`NDArray` since numpy 2.5), or one with arguments.
+
+    By its attributes: Python has the class since 3.12, and typing_extensions has another.
+    """
+    alias = typing.get_origin(given) or given
+    return hasattr(alias, "__value__") and hasattr(alias, "__type_params__")
+
+
+def _value_of_alias(given: Any) -> Any:
+    """What an alias stands for, with its arguments put in place of its parameters."""
+    alias = typing.get_origin(given) or given
+    arguments = dict(zip(alias.__type_params__, typing.get_args(given), strict=False))
+    value = alias.__value__
+    parameters = getattr(value, "__parameters__", ())
+    if not arguments or not parameters:
+        return value
+    return value[tuple(arguments.get(parameter, parameter) for parameter in parameters)]
 
 
 def _numpy_annotation(given: Any) -> NdarrayAnnotation:
