@@ -11,11 +11,12 @@ import numpy as np
 class Tensor:
     """A tensor over numpy memory."""
 
+    is_leaf = True
+
     def __init__(self, array: Any, requires_grad: bool = False, device: str = "cpu") -> None:
         self.array = np.asarray(array)
         self.requires_grad = requires_grad
         self.grad: Tensor | None = None
-        self.is_leaf = True
         self.device = types.SimpleNamespace(type=device)
 
     @property

@@ -74,7 +74,6 @@ def test_gradients_reach_tensors_that_require_them(make: Any) -> None:
         assert y.grad.numpy().tolist() == [0, 0]
 
 
-@on_cpu
 def test_a_launch_makes_the_gradients_that_are_required(make: Any) -> None:
     x, y = make([1.0, 2.0], requires_grad=True), make([0.0, 0.0], requires_grad=True)
     square(x, y)

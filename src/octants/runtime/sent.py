@@ -18,7 +18,7 @@ from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments import Leaf
 from octants.runtime.blocks import Pool
 from octants.runtime.capture import refuse
-from octants.runtime.conversions import check_extents, torch_companion
+from octants.runtime.conversions import check_extents, torch_companion, with_gradient
 from octants.runtime.device import Device
 from octants.runtime.memory import overlaps_itself, shares_memory
 from octants.runtime.stand_ins import identity
@@ -128,6 +128,8 @@ def launch_on_sent(
                 gradient = torch_companion(value, Companion.ADJOINT, strided=True)
                 piece = _piece(pieces, sent, gradient, device, True, kept)
                 copy.join(Companion.ADJOINT, piece.copy)
+            elif not isinstance(value, np.ndarray):
+                with_gradient(value)
             replaced = replace(replaced, sent.leaf, copy)
         _check_overlaps(list(pieces.values()))
         for piece in pieces.values():
