@@ -197,6 +197,281 @@ CHANGES: dict[str, tuple[str, str, str, Any, Any]] = {
         2.0,
         2.5,
     ),
+    "text of a Python function": (
+        """
+        def g(a):
+            return a * 10
+        @qd.kernel
+        def f(a: qd.i32) -> qd.i32:
+            return g(a)
+        result = f(2)
+        """,
+        "a * 10",
+        "a * 20",
+        20,
+        40,
+    ),
+    "global of a Python function": (
+        """
+        N = 2
+        def g(a):
+            return a * N
+        @qd.kernel
+        def f(a: qd.i32) -> qd.i32:
+            return g(a)
+        result = f(2)
+        """,
+        "N = 2",
+        "N = 3",
+        4,
+        6,
+    ),
+    "closure of a Python function of a Python function": (
+        """
+        def make(n):
+            def h(a):
+                return a * n
+            return h
+        h = make(2)
+        def g(a):
+            return h(a) + 1
+        @qd.kernel
+        def f(a: qd.i32) -> qd.i32:
+            return g(a)
+        result = f(2)
+        """,
+        "make(2)",
+        "make(3)",
+        5,
+        7,
+    ),
+    "default of a Python function": (
+        """
+        def g(a, n=2):
+            return a * n
+        @qd.kernel
+        def f(a: qd.i32) -> qd.i32:
+            return g(a)
+        result = f(2)
+        """,
+        "n=2",
+        "n=3",
+        4,
+        6,
+    ),
+    "Python function that works on arrays": (
+        """
+        N = 2
+        def g():
+            x[0] = N
+        @qd.kernel
+        def f():
+            g()
+        f()
+        result = float(x[0])
+        """,
+        "N = 2",
+        "N = 3",
+        2.0,
+        3.0,
+    ),
+    "array of a Python function": (
+        """
+        z = x
+        def h():
+            z[0] += 1.0
+        def g():
+            h()
+        @qd.kernel
+        def f():
+            g()
+        f()
+        result = [float(x[0]), float(y[0])]
+        """,
+        "z = x",
+        "z = qd.field(qd.f32, shape=4)",
+        [1.0, 0.0],
+        [0.0, 0.0],
+    ),
+    "method of a callable object": (
+        """
+        class Scale:
+            def __init__(self, n):
+                self.n = n
+            def __call__(self, a):
+                return a * self.n
+        scale = Scale(2)
+        @qd.kernel
+        def f(a: qd.i32) -> qd.i32:
+            return scale(a)
+        result = f(2)
+        """,
+        "Scale(2)",
+        "Scale(3)",
+        4,
+        6,
+    ),
+    "text of a method of a callable object": (
+        """
+        class Scale:
+            def __call__(self, a):
+                return a * 2
+        scale = Scale()
+        @qd.kernel
+        def f(a: qd.i32) -> qd.i32:
+            return scale(a)
+        result = f(2)
+        """,
+        "a * 2",
+        "a * 3",
+        4,
+        6,
+    ),
+    "text of a method of an object in a list": (
+        """
+        class Scale:
+            def __call__(self, a):
+                return a * 2
+        scales = [Scale()]
+        @qd.kernel
+        def f(a: qd.i32) -> qd.i32:
+            total = 0
+            for scale in qd.static(scales):
+                total += scale(a)
+            return total
+        result = f(2)
+        """,
+        "a * 2",
+        "a * 3",
+        4,
+        6,
+    ),
+    "text of a method that a method calls": (
+        """
+        class Scale:
+            def __call__(self, a):
+                return self.twice(a)
+            def twice(self, a):
+                return a * 2
+        scale = Scale()
+        @qd.kernel
+        def f(a: qd.i32) -> qd.i32:
+            return scale(a)
+        result = f(2)
+        """,
+        "a * 2",
+        "a * 3",
+        4,
+        6,
+    ),
+    "text of an ordinary method": (
+        """
+        class Scale:
+            def twice(self, a):
+                return a * 2
+        scale = Scale()
+        @qd.kernel
+        def f(a: qd.i32) -> qd.i32:
+            return scale.twice(a)
+        result = f(2)
+        """,
+        "a * 2",
+        "a * 3",
+        4,
+        6,
+    ),
+    "text of a callable template argument": (
+        """
+        class Scale:
+            def __call__(self, a):
+                return a * 2
+        @qd.kernel
+        def f(scale: qd.template(), a: qd.i32) -> qd.i32:
+            return scale(a)
+        result = f(Scale(), 2)
+        """,
+        "a * 2",
+        "a * 3",
+        4,
+        6,
+    ),
+    "text of a Python function as a template argument": (
+        """
+        def g(a):
+            return a * 2
+        @qd.kernel
+        def f(g: qd.template(), a: qd.i32) -> qd.i32:
+            return g(a)
+        result = f(g, 2)
+        """,
+        "a * 2",
+        "a * 3",
+        4,
+        6,
+    ),
+    "text of a decorated Python function": (
+        """
+        import functools
+        def g(a):
+            return a * 2
+        @functools.wraps(g)
+        def h(a):
+            return g(a) + 1
+        @qd.kernel
+        def f(a: qd.i32) -> qd.i32:
+            return h(a)
+        result = f(2)
+        """,
+        "a * 2",
+        "a * 3",
+        5,
+        7,
+    ),
+    "argument of a partial": (
+        """
+        import functools
+        def g(n, a):
+            return a * n
+        h = functools.partial(g, 2)
+        @qd.kernel
+        def f(a: qd.i32) -> qd.i32:
+            return h(a)
+        result = f(2)
+        """,
+        "partial(g, 2)",
+        "partial(g, 3)",
+        4,
+        6,
+    ),
+    "text of a function of a partial": (
+        """
+        import functools
+        def g(n, a):
+            return a * n
+        h = functools.partial(g, 2)
+        @qd.kernel
+        def f(a: qd.i32) -> qd.i32:
+            return h(a)
+        result = f(2)
+        """,
+        "a * n",
+        "a + 5 * n",
+        4,
+        12,
+    ),
+    "lambda of a global": (
+        """
+        g = lambda a: a * 2
+        @qd.kernel
+        def f(a: qd.i32) -> qd.i32:
+            return g(a)
+        result = f(2)
+        """,
+        "a * 2",
+        "a * 3",
+        4,
+        6,
+    ),
     "body at the same lines": (
         """
         @qd.kernel

@@ -232,6 +232,29 @@ def test_a_global_that_changes_while_the_program_runs(sessions: Sessions) -> Non
         assert (run.result, run.builds) == ([1, 2, 1], builds)
 
 
+def test_a_global_of_a_python_function_that_changes(
+    sessions: Sessions,
+) -> None:
+    text = """
+    N = 1
+    def g(a):
+        return a * N
+    def h():
+        x[0] = N
+    x = qd.field(qd.i32, shape=2)
+    @qd.kernel
+    def f(a: qd.i32) -> qd.i32:
+        h()
+        return g(a)
+    result = [f(2), x[0]]
+    N = 5
+    result += [f(2), x[0]]
+    """
+    for builds in (2, 0):
+        run = sessions.run(text)
+        assert (run.result, run.builds) == ([2, 1, 10, 5], builds)
+
+
 def test_what_is_read_depends_on_what_was_read(sessions: Sessions) -> None:
     text = """
     class Config: pass

@@ -129,8 +129,11 @@ def is_ours(module: str | None) -> bool:
 
 
 def target_of(function: Any) -> Any:
-    """The function that a call in a kernel is a call of."""
-    target = getattr(function, "octants_function", True)
+    """The function that a call in a kernel is a call of.
+
+    What a decorator has made of a Python function is called itself, not the function inside.
+    """
+    target = getattr(function, "octants_function", function)
     return inspect.unwrap(function) if target is True else target
 
 

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from octants.cache.digest import target_of
 from octants.diagnostics.errors import (
     KernelInKernel,
     NotCallable,
@@ -87,7 +88,7 @@ def call_with(
     handler = builtins.handler_of(function)
     if handler is not None:
         return handler(context, node, args, named)
-    found = python_functions.as_method(function)
+    found = python_functions.as_method(context, function)
     if python_functions.is_inlined(found, args, named):
         return _inline(context, node, found, args, named)
     try:
@@ -222,8 +223,7 @@ def _begin_inlined(
     function = bound.function if bound is not None else function
     if getattr(function, "octants_is_kernel", False):
         context.fail(KernelInKernel(getattr(function, "__name__", "kernel")), node)
-    target: Any = getattr(function, "octants_function", True)
-    target = inspect.unwrap(function) if target is True else target
+    target = target_of(function)
     collected = functions.Arguments(context, target, node)
     if bound is not None:
         collected.values[collected.positional().name] = bound.owner

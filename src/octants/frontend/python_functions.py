@@ -38,14 +38,17 @@ def module_of(function: Any) -> str:
     return str(module)
 
 
-def as_method(function: Any) -> Any:
+def as_method(context: Context, function: Any) -> Any:
     """A function with its owner where it is a method or a callable object; else itself."""
     bound = names.bound(function)
     if bound is not None:
         return bound
     own = inspect.getattr_static(type(function), "__call__", None)
     is_object = isinstance(own, types.FunctionType) and not is_ours(type(function).__module__)
-    return BoundFunction(own, function) if is_object and not is_marked(function) else function
+    if not is_object or is_marked(function):
+        return function
+    context.reads.append(Read("attribute", function, "__call__", function.__call__))
+    return BoundFunction(own, function)
 
 
 def unwrap_partial(
