@@ -180,6 +180,7 @@ def _write(c: Context) -> bool | None:
     place = array.at(places.position(c, array, role))
     symbol = c.pick(["=", "=", "+=", "-=", "&=", "|=", "^="])
     c.note(f"{symbol} on an array of {array.dtype[3:]}")
+    c.note(f"{symbol} on an array of integers")
     c.emit(f"{place} {symbol} {expression(c)}")
     return True
 
