@@ -9,10 +9,10 @@ from octants.fuzz.backends import BACKENDS, Backend
 from octants.fuzz.report import Report
 from tests.apart import ARCH, on_cpu
 
-PARTS, QUICK = 20, 3  # more by the command: see `python -m octants.fuzz --help`
-PROGRAMS = 100 if ARCH == "cpu" else 50  # a part
-MOST_SET_ASIDE = PROGRAMS * 0.15  # of a part; over all parts it is below 10 %
-LEAST_NONZERO = PROGRAMS * 0.7
+PARTS, PROGRAMS = 20, 100 if ARCH == "cpu" else 50  # more by `python -m octants.fuzz`
+QUICK = 20  # programs of a test that always runs; half of them in f64
+MOST_SET_ASIDE = 0.15  # of a part; over all parts it is below 10 %
+LEAST_NONZERO = 0.7
 
 pytestmark = pytest.mark.filterwarnings("ignore:the gradient ends")
 
@@ -22,39 +22,40 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     return BACKENDS[request.param]()
 
 
-@pytest.mark.parametrize(
-    "part", [*range(QUICK), *(pytest.param(k, marks=pytest.mark.slow) for k in range(QUICK, PARTS))]
-)
+def test_some_programs_agree_with_the_oracle(backend: Backend) -> None:
+    _check(_alternating(0, QUICK), backend)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.timeout(900)
 def test_programs_agree_with_the_oracle(part: int, backend: Backend) -> None:
-    report = Report(backend.name)
-    chosen = runner.cases(part * PROGRAMS, PROGRAMS, runner.PRECISIONS)
-    for start in range(0, PROGRAMS, runner.CHUNK):
-        for entry in runner.work(chosen[start : start + runner.CHUNK], backend, shrinks=True):
-            report.add(entry)
-    assert not report.wrong, report.text() + _findings(report)
-    assert report.count - report.compared <= MOST_SET_ASIDE
-    assert report.nonzero >= LEAST_NONZERO  # of those compared
+    _check(runner.cases(part * PROGRAMS, PROGRAMS, runner.PRECISIONS), backend)
 
 
 @on_cpu
-def test_programs_agree_on_the_interpreter() -> None:
-    report = Report("interpreter")
-    chosen = runner.cases(50_000, 50, runner.PRECISIONS)
+@pytest.mark.parametrize("count", [QUICK, pytest.param(50, marks=pytest.mark.slow)])
+def test_programs_agree_on_the_interpreter(count: int) -> None:
+    _check(_alternating(50_000, count), BACKENDS["interpreter"]())
+
+
+@pytest.mark.parametrize("count", [QUICK, pytest.param(50, marks=pytest.mark.slow)])
+def test_programs_agree_with_fast_math(count: int) -> None:
+    _check(_alternating(70_000, count), BACKENDS[f"{ARCH}-fast"]())
+
+
+def _alternating(seed: int, count: int) -> list[runner.Case]:
+    return [(seed + k, runner.PRECISIONS[k % 2], "core") for k in range(count)]
+
+
+def _check(chosen: list[runner.Case], backend: Backend) -> None:
+    report = Report(backend.name)
     for start in range(0, len(chosen), runner.CHUNK):
-        chunk = chosen[start : start + runner.CHUNK]
-        for entry in runner.work(chunk, BACKENDS["interpreter"](), shrinks=True):
+        for entry in runner.work(chosen[start : start + runner.CHUNK], backend, shrinks=True):
             report.add(entry)
     assert not report.wrong, report.text() + _findings(report)
-
-
-def test_programs_agree_with_fast_math() -> None:
-    backend = BACKENDS[f"{ARCH}-fast"]()
-    report = Report(backend.name)
-    for entry in runner.work(runner.cases(70_000, 50, runner.PRECISIONS), backend, shrinks=True):
-        report.add(entry)
-    assert not report.wrong, report.text() + _findings(report)
-    assert report.nonzero >= 0.7 * 50
+    assert report.count - report.compared <= MOST_SET_ASIDE * len(chosen)
+    assert report.nonzero >= LEAST_NONZERO * len(chosen)
 
 
 def _findings(report: Report) -> str:
