@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from octants.lazy_dataclass import dataclass
 
@@ -16,6 +16,7 @@ A box with an empty interval has no elements.
 """
 
 FARTHEST = 2**31 - 1
+AnyBox = TypeVar("AnyBox")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +96,23 @@ def tidy(region: Region) -> Region:
         return region
     boxes: list[Box] = []
     for box in region:
-        position = 0
-        while position < len(boxes):
-            merged = _merged(boxes[position], box)
-            if merged is None:
-                position += 1
-            else:
-                del boxes[position]
-                box, position = merged, 0
-        boxes.append(box)
+        add(boxes, box, _merged)
     return tuple(boxes)
+
+
+def add(
+    boxes: list[AnyBox], box: AnyBox, merged: Callable[[AnyBox, AnyBox], AnyBox | None]
+) -> None:
+    """Add a box to a list; those that ``merged`` joins with it become one with it."""
+    position = 0
+    while position < len(boxes):
+        joined = merged(boxes[position], box)
+        if joined is None:
+            position += 1
+        else:
+            del boxes[position]
+            box, position = joined, 0
+    boxes.append(box)
 
 
 def _merged(one: Box, other: Box) -> Box | None:

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from octants.analysis.boxes import Regions
+from octants.analysis.boxes import Regions, add
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Value
 
@@ -131,12 +131,12 @@ class _Generator:
         if not any(intervals):
             self.boxes[array, written] = None
             return
-        _add(boxes, tuple(interval or _EVERYTHING for interval in intervals))
+        add(boxes, tuple(interval or _EVERYTHING for interval in intervals), _merged)
         if len(boxes) > _MOST_BOXES:
             one, other = min(itertools.combinations(boxes, 2), key=_distance)
             boxes.remove(one)
             boxes.remove(other)
-            _add(boxes, tuple(map(self.hull, one, other)))
+            add(boxes, tuple(map(self.hull, one, other)), _merged)
 
     def hull(self, one: Interval, other: Interval) -> Interval:
         """The interval that holds two."""
@@ -230,19 +230,6 @@ def _tuple(items: Iterable[str]) -> str:
 
 def _is_constant(*ends: str) -> bool:
     return all(end.startswith("(") for end in ends)
-
-
-def _add(boxes: list[Box], box: Box) -> None:
-    """Add a box; one that differs from it in neighbouring constants of one axis becomes part."""
-    position = 0
-    while position < len(boxes):
-        merged = _merged(boxes[position], box)
-        if merged is None:
-            position += 1
-        else:
-            del boxes[position]
-            box, position = merged, 0
-    boxes.append(box)
 
 
 def _merged(one: Box, other: Box) -> Box | None:
