@@ -35,9 +35,10 @@ def metadata(wheel: zipfile.ZipFile) -> email.message.Message:
     return email.message_from_string(wheel.read(name).decode())
 
 
-def test_wheel_holds_every_module_and_the_data(wheel: zipfile.ZipFile) -> None:
+def test_wheel_holds_every_module_but_the_fuzzer_and_the_data(wheel: zipfile.ZipFile) -> None:
     source = REPOSITORY / "src"
     files = {str(path.relative_to(source)) for path in source.rglob("*.py")}
+    files = {name for name in files if not name.startswith("octants/fuzz/")}
     files |= {"octants/py.typed", "octants/demos/data/lynx-hare.csv"}
     packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert packed == files
@@ -76,6 +77,14 @@ def test_installed_package_works_away_from_the_checkout(
     ).stdout.split()
     assert Path(output[0]).is_relative_to(tmp_path)
     assert output[1] == "21"
+
+
+def test_a_package_without_the_fuzzer_says_where_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert main(["fuzz", "--count", "1"]) == 2
+    assert "run it from a checkout" in capsys.readouterr().err
 
 
 def test_data_of_the_demo() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -65,7 +66,9 @@ def parser() -> argparse.ArgumentParser:
     kept_kernels.add_options(cache)
     cache.set_defaults(run=kept_kernels.main)
 
-    text = "compare random programs with an oracle; all options of python -m octants.fuzz"
+    text = (
+        "in a checkout: compare random programs with an oracle; options of python -m octants.fuzz"
+    )
     fuzz = commands.add_parser("fuzz", help=text, add_help=False)
     fuzz.set_defaults(run=_fuzz)
     return top
@@ -81,5 +84,8 @@ def _information(_: argparse.Namespace) -> None:
 
 
 def _fuzz(options: argparse.Namespace) -> int:
+    if importlib.util.find_spec("octants.fuzz") is None:
+        print("octants fuzz: not in the installed package; run it from a checkout", file=sys.stderr)
+        return 2
     command = (sys.executable, "-m", "octants.fuzz", *options.rest)
     return subprocess.run(command, check=False).returncode
