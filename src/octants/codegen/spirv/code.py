@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from octants.codegen.code import Code, Element, Place
 from octants.codegen.spirv.flow import Flow, Words
 from octants.codegen.spirv.tables import (
     ATOMIC,
@@ -32,7 +33,6 @@ from octants.codegen.spirv.words import (
     Storage,
     instruction,
 )
-from octants.codegen.structured.code import Code, Element, Place
 from octants.types.scalars import DType, f32, f64, i64, u1, u32, u64
 
 _SCOPES = {"device": DEVICE_SCOPE, "block": BLOCK_SCOPE, "subgroup": SUBGROUP_SCOPE}

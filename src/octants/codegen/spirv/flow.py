@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import Any
 
 from octants.abi import LAUNCH_SIZE
+from octants.codegen.code import Code
 from octants.codegen.spirv.assembly import CUT_WORD, Assembly
 from octants.codegen.spirv.nesting import Nesting
 from octants.codegen.spirv.words import (
@@ -19,7 +20,6 @@ from octants.codegen.spirv.words import (
     Storage,
     instruction,
 )
-from octants.codegen.structured.code import Code
 from octants.diagnostics.span import Span
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, i32, u1, u32, u64

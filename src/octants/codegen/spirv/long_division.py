@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from octants.codegen.code import Code
 from octants.codegen.spirv.pair import Pair
-from octants.codegen.structured.code import Code
 from octants.types.scalars import DType, i64, u1, u32, u64
 
 _DIGIT = 16  # bits of a digit in divisions by small numbers

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants.codegen.code import Code
 from octants.codegen.spirv.pair import Pair
-from octants.codegen.structured.code import Code
 from octants.types.scalars import DType, i32, u1, u32
 
 _BITWISE = ("and", "or", "xor", "not")

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from octants.codegen.code import Code, Element, Place
 from octants.codegen.spirv import long_division, pair_bits
 from octants.codegen.spirv.code import SpirvCode
 from octants.codegen.spirv.flow import Words
 from octants.codegen.spirv.pair import Pair, is_wide
 from octants.codegen.spirv.words import Op, Storage
-from octants.codegen.structured.code import Code, Element, Place
 from octants.types.scalars import DType, f32, f64, i32, i64, u1, u32, u64
 
 _HALF, _WHOLE = 1 << 32, 1 << 64

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from octants.codegen.code import Operand
 from octants.codegen.structured import floats, integers, library
 from octants.codegen.structured.body import Body, register
-from octants.codegen.structured.code import Operand
 from octants.codegen.structured.conversions import bitcast as bits_as
 from octants.codegen.structured.conversions import convert
 from octants.ir import ops

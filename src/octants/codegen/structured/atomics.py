@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from octants.codegen.code import Element, Operand, Place
 from octants.codegen.structured import arithmetic
 from octants.codegen.structured.body import Body, register
-from octants.codegen.structured.code import Element, Operand, Place
 from octants.codegen.structured.memory import place_of
 from octants.codegen.structured.words import from_word, to_word, word_of
 from octants.ir import ops

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from octants.codegen.code import Element, Operand
 from octants.codegen.structured import control
-from octants.codegen.structured.code import Element, Operand
 from octants.codegen.structured.endings import Ending
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value

@@ -11,7 +11,7 @@ from typing import Any
 
 from octants.analysis.sums import Target
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
-from octants.codegen.structured.code import Code, Operand, Variable
+from octants.codegen.code import Code, Operand, Variable
 from octants.diagnostics.vulkan_errors import NotOnThisArch
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Value

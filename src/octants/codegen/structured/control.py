@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from octants.codegen.code import Operand, Variable
 from octants.codegen.structured.body import Body
-from octants.codegen.structured.code import Operand, Variable
 from octants.codegen.structured.integers import is_less
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from octants.codegen.code import Code, Operand
 from octants.codegen.structured import halves
 from octants.codegen.structured.body import register
-from octants.codegen.structured.code import Code, Operand
 from octants.types.scalars import DType, f16, f32, f64, i32, integer_range, u1, u32
 
 

@@ -6,9 +6,9 @@ nothing. Barriers of a block are written by `blocks`.
 
 from __future__ import annotations
 
+from octants.codegen.code import Code, Operand
 from octants.codegen.structured import arithmetic
 from octants.codegen.structured.body import Body, HandlerTable, Lanes, register
-from octants.codegen.structured.code import Code, Operand
 from octants.codegen.structured.words import from_word, to_word, word_of
 from octants.diagnostics.cooperation_errors import WrongSharedArray
 from octants.diagnostics.exceptions import InternalError

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants.analysis.sums import Target
+from octants.codegen.code import Element, Operand
 from octants.codegen.copies import count
 from octants.codegen.structured import atomics, memory
 from octants.codegen.structured.body import Body
-from octants.codegen.structured.code import Element, Operand
 from octants.ir import ops
 from octants.types.scalars import i64, u32, u64
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from octants.codegen.code import Operand
 from octants.codegen.recording import asks_for_room
 from octants.codegen.structured.body import Body
-from octants.codegen.structured.code import Operand
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 from octants.types.scalars import u1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from octants.codegen.code import Code, Operand
 from octants.codegen.structured import halves
 from octants.codegen.structured.body import register
-from octants.codegen.structured.code import Code, Operand
 from octants.types.scalars import DType, f16, f32, f64, i32, i64, u1, u32
 
 Emit = Callable[..., Operand]

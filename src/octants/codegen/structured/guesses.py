@@ -18,9 +18,9 @@ from collections.abc import Sequence
 
 from octants.analysis.magnitudes import Magnitudes
 from octants.codegen import guesses
+from octants.codegen.code import Operand
 from octants.codegen.structured import control, library, records
 from octants.codegen.structured.body import Body, Guess, register
-from octants.codegen.structured.code import Operand
 from octants.ir import ops
 from octants.ir.core import Operation, Value
 from octants.types.scalars import u1

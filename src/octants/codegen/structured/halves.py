@@ -5,7 +5,7 @@ All by integers and f32: no machine needs to know the type, and all of them roun
 
 from __future__ import annotations
 
-from octants.codegen.structured.code import Code, Operand
+from octants.codegen.code import Code, Operand
 from octants.types.scalars import f32, u16, u32
 
 _SIGN, _SIZE = 0x8000, 0x7FFFFFFF

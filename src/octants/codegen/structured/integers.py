@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.codegen.structured.code import Code, Operand
+from octants.codegen.code import Code, Operand
 from octants.types.scalars import DType, i64, integer_range, u1, u32, u64
 
 Emit = Callable[..., Operand]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 
+from octants.codegen.code import Code, Operand
 from octants.codegen.structured import halves
 from octants.codegen.structured.body import Body, register
-from octants.codegen.structured.code import Code, Operand
 from octants.ir import ops
 from octants.ir.core import Block
 from octants.mathlib.angles import USUAL

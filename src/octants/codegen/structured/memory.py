@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from octants.codegen.code import Code, Element, Operand, Place
 from octants.codegen.structured import halves
 from octants.codegen.structured.body import Body
-from octants.codegen.structured.code import Code, Element, Operand, Place
 from octants.codegen.structured.words import from_word, to_word, word_of
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops

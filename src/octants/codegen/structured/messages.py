@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 from octants import abi
 from octants.artifact import MessageFormat, overflow_message
+from octants.codegen.code import Code, Operand
 from octants.codegen.message_formats import parts_of, shortened
 from octants.codegen.structured.body import Body, register
-from octants.codegen.structured.code import Code, Operand
 from octants.ir import ops
 from octants.ir.core import Record, Value
 from octants.types.scalars import DType, f32, f64, i32, i64, u1, u32, u64

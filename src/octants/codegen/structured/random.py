@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from octants.codegen.code import Code, Operand
 from octants.codegen.structured import floats
 from octants.codegen.structured.body import Body
-from octants.codegen.structured.code import Code, Operand
 from octants.codegen.structured.conversions import convert
 from octants.ir import ops
 from octants.ir.philox import MULTIPLIERS, ROUNDS, WEYL

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octants import abi
+from octants.codegen.code import Code, Element, Operand
 from octants.codegen.message_formats import memory_message
 from octants.codegen.recording import asks_for_room, counted_pushes
 from octants.codegen.structured import halves, messages
 from octants.codegen.structured.body import Body, Tape, register
-from octants.codegen.structured.code import Code, Element, Operand
 from octants.ir import ops
 from octants.ir.core import Record, Value
 from octants.types.scalars import DType, f16, f32, f64, i64, u1, u32, u64

@@ -8,10 +8,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from octants.codegen.code import Code, Element, Operand, Place
 from octants.codegen.reductions import Reduction, neutral
 from octants.codegen.structured import arithmetic, atomics, copies, memory
 from octants.codegen.structured.body import Body, register
-from octants.codegen.structured.code import Code, Element, Operand, Place
 from octants.codegen.structured.cooperation import read
 from octants.codegen.structured.memory import place_of
 from octants.codegen.structured.words import word_of

@@ -9,6 +9,7 @@ from octants import abi
 from octants.analysis.sums import Target
 from octants.artifact import Dispatch, Needs
 from octants.codegen.bounds import host_bounds
+from octants.codegen.code import Code, Operand, Variable
 from octants.codegen.copies import find_copies
 from octants.codegen.needs import find_domain_needs, find_needs
 from octants.codegen.recording import (
@@ -22,7 +23,6 @@ from octants.codegen.reductions import Reduction, find_reductions, find_shared
 from octants.codegen.structured import cooperation, copies, messages, records, reductions
 from octants.codegen.structured.blocks import Together, has_barriers
 from octants.codegen.structured.body import Body, Kernel
-from octants.codegen.structured.code import Code, Operand, Variable
 from octants.codegen.structured.endings import Ending, can_end
 from octants.codegen.structured.integers import is_less
 from octants.codegen.structured.operations import TABLE

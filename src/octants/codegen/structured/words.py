@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from octants.codegen.code import Code, Operand
 from octants.codegen.structured import halves
-from octants.codegen.structured.code import Code, Operand
 from octants.types.scalars import DType, f16, u1, u32, u64
 
 
