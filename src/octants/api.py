@@ -14,6 +14,7 @@ from octants.data import current
 from octants.deferred import Deferred
 from octants.diagnostics.launch_errors import IneffectiveOption, MissingBackend
 from octants.diagnostics.stack import warn_at_caller
+from octants.diagnostics.tracebacks import Shown, shortens_tracebacks
 from octants.launch.kernel import Kernel
 from octants.options import LOG_LEVELS, Options
 from octants.target import EXTENSIONS, GPUS, HOST, Arch, Extension
@@ -74,6 +75,7 @@ extension = Extension
 # -- the runtime ----------------------------------------------------------------------------------
 
 
+@shortens_tracebacks
 def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **given: Any) -> None:
     """Start, or start again: arrays that were made before can no longer be used, kernels can.
 
@@ -100,6 +102,7 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **giv
         warn_at_caller(IneffectiveOption(name, repr(value), advice))
     chosen = options.replace(chosen, arch=_available(chosen).name)
     reset()
+    Shown.internal = chosen.print_full_traceback
     defaults.set_defaults(_dtype(chosen.default_ip), _dtype(chosen.default_fp))
     _Messages.level = chosen.log_level
     current.start(driver.state.start(chosen))
@@ -122,6 +125,7 @@ def reset() -> None:
     driver.warn_of(unseen)
 
 
+@shortens_tracebacks
 def sync() -> None:
     """Wait until all launches are done; raises what went wrong in them.
 

@@ -79,7 +79,6 @@ WITHOUT_EFFECT = {
 """Options that a user would expect to see at work; what does instead."""
 
 FIXED = {
-    "print_full_traceback": (True, "tracebacks are always whole"),
     "short_circuit_operators": (True, "`and` and `or` work as in Python"),
 }
 """Options that always have one value, and why."""
@@ -111,8 +110,10 @@ class Options:
     each time; it costs time where work items update places that they share. `simd` says whether a
     CPU runs several work items of a parallel loop at once, one in each lane of its vectors: "auto"
     or True where an estimate says that it pays, "always" wherever it can, "never" or False nowhere.
-    `device` is the number of the GPU, where there are several. `vulkan_without` names features of a
-    device for Vulkan that are left unused, with commas between them, as if it did not have them.
+    `device` is the number of the GPU, where there are several. With `print_full_traceback` the
+    traceback of an error shows the functions of Octants, too, and not only those of the user.
+    `vulkan_without` names features of a device for Vulkan that are left unused, with commas between
+    them, as if it did not have them.
     """
 
     arch: str = "cpu"
@@ -139,6 +140,7 @@ class Options:
     offline_cache_cleaning_policy: str = "lru"
     log_level: str = "info"
     enable_fallback: bool | None = None
+    print_full_traceback: bool = False
     print_ir: bool = False
     print_kernel_llvm_ir: bool = False
     print_kernel_llvm_ir_optimized: bool = False

@@ -59,7 +59,7 @@ def test_its_text() -> None:
 
 def test_no_warning_for_defaults_and_for_what_steers_a_compiler() -> None:
     given = {"kernel_profiler": False, "device_memory_fraction": 0.0, "timeline": None}
-    given |= {"print_full_traceback": True, **dict.fromkeys(STEERING, 1)}
+    given |= {"short_circuit_operators": True, **dict.fromkeys(STEERING, 1)}
     with warnings.catch_warnings():
         warnings.simplefilter("error", OctantsWarning)
         qd.init(arch=qd.cpu, log_level="error", **given)

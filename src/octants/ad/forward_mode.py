@@ -15,6 +15,7 @@ from octants.ad.unseen import UnseenWrites
 from octants.data.events import HostWrite, forget_observer, observe_writes
 from octants.data.host_array import Tensor
 from octants.diagnostics.tape_errors import NestedTape, NoDual, WrongSeed
+from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.ir.core import Companion
 from octants.launch.gradient import merge_aliases, tangent_program
 from octants.launch.memory import equals_of, memories_of, memory_of_write
@@ -63,6 +64,7 @@ class FwdMode:
         self._touched: set[Any] = set()
         self._unseen = UnseenWrites(TANGENT)
 
+    @shortens_tracebacks
     def __enter__(self) -> Self:
         if driver.state.recorder is not None:
             raise NestedTape().at(None)

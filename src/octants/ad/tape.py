@@ -24,6 +24,7 @@ from octants.ad.watch import ArgumentWatch
 from octants.analysis.boxes import Region
 from octants.data.events import HostWrite, forget_observer, observe_shares, observe_writes
 from octants.diagnostics.tape_errors import NestedTape, OverwrittenUnderTape, TapeIsUsed
+from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.ir.core import Companion
 from octants.launch.gradient import TapePlan, differentiable, tape_plan
 from octants.launch.memory import (
@@ -73,6 +74,7 @@ class Tape:
 
     _finds_quick_ways = True
 
+    @shortens_tracebacks
     def __init__(
         self,
         loss: Any = None,
@@ -136,6 +138,7 @@ class Tape:
 
     # -- the context ----------------------------------------------------------------------------
 
+    @shortens_tracebacks
     def __enter__(self) -> Self:
         if driver.state.recorder is not None:
             raise NestedTape().at(None)
@@ -154,6 +157,7 @@ class Tape:
         observe_shares(self.before_share)
         return self
 
+    @shortens_tracebacks
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         self._stop()
         if kind is None:
@@ -165,6 +169,7 @@ class Tape:
         forget_observer(self.before_write)
         forget_observer(self.before_share)
 
+    @shortens_tracebacks
     def grad(self) -> None:
         """Propagate the adjoints back; happens by itself at the end of the body, and only once."""
         if self._done:

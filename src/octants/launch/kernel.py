@@ -20,10 +20,11 @@ from octants import driver, options
 from octants.collection import Uncollected
 from octants.deferred import Deferred
 from octants.diagnostics.definition import Definition
-from octants.diagnostics.exceptions import OctantsWarning
+from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.launch_errors import MissingMethodOwner
 from octants.diagnostics.stack import levels_to_the_user
 from octants.diagnostics.tape_errors import NothingHasGradient
+from octants.diagnostics.tracebacks import of_users, shortens_tracebacks
 from octants.launch.changes import check_unchanged
 from octants.launch.entry import Entry, make_entry
 from octants.launch.gradient import bare_reverse, differentiable
@@ -86,12 +87,16 @@ class Kernel:
         self._deciding: dict[tuple[Any, ...], set[ReadKey]] = {}
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        if named or len(arguments) != self._count:
-            if "qd_stream" in named:
-                with launching_in(named.pop("qd_stream")):
-                    return self(*arguments, **named)
-            arguments = self.bind(arguments, named)
-        return self.entry(*arguments)
+        try:
+            if named or len(arguments) != self._count:
+                if "qd_stream" in named:
+                    with launching_in(named.pop("qd_stream")):
+                        return self(*arguments, **named)
+                arguments = self.bind(arguments, named)
+            return self.entry(*arguments)
+        except OctantsError as error:
+            __tracebackhide__ = True  # pytest passes over this frame
+            raise error.with_traceback(of_users(error))  # noqa: B904
 
     def _launch(self, *arguments: Any) -> Any:
         """A launch that the last entry is not for."""
@@ -191,6 +196,7 @@ class Kernel:
                 return found
         return None
 
+    @shortens_tracebacks
     def inspect(self, *arguments: Any, mode: str = "primal", **named: Any) -> Inspection:
         """What the kernel becomes for arguments like these: IR after each pass, LLVM, assembly.
 
@@ -259,9 +265,13 @@ class BoundKernel:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         kernel = self.kernel
-        if not named and len(arguments) == kernel._count - 1:
-            return kernel.entry(self.owner, *arguments)
-        return kernel(self.owner, *arguments, **named)
+        try:
+            if not named and len(arguments) == kernel._count - 1:
+                return kernel.entry(self.owner, *arguments)
+            return kernel(self.owner, *arguments, **named)
+        except OctantsError as error:
+            __tracebackhide__ = True  # pytest passes over this frame
+            raise error.with_traceback(of_users(error))  # noqa: B904
 
     @property
     def grad(self) -> Gradient:
@@ -317,6 +327,7 @@ class Gradient:
         """
         return Gradient(self.kernel, self._first, dataclasses.replace(self._ways, **ways))
 
+    @shortens_tracebacks
     def __call__(
         self, *arguments: Any, qd_stream: Any = None, **named: Any
     ) -> dict[str, Any] | None:
@@ -354,6 +365,7 @@ class Gradient:
             return None
         return argument_gradients(merged, outside)
 
+    @shortens_tracebacks
     def explain(self, *arguments: Any, **named: Any) -> Explanation:
         """What the gradient of a launch with these arguments records, loop by loop.
 
