@@ -155,6 +155,40 @@ def test_dataclasses_of_arrays_and_scalars() -> None:
     assert x.tolist() == [2.5, 2.5]
 
 
+def test_loops_over_arrays_beside_numbers_are_parallel() -> None:
+    @dataclasses.dataclass
+    class Inner:
+        array: qd.types.NDArray[qd.f32, 1]
+        factor: qd.f32
+
+    @dataclasses.dataclass
+    class Outer:
+        inner: Inner
+        array: qd.types.NDArray[qd.f32, 1]
+        count: qd.i32
+
+    @qd.kernel
+    def change(b: Outer):
+        for i in range(b.count):
+            b.array[i] = b.inner.factor * i
+            for _ in range(2):
+                b.inner.array[i] += 0.5 * b.array[i]
+
+    @qd.kernel
+    def change_number(b: Outer) -> qd.i32:
+        for i in range(3):
+            b.count = 2 * b.count
+            b.array[i] = b.count
+        return b.count
+
+    given = Outer(Inner(np.ones(3, np.float32), 0.5), np.zeros(3, np.float32), 3)
+    change(given)
+    assert given.inner.array.tolist() == [1, 1.5, 2]
+    assert "parallel @" in change.inspect(given).stages["simplify"]
+    assert change_number(given) == 24
+    assert given.array.tolist() == [6, 12, 24] and given.count == 3
+
+
 def test_dataclasses_in_dataclasses_with_fields_and_templates() -> None:
     @dataclasses.dataclass
     class Source:

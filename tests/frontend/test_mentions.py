@@ -29,9 +29,14 @@ def body(text: str) -> list[ast.stmt]:
 def test_names_are_told_apart() -> None:
     found = mentions(body(SOURCE))
     assert list(found.assigned) == ["a", "i", "k", "r", "q"]
-    assert list(found.changed) == ["v", "w", "m"]
+    assert list(found.changed) == [("v",), ("w", "y"), ("m",)]
     assert found.read == {"b", "x", "i", "c", "atomic_max", "d", "k", "r", "z", "y"}
     assert not found.returns
+
+
+def test_parts_that_change_end_at_the_first_subscript() -> None:
+    found = mentions(body("a.b.c[0].d[1] += 1\na[0].b = 2\natomic_add(a.b.e, 1)\n"))
+    assert list(found.changed) == [("a", "b", "c"), ("a",), ("a", "b", "e")]
 
 
 def test_uses_count_reads_and_updates() -> None:

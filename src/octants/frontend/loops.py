@@ -178,8 +178,7 @@ def _guarded(context: Context, nest: Domain, guard: Value) -> Domain:
 
 def _carried(context: Context, node: ast.stmt, plan: Plan) -> list[Variable]:
     """The variables that a loop carries: those that it assigns and that exist before it."""
-    variables = context.scopes.frame.variables
-    named = [variables[n] for n in source.changed_names([node]) if n in variables]
+    named = context.scopes.changed_by([node]).values()
     held = [v.value.variable if isinstance(v.value, VariableReference) else v for v in named]
     return list(dict.fromkeys([*held, *joins.prepare(context, plan)]))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import weakref
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import field
 
 from octants.lazy_dataclass import dataclass
@@ -27,12 +26,13 @@ class Mentions:
     """The names in a piece of source; dicts are sets in order.
 
     `assigned` and `changed` - variables of which a component is assigned, or which an atomic
-    function changes - and `returns` are without nested functions and their like. `read` is without
-    what is only changed; `uses` counts the places where a name is read, or updated.
+    function changes, each with the attributes up to the first subscript: ``v.x.y[0] = ..`` changes
+    (v, x, y) - and `returns` are without nested functions and their like. `read` is without what is
+    only changed; `uses` counts the places where a name is read, or updated.
     """
 
     assigned: dict[str, None] = field(default_factory=dict)
-    changed: dict[str, None] = field(default_factory=dict)
+    changed: dict[tuple[str, ...], None] = field(default_factory=dict)
     read: set[str] = field(default_factory=set)
     uses: Counter[str] = field(default_factory=Counter)
     returns: bool = False
@@ -102,8 +102,10 @@ class _Reader:
             return
         if isinstance(node, ast.Return):
             self.found.returns = True
-        for root in _changed_roots(node):
-            self.found.changed[root.id] = None
+        target = _changed(node)
+        root = _root(target)
+        if target is not None and root is not None:
+            self.found.changed[_path(target)] = None
             self._changed.add(root)
 
     def _update(self, node: ast.AugAssign) -> None:
@@ -115,15 +117,13 @@ class _Reader:
             self.found.read.update([root.id] if root is not None else [])
 
 
-def _changed_roots(node: ast.AST) -> Iterator[ast.Name]:
-    """The variable of each ``v[0] = ..``, ``v.x += ..``, ``atomic_add(v, ..)``."""
-    target = None
+def _changed(node: ast.AST) -> ast.expr | None:
+    """What each ``v[0] = ..``, ``v.x += ..``, ``atomic_add(v, ..)`` changes."""
     if isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
-        target = _root(node)
-    elif isinstance(node, ast.Call) and node.args and _is_atomic(node.func):
-        target = _root(node.args[0])
-    if target is not None:
-        yield target
+        return node
+    if isinstance(node, ast.Call) and node.args and _is_atomic(node.func):
+        return node.args[0]
+    return None
 
 
 def _is_atomic(function: ast.expr) -> bool:
@@ -131,7 +131,17 @@ def _is_atomic(function: ast.expr) -> bool:
     return isinstance(name, str) and name.startswith("atomic_")
 
 
-def _root(node: ast.expr) -> ast.Name | None:
+def _root(node: ast.expr | None) -> ast.Name | None:
     while isinstance(node, (ast.Subscript, ast.Attribute)):
         node = node.value
     return node if isinstance(node, ast.Name) else None
+
+
+def _path(node: ast.expr) -> tuple[str, ...]:
+    """The name that a target starts with, and the attributes up to the first subscript."""
+    attributes: list[str] = []
+    while isinstance(node, (ast.Subscript, ast.Attribute)):
+        attributes = [node.attr, *attributes] if isinstance(node, ast.Attribute) else []
+        node = node.value
+    assert isinstance(node, ast.Name)
+    return (node.id, *attributes)

@@ -49,18 +49,9 @@ def _can_be_left(node: ast.For) -> bool:
 
 def _shared(context: Context, node: ast.For) -> dict[str, Variable]:
     """The variables of the function that the body of a loop assigns, in whole or in part."""
-    variables = context.scopes.frame.variables
     targets = source.target_names(node)
-    assigned = set(source.assigned_names(node.body))
-    names = [n for n in source.changed_names(node.body) if n in variables and n not in targets]
-    return {n: variables[n] for n in names if n in assigned or _is_variable(variables[n])}
-
-
-def _is_variable(variable: Variable) -> bool:
-    """Whether a component of it is one of a local variable, not an element of an array."""
-    held = variable.value
-    is_alias = isinstance(held, VariableReference)
-    return variable.in_memory or is_alias or bool(structure.leaves(held))
+    changed = context.scopes.changed_by(node.body)
+    return {name: variable for name, variable in changed.items() if name not in targets}
 
 
 def _can_be_shared(variable: Variable) -> bool:

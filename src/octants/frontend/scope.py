@@ -11,8 +11,9 @@ from dataclasses import field
 from typing import Any
 
 from octants.diagnostics.span import Span
+from octants.frontend import source, structure
 from octants.frontend.source import FunctionSource
-from octants.frontend.values import Variable
+from octants.frontend.values import StructValue, Variable, VariableReference
 from octants.ir.core import Block
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import u1
@@ -127,6 +128,17 @@ class Plan:
     is_rotated: bool = False
 
 
+def _is_local(variable: Variable, attributes: tuple[str, ...]) -> bool:
+    """Whether a part of a variable holds numbers of its own, and is not in an array."""
+    if variable.in_memory or isinstance(variable.value, VariableReference):
+        return True
+    held = variable.value
+    for name in attributes:
+        if isinstance(held, StructValue):
+            held = held.members.get(name)
+    return bool(structure.leaves(held))
+
+
 class Scopes:
     """The stack of frames, and a journal of assignments for each region that is being built."""
 
@@ -154,6 +166,19 @@ class Scopes:
         self.frame.lost.pop(name, None)
         self._created[-1].add(variable)
         return variable
+
+    def changed_by(self, statements: list[ast.stmt]) -> dict[str, Variable]:
+        """The variables of the function that statements assign, in whole or in part.
+
+        A variable may be a struct of arrays and numbers: its arrays' elements are no parts of it.
+        """
+        assigned = source.assigned_names(statements)
+        return {
+            name: self.frame.variables[name]
+            for name, parts in source.changed_parts(statements).items()
+            if name in self.frame.variables
+            and (name in assigned or any(_is_local(self.frame.variables[name], p) for p in parts))
+        }
 
     def is_own(self, variable: Variable) -> bool:
         """Whether the region that is being built made this variable."""

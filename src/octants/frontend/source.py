@@ -149,10 +149,13 @@ def target_names(loop: ast.For | ast.While) -> list[str]:
     return assigned_names([ast.Expr(loop.target)]) if isinstance(loop, ast.For) else []
 
 
-def changed_names(statements: list[ast.stmt]) -> list[str]:
-    """The names that statements assign, or components of whose values they assign."""
+def changed_parts(statements: list[ast.stmt]) -> dict[str, list[tuple[str, ...]]]:
+    """The names that statements assign, in whole or in part: the attributes that lead to a part."""
     found = mentions(statements)
-    return list(found.assigned | found.changed)
+    parts: dict[str, list[tuple[str, ...]]] = {name: [()] for name in found.assigned}
+    for name, *attributes in found.changed:
+        parts.setdefault(name, []).append(tuple(attributes))
+    return parts
 
 
 def read_names(statements: list[ast.stmt]) -> frozenset[str]:

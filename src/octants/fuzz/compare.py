@@ -25,6 +25,8 @@ FLOOR = 4.0
 ROUNDOFF = {"f32": 2.0**-24, "f64": 2.0**-53}
 SMALLEST_NORMAL = {"f32": 2.0**-126, "f64": 2.0**-1022}
 ORACLE_ERROR = "oracle error"
+HARMLESS = "harmless race"
+"""Why programs are set aside that race without an effect on their results."""
 BLUNT = {"f32": 1e-3, "f64": 1e-9}
 """Above this ratio of tolerance to the largest derivative a comparison says little."""
 
@@ -123,7 +125,7 @@ def _undefined(program: Program, race: Race) -> Undefined | str:
         values = {name: estimate.value for name, estimate in found.items()}
         if any(_differences(what, wanted, values, allowance)):
             return Undefined(str(race))
-    return f"harmless race: {race}"
+    return f"{HARMLESS}: {race}"
 
 
 def compare(program: Program, outcome: Outcome, actual: Actual, slack: float = 1.0) -> Verdict:

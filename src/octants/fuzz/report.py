@@ -6,7 +6,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from octants.fuzz.compare import BLUNT, FLOOR, ORACLE_ERROR, ROUNDOFF, SAFETY, Status
+from octants.fuzz.compare import (
+    BLUNT,
+    FLOOR,
+    HARMLESS,
+    ORACLE_ERROR,
+    ROUNDOFF,
+    SAFETY,
+    Status,
+)
 from octants.fuzz.oracle.functions import ULPS
 
 
@@ -60,7 +68,8 @@ class Report:
         if self.reasons[ORACLE_ERROR]:
             found.append(f"{self.reasons[ORACLE_ERROR]} programs are not valid")
         if self.count >= 100:
-            if self.statuses[Status.SET_ASIDE.value] > 0.1 * self.count:
+            aside = self.statuses[Status.SET_ASIDE.value] - self.reasons[HARMLESS]
+            if aside > 0.1 * self.count:
                 found.append("more than 10 % of the programs were set aside")
             if self.nonzero < 0.9 * self.compared:
                 found.append("less than 90 % of the programs have a gradient that is not zero")
