@@ -164,19 +164,22 @@ from octants.types.structs import dataclass as dataclass
 from octants.version import __version__ as __version__
 
 _IMPORTED_WHEN_USED = ("algorithms", "compat", "tools", "ui")
+_DRAWING = ("GUI", "hex_to_rgb", "rgb_to_hex")
 
 if TYPE_CHECKING:
     from octants import algorithms as algorithms
     from octants import ui as ui
     from octants.ui import GUI as GUI
+    from octants.ui import hex_to_rgb as hex_to_rgb
+    from octants.ui import rgb_to_hex as rgb_to_hex
 else:
     sys.meta_path.append(Finder)
 
     def __getattr__(name):
         if name in _IMPORTED_WHEN_USED:
             return importlib.import_module(f"octants.{name}")
-        if name == "GUI":
-            return importlib.import_module("octants.ui").GUI
+        if name in _DRAWING:
+            return getattr(importlib.import_module("octants.ui"), name)
         if name.startswith("Taichi") and f"Octants{name[6:]}" in globals():
             return globals()[f"Octants{name[6:]}"]  # the exceptions by their names in Taichi
         raise attribute_error("octants", name)

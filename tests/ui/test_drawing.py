@@ -11,6 +11,7 @@ import pytest
 
 import octants as qd
 from octants.ui import frames
+from octants.ui.picture import Picture
 
 pytest.importorskip("PIL")
 
@@ -127,8 +128,47 @@ def test_instances_of_a_mesh() -> None:
     moved[1, 3, :3] = [1.0, 0.0, 0.0]
     corners = np.eye(3)
     scene.mesh_instance(corners, transforms=moved)
-    np.testing.assert_array_equal(scene.shapes[0].corners, corners)
-    np.testing.assert_array_equal(scene.shapes[1].corners, corners + [1.0, 0.0, 0.0])
+    np.testing.assert_array_equal(scene.shapes[0].corners[0], corners)
+    np.testing.assert_array_equal(scene.shapes[1].corners[0], corners + [1.0, 0.0, 0.0])
+
+
+def test_frames_that_no_file_takes_are_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OCTANTS_FRAMES", raising=False)
+    monkeypatch.setattr(Picture, "_drawn", lambda self: pytest.fail("drawn"))
+    gui, window = qd.GUI("x", 8), qd.ui.Window("y", (8, 8))
+    gui.circles(np.zeros((3, 2)))
+    gui.show()
+    scene = window.get_scene()
+    scene.particles(np.zeros((3, 3)), radius=1.0)
+    window.get_canvas().scene(scene)
+    window.show()
+    assert not scene.shapes
+
+
+def test_a_picture_keeps_what_it_was_given() -> None:
+    gui = qd.GUI("x", (8, 4))
+    image, positions = np.full((8, 4), 0.5), np.array([[0.5, 0.5]])
+    gui.set_image(image)
+    gui.circles(positions, radius=1, color=0xFF0000)
+    image[:], positions[:] = 1.0, 0.0
+    drawn = gui.get_image()
+    assert drawn[0, 0].tolist() == pytest.approx([128 / 255] * 3)
+    assert drawn[4, 2].tolist() == [1, 0, 0]
+
+
+def test_as_many_radii_and_colours_as_places() -> None:
+    gui = qd.GUI("x", 8)
+    with pytest.raises(ValueError, match="2 values, but 3 vertices"):
+        gui.circles(np.zeros((3, 2)), radius=[1, 2])
+    with pytest.raises(ValueError, match="shape"):
+        gui.set_image(np.zeros(3))
+
+
+def test_colours_as_one_number_and_as_three() -> None:
+    assert qd.rgb_to_hex([1.0, 0.5, -1.0]) == 0xFF7F00
+    grey = qd.rgb_to_hex([np.array([0.0, 1.0])] * 3)
+    assert grey.tolist() == [0, 0xFFFFFF]
+    assert qd.hex_to_rgb(0xFF0033) == (1.0, 0.0, 0.2)
 
 
 def test_nobody_is_there() -> None:

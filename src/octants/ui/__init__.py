@@ -26,6 +26,8 @@ from octants.ui.events import SPACE as SPACE
 from octants.ui.events import TAB as TAB
 from octants.ui.events import UP as UP
 from octants.ui.gui import GUI as GUI
+from octants.ui.gui import hex_to_rgb as hex_to_rgb
+from octants.ui.gui import rgb_to_hex as rgb_to_hex
 from octants.ui.scene import Camera as Camera
 from octants.ui.scene import ProjectionMode as ProjectionMode
 from octants.ui.scene import Scene as Scene

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from octants.ui import events
 from octants.ui.frames import Frames
 from octants.ui.picture import Picture, from_hex, to_array
-from octants.ui.vertices import each
+from octants.ui.vertices import each, rows
 
 
 class GUI:
@@ -94,7 +94,7 @@ class GUI:
 
     def circle(self, pos: Any, color: int = 0xFFFFFF, radius: float = 1) -> None:
         """A disc."""
-        self._canvas().circle(pos, radius, from_hex(color))
+        self.circles([to_array(pos)], radius, color)
 
     def circles(
         self,
@@ -108,35 +108,30 @@ class GUI:
 
         With a palette, a list of colours, `palette_indices` of shape (n,) chooses from it.
         """
-        places = to_array(pos)
-        colours = each(color, len(places))
+        places = rows(pos)
+        shades = each(color, len(places))
         if palette is not None:
-            colours = to_array(palette)[to_array(palette_indices).astype(int)]
-        canvas = self._canvas()
-        for place, size, colour in zip(places, each(radius, len(places)), colours, strict=True):
-            canvas.circle(place, float(size), from_hex(colour))
+            shades = to_array(palette)[to_array(palette_indices).astype(int).ravel()]
+        self._canvas().circles(places, each(radius, len(places)), from_hex(shades))
 
     def line(self, begin: Any, end: Any, radius: float = 1, color: int = 0xFFFFFF) -> None:
         """A straight line, as wide as two radii."""
-        self._canvas().line(begin, end, 2 * radius, from_hex(color))
+        self.lines([to_array(begin)], [to_array(end)], radius, color)
 
     def lines(self, begin: Any, end: Any, radius: Any = 1, color: Any = 0xFFFFFF) -> None:
         """Lines between places of shape (n, 2)."""
-        starts, ends = to_array(begin), to_array(end)
-        rows = zip(starts, ends, each(radius, len(starts)), each(color, len(starts)), strict=True)
-        for start, stop, width, colour in rows:
-            self.line(start, stop, float(width), colour)
+        ends = np.stack([rows(begin), rows(end)], 1)
+        shades = from_hex(each(color, len(ends)))
+        self._canvas().lines(ends, 2 * each(radius, len(ends)), shades)
 
     def triangle(self, a: Any, b: Any, c: Any, color: int = 0xFFFFFF) -> None:
         """A filled triangle."""
-        self._canvas().polygon((a, b, c), from_hex(color))
+        self.triangles([to_array(a)], [to_array(b)], [to_array(c)], color)
 
     def triangles(self, a: Any, b: Any, c: Any, color: Any = 0xFFFFFF) -> None:
         """Filled triangles, whose corners have the shape (n, 2)."""
-        first, second, third = to_array(a), to_array(b), to_array(c)
-        rows = zip(first, second, third, each(color, len(first)), strict=True)
-        for corner, other, last, colour in rows:
-            self.triangle(corner, other, last, colour)
+        corners = np.stack([rows(a), rows(b), rows(c)], 1)
+        self._canvas().polygons(corners, from_hex(each(color, len(corners))))
 
     def rect(
         self, topleft: Any, bottomright: Any, radius: float = 1, color: int = 0xFFFFFF
@@ -152,21 +147,18 @@ class GUI:
         self, orig: Any, direction: Any, radius: float = 1, color: int = 0xFFFFFF, **tip: Any
     ) -> None:
         """A line with a tip."""
-        begin, way = to_array(orig).astype(float), to_array(direction).astype(float)
-        end = begin + way
-        self.line(begin, end, radius, color)
-        for sign in (1.0, -1.0):
-            c, s = np.cos(2.6), sign * np.sin(2.6)
-            back = 0.2 * np.array([c * way[0] - s * way[1], s * way[0] + c * way[1]])
-            self.line(end, end + back, radius, color)
+        self.arrows([to_array(orig)], [to_array(direction)], radius, color, **tip)
 
     def arrows(
         self, orig: Any, direction: Any, radius: float = 1, color: Any = 0xFFFFFF, **tip: Any
     ) -> None:
         """Arrows from places along directions, both of shape (n, 2)."""
-        begins, ways = to_array(orig), to_array(direction)
-        for begin, way, colour in zip(begins, ways, each(color, len(begins)), strict=True):
-            self.arrow(begin, way, radius, colour)
+        begins, ways = rows(orig), rows(direction)[:, :2]
+        self.lines(begins, begins + ways, radius, color)
+        for sign in (1.0, -1.0):
+            c, s = np.cos(2.6), sign * np.sin(2.6)
+            back = 0.2 * ways @ np.array([[c, s], [-s, c]])
+            self.lines(begins + ways, begins + ways + back, radius, color)
 
     def arrow_field(
         self,
@@ -178,16 +170,12 @@ class GUI:
     ) -> None:
         """Arrows on a grid, along a field of vectors of shape (columns, rows, 2)."""
         ways = to_array(direction)
-        for index in np.ndindex(ways.shape[:2]):
-            place = (np.array(index) + bound) / (np.array(ways.shape[:2]) + 2 * bound - 1)
-            self.arrow(place, ways[index], radius, color)
+        self.arrows(_grid(ways.shape, bound), ways, radius, color, **tip)
 
     def point_field(self, radius: Any, color: int = 0xFFFFFF, bound: float = 0.5) -> None:
         """Discs on a grid, with radii of shape (columns, rows)."""
         sizes = to_array(radius)
-        for index in np.ndindex(sizes.shape):
-            place = (np.array(index) + bound) / (np.array(sizes.shape) + 2 * bound - 1)
-            self.circle(place, color, float(sizes[index]))
+        self.circles(_grid(sizes.shape, bound), sizes, color)
 
     def vector_field(
         self, vector_field: Any, arrow_spacing: int = 5, color: int = 0xFFFFFF
@@ -265,6 +253,28 @@ class Widget:
 
     def __init__(self, value: float) -> None:
         self.value = value
+
+
+def _grid(shape: Sequence[int], bound: float) -> Any:
+    """The places of the points of a grid, of shape (points, 2), in the order of the elements."""
+    cells = np.indices(shape[:2]).reshape(2, -1).T
+    return (cells + bound) / (np.array(shape[:2]) + 2 * bound - 1)
+
+
+def rgb_to_hex(c: Any) -> Any:
+    """Colours as 0xRRGGBB, as `GUI` takes them.
+
+    Args:
+        c: Red, green and blue from 0 to 1: three numbers, or three arrays of the same shape.
+    """
+    red, green, blue = (np.clip(np.asarray(c, float), 0.0, 1.0) * 255.0).astype(np.int64)
+    return (red << 16) + (green << 8) + blue
+
+
+def hex_to_rgb(color: int) -> tuple[float, float, float]:
+    """0xRRGGBB as three floats from 0 to 1."""
+    red, green, blue = (float(part) / 255.0 for part in from_hex(color))
+    return red, green, blue
 
 
 def colour_map(values: Any, normalize: bool) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from octants.ui.picture import Array, Colour, Picture, from_floats, to_array
+from octants.ui.picture import Array, Picture, from_floats, to_array
 from octants.ui.vertices import GREY, colours, each, groups, rows
 
 
@@ -122,22 +123,41 @@ def make_camera() -> Camera:
 
 
 @dataclass
-class Shape:
-    """Corners of something to be drawn: one for a particle, two for a line, three for a triangle.
+class Shapes:
+    """Things of one kind: particles with one corner each, lines with two, triangles with three.
 
-    `size` is a radius in units of the world, or the width of a line in pixels.
+    Args:
+        corners: Of shape (n, corners, 3).
+        sizes: Radii in units of the world, or widths of lines in pixels, of shape (n,).
+        colours: Floats from 0 to 1, of shape (n, 3).
     """
 
     corners: Array
-    size: float
-    colour: Any
+    sizes: Array
+    colours: Array
+
+    def lit(self, ambient: float, lights: list[Array]) -> Array:
+        """The colours, of shape (n, 3), in the light: what faces a light is brighter."""
+        if self.corners.shape[1] == 2 or not lights:
+            return self.colours
+        bright = np.full(len(self.corners), ambient)
+        if self.corners.shape[1] == 1:
+            bright += 0.6 * len(lights)
+        else:
+            first, second, third = self.corners.swapaxes(0, 1)
+            normals = _unit(np.cross(second - first, third - first))
+            for light in lights:
+                towards = _unit(light - self.corners.mean(axis=1))
+                bright += 0.8 * np.abs((normals * towards).sum(axis=1))
+        colours: Array = self.colours * np.minimum(bright, 1.2)[:, None]
+        return colours
 
 
 @dataclass
 class Scene:
     """Things to be drawn, the lights, and the camera."""
 
-    shapes: list[Shape] = field(default_factory=list)
+    shapes: list[Shapes] = field(default_factory=list)
     lights: list[Array] = field(default_factory=list)
     ambient: float = 0.2
     camera: Camera = field(default_factory=Camera)
@@ -168,8 +188,8 @@ class Scene:
         places = rows(centers)
         shades = colours(color, per_vertex_color, len(places))
         radii = each(radius if per_vertex_radius is None else per_vertex_radius, len(places))
-        for k in groups(None, len(places), 1, index_offset, index_count)[:, 0]:
-            self.shapes.append(Shape(places[k : k + 1], float(radii[k]), shades[k]))
+        chosen = groups(None, len(places), 1, index_offset, index_count)
+        self.shapes.append(Shapes(places[chosen], radii[chosen[:, 0]], shades[chosen[:, 0]]))
 
     def lines(
         self,
@@ -188,8 +208,7 @@ class Scene:
         shades = colours(color, per_vertex_color, len(every))
         places = _some(every, vertex_offset, vertex_count)
         shades = _some(shades, vertex_offset, vertex_count)
-        for pair in groups(indices, len(places), 2, index_offset, index_count):
-            self.shapes.append(Shape(places[pair], width, shades[pair[0]]))
+        self._add(places, shades, groups(indices, len(places), 2, index_offset, index_count), width)
 
     def mesh(
         self,
@@ -210,13 +229,12 @@ class Scene:
         shades = colours(color, per_vertex_color, len(every))
         places = _some(every, vertex_offset, vertex_count)
         shades = _some(shades, vertex_offset, vertex_count)
-        for corners in groups(indices, len(places), 3, index_offset, index_count):
-            chosen = places[corners]
-            if show_wireframe:
-                for k in range(3):
-                    self.shapes.append(Shape(chosen[[k, k - 1]], 1.0, shades[corners[0]]))
-            else:
-                self.shapes.append(Shape(chosen, 0.0, shades[corners[0]]))
+        corners = groups(indices, len(places), 3, index_offset, index_count)
+        if show_wireframe:
+            for sides in ([0, 1], [1, 2], [2, 0]):
+                self._add(places, shades, corners[:, sides], 1.0)
+        else:
+            self._add(places, shades, corners, 0.0)
 
     def mesh_instance(
         self, vertices: Any, *arguments: Any, transforms: Any = None, **named: Any
@@ -234,49 +252,47 @@ class Scene:
 
     def draw(self, picture: Picture) -> None:
         """Draw everything into a picture, and empty the scene for the next frame."""
-        shapes, self.shapes = self.shapes, []
-        lights, self.lights = self.lights, []
-        if not shapes:
-            return
+        seen = Scene(self.shapes, self.lights, self.ambient, copy.deepcopy(self.camera))
+        self.shapes, self.lights = [], []
+        if seen.shapes:
+            picture.later(lambda: seen.project(picture))
+
+    def project(self, picture: Picture) -> None:
+        """Add what the camera sees to a picture, the farthest first."""
         aspect = picture.width / picture.height
-        every = np.concatenate([shape.corners for shape in shapes])
-        seen, depth, scale = self.camera.project(every, aspect)
-        ends = np.cumsum([len(shape.corners) for shape in shapes])
-        spans = [
-            slice(end - len(shape.corners), end) for end, shape in zip(ends, shapes, strict=True)
-        ]
-        middles = np.array([depth[span].mean() for span in spans])
-        for number in np.argsort(-middles):
-            span, shape = spans[number], shapes[number]
-            if self.camera.sees(depth[span]).all():
-                colour = from_floats(self._lit(shape, lights))
-                _put(picture, shape, seen[span], float(scale[span].mean()), colour)
+        flat: list[tuple[Array, Array, Array, Array]] = []
+        for shapes in self.shapes:
+            number, corners, _ = shapes.corners.shape
+            places, depth, scale = self.camera.project(shapes.corners.reshape(-1, 3), aspect)
+            depth = depth.reshape(number, corners)
+            shown = self.camera.sees(depth).all(axis=1)
+            sizes = shapes.sizes
+            if corners == 1:
+                sizes = np.maximum(0.5, sizes * scale * picture.height)
+            colours = from_floats(shapes.lit(self.ambient, self.lights))
+            places = places.reshape(number, corners, 2)
+            flat.append((places[shown], sizes[shown], colours[shown], depth[shown].mean(axis=1)))
+        far = np.concatenate([depth for _, _, _, depth in flat])
+        kinds = np.repeat(np.arange(len(flat)), [len(depth) for _, _, _, depth in flat])
+        rows = np.concatenate([np.arange(len(depth)) for _, _, _, depth in flat])
+        order = np.argsort(-far, kind="stable")
+        breaks = np.flatnonzero(np.diff(kinds[order])) + 1
+        for run in np.split(order, breaks) if len(order) else ():
+            places, sizes, colours, _ = (column[rows[run]] for column in flat[kinds[run[0]]])
+            _put(picture, places, sizes, colours)
 
-    def _lit(self, shape: Shape, lights: list[Array]) -> Array:
-        """The colour of a shape: what faces a light is brighter."""
-        colour = np.asarray(shape.colour, float)
-        if len(shape.corners) == 2 or not lights:
-            return colour
-        middle = shape.corners.mean(axis=0)
-        bright = self.ambient
-        for light in lights:
-            if len(shape.corners) == 1:
-                bright += 0.6
-                continue
-            normal = _unit(
-                np.cross(shape.corners[1] - shape.corners[0], shape.corners[2] - shape.corners[0])
-            )
-            bright += 0.8 * abs(float(normal @ _unit(light - middle)))
-        return colour * min(bright, 1.2)
+    def _add(self, places: Array, shades: Array, corners: Array, size: float) -> None:
+        sizes = np.full(len(corners), size)
+        self.shapes.append(Shapes(places[corners], sizes, shades[corners[:, 0]]))
 
 
-def _put(picture: Picture, shape: Shape, seen: Array, scale: float, colour: Colour) -> None:
-    if len(seen) == 1:
-        picture.circle(seen[0], max(0.5, shape.size * scale * picture.height), colour)
-    elif len(seen) == 2:
-        picture.line(seen[0], seen[1], shape.size, colour)
+def _put(picture: Picture, places: Array, sizes: Array, colours: Array) -> None:
+    if places.shape[1] == 1:
+        picture.circles(places[:, 0], sizes, colours)
+    elif places.shape[1] == 2:
+        picture.lines(places, sizes, colours)
     else:
-        picture.polygon(seen, colour)
+        picture.polygons(places, colours)
 
 
 def _some(values: Array, first: int, number: int | None) -> Array:
@@ -284,6 +300,7 @@ def _some(values: Array, first: int, number: int | None) -> Array:
     return values[first : None if number is None else first + number]
 
 
-def _unit(vector: Array) -> Array:
-    length = float(np.linalg.norm(vector))
-    return vector / length if length else vector
+def _unit(vectors: Array) -> Array:
+    """Vectors of shape (.., 3), each with length 1, or 0 as before."""
+    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.where(length == 0.0, 1.0, length)

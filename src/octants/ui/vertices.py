@@ -18,9 +18,17 @@ def rows(values: Any) -> Array:
 
 
 def each(value: Any, count: int) -> Any:
-    """A number for each of `count` vertices: as it is if there is one for each, else repeated."""
+    """A number for each of `count` vertices: as it is if there is one for each, else repeated.
+
+    Raises:
+        ValueError: There are several, but not one for each.
+    """
     array = to_array(value)
-    return np.full(count, array) if array.ndim == 0 else array.ravel()
+    if array.ndim == 0:
+        return np.full(count, array)
+    if array.size != count:
+        raise ValueError(f"{array.size} values, but {count} vertices")
+    return array.ravel()
 
 
 def colours(color: Any, per_vertex: Any, count: int) -> Array:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from octants.ui.frames import Frames
 from octants.ui.gui import colour_map
-from octants.ui.picture import Colour, Picture, from_floats, to_array
+from octants.ui.picture import Picture, from_floats, to_array
 from octants.ui.scene import Scene
 from octants.ui.vertices import GREY, colours, each, groups, rows
 
@@ -126,7 +126,7 @@ class Canvas:
 
     def __init__(self, res: tuple[int, int]) -> None:
         self.res = res
-        self._background: Colour = (0, 0, 0)
+        self._background: Any = (0, 0, 0)
         self._picture: Picture | None = None
 
     def begin(self) -> None:
@@ -165,11 +165,10 @@ class Canvas:
         per_vertex_radius: Any = None,
     ) -> None:
         """Discs at places of shape (n, 2)."""
-        places = rows(centers)
-        shades = colours(color, per_vertex_color, len(places))
-        radii = each(radius if per_vertex_radius is None else per_vertex_radius, len(places))
-        for place, size, shade in zip(places, radii, shades, strict=True):
-            self.picture().circle(place, float(size) * self.res[1], from_floats(shade))
+        positions = rows(centers)
+        shades = colours(color, per_vertex_color, len(positions))
+        radii = each(radius if per_vertex_radius is None else per_vertex_radius, len(positions))
+        self.picture().circles(positions, radii * self.res[1], from_floats(shades))
 
     def lines(
         self,
@@ -180,20 +179,20 @@ class Canvas:
         per_vertex_color: Any = None,
     ) -> None:
         """Lines between pairs of places of shape (n, 2), or those that `indices` name."""
-        places = rows(vertices)
-        shades = colours(color, per_vertex_color, len(places))
-        for first, second in groups(indices, len(places), 2):
-            ends = places[first], places[second]
-            self.picture().line(*ends, width * self.res[1], from_floats(shades[first]))
+        positions = rows(vertices)
+        shades = colours(color, per_vertex_color, len(positions))
+        pairs = groups(indices, len(positions), 2)
+        widths = np.full(len(pairs), width * self.res[1])
+        self.picture().lines(positions[pairs], widths, from_floats(shades[pairs[:, 0]]))
 
     def triangles(
         self, vertices: Any, color: Any = GREY, indices: Any = None, per_vertex_color: Any = None
     ) -> None:
         """Filled triangles of places of shape (n, 2), or those that `indices` name."""
-        places = rows(vertices)
-        shades = colours(color, per_vertex_color, len(places))
-        for corners in groups(indices, len(places), 3):
-            self.picture().polygon(places[corners], from_floats(shades[corners[0]]))
+        positions = rows(vertices)
+        shades = colours(color, per_vertex_color, len(positions))
+        corners = groups(indices, len(positions), 3)
+        self.picture().polygons(positions[corners], from_floats(shades[corners[:, 0]]))
 
     def vector_field(
         self,
@@ -204,12 +203,16 @@ class Canvas:
         color: Any = (0, 0, 0),
     ) -> None:
         """Lines along a field of vectors of shape (columns, rows, 2)."""
-        ways = to_array(vector_field)
-        for i in range(0, ways.shape[0], arrow_spacing):
-            for j in range(0, ways.shape[1], arrow_spacing):
-                begin = (np.array([i, j]) + 0.5) / np.array(ways.shape[:2])
-                end = begin + scale * ways[i, j, :2]
-                self.picture().line(begin, end, width * self.res[1], from_floats(color))
+        directions = to_array(vector_field)
+        cells = np.indices(directions.shape[:2])[:, ::arrow_spacing, ::arrow_spacing]
+        cells = cells.reshape(2, -1).T
+        begins = (cells + 0.5) / directions.shape[:2]
+        ends = begins + scale * directions[cells[:, 0], cells[:, 1], :2]
+        self.picture().lines(
+            np.stack([begins, ends], 1),
+            np.full(len(cells), width * self.res[1]),
+            np.tile(from_floats(color), (len(cells), 1)),
+        )
 
     def scene(self, scene: Scene) -> None:
         """Draw a scene of three dimensions, and empty it for the next frame."""
