@@ -1,10 +1,10 @@
-"""What a machine with structured control flow is told: one function, instruction by instruction.
+"""What a target implements: one function of machine code, instruction by instruction.
 
-`Code` is all that the meaning of operations is written in, and what a target implements. An
-operand stands for a value in a register, whatever the target makes of it. Its type is told with
-each instruction, as a scalar type of the language: u1 is a truth value, f16 never is in a register
-(see `halves`), and addresses are u64. Instructions do what machines do: who calls them sees to it
-that nothing undefined is asked for.
+`Code` is all that the meaning of operations is written in where they are more than an instruction.
+An operand stands for a value in a register, whatever the target makes of it. Its type is passed
+with each instruction, as a scalar type of the language: u1 is a truth value, f16 never is in a
+register. Instructions do what machines do: the caller sees to it that nothing undefined is asked
+for. `codegen.spirv.code` implements all of it, `codegen.llvm.code` what several targets share.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from octants.diagnostics.span import Span
 from octants.lazy_dataclass import dataclass
-from octants.types.scalars import DType
+from octants.types.scalars import DType, f16, f32
 
 Operand: TypeAlias = Any
 Variable: TypeAlias = Any
@@ -30,7 +30,16 @@ class Element:
 
 
 Place: TypeAlias = Any
-"""An address, or an `Element`."""
+"""An address, or an `Element`. What several targets share moves addresses by `Code` alone."""
+
+
+def register(dtype: DType) -> DType:
+    """The type of what stands for a value of a type: f16 is an f32 that holds one of its values."""
+    return f32 if dtype is f16 else dtype
+
+
+Kind: TypeAlias = DType | None
+"""The type of a function's parameter; None is that of an address."""
 
 ARITHMETIC = frozenset(("add", "sub", "mul", "neg"))  # integers wrap, floats round
 INTEGER = frozenset(("quotient", "remainder", "and", "or", "xor", "not", "shl", "shr", "ushr"))
@@ -43,15 +52,6 @@ class Code(ABC):
 
     has_f64: bool
     """Whether the machine has f64."""
-
-    subgroup: int
-    """How many threads run in step, as far as they can exchange values; else 1."""
-
-    gathers: bool
-    """Whether it pays to put together what threads that run in step do to one place."""
-
-    masks: bool
-    """Whether the machine runs both sides of branches, and each loop at least once."""
 
     @abstractmethod
     def note(self, location: Span | None) -> None:
@@ -114,8 +114,13 @@ class Code(ABC):
         condition: Operand,
         then: Callable[[], object],
         orelse: Callable[[], object] | None = None,
+        *,
+        rare: bool = False,
     ) -> None:
-        """Write both ways; nothing that is defined in them may be used after them."""
+        """Write both ways; nothing that is defined in them may be used after them.
+
+        ``rare`` says that the condition hardly ever holds.
+        """
 
     @abstractmethod
     def loop(
@@ -140,6 +145,14 @@ class Code(ABC):
     # -- memory ---------------------------------------------------------------------------------
 
     @abstractmethod
+    def at(self, address: Place, nbytes: int) -> Place:
+        """The address so many bytes after another one."""
+
+    @abstractmethod
+    def moved(self, address: Place, nbytes: Operand) -> Place:
+        """The address that many bytes, an i64, after another one."""
+
+    @abstractmethod
     def load(self, place: Place, dtype: DType) -> Operand:
         """A number of any type but u1 and f16 at a multiple of its size; an element of any type."""
 
@@ -151,12 +164,12 @@ class Code(ABC):
         """An array of the function's own, for `Element`."""
 
     @abstractmethod
-    def shared_array(self, key: Any, dtype: DType, count: int) -> Any:
-        """An array of u32 or u64 that the threads of a block share, there once for each key."""
-
-    @abstractmethod
     def atomic_load(self, place: Place, dtype: DType) -> Operand:
         """A u32 or u64 that others change meanwhile."""
+
+    @abstractmethod
+    def atomic_store(self, place: Place, dtype: DType, value: Operand) -> None:
+        """Store what others read by `atomic_load`."""
 
     @abstractmethod
     def has_atomic(self, fn: str, dtype: DType) -> bool:
@@ -174,7 +187,45 @@ class Code(ABC):
     def fence(self, scope: str = "device") -> None:
         """Let others of a "subgroup", a "block", or all see what is stored before the rest."""
 
+    # -- functions ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def call(
+        self,
+        name: str,
+        parameters: Sequence[Kind],
+        result: DType | None,
+        make: Callable[[Any, list[Operand]], Operand],
+        operands: Sequence[Operand],
+    ) -> Operand:
+        """Call a function that ``make`` writes when it is first called, by its name.
+
+        ``make`` gets the code of the function and its parameters, and gives what it returns.
+        A function without a result is called for its effects, and rarely.
+        """
+
+    @abstractmethod
+    def parameters(self) -> Operand:
+        """The address of the parameter block."""
+
+
+class ThreadCode(Code):
+    """One function of a GPU: what a thread of a dispatch does."""
+
+    subgroup: int
+    """How many threads run in step, as far as they can exchange values; else 1."""
+
+    gathers: bool
+    """Whether it pays to put together what threads that run in step do to one place."""
+
+    masks: bool
+    """Whether the machine runs both sides of branches, and each loop at least once."""
+
     # -- other threads --------------------------------------------------------------------------
+
+    @abstractmethod
+    def shared_array(self, key: Any, dtype: DType, count: int) -> Any:
+        """An array of u32 or u64 that the threads of a block share, there once for each key."""
 
     @abstractmethod
     def barrier(self, scope: str) -> None:
@@ -195,31 +246,15 @@ class Code(ABC):
     def all_equal(self, x: Operand) -> Operand:
         """Whether those who come here have the same u32."""
 
-    # -- functions ------------------------------------------------------------------------------
-
-    @abstractmethod
-    def call(
-        self,
-        name: str,
-        parameters: Sequence[DType],
-        result: DType | None,
-        make: Callable[[Code, list[Operand]], Operand],
-        operands: Sequence[Operand],
-    ) -> Operand:
-        """Call a function that ``make`` writes when it is first called, by its name.
-
-        ``make`` gets the code of the function and its parameters, and gives what it returns.
-        """
-
     # -- a launch -------------------------------------------------------------------------------
-
-    @abstractmethod
-    def parameters(self) -> Operand:
-        """The address of the parameter block."""
 
     @abstractmethod
     def launch_word(self, offset: int) -> Operand:
         """One of the words of a launch (see `abi`), i64."""
+
+    @abstractmethod
+    def launch_address(self, offset: int) -> Place:
+        """The address that one of them is."""
 
     @abstractmethod
     def thread(self) -> Operand:

@@ -19,6 +19,7 @@ from octants.codegen.llvm import backend, items, local, sums
 from octants.codegen.llvm.backend import has_fused, is_x64
 from octants.codegen.llvm.backend import host_target as host_target
 from octants.codegen.llvm.chains import find_chains
+from octants.codegen.llvm.code import LlvmCode
 from octants.codegen.llvm.cost import UNINTERRUPTED
 from octants.codegen.llvm.estimates import estimate_of
 from octants.codegen.llvm.function import FunctionText, Machine
@@ -36,7 +37,7 @@ from octants.codegen.recording import recorded_loops, restartable
 from octants.codegen.reductions import find_reductions
 from octants.compile_profile import stage
 from octants.ir import ops
-from octants.ir.core import Module, Task, Value
+from octants.ir.core import Module, Task
 from octants.target import Target
 
 _LONG_ROW = 4096  # work items
@@ -65,6 +66,9 @@ class Cpu(Machine):
         further = f.fresh_label("further")
         f.branch_if(f.assign(f"icmp eq i32 {interrupted}, 0"), further, f.exit, likely=True)
         f.start(further)
+
+    def code(self, f: FunctionText) -> LlvmCode:
+        return LlvmCode(f)
 
     def tape(self, f: FunctionText) -> WorkerTape:
         return WorkerTape(f)
@@ -308,7 +312,7 @@ def _run_serial(f: FunctionText, name: str, task: Task) -> None:
 def _run_parallel(f: FunctionText, name: str, task: Task) -> None:
     assert task.domain is not None
     f.block(task.domain)
-    lower, upper = (_as_i64(f, value) for value in task.domain.yielded)
+    lower, upper = map(f.wide, task.domain.yielded)
     choice, grain = f.kernel.choices[f.task], f.kernel.costs.grain(task.body)
     run, tile = f"@{name}", "1"
     if choice.lanes:
@@ -339,7 +343,7 @@ def _row_length(f: FunctionText, choice: Choice) -> str:
         return ""
     for op in choice.rows.recipe:
         f.table[type(op)](f, op)
-    return _as_i64(f, choice.rows.recipe[-1].results[0])
+    return f.wide(choice.rows.recipe[-1].results[0])
 
 
 def _tile(f: FunctionText, choice: Choice, length: str) -> str:
@@ -348,13 +352,6 @@ def _tile(f: FunctionText, choice: Choice, length: str) -> str:
         return str(choice.lanes)
     is_short = f.apply("icmp ult", "i64", length, _LONG_ROW)
     return f.choose(is_short, "i64", length, str(choice.lanes))
-
-
-def _as_i64(f: FunctionText, value: Value) -> str:
-    operand = f.use(value)
-    if value.type.bits == 64:
-        return operand
-    return f.assign(f"sext {f.type(value.type)} {operand} to i64")
 
 
 def _stop_if_failed(f: FunctionText) -> None:

@@ -13,12 +13,13 @@ from typing import Any
 
 from octants.analysis.sums import Sums
 from octants.artifact import Slot
+from octants.codegen.code import Code
 from octants.codegen.llvm import text as names
 from octants.codegen.llvm.chains import Chains
 from octants.codegen.llvm.module import KernelText
 from octants.ir.core import Array, Block, Companion, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
-from octants.types.scalars import DType
+from octants.types.scalars import DType, i64
 
 Handler = Callable[[Any, Any], Any]
 HandlerTable = dict[type[Any], Handler]
@@ -59,6 +60,10 @@ class Machine(ABC):
     @abstractmethod
     def poll(self, f: FunctionText) -> None:
         """Leave the work item if the launch shall end; called in each turn of long loops."""
+
+    @abstractmethod
+    def code(self, f: FunctionText) -> Code:
+        """What targets share, over a function."""
 
     @abstractmethod
     def tape(self, f: FunctionText) -> Tape:
@@ -144,11 +149,12 @@ class FunctionText:
         self.table = table
         self.task = task
         self.item, self.item_type = "0", "i64"
-        self.speaks_of: tuple[str, str] | None = None  # another work item, for messages; its type
+        self.speaks_of: str | None = None  # another work item, for messages; i64
         self.exit = "return"
         self.lines: list[str] = []
         self.entry: list[str] = []  # done once, before everything else
         self.label = "entry"
+        self.is_open = True  # whether the current block has not ended
         self.reserved: set[Operation] = set()  # pushes for which there is room already
         self.restartable: set[Operation] = set()  # see `recording.restartable`
         self.chains = Chains()
@@ -164,6 +170,11 @@ class FunctionText:
         self._names: dict[Value, str] = {}
         self._once: dict[Any, str] = {}
         self._count = 0
+
+    @functools.cached_property
+    def code(self) -> Code:
+        """Writes what several targets share."""
+        return self.machine.code(self)
 
     @functools.cached_property
     def tape(self) -> Tape:
@@ -226,6 +237,16 @@ class FunctionText:
         """An index, an i32, as an i64."""
         return self.convert("sext", "i32", index, "i64")
 
+    def wide(self, value: Value) -> str:
+        """An integer as an i64."""
+        return str(self.code.convert(self.use(value), value.type, i64))
+
+    def item_number(self) -> str:
+        """The number of the work item, i64."""
+        if self.item_type == "i64":
+            return self.item
+        return self.convert("sext", self.item_type, self.item, "i64")
+
     def call(
         self, name: str, result: str, operands: Sequence[tuple[str, str]], attribute: str = ""
     ) -> str:
@@ -261,18 +282,37 @@ class FunctionText:
         """Begin a block; the one before must have ended."""
         self.label = label
         self.lines.append(f"{label}:")
+        self.is_open = True
 
     def branch(self, label: str) -> None:
         self.lines.append(f"  br label %{label}")
+        self.is_open = False
+
+    def leave(self) -> None:
+        """End the work item."""
+        self.branch(self.exit)
+
+    def if_active(self, write: Callable[[], object]) -> None:
+        """Write what follows something that may have ended the work item: it has left by then."""
+        write()
 
     def branch_if(
-        self, condition: str, then: str, otherwise: str, *, likely: bool = False, hint: str = ""
+        self,
+        condition: str,
+        then: str,
+        otherwise: str,
+        *,
+        likely: bool = False,
+        unlikely: bool = False,
+        hint: str = "",
     ) -> None:
-        """Branch on an i1; ``likely`` says that the first way is nearly always taken.
+        """Branch on an i1; whether the first way is nearly always taken, or hardly ever.
 
         ``hint`` is more metadata, with a comma before it.
         """
+        self.is_open = False
         weights = f", !prof {self.text.likely}" if likely else ""
+        weights = f", !prof {self.text.unlikely}" if unlikely else weights
         self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}{weights}{hint}")
 
     def open_phi(self, type: str) -> Phi:
@@ -343,6 +383,10 @@ class FunctionText:
     def stride(self, array: Array, companion: Companion, index: int) -> str:
         """The bytes between neighbours along an index of a strided array, i64."""
         return self.parameter(self.kernel.stride_offset(array, companion, index), "i64")
+
+    def messages(self) -> str:
+        """The address of the launch's message buffer."""
+        return self.system("messages", "ptr")
 
     def context(self, offset: int) -> str:
         """The address of a word of the launch's context."""

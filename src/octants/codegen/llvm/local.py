@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.codegen.llvm import messages
+from octants.codegen import messages
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.message_formats import memory_message
 from octants.ir.cooperation import local_arrays, nbytes

@@ -29,8 +29,12 @@ class ModuleText:
         self._declarations: dict[str, str] = {}
         self._helpers: set[str] = set()
         self._constants: dict[str, str] = {}
-        self._metadata: list[str] = ["!{}", '!{!"branch_weights", i32 1048576, i32 1}']
-        self.empty, self.likely = "!0", "!1"
+        self._metadata: list[str] = [
+            "!{}",
+            '!{!"branch_weights", i32 1048576, i32 1}',
+            '!{!"branch_weights", i32 1, i32 1048576}',
+        ]
+        self.empty, self.likely, self.unlikely = "!0", "!1", "!2"
 
     def add_function(self, text: str) -> None:
         self._functions.append(text)

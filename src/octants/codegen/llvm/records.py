@@ -11,7 +11,8 @@ so: the runtime can run the item again. Else that is a failure.
 from __future__ import annotations
 
 from octants import abi
-from octants.codegen.llvm import integers, memory, messages
+from octants.codegen import messages
+from octants.codegen.llvm import memory
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.message_formats import memory_message
 from octants.codegen.recording import counted_pushes
@@ -30,7 +31,7 @@ def push(f: FunctionText, op: ops.RecordPush) -> None:
         _write(f, op)
         return
     fits, further = f.fresh_label("fits"), f.fresh_label("further")
-    f.branch_if(_is_held(f, op.record, wide(f, op.index)), fits, further, likely=True)
+    f.branch_if(_is_held(f, op.record, f.wide(op.index)), fits, further, likely=True)
     f.start(fits)
     _write(f, op)
     f.branch(further)
@@ -40,7 +41,7 @@ def push(f: FunctionText, op: ops.RecordPush) -> None:
 def _write(f: FunctionText, op: ops.RecordPush) -> None:
     """Write an iteration; first let the tape grow, unless the loop has done it."""
     stride = f.tape.stride(op.record)
-    begin = position(f, f.use(op.base), wide(f, op.index), stride)
+    begin = position(f, f.use(op.base), f.wide(op.index), stride)
     if op not in f.reserved:
         make_room(f, op, f.apply("add", "i64", begin, stride))
     start = f.tape.address(begin)
@@ -54,7 +55,7 @@ def _push_local(f: FunctionText, op: ops.RecordPush) -> None:
     for offset, slots in op.record.members().items():
         values = [op.values[slot] for slot in slots]
         stored_type = memory.memory_type(f, values[0].type)
-        place = _local_member(f, op.record, offset, stored_type, wide(f, op.index))
+        place = _local_member(f, op.record, offset, stored_type, f.wide(op.index))
         f.emit(f"store {stored_type} {together(f, values)}, ptr {place}")
 
 
@@ -62,7 +63,7 @@ def _pop_local(f: FunctionText, op: ops.RecordPop) -> None:
     for offset, slots in op.record.members().items():
         results = [op.results[slot] for slot in slots]
         stored_type = memory.memory_type(f, results[0].type)
-        place = _local_member(f, op.record, offset, stored_type, wide(f, op.index))
+        place = _local_member(f, op.record, offset, stored_type, f.wide(op.index))
         apart(f, results, f.assign(f"load {stored_type}, ptr {place}"))
 
 
@@ -98,7 +99,7 @@ def pop(f: FunctionText, op: ops.RecordPop) -> None:
     stride = f.tape.stride(op.record)
     if not stride:
         return
-    index = wide(f, op.index)
+    index = f.wide(op.index)
     if op.record.capacity:
         held = _is_held(f, op.record, index)
         index = f.choose(held, "i64", index, op.record.capacity - 1)
@@ -114,20 +115,20 @@ def _is_held(f: FunctionText, record: Record, index: str) -> str:
 
 def check(f: FunctionText, op: ops.RecordCheck) -> None:
     """Go on if the record holds so many iterations, else end the work item."""
-    count = wide(f, op.count)
+    count = f.wide(op.count)
     holds, overflows = f.fresh_label("holds"), f.fresh_label("overflows")
     is_enough = f.apply("icmp sle", "i64", count, op.record.capacity)
     f.branch_if(is_enough, holds, overflows, likely=True)
     f.start(overflows)
     messages.overflow(f, op.record, count)
-    f.branch(f.exit)
+    f.leave()
     f.start(holds)
 
 
 def end(f: FunctionText, op: ops.RecordEnd) -> None:
     """The position after so many iterations."""
     stride = f.tape.stride(op.record)
-    f.bind(op.result, position(f, f.use(op.base), wide(f, op.count), stride))
+    f.bind(op.result, position(f, f.use(op.base), f.wide(op.count), stride))
 
 
 def room(f: FunctionText, op: ops.RecordRoom) -> None:
@@ -157,7 +158,7 @@ def longest(f: FunctionText, op: ops.Longest) -> None:
 def make_room_now(f: FunctionText, op: ops.RecordReserve) -> None:
     """Let the tape grow for what is recorded later."""
     if op.record.slots:
-        make_room(f, op, wide(f, op.end))
+        make_room(f, op, f.wide(op.end))
 
 
 def reserve(f: FunctionText, loop: ops.For) -> None:
@@ -182,20 +183,11 @@ def _bound(f: FunctionText, loop: ops.For, stride: int, *, from_zero: bool) -> s
 
     Where a position would overflow it is the least number that no tape holds.
     """
-    bound = wide(f, loop.upper)
+    bound = f.wide(loop.upper)
     if from_zero:
-        bound = f.apply("sub", "i64", bound, wide(f, loop.lower))
+        bound = f.apply("sub", "i64", bound, f.wide(loop.lower))
     least = f.text.declare("@llvm.umin.i64", "i64", "i64, i64")
     return f.assign(f"call i64 {least}(i64 {bound}, i64 {abi.MAXIMUM_TAPE // stride + 1})")
-
-
-def wide(f: FunctionText, value: Value) -> str:
-    """An integer as i64."""
-    operand = f.use(value)
-    if value.type.bits == 64 or integers.known(operand) is not None:
-        return operand
-    extend = "sext" if value.type.is_signed else "zext"
-    return f.convert(extend, f.type(value.type), operand, "i64")
 
 
 def position(f: FunctionText, base: str, index: str, stride: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.code import Code, Element, Place
+from octants.codegen.code import Element, Kind, Place
 from octants.codegen.spirv.flow import Flow, Words
 from octants.codegen.spirv.tables import (
     ATOMIC,
@@ -149,6 +149,12 @@ class SpirvCode(Flow):
         is_addressed = not (isinstance(place, Element) or self.assembly.is_bound)
         return (ALIGNED, dtype.size) if is_addressed else ()
 
+    def at(self, address: Place, nbytes: int) -> Any:
+        return self.moved(address, self.constant(nbytes, i64)) if nbytes else address
+
+    def moved(self, address: Place, nbytes: Any) -> Any:
+        return self.apply("add", u64, address, nbytes)
+
     def load(self, place: Place, dtype: DType) -> int:
         alignment = self._alignment(place, dtype)
         pointer, kind = self._place(place, dtype), self.assembly.type(dtype)
@@ -194,6 +200,9 @@ class SpirvCode(Flow):
             self.assembly.require(sums[dtype], "SPV_EXT_shader_atomic_float_add")
             return self._atomic(Op.ATOMIC_F_ADD, dtype, place, value)
         return self._atomic(ATOMIC[dtype.is_signed][fn], dtype, place, value)
+
+    def atomic_store(self, place: Place, dtype: DType, value: int) -> None:
+        self.atomic("exchange", dtype, place, value)
 
     def exchange_if(self, dtype: DType, place: Place, expected: int, value: int) -> int:
         relaxed = self.constant(RELAXED, u32)
@@ -251,9 +260,9 @@ class SpirvCode(Flow):
     def call(
         self,
         name: str,
-        parameters: Sequence[DType],
+        parameters: Sequence[Kind],
         result: DType | None,
-        make: Callable[[Code, list[Any]], Any],
+        make: Callable[[Any, list[Any]], Any],
         operands: Sequence[int],
     ) -> int:
         def write(function: int) -> None:
@@ -271,13 +280,13 @@ class SpirvCode(Flow):
     def write_function(
         self,
         function: int,
-        parameters: Sequence[DType],
+        parameters: Sequence[Kind],
         result: DType | None,
-        make: Callable[[Code, list[Any]], Any],
+        make: Callable[[Any, list[Any]], Any],
     ) -> None:
         """Write the whole of a function, as ``function``, and add it to the module."""
         assembly = self.assembly
-        types = [assembly.type(dtype) for dtype in parameters]
+        types = [assembly.type(dtype or u64) for dtype in parameters]
         given = [assembly.fresh() for _ in parameters]
         returned = self._result_type(result)
         whole = assembly.function_type(returned, types)

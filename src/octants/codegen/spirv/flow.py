@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import Any
 
 from octants.abi import LAUNCH_SIZE
-from octants.codegen.code import Code
+from octants.codegen.code import ThreadCode
 from octants.codegen.spirv.assembly import CUT_WORD, Assembly
 from octants.codegen.spirv.nesting import Nesting
 from octants.codegen.spirv.words import (
@@ -49,7 +49,7 @@ class Words:
     variable: int
 
 
-class Flow(Code):
+class Flow(ThreadCode):
     """A function of an entry point: its variables, what is computed at its start, and the rest."""
 
     def __init__(self, assembly: Assembly, entry: Entry) -> None:
@@ -123,6 +123,8 @@ class Flow(Code):
         condition: int,
         then: Callable[[], object],
         orelse: Callable[[], object] | None = None,
+        *,
+        rare: bool = False,  # noqa: ARG002
     ) -> None:
         if not self._is_open:
             return
@@ -233,6 +235,9 @@ class Flow(Code):
         return self._pushed(0)
 
     def launch_word(self, offset: int) -> int:
+        return self._pushed(1 + offset // 8)
+
+    def launch_address(self, offset: int) -> int:
         return self._pushed(1 + offset // 8)
 
     def _pushed(self, word: int) -> int:

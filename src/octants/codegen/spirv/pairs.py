@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.code import Code, Element, Place
+from octants.codegen.code import Code, Element, Kind, Place
 from octants.codegen.spirv import long_division, pair_bits
 from octants.codegen.spirv.code import SpirvCode
 from octants.codegen.spirv.flow import Words
@@ -238,19 +238,21 @@ class PairCode(SpirvCode):
     def call(
         self,
         name: str,
-        parameters: Sequence[DType],
+        parameters: Sequence[Kind],
         result: DType | None,
-        make: Callable[[Code, list[Any]], Any],
+        make: Callable[[Any, list[Any]], Any],
         operands: Sequence[Any],
     ) -> Any:
+        kinds = [kind or u64 for kind in parameters]
+
         def make_of_pairs(code: Code, words: list[Any]) -> Any:
             assert isinstance(code, PairCode)
             left = iter(words)
-            pairs = [Pair(next(left), next(left)) if is_wide(d) else next(left) for d in parameters]
+            pairs = [Pair(next(left), next(left)) if is_wide(d) else next(left) for d in kinds]
             value = make(code, pairs)
             return code._packed(value) if isinstance(value, Pair) else value
 
-        types = [half for dtype in parameters for half in _halves_of(dtype)]
+        types = [half for dtype in kinds for half in _halves_of(dtype)]
         words = [word for operand in operands for word in _words_of(operand)]
         found = super().call(name, types, result, make_of_pairs, words)
         return self._unpacked(found) if result is not None and is_wide(result) else found

@@ -11,20 +11,16 @@ from typing import Any
 
 from octants.analysis.sums import Target
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
-from octants.codegen.code import Code, Operand, Variable
+from octants.codegen.code import Operand, ThreadCode, Variable
+from octants.codegen.code import register as register
 from octants.diagnostics.vulkan_errors import NotOnThisArch
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Value
 from octants.lazy_dataclass import dataclass
-from octants.types.scalars import DType, f16, f32, i64, u64
+from octants.types.scalars import DType, i64, u64
 
 Handler = Callable[[Any, Any], None]
 HandlerTable = dict[type[Operation], Handler]
-
-
-def register(dtype: DType) -> DType:
-    """The type of what stands for a value of a type."""
-    return f32 if dtype is f16 else dtype
 
 
 class Kernel:
@@ -82,7 +78,9 @@ class Body:
     i64; `leave` ends the work item.
     """
 
-    def __init__(self, kernel: Kernel, code: Code, table: HandlerTable, task: int = 0) -> None:
+    def __init__(
+        self, kernel: Kernel, code: ThreadCode, table: HandlerTable, task: int = 0
+    ) -> None:
         self.kernel = kernel
         self.code = code
         self.table = table
@@ -196,6 +194,14 @@ class Body:
             return code.load(place, dtype)
 
         return code.hoisted(("parameter", offset, dtype), make)
+
+    def item_number(self) -> Operand:
+        """The number of the work item, i64."""
+        return self.item
+
+    def messages(self) -> Operand:
+        """The address of the launch's message buffer."""
+        return self.system("messages")
 
     def system(self, name: str) -> Operand:
         """A slot of the system: messages, seed, launch; u64."""

@@ -6,7 +6,7 @@ nothing. Barriers of a block are written by `blocks`.
 
 from __future__ import annotations
 
-from octants.codegen.code import Code, Operand
+from octants.codegen.code import Operand, ThreadCode
 from octants.codegen.structured import arithmetic
 from octants.codegen.structured.body import Body, HandlerTable, Lanes, register
 from octants.codegen.structured.words import from_word, to_word, word_of
@@ -32,7 +32,7 @@ def check(task: Task, blocks: Blocks) -> None:
         raise WrongSharedArray(problem, f"use fewer elements: {way_out}").at(task.location)
 
 
-def find_lanes(code: Code, task: Task, item: Operand, upper: Operand) -> Lanes:
+def find_lanes(code: ThreadCode, task: Task, item: Operand, upper: Operand) -> Lanes:
     """The lane of a thread with this work item, and how many lanes have one."""
     block_dim, size = sizes(task)
     thread = code.thread_in_block()
@@ -46,7 +46,7 @@ def find_lanes(code: Code, task: Task, item: Operand, upper: Operand) -> Lanes:
     return Lanes(own, code.convert(count, i64, u32))
 
 
-def _least(code: Code, a: Operand, b: Operand) -> Operand:
+def _least(code: ThreadCode, a: Operand, b: Operand) -> Operand:
     return code.choose(code.compare("lt", i64, a, b), i64, a, b)
 
 
@@ -112,7 +112,7 @@ def _reduce(body: Body, lanes: Lanes, op: ops.Subgroup) -> Operand:
     return read(code, dtype, value, _first(code, lanes, op.lanes))
 
 
-def _first(code: Code, lanes: Lanes, count: int) -> Operand:
+def _first(code: ThreadCode, lanes: Lanes, count: int) -> Operand:
     """The first lane of the own group of so many."""
     return code.apply("and", u32, lanes.own, code.constant((1 << 32) - count, u32))
 
@@ -132,7 +132,7 @@ def _scan(body: Body, lanes: Lanes, op: ops.Subgroup, fn: str) -> Operand:
     return value
 
 
-def _vote(code: Code, lanes: Lanes, op: ops.Subgroup, value: Operand) -> Operand:
+def _vote(code: ThreadCode, lanes: Lanes, op: ops.Subgroup, value: Operand) -> Operand:
     """What the bits of the group say: that some are set, all, or an odd number of them."""
     group = code.convert(_first(code, lanes, op.lanes), u32, u64)
     group = code.apply("shl", u64, code.constant((1 << op.lanes) - 1, u64), group)
@@ -148,7 +148,7 @@ def _vote(code: Code, lanes: Lanes, op: ops.Subgroup, value: Operand) -> Operand
     return code.compare("ne", u32, odd, zero)
 
 
-def read(code: Code, dtype: DType, value: Operand, lane: Operand) -> Operand:
+def read(code: ThreadCode, dtype: DType, value: Operand, lane: Operand) -> Operand:
     """A value of a lane (u32) that has a work item."""
     if register(dtype) is f32:
         return code.read_lane(value, f32, lane)

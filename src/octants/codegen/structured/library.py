@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from octants.codegen.code import Code, Operand
+from octants.codegen.code import Operand, ThreadCode
 from octants.codegen.structured import halves
 from octants.codegen.structured.body import Body, register
 from octants.ir import ops
@@ -20,7 +20,7 @@ def call(body: Body, fn: str, dtype: DType, operands: list[Operand]) -> Operand:
     wanted = _function(fn, kind, is_fast)
     block = wanted.block
 
-    def make(code: Code, given: list[Operand]) -> Operand:
+    def make(code: ThreadCode, given: list[Operand]) -> Operand:
         return _value(Body(body.kernel, code, body.table), block, given)
 
     if body.guess is not None and has_rare_way(fn, dtype, is_fast):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from octants.codegen import messages
 from octants.codegen.structured import (
     arithmetic,
     atomics,
@@ -9,7 +10,6 @@ from octants.codegen.structured import (
     cooperation,
     guesses,
     memory,
-    messages,
     random,
     records,
     reductions,

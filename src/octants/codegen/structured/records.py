@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octants import abi
+from octants.codegen import messages
 from octants.codegen.code import Code, Element, Operand
 from octants.codegen.message_formats import memory_message
 from octants.codegen.recording import asks_for_room, counted_pushes
-from octants.codegen.structured import halves, messages
+from octants.codegen.structured import halves
 from octants.codegen.structured.body import Body, Tape, register
 from octants.ir import ops
 from octants.ir.core import Record, Value
@@ -49,7 +50,7 @@ def _write(body: Body, op: ops.RecordPush, index: Operand) -> None:
     def store() -> None:
         place = _place(body, start)
         for word, operand in _words(body, op.record, op.values).items():
-            body.code.store(messages.at(body.code, place, word * _LANES * _WORD), u32, operand)
+            body.code.store(body.code.at(place, word * _LANES * _WORD), u32, operand)
 
     if op in body.reserved:
         store()
@@ -112,7 +113,7 @@ def pop(body: Body, op: ops.RecordPop) -> None:
 
     def word(number: int) -> Operand:
         if number not in words:
-            words[number] = code.load(messages.at(code, place, number * _LANES * _WORD), u32)
+            words[number] = code.load(code.at(place, number * _LANES * _WORD), u32)
         return words[number]
 
     for offset, slots in op.record.members().items():
@@ -271,9 +272,9 @@ def make_room(body: Body, op: ops.RecordPush | ops.RecordReserve, nbytes: Operan
 def _refuse(code: Code, operands: list[Operand]) -> None:
     """Note what is needed, and which of the work items needs it."""
     place, number, need = operands
-    raise_atomically(code, messages.at(code, place, abi.REFUSED_NEED), need)
+    raise_atomically(code, code.at(place, abi.REFUSED_NEED), need)
     one = code.constant(1, u64)
-    messages.add_atomically(code, messages.at(code, place, abi.REFUSED_COUNT), one)
+    messages.add_atomically(code, code.at(place, abi.REFUSED_COUNT), one)
     word, bit = refused_bit(code, place, number)
     code.atomic("or", u32, word, bit)
 
@@ -292,7 +293,7 @@ def refused_bit(code: Code, place: Operand, number: Operand) -> tuple[Operand, O
     """The address of the word in which a work item has its bit, and the bit."""
     word = code.apply("ushr", u64, number, code.constant(5, u64))
     offset = code.apply("mul", u64, word, code.constant(4, u64))
-    start = messages.at(code, place, abi.REFUSED_ITEMS)
+    start = code.at(place, abi.REFUSED_ITEMS)
     low = code.apply("and", u32, code.convert(number, i64, u32), code.constant(31, u32))
     bit = code.apply("shl", u32, code.constant(1, u32), low)
     return code.apply("add", u64, start, offset), bit

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from octants.codegen.code import Code, Element, Operand, Place
+from octants.codegen.code import Element, Operand, Place, ThreadCode
 from octants.codegen.reductions import Reduction, neutral
 from octants.codegen.structured import arithmetic, atomics, copies, memory
 from octants.codegen.structured.body import Body, register
@@ -139,7 +139,7 @@ def _take(body: Body, reduction: Reduction, threads: int) -> None:
     _update(body, reduction, _summed(body, fn, dtype, total), some)
 
 
-def _left(code: Code, reduction: Reduction, threads: int) -> tuple[Any, Any]:
+def _left(code: ThreadCode, reduction: Reduction, threads: int) -> tuple[Any, Any]:
     """The memory of the block where threads leave their sums, and whether there are any."""
     word = word_of(reduction.dtype)
     sums = code.shared_array((reduction, "sums"), word, threads)
@@ -151,7 +151,7 @@ def _collected(body: Body, reduction: Reduction) -> tuple[Operand, Operand]:
     return body.code.read(total), body.code.read(some)
 
 
-def _for_any(code: Code, condition: Operand) -> Operand:
+def _for_any(code: ThreadCode, condition: Operand) -> Operand:
     """Whether a condition holds for any thread of the subgroup."""
     return code.compare("ne", u64, code.ballot(condition), code.constant(0, u64))
 
@@ -166,7 +166,7 @@ def _update(body: Body, reduction: Reduction, total: Operand, adds: Operand) -> 
     body.code.branch(adds, update)
 
 
-def _is_first(code: Code) -> Operand:
+def _is_first(code: ThreadCode) -> Operand:
     return code.compare("eq", u32, code.lane(), code.constant(0, u32))
 
 

@@ -9,7 +9,7 @@ from octants import abi
 from octants.analysis.sums import Target
 from octants.artifact import Dispatch, Needs
 from octants.codegen.bounds import host_bounds
-from octants.codegen.code import Code, Operand, Variable
+from octants.codegen.code import Operand, ThreadCode, Variable
 from octants.codegen.copies import find_copies
 from octants.codegen.needs import find_domain_needs, find_needs
 from octants.codegen.recording import (
@@ -20,7 +20,7 @@ from octants.codegen.recording import (
     restartable,
 )
 from octants.codegen.reductions import Reduction, find_reductions, find_shared
-from octants.codegen.structured import cooperation, copies, messages, records, reductions
+from octants.codegen.structured import cooperation, copies, records, reductions
 from octants.codegen.structured.blocks import Together, has_barriers
 from octants.codegen.structured.body import Body, Kernel
 from octants.codegen.structured.endings import Ending, can_end
@@ -45,7 +45,7 @@ class Function:
     """
 
     dispatch: Dispatch
-    write: Callable[[Code], None]
+    write: Callable[[ThreadCode], None]
     threads: int = 1
     has_lanes: bool = False
 
@@ -141,7 +141,7 @@ def has_records(task: Task) -> bool:
     return any(map(asks_for_room, task.body.walk()))
 
 
-def _body(kernel: Kernel, code: Code, position: int) -> Body:
+def _body(kernel: Kernel, code: ThreadCode, position: int) -> Body:
     return Body(kernel, code, TABLE, position)
 
 
@@ -150,26 +150,26 @@ def _stop_if_failed(body: Body) -> None:
     if not body.task or not can_fail(body.kernel.module):
         return
     code, buffer = body.code, body.system("messages")
-    failed = code.load(messages.at(code, buffer, abi.MESSAGES_FAILED), u32)
-    task = code.load(messages.at(code, buffer, abi.MESSAGES_FAILURE_TASK), u32)
+    failed = code.load(code.at(buffer, abi.MESSAGES_FAILED), u32)
+    task = code.load(code.at(buffer, abi.MESSAGES_FAILURE_TASK), u32)
     has_failed = code.compare("ne", u32, failed, code.constant(0, u32))
     is_earlier = code.compare("lt", u32, task, code.constant(body.task, u32))
     code.branch(code.apply("and", u1, has_failed, is_earlier), code.leave)
 
 
-def _write_serial(kernel: Kernel, position: int, code: Code) -> None:
+def _write_serial(kernel: Kernel, position: int, code: ThreadCode) -> None:
     body, task = _body(kernel, code, position), kernel.module.tasks[position]
     body.restartable, body.reserved = restartable(task.body), pushed_again(task.body)
     _stop_if_failed(body)
     body.block(task.body)
 
 
-def _write_domain(kernel: Kernel, position: int, code: Code) -> None:
+def _write_domain(kernel: Kernel, position: int, code: ThreadCode) -> None:
     """The bounds, for the dispatch that follows; no work items where they cannot be told."""
     body, task = _body(kernel, code, position), kernel.module.tasks[position]
     assert task.domain is not None
     place = code.launch_word(abi.LAUNCH_BOUNDS)
-    places = [messages.at(code, place, 8 * number) for number in (0, 1)]
+    places = [code.at(place, 8 * number) for number in (0, 1)]
     for bound in places:
         code.store(bound, i64, code.constant(0, i64))
     _stop_if_failed(body)
@@ -178,12 +178,12 @@ def _write_domain(kernel: Kernel, position: int, code: Code) -> None:
         code.store(bound, i64, body.wide(value))
 
 
-def _bounds(code: Code, *, is_known: bool) -> tuple[Operand, Operand]:
+def _bounds(code: ThreadCode, *, is_known: bool) -> tuple[Operand, Operand]:
     if is_known:
         return code.launch_word(abi.LAUNCH_LOWER), code.launch_word(abi.LAUNCH_UPPER)
 
     def bound(number: int) -> Operand:
-        return code.load(messages.at(code, code.launch_word(abi.LAUNCH_BOUNDS), 8 * number), i64)
+        return code.load(code.at(code.launch_word(abi.LAUNCH_BOUNDS), 8 * number), i64)
 
     return code.hoisted("lower", lambda: bound(0)), code.hoisted("upper", lambda: bound(1))
 
@@ -193,7 +193,7 @@ def _write_items(
     position: int,
     threads: int,
     targets: list[Target],
-    code: Code,
+    code: ThreadCode,
     *,
     is_known: bool,
 ) -> None:
@@ -225,7 +225,7 @@ def _write_items(
     reductions.deliver(body, collected, threads)
 
 
-def _loop_until(code: Code, item: Variable, upper: Operand, turn: Callable[[], None]) -> None:
+def _loop_until(code: ThreadCode, item: Variable, upper: Operand, turn: Callable[[], None]) -> None:
     """Turns, as long as a variable, which they change, is below a number."""
     code.loop(
         lambda: code.compare("lt", i64, code.read(item), upper),
@@ -243,7 +243,7 @@ def _item(
     """
     ends = any(map(can_end, task.body.walk()))
 
-    def write(code: Code, given: list[Operand]) -> None:
+    def write(code: ThreadCode, given: list[Operand]) -> None:
         if code is not body.code:
             inner = _body(kernel, code, position)
         else:
@@ -280,7 +280,7 @@ def _has_lanes(task: Task) -> bool:
 
 
 def _write_blocks(
-    kernel: Kernel, position: int, threads: int, code: Code, *, is_known: bool
+    kernel: Kernel, position: int, threads: int, code: ThreadCode, *, is_known: bool
 ) -> None:
     """Every so many-th block of work items: all threads of it take the same turns.
 
@@ -319,7 +319,7 @@ def _write_blocks(
 def _write_together(
     kernel: Kernel,
     position: int,
-    code: Code,
+    code: ThreadCode,
     numbers: tuple[Operand, Operand],
     has_item: Operand,
     whole: Operand | None,
@@ -338,7 +338,7 @@ def _write_together(
 
 
 def _run_unless_done(
-    code: Code, lower: Operand, number: Operand, run: Callable[[Operand], None]
+    code: ThreadCode, lower: Operand, number: Operand, run: Callable[[Operand], None]
 ) -> None:
     """Of a launch that is run again only the work items that were refused, each of them once."""
     wanted, zero = code.variable(u1), code.constant(0, i64)

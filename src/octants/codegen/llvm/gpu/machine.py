@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from octants.codegen.llvm.code import LlvmCode
 from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.gpu.code import GpuCode
 from octants.codegen.llvm.gpu.remainder import remainder
 from octants.codegen.llvm.gpu.tape import ThreadTape
 from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
@@ -14,6 +16,9 @@ class Gpu(GpuMachine):
     def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
         assert fn == "fmod"
         return remainder(f, type, *operands)
+
+    def code(self, f: FunctionText) -> LlvmCode:
+        return GpuCode(f) if isinstance(f, ThreadText) else LlvmCode(f)
 
     def tape(self, f: FunctionText) -> ThreadTape:
         assert isinstance(f, ThreadText)

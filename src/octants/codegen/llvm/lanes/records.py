@@ -28,7 +28,7 @@ def push(f: LaneText, op: ops.RecordPush) -> None:
     stride = _stride(f, op.record)
     if not stride:
         return
-    index = records.wide(f, op.index)
+    index = f.wide(op.index)
     if op not in f.reserved:
         last = records.position(f, f.use(op.base), f.largest(index), stride)
         _make_room(f, op, index, f.apply("add", "i64", last, stride))
@@ -47,7 +47,7 @@ def pop(f: LaneText, op: ops.RecordPop) -> None:
     stride = _stride(f, op.record)
     if not stride:
         return
-    start = _start(f, f.use(op.base), records.wide(f, op.index), stride)
+    start = _start(f, f.use(op.base), f.wide(op.index), stride)
     suffix, mask = f.kernel.scopes.suffix(None), f.mask
     if not f.is_vector(start):
         f.mask = None  # what other lanes read is there, and is of no consequence
@@ -83,7 +83,7 @@ def _member(f: LaneText, start: str, offset: int, size: int) -> Place:
 
 def end(f: LaneText, op: ops.RecordEnd) -> None:
     """The position after as many iterations as the lane that has made most."""
-    count = f.largest(records.wide(f, op.count))
+    count = f.largest(f.wide(op.count))
     f.bind(op.result, records.position(f, f.use(op.base), count, _stride(f, op.record)))
 
 
@@ -100,7 +100,7 @@ def longest(f: LaneText, op: ops.Longest) -> None:
 def make_room_now(f: LaneText, op: ops.RecordReserve) -> None:
     """Let the tape grow for what is recorded later, by the lane that reaches furthest."""
     if op.record.slots:
-        end = records.wide(f, op.end)
+        end = f.wide(op.end)
         _make_room(f, op, end, f.largest(end))
 
 
@@ -110,9 +110,9 @@ def reserve(f: LaneText, loop: ops.For) -> None:
         stride = _stride(f, op.record)
         if stride == 0 or (condition is not None and f.is_vector(f.use(condition))):
             continue
-        bound = records.wide(f, loop.upper)
+        bound = f.wide(loop.upper)
         if from_zero:
-            bound = f.apply("sub", "i64", bound, records.wide(f, loop.lower))
+            bound = f.apply("sub", "i64", bound, f.wide(loop.lower))
         limit = str(abi.MAXIMUM_TAPE // stride + 1)
         least = f.intrinsic("umin", "i64", [("i64", f.largest(bound)), ("i64", limit)])
         nbytes = records.position(f, f.use(op.base), least, stride)

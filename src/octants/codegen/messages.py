@@ -9,59 +9,59 @@ from collections.abc import Callable, Sequence
 
 from octants import abi
 from octants.artifact import MessageFormat, overflow_message
-from octants.codegen.code import Code, Operand
+from octants.codegen.code import Code, Kind, Operand, Place, register
+from octants.codegen.function import Function
 from octants.codegen.message_formats import parts_of, shortened
-from octants.codegen.structured.body import Body, register
 from octants.ir import ops
 from octants.ir.core import Record, Value
 from octants.types.scalars import DType, f32, f64, i32, i64, u1, u32, u64
 
 
-def print_(body: Body, op: ops.Print) -> None:
+def print_(f: Function, op: ops.Print) -> None:
     """Hand the values to the host, which formats the line."""
     dtypes = tuple(value.type.name for value in op.values)
-    message = body.kernel.add_message(MessageFormat("print", op.parts, dtypes, op.location))
-    words = [_word(body, value) for value in op.values]
-    _call(body, f"print.{len(words)}", _print, [body.number(message, i32), *_place(body), *words])
+    message = f.kernel.add_message(MessageFormat("print", op.parts, dtypes, op.location))
+    words = [_word(f, value) for value in op.values]
+    _call(f, f"print.{len(words)}", _print, [f.code.constant(message, i32), *_place(f), *words])
 
 
-def assert_(body: Body, op: ops.Assert) -> None:
+def assert_(f: Function, op: ops.Assert) -> None:
     """Go on if the condition holds, else fail."""
     dtypes = tuple(value.type.name for value in op.values)
     message = MessageFormat(op.kind, parts_of(op.message), dtypes, op.location)
 
     def failed() -> None:
-        fail(body, message, [_word(body, value) for value in op.values])
+        fail(f, message, [_word(f, value) for value in op.values])
 
-    body.code.branch(body.code.apply("not", u1, body.use(op.condition)), failed)
+    f.code.branch(f.code.apply("not", u1, f.use(op.condition)), failed, rare=True)
 
 
-def fail(body: Body, message: MessageFormat, words: list[Operand]) -> None:
+def fail(f: Function, message: MessageFormat, words: list[Operand]) -> None:
     """Record a failure and end the work item."""
-    number = body.kernel.add_message(shortened(message))
+    number = f.kernel.add_message(shortened(message))
     words = words[: abi.MAXIMUM_FAILURE_VALUES]
-    _call(body, f"fail.{len(words)}", _fail, [body.number(number, i32), *_place(body), *words])
-    body.leave()
+    _call(f, f"fail.{len(words)}", _fail, [f.code.constant(number, i32), *_place(f), *words])
+    f.leave()
 
 
-def overflow(body: Body, record: Record, need: Operand) -> None:
+def overflow(f: Function, record: Record, need: Operand) -> None:
     """Say that a record would have to hold ``need`` iterations."""
-    number = body.kernel.add_message(overflow_message(record))
-    _call(body, "overflow", _overflow, [body.number(number, i32), *_place(body), need])
+    number = f.kernel.add_message(overflow_message(record))
+    _call(f, "overflow", _overflow, [f.code.constant(number, i32), *_place(f), need])
 
 
-def _place(body: Body) -> list[Operand]:
-    return [body.number(body.task, i32), body.speaks_of or body.item]
+def _place(f: Function) -> list[Operand]:
+    return [f.code.constant(f.task, i32), f.speaks_of or f.item_number()]
 
 
-def act_as(body: Body, op: ops.ActAs) -> None:
+def act_as(f: Function, op: ops.ActAs) -> None:
     """Let failures from here on be those of a work item."""
-    body.speaks_of = body.wide(op.item)
+    f.speaks_of = f.wide(op.item)
 
 
-def _word(body: Body, value: Value) -> Operand:
+def _word(f: Function, value: Value) -> Operand:
     """A value in 64 bits."""
-    code, operand, dtype = body.code, body.use(value), value.type
+    code, operand, dtype = f.code, f.use(value), value.type
     if not dtype.is_float:
         return code.convert(operand, dtype, i64)
     if code.has_f64:
@@ -92,21 +92,16 @@ def _double_bits(code: Code, operands: list[Operand]) -> Operand:
 Make = Callable[[Code, list[Operand]], Operand]
 
 
-def _call(body: Body, name: str, make: Make, operands: Sequence[Operand]) -> None:
+def _call(f: Function, name: str, make: Make, operands: Sequence[Operand]) -> None:
     """Call a function of (buffer, message, task, item, words)."""
-    types = [u64, i32, i32, i64] + [i64] * (len(operands) - 3)
-    body.code.call(name, types, None, make, [body.system("messages"), *operands])
+    types: list[Kind] = [None, i32, i32, i64] + [i64] * (len(operands) - 3)
+    f.code.call(name, types, None, make, [f.messages(), *operands])
 
 
 # -- the functions ------------------------------------------------------------------------------
 
 
-def at(code: Code, start: Operand, offset: int) -> Operand:
-    """An address so many bytes further."""
-    return code.apply("add", u64, start, code.constant(offset, u64)) if offset else start
-
-
-def add_atomically(code: Code, place: Operand, number: Operand) -> Operand:
+def add_atomically(code: Code, place: Place, number: Operand) -> Operand:
     """Add an i64 that is not negative; gives what was there before."""
     if code.has_atomic("add", u64):
         return code.atomic("add", u64, place, number)
@@ -115,27 +110,26 @@ def add_atomically(code: Code, place: Operand, number: Operand) -> Operand:
 
 def _print(code: Code, operands: list[Operand]) -> None:
     buffer, message, task, item, *words = operands
-    add_atomically(code, at(code, buffer, abi.MESSAGES_COUNT), code.constant(1, i64))
+    add_atomically(code, code.at(buffer, abi.MESSAGES_COUNT), code.constant(1, i64))
     size = code.constant(len(words) + 2, i64)
-    start = add_atomically(code, at(code, buffer, abi.MESSAGES_CURSOR), size)
-    capacity = code.load(at(code, buffer, abi.MESSAGES_CAPACITY), i64)
+    start = add_atomically(code, code.at(buffer, abi.MESSAGES_CURSOR), size)
+    capacity = code.load(code.at(buffer, abi.MESSAGES_CAPACITY), i64)
     fits = code.compare("le", u64, code.apply("add", i64, start, size), capacity)
 
     def write() -> None:
-        head = code.apply("mul", i64, start, code.constant(8, i64))
-        head = code.apply("add", u64, buffer, head)
+        head = code.moved(buffer, code.apply("mul", i64, start, code.constant(8, i64)))
         kind = code.apply("shl", u64, code.convert(task, u32, u64), code.constant(32, u64))
         kind = code.apply("or", u64, kind, code.convert(message, u32, u64))
         for number, word in enumerate([kind, item, *words]):
-            code.store(at(code, head, abi.MESSAGES_HEADER + 8 * number), i64, word)
+            code.store(code.at(head, abi.MESSAGES_HEADER + 8 * number), i64, word)
 
     def full() -> None:
-        lower_atomically(code, at(code, buffer, abi.MESSAGES_END), start)
+        lower_atomically(code, code.at(buffer, abi.MESSAGES_END), start)
 
     code.branch(fits, write, full)
 
 
-def lower_atomically(code: Code, place: Operand, number: Operand) -> None:
+def lower_atomically(code: Code, place: Place, number: Operand) -> None:
     """Have a u64 be no more than a number."""
     if code.has_atomic("min", u64):
         code.atomic("min", u64, place, number)
@@ -144,14 +138,14 @@ def lower_atomically(code: Code, place: Operand, number: Operand) -> None:
 
 
 def locked(
-    code: Code, buffer: Operand, matters: Callable[[], Operand], write: Callable[[], None]
+    code: Code, buffer: Place, matters: Callable[[], Operand], write: Callable[[], None]
 ) -> None:
     """Write something while nobody else does, unless it does not matter any more.
 
     Threads that run in step take the lock one after the other, each within its turn of the loop.
     Who waits looks in each turn whether to wait any longer: threads may be very many.
     """
-    lock, done = at(code, buffer, abi.MESSAGES_LOCK), code.variable(u1)
+    lock, done = code.at(buffer, abi.MESSAGES_LOCK), code.variable(u1)
     free, held = code.constant(0, u32), code.constant(1, u32)
     code.write(done, code.constant(False, u1))
 
@@ -159,7 +153,7 @@ def locked(
         code.fence()
         code.branch(matters(), write)
         code.fence()
-        code.atomic("exchange", u32, lock, free)
+        code.atomic_store(lock, u32, free)
         code.write(done, code.constant(True, u1))
 
     def attempt() -> None:
@@ -178,17 +172,17 @@ def _word_of(code: Code, dtype: DType) -> DType | None:
     return word if code.has_atomic("exchange", word) else None
 
 
-def _look(code: Code, place: Operand, dtype: DType) -> Operand:
+def _look(code: Code, place: Place, dtype: DType) -> Operand:
     """An integer that others write meanwhile: caches of devices are not asked about atomic ones."""
     word = _word_of(code, dtype)
     return code.atomic_load(place, word) if word else code.load(place, dtype)
 
 
-def _put(code: Code, place: Operand, dtype: DType, number: Operand) -> None:
+def _put(code: Code, place: Place, dtype: DType, number: Operand) -> None:
     """Write what `_look` reads."""
     word = _word_of(code, dtype)
     if word:
-        code.atomic("exchange", word, place, number)
+        code.atomic_store(place, word, number)
     else:
         code.store(place, dtype, number)
 
@@ -198,18 +192,18 @@ def _fail(code: Code, operands: list[Operand]) -> None:
     buffer, message, task, item, *words = operands
 
     def write() -> None:
-        _put(code, at(code, buffer, abi.MESSAGES_FAILURE_ID), i32, message)
-        _put(code, at(code, buffer, abi.MESSAGES_FAILURE_TASK), i32, task)
-        _put(code, at(code, buffer, abi.MESSAGES_FAILURE_ITEM), i64, item)
+        _put(code, code.at(buffer, abi.MESSAGES_FAILURE_ID), i32, message)
+        _put(code, code.at(buffer, abi.MESSAGES_FAILURE_TASK), i32, task)
+        _put(code, code.at(buffer, abi.MESSAGES_FAILURE_ITEM), i64, item)
         for number, word in enumerate(words):
-            code.store(at(code, buffer, abi.MESSAGES_FAILURE_VALUES + 8 * number), i64, word)
+            code.store(code.at(buffer, abi.MESSAGES_FAILURE_VALUES + 8 * number), i64, word)
         code.fence()
-        code.atomic("exchange", u32, at(code, buffer, abi.MESSAGES_FAILED), code.constant(1, u32))
+        code.atomic_store(code.at(buffer, abi.MESSAGES_FAILED), u32, code.constant(1, u32))
 
     def matters() -> Operand:
-        failed = code.atomic_load(at(code, buffer, abi.MESSAGES_FAILED), u32)
+        failed = code.atomic_load(code.at(buffer, abi.MESSAGES_FAILED), u32)
         code.fence()
-        other = _look(code, at(code, buffer, abi.MESSAGES_FAILURE_ITEM), i64)
+        other = _look(code, code.at(buffer, abi.MESSAGES_FAILURE_ITEM), i64)
         first = code.compare("eq", u32, failed, code.constant(0, u32))
         return code.apply("or", u1, first, code.compare("lt", i64, item, other))
 
@@ -221,17 +215,17 @@ def _overflow(code: Code, operands: list[Operand]) -> None:
     buffer, message, task, item, need = operands
 
     def write() -> None:
-        _put(code, at(code, buffer, abi.MESSAGES_OVERFLOW_ID), i32, message)
-        _put(code, at(code, buffer, abi.MESSAGES_OVERFLOW_TASK), i32, task)
-        _put(code, at(code, buffer, abi.MESSAGES_OVERFLOW_ITEM), i64, item)
+        _put(code, code.at(buffer, abi.MESSAGES_OVERFLOW_ID), i32, message)
+        _put(code, code.at(buffer, abi.MESSAGES_OVERFLOW_TASK), i32, task)
+        _put(code, code.at(buffer, abi.MESSAGES_OVERFLOW_ITEM), i64, item)
         code.fence()  # who sees this need, without the lock, sees what belongs to it
-        _put(code, at(code, buffer, abi.MESSAGES_OVERFLOW_NEED), i64, need)
+        _put(code, code.at(buffer, abi.MESSAGES_OVERFLOW_NEED), i64, need)
 
     def matters() -> Operand:
-        known = _look(code, at(code, buffer, abi.MESSAGES_OVERFLOW_NEED), i64)
+        known = _look(code, code.at(buffer, abi.MESSAGES_OVERFLOW_NEED), i64)
         code.fence()
-        other_task = _look(code, at(code, buffer, abi.MESSAGES_OVERFLOW_TASK), i32)
-        other_item = _look(code, at(code, buffer, abi.MESSAGES_OVERFLOW_ITEM), i64)
+        other_task = _look(code, code.at(buffer, abi.MESSAGES_OVERFLOW_TASK), i32)
+        other_item = _look(code, code.at(buffer, abi.MESSAGES_OVERFLOW_ITEM), i64)
         before = code.compare("lt", i64, item, other_item)
         before = code.apply("and", u1, code.compare("eq", i32, task, other_task), before)
         before = code.apply("or", u1, code.compare("lt", i32, task, other_task), before)

@@ -1,0 +1,278 @@
+"""What several targets share, as LLVM: `Code` over the text of a function.
+
+Addresses are pointers, and an array of the code is one as well. Variables are memory of the
+function, which LLVM turns into registers. Loads and stores are of memory that no array of the
+kernel is in: of messages, tapes, launches, and what blocks share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from octants.codegen.code import Code, Element, Kind, Place
+from octants.codegen.llvm import arithmetic, floats, integers
+from octants.codegen.llvm import text as names
+from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.library import finished
+from octants.diagnostics.span import Span
+from octants.lazy_dataclass import dataclass
+from octants.types.scalars import DType, u1
+
+_INTEGER = {
+    **{fn: fn for fn in ("add", "sub", "mul", "and", "or", "xor", "shl")},
+    "ushr": "lshr",
+}
+_BY_SIGN = {"quotient": ("sdiv", "udiv"), "remainder": ("srem", "urem"), "shr": ("ashr", "lshr")}
+_FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "neg": "fneg"}
+_INTRINSIC = {"abs": "fabs", "round": "roundeven"}
+_ATOMIC = {fn: fn for fn in ("add", "sub", "and", "or", "xor")} | {"exchange": "xchg"}
+_FLOAT_ATOMIC = {"add": "fadd", "sub": "fsub", "exchange": "xchg"}
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """Memory of the function."""
+
+    address: str
+    dtype: DType
+
+
+class LlvmCode(Code):
+    """A function of the CPU, or of a thread of a GPU."""
+
+    has_f64 = True
+
+    def __init__(self, f: FunctionText) -> None:
+        self._f = f
+        self._hoisted: dict[Any, str] = {}
+        self._variables = 0
+
+    def note(self, location: Span | None) -> None:
+        pass
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def constant(self, value: Any, dtype: DType) -> str:
+        return names.literal(value, dtype)
+
+    def known(self, operand: str) -> Any:
+        if operand in ("true", "false"):
+            return operand == "true"
+        return int(operand) if operand.lstrip("-").isdigit() else None
+
+    def apply(self, fn: str, dtype: DType, *operands: str) -> str:
+        kind = names.REGISTER[dtype]
+        if dtype.is_float:
+            if fn in _FLOAT:
+                return self._f.apply(_FLOAT[fn], kind, *operands)
+            return floats.intrinsic(self._f, _INTRINSIC.get(fn, fn), kind, *operands)
+        if fn == "not":
+            return self._f.apply("xor", kind, *operands, "true" if dtype is u1 else -1)
+        if fn == "neg":
+            return self._f.apply("sub", kind, "0", *operands)
+        instruction = _INTEGER.get(fn) or _BY_SIGN[fn][not dtype.is_signed]
+        return self._f.apply(instruction, kind, *operands)
+
+    def compare(self, fn: str, dtype: DType, a: str, b: str) -> str:
+        if dtype.is_float:
+            return self._f.apply(f"fcmp {floats.COMPARE[fn]}", names.REGISTER[dtype], a, b)
+        return self._f.apply(f"icmp {integers.predicate(fn, dtype)}", names.REGISTER[dtype], a, b)
+
+    def choose(self, condition: str, dtype: DType, on_true: str, on_false: str) -> str:
+        return self._f.choose(condition, names.REGISTER[dtype], on_true, on_false)
+
+    def convert(self, x: str, source: DType, target: DType) -> str:
+        if not (source.is_float or target.is_float):
+            known = self.known(x)
+            if known is not None:
+                number = int(known) if source.is_signed else known % (1 << source.bits)
+                return names.literal(number, target)
+            return arithmetic.resize(self._f, x, source, target)
+        if source is target:
+            return x
+        if source.is_float and target.is_float:
+            instruction = "fpext" if source.bits < target.bits else "fptrunc"
+        elif source.is_float:
+            instruction = "fptosi" if target.is_signed else "fptoui"
+        else:
+            instruction = "sitofp" if source.is_signed else "uitofp"
+        return self._f.convert(instruction, names.REGISTER[source], x, names.REGISTER[target])
+
+    def bitcast(self, x: str, source: DType, target: DType) -> str:
+        if source.is_float == target.is_float:
+            return x
+        return self._f.convert("bitcast", names.REGISTER[source], x, names.REGISTER[target])
+
+    def bit_count(self, x: str) -> str:
+        return self._f.intrinsic("ctpop", "i32", [("i32", x)])
+
+    # -- variables, and control flow ------------------------------------------------------------
+
+    def variable(self, dtype: DType) -> Variable:
+        self._variables += 1
+        kind = names.REGISTER[dtype]
+        memory = f"alloca {kind}, align {dtype.size}"
+        return Variable(self._f.once(("variable", self._variables), memory), dtype)
+
+    def read(self, variable: Variable) -> str:
+        dtype = variable.dtype
+        kind = names.REGISTER[dtype]
+        return self._f.assign(f"load {kind}, ptr {variable.address}, align {dtype.size}")
+
+    def write(self, variable: Variable, operand: str) -> None:
+        dtype = variable.dtype
+        kind = names.REGISTER[dtype]
+        self._f.emit(f"store {kind} {operand}, ptr {variable.address}, align {dtype.size}")
+
+    def branch(
+        self,
+        condition: str,
+        then: Callable[[], object],
+        orelse: Callable[[], object] | None = None,
+        *,
+        rare: bool = False,
+    ) -> None:
+        f = self._f
+        first, merge = f.fresh_label("then"), f.fresh_label("further")
+        second = merge if orelse is None else f.fresh_label("else")
+        f.branch_if(condition, first, second, unlikely=rare)
+        for label, write in ((first, then), (second, orelse)):
+            if write is not None:
+                f.start(label)
+                write()
+                if f.is_open:
+                    f.branch(merge)
+        f.start(merge)
+
+    def loop(
+        self,
+        test: Callable[[], str],
+        body: Callable[[], object],
+        is_left: Callable[[], str] | None = None,  # noqa: ARG002
+    ) -> None:
+        f = self._f
+        head, turn, leave = (f.fresh_label(hint) for hint in ("test", "body", "leave"))
+        f.branch(head)
+        f.start(head)
+        f.branch_if(test(), turn, leave)
+        f.start(turn)
+        body()
+        if f.is_open:
+            f.branch(head)
+        f.start(leave)
+
+    def leave(self) -> None:
+        self._f.leave()
+
+    def hoisted(self, key: Any, make: Callable[[], str]) -> str:
+        if key not in self._hoisted:
+            f = self._f
+            lines, f.lines = f.lines, f.entry
+            self._hoisted[key] = make()
+            f.lines = lines
+        return self._hoisted[key]
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def at(self, address: str, nbytes: int) -> str:
+        return self.moved(address, str(nbytes)) if nbytes else address
+
+    def moved(self, address: str, nbytes: str) -> str:
+        return self._f.assign(f"getelementptr i8, ptr {address}, i64 {nbytes}")
+
+    def _pointer(self, place: Place, dtype: DType) -> str:
+        if not isinstance(place, Element):
+            return str(place)
+        kind = names.MEMORY[dtype]
+        return self._f.assign(f"getelementptr {kind}, ptr {place.array}, i32 {place.index}")
+
+    def load(self, place: Place, dtype: DType) -> str:
+        pointer, suffix = self._pointer(place, dtype), self._f.kernel.scopes.suffix(None)
+        loaded = f"load {names.MEMORY[dtype]}, ptr {pointer}, align {dtype.size}{suffix}"
+        found = self._f.assign(loaded)
+        return self._f.apply("icmp ne", "i8", found, 0) if dtype is u1 else found
+
+    def store(self, place: Place, dtype: DType, value: str) -> None:
+        pointer, suffix = self._pointer(place, dtype), self._f.kernel.scopes.suffix(None)
+        if dtype is u1:
+            value = self._f.convert("zext", "i1", value, "i8")
+        kind = names.MEMORY[dtype]
+        self._f.emit(f"store {kind} {value}, ptr {pointer}, align {dtype.size}{suffix}")
+
+    def local_array(self, dtype: DType, count: int) -> str:
+        self._variables += 1
+        memory = f"alloca [{count} x {names.MEMORY[dtype]}], align 8"
+        return self._f.once(("variable", self._variables), memory)
+
+    def has_atomic(self, fn: str, dtype: DType) -> bool:
+        return fn in ("min", "max") or fn in _ATOMIC if not dtype.is_float else fn in _FLOAT_ATOMIC
+
+    def _ordered(self, dtype: DType) -> str:
+        return f"{self._f.order}, align {dtype.size}"
+
+    def atomic_load(self, place: Place, dtype: DType) -> str:
+        pointer, kind = self._pointer(place, dtype), names.REGISTER[dtype]
+        return self._f.assign(f"load atomic {kind}, ptr {pointer} {self._ordered(dtype)}")
+
+    def atomic_store(self, place: Place, dtype: DType, value: str) -> None:
+        pointer, kind = self._pointer(place, dtype), names.REGISTER[dtype]
+        self._f.emit(f"store atomic {kind} {value}, ptr {pointer} {self._ordered(dtype)}")
+
+    def atomic(self, fn: str, dtype: DType, place: Place, value: str) -> str:
+        if dtype.is_float:
+            fn = _FLOAT_ATOMIC[fn]
+        elif fn in ("min", "max"):
+            fn = fn if dtype.is_signed else f"u{fn}"
+        else:
+            fn = _ATOMIC[fn]
+        pointer, kind = self._pointer(place, dtype), names.REGISTER[dtype]
+        update = f"atomicrmw {fn} ptr {pointer}, {kind} {value} {self._ordered(dtype)}"
+        return self._f.assign(update)
+
+    def exchange_if(self, dtype: DType, place: Place, expected: str, value: str) -> str:
+        pointer, kind = self._pointer(place, dtype), names.REGISTER[dtype]
+        pair = self._f.assign(
+            f"cmpxchg ptr {pointer}, {kind} {expected}, {kind} {value} {self._f.order} monotonic,"
+            f" align {dtype.size}"
+        )
+        return self._f.assign(f"extractvalue {{ {kind}, i1 }} {pair}, 0")
+
+    def fence(self, scope: str = "device") -> None:  # noqa: ARG002
+        self._f.emit(f"fence {self._f.order.replace('monotonic', 'acq_rel')}")
+
+    # -- functions ------------------------------------------------------------------------------
+
+    def call(
+        self,
+        name: str,
+        parameters: Sequence[Kind],
+        result: DType | None,
+        make: Callable[[Any, list[Any]], Any],
+        operands: Sequence[str],
+    ) -> str:
+        f = self._f
+        kinds = ["ptr" if kind is None else names.REGISTER[kind] for kind in parameters]
+        returned = "void" if result is None else names.REGISTER[result]
+        given = [f"%x{number}" for number in range(len(kinds))]
+
+        def written(_: Any, name: str) -> str:
+            inner = FunctionText(f.kernel, f.machine, f.scalar_table, f.task)
+            inner.order = f.order
+            inner.start("start")
+            value = make(f.machine.code(inner), given)
+            listed = ", ".join(f"{kind} {x}" for kind, x in zip(kinds, given, strict=True))
+            head = f"define internal {returned} {name}({listed})"
+            if result is None:
+                return finished(inner, f"{head} cold noinline nounwind", "ret void")
+            return finished(inner, f"{head} nounwind", f"ret {returned} {value}")
+
+        name = f.text.helper(f"@octants.{name}", written)
+        listed = ", ".join(f"{kind} {x}" for kind, x in zip(kinds, operands, strict=True))
+        if result is not None:
+            return f.assign(f"call {returned} {name}({listed})")
+        f.emit(f"call void {name}({listed})")
+        return ""
+
+    def parameters(self) -> str:
+        return "%parameters"
