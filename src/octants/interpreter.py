@@ -14,13 +14,23 @@ import numpy as np
 from octants.abi import MAXIMUM_TAPE
 from octants.ir import ops, semantics
 from octants.ir.cooperation import cooperates, local_arrays
-from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Task, Value
+from octants.ir.core import (
+    ArrayRef,
+    Block,
+    Companion,
+    Module,
+    Operation,
+    Record,
+    Space,
+    Task,
+    Value,
+)
 from octants.ir.philox import draw
 from octants.lockstep import EndOfItem, run_blocks, undefined
 from octants.mathlib.evaluate import evaluate
 from octants.types.scalars import convert
 
-Storage = dict[tuple[Array, Companion], "np.ndarray[Any, Any]"]
+Storage = dict[ArrayRef, "np.ndarray[Any, Any]"]
 
 
 class AssertionFailed(Exception):
@@ -72,7 +82,9 @@ class Interpreter:
             return
         own = local_arrays(task)
         for environment in environments:
-            self.storage.update(((array, Companion.PRIMAL), undefined(array)) for array in own)
+            self.storage.update(
+                (ArrayRef(array, Companion.PRIMAL), undefined(array)) for array in own
+            )
             self.item(task.body, environment)
 
     def item(self, body: Block, environment: dict[Value, Any]) -> None:
@@ -165,7 +177,7 @@ def _element(
     self: Interpreter, op: Any, env: dict[Value, Any]
 ) -> tuple[np.ndarray[Any, Any], tuple[int, ...]]:
     """The array and the position that an access means; an index out of range is an error."""
-    data = self.storage[op.array, op.companion]
+    data = self.storage[op.ref]
     position = tuple(env[index] for index in op.indices)
     for index, extent in zip(position, data.shape, strict=True):
         if not 0 <= index < extent:
@@ -201,7 +213,7 @@ def _compare_exchange(self: Interpreter, op: ops.CompareExchange, env: dict[Valu
 
 
 def _shape(self: Interpreter, op: ops.Shape, env: dict[Value, Any]) -> None:
-    env[op.result] = int(self.storage[op.array, Companion.PRIMAL].shape[op.axis])
+    env[op.result] = int(self.storage[ArrayRef(op.array, Companion.PRIMAL)].shape[op.axis])
 
 
 def _print(self: Interpreter, op: ops.Print, env: dict[Value, Any]) -> None:
@@ -326,7 +338,7 @@ def run(
     storage: Storage = {}
     for key, data in arrays.items():
         name, companion = (key, Companion.PRIMAL) if isinstance(key, str) else key
-        storage[by_name[name], companion] = data
+        storage[ArrayRef(by_name[name], companion)] = data
     for array in module.arrays:
         if array.space in (Space.TEMPORARY, Space.RETURN, Space.ARGUMENT):
             for companion in array.layouts:
@@ -334,9 +346,9 @@ def run(
                     extents = (0,) * array.rank
                     if array.like is not None:
                         other, axis = array.like
-                        extents = (storage[other, Companion.PRIMAL].shape[axis],)
+                        extents = (storage[ArrayRef(other, Companion.PRIMAL)].shape[axis],)
                     shape = extents + array.element_shape
-                    storage[array, companion] = np.zeros(shape, array.dtype.numpy)
+                    storage[ArrayRef(array, companion)] = np.zeros(shape, array.dtype.numpy)
     interpreter = Interpreter(storage, seed, launch, share)
     interpreter.run(module)
     return interpreter

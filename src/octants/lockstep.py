@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from octants.ir import ops, semantics
-from octants.ir.cooperation import MEETINGS, shared_arrays, sizes
-from octants.ir.core import Array, Block, Companion, Operation, Task, Value
+from octants.ir.cooperation import shared_arrays, sizes
+from octants.ir.core import Array, ArrayRef, Block, Operation, Task, Value
 from octants.types.scalars import DType
 
 Environment = dict[Value, Any]
@@ -37,7 +37,7 @@ class Divergence(Exception):
 class Machine(Protocol):
     """What runs operations, one at a time."""
 
-    storage: dict[tuple[Array, Companion], Any]
+    storage: dict[ArrayRef, Any]
     tape: Any
 
     def execute(self, op: Operation, environment: Environment, /) -> None: ...
@@ -79,7 +79,7 @@ class _Runner:
         found = False
         for op in block.ops:
             inside = [self._find_stopping(region) for region in op.regions]
-            if isinstance(op, MEETINGS) or any(inside):
+            if op.is_convergent or any(inside):
                 self.stopping.add(op)
                 found = True
         return found
@@ -88,7 +88,7 @@ class _Runner:
         """One block of work items."""
         for array in self.shared:
             for companion in array.layouts:
-                self.machine.storage[array, companion] = undefined(array)
+                self.machine.storage[ArrayRef(array, companion)] = undefined(array)
         self.items = [_Item(each, self._steps(self.body, each)) for each in environments]
         for item in self.items:
             self._advance(item)
@@ -111,7 +111,7 @@ class _Runner:
         for op in block.ops:
             if op not in self.stopping:
                 self.machine.execute(op, env)
-            elif isinstance(op, MEETINGS):
+            elif op.is_convergent:
                 yield op
             else:
                 yield from _CONTROL[type(op)](self, op, env)

@@ -73,7 +73,7 @@ class Sight:
 def _writes_gradients(module: Module) -> bool:
     spaces = Space.FIELD, Space.NDARRAY
     return any(
-        isinstance(op, (ops.Store, ops.Atomic, ops.CompareExchange))
+        isinstance(op, ops.Write)
         and op.companion is not Companion.PRIMAL
         and op.array.space in spaces
         for op in module.walk()

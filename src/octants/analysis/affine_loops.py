@@ -47,7 +47,7 @@ def _origins(body: Block) -> dict[Value, Value] | None:
     origins = {arg: arg for arg in carried}
     for op in body.ops[:-1]:
         lines = {value for value in op.operands if value in origins}
-        if counter in op.operands or op.regions or not isinstance(op, ops.OF_OPERANDS):
+        if counter in op.operands or op.regions or not op.is_pure:
             return None
         if not lines:
             continue

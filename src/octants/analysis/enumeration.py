@@ -90,7 +90,7 @@ class Enumeration:
 
     def _block(self, block: Block, frame: _Frame) -> None:
         for op in block.ops:
-            if isinstance(op, (ops.Load, ops.Store, ops.Atomic, ops.CompareExchange)):
+            if isinstance(op, ops.Access):
                 self._access(op, frame)
             elif isinstance(op, ops.If):
                 self._branches(op, frame)

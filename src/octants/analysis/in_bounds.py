@@ -60,13 +60,13 @@ class InBounds(Forms):
         if self._steady is None:
             self._steady = set()
             for op in self.constant_control:
-                if isinstance(op, ops.ACCESSES) and op.array.space in (Space.FIELD, Space.NDARRAY):
+                if isinstance(op, ops.Access) and op.array.space in (Space.FIELD, Space.NDARRAY):
                     self._note(op, self._steady)
         return self._steady
 
     def _note(self, op: Operation, steady: set[Value]) -> None:
         """Add the indices of an access that are steady."""
-        assert isinstance(op, ops.ACCESSES)
+        assert isinstance(op, ops.Access)
         loops = [loop for loop in self.loops[op] if isinstance(loop, ops.For)]
         if not all(self.is_uniform(bound) for loop in loops for bound in (loop.lower, loop.upper)):
             return

@@ -18,30 +18,13 @@ from typing import Any
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
 from octants.ir.cooperation import cooperates
-from octants.ir.core import Array, Block, Companion, Operation, Task, Value
+from octants.ir.core import ArrayRef, Block, Operation, Task, Value
 from octants.types.scalars import u1
-
-Target = tuple[Array, Companion]
-Access = ops.Load | ops.Store | ops.Atomic | ops.CompareExchange
-Write = ops.Store | ops.Atomic | ops.CompareExchange
 
 FEW = 4
 """So many work items, or iterations, are worth a task of their own."""
 
 _CONTROL = (ops.For, ops.While, ops.If)
-_TIES = (
-    ops.RecordPush,
-    ops.RecordPop,
-    ops.RecordEnd,
-    ops.RecordRoom,
-    ops.RecordReserve,
-    ops.RecordCheck,
-    ops.Longest,
-    ops.Print,
-    ops.Assert,
-    ops.ActAs,
-)
-"""What ties a computation to its work item."""
 
 
 class PairLoops:
@@ -52,20 +35,20 @@ class PairLoops:
         self._apart = apart
         self._used = {value for op in task.body.walk() for value in op.operands}
         self.numbers = numbers_of(task.body)
-        self._written: set[Target] = set()
-        self._observed: set[Target] = set()  # by more than sums
+        self._written: set[ArrayRef] = set()
+        self._observed: set[ArrayRef] = set()  # by more than sums
         for op in task.body.walk():
-            if isinstance(op, Write):
-                self._written.add((op.array, op.companion))
-            if isinstance(op, Access) and not self.is_sum(op):
-                self._observed.add((op.array, op.companion))
+            if isinstance(op, ops.Write):
+                self._written.add(op.ref)
+            if isinstance(op, ops.Access) and not self.is_sum(op):
+                self._observed.add(op.ref)
 
     def is_free(self) -> bool:
         """Whether its work items, and how many they are, can be told anew by other work items."""
         task = self.task
         if task.domain is None or cooperates(task) or task.options.get("fixed_order"):
             return False
-        if any(isinstance(op, _TIES) for op in task.body.walk()):
+        if any(op.is_tied for op in task.body.walk()):
             return False
         return all(map(self.is_repeatable, task.domain.ops))
 
@@ -101,16 +84,16 @@ class PairLoops:
         """Whether a loop is known to have less than so many iterations."""
         return isinstance(loop, ops.For) and _are_few(self.numbers, loop.operands, few)
 
-    def meet(self, one: Access, other: Access) -> bool:
+    def meet(self, one: ops.Access, other: ops.Access) -> bool:
         """Whether two accesses may be to one element."""
-        return self._may_be_in((one.array, one.companion), [(other.array, other.companion)])
+        return self._may_be_in(one.ref, [other.ref])
 
     def is_repeatable(self, op: Operation) -> bool:
         """Whether an operation gives the same after the task, from the same operands."""
-        if isinstance(op, (*ops.SCALAR, ops.Yield)):
+        if op.is_scalar or isinstance(op, ops.Yield):
             return True
         if isinstance(op, ops.Load):
-            return not self._may_be_in((op.array, op.companion), self._written)
+            return not self._may_be_in(op.ref, self._written)
         if isinstance(op, _CONTROL):
             return all(self.is_repeatable(inner) for region in op.regions for inner in region.ops)
         return False
@@ -130,7 +113,7 @@ class PairLoops:
                 for region in op.regions:
                     self._follow(region, found, loads=False)
                 continue
-            may = isinstance(op, ops.SCALAR) or (loads and isinstance(op, ops.Load))
+            may = op.is_scalar or (loads and isinstance(op, ops.Load))
             if may and self.is_repeatable(op) and found.issuperset(op.operands):
                 found.update(op.results)
 
@@ -139,7 +122,7 @@ class PairLoops:
         places = self.following(loop.body, {*known, loop.body.args[0]})
         for op in _own_updates(loop.body):
             if self.is_sum(op) and places.issuperset(op.indices):
-                seen = self._may_be_in((op.array, op.companion), self._observed)
+                seen = self._may_be_in(op.ref, self._observed)
                 if not seen and not known.issuperset(op.indices):
                     yield op
 
@@ -149,7 +132,7 @@ class PairLoops:
             return False
         return op.array.dtype is not u1 and op.result not in self._used
 
-    def _may_be_in(self, target: Target, others: Iterable[Target]) -> bool:
+    def _may_be_in(self, target: ArrayRef, others: Iterable[ArrayRef]) -> bool:
         """Whether an element of a target may be one of others."""
         if target in others:
             return True

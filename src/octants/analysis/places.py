@@ -14,14 +14,11 @@ from octants.analysis.agreement import Agreement
 from octants.ir import ops
 from octants.ir.core import Operation, Value
 
-Write = ops.Store | ops.Atomic | ops.CompareExchange
-Access = ops.Load | Write
-
 
 class Places(Agreement):
     """Facts of one task about the elements that its accesses touch."""
 
-    def is_owned(self, accesses: Sequence[Access]) -> bool:
+    def is_owned(self, accesses: Sequence[ops.Access]) -> bool:
         """Whether no element is touched, by these accesses to one array, by two work items."""
         if not self.task.is_parallel:
             return True
@@ -51,7 +48,7 @@ class Places(Agreement):
         apart = any(self._always_differ(*self.together(a, b)) for a, b in pairs)
         return apart or self._same_item_only(pairs)
 
-    def may_touch_later(self, load: ops.Load, write: Write) -> bool:
+    def may_touch_later(self, load: ops.Load, write: ops.Write) -> bool:
         """Whether ``write`` may overwrite, after ``load``, the element that it read."""
         indices = list(zip(load.indices, write.indices, strict=True))
         if any(self._always_differ(*self.together(a, b)) for a, b in indices):
@@ -74,7 +71,7 @@ class Places(Agreement):
         return self.determined(self.item, set().union(*agreed))
 
     def _never_after(
-        self, load: ops.Load, write: Write, pairs: Sequence[tuple[Value, Value]]
+        self, load: ops.Load, write: ops.Write, pairs: Sequence[tuple[Value, Value]]
     ) -> bool:
         """Whether within a work item the write never follows the read at the same place."""
         common = [a for a, b in zip(self.loops[load], self.loops[write], strict=False) if a is b]

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from octants.analysis.enumeration import Enumeration, Executions
-from octants.analysis.places import Access, Places, Write
+from octants.analysis.places import Places
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
 from octants.ir.core import Array, Companion, Operation, Space, Task, Value
@@ -32,7 +32,7 @@ _PURE = (ops.Binary, ops.Unary, ops.Cast, ops.Compare, ops.Select, ops.Bitcast, 
 OWN = -1
 """What a store is taken to have stored that stores something which no other work item does."""
 
-Matters = Callable[["Races", Access, Access], bool]
+Matters = Callable[["Races", ops.Access, ops.Access], bool]
 """Whether it matters that two work items meet in a pair of accesses."""
 
 
@@ -43,8 +43,8 @@ class Meeting:
     The first access is a store where one of them is.
     """
 
-    one: Access
-    other: Access
+    one: ops.Access
+    other: ops.Access
     items: tuple[int, int] | None = None
 
     @property
@@ -56,9 +56,9 @@ def races_of(task: Task, matters: Matters) -> list[Meeting]:
     """The pairs of accesses of a task in which work items may race, sure ones first."""
     if not task.is_parallel or cooperates(task):
         return []
-    accesses: dict[Array, list[Access]] = {}
+    accesses: dict[Array, list[ops.Access]] = {}
     for op in task.body.walk():
-        if isinstance(op, Access) and op.companion is Companion.PRIMAL and _outlives(op.array):
+        if isinstance(op, ops.Access) and op.companion is Companion.PRIMAL and _outlives(op.array):
             accesses.setdefault(op.array, []).append(op)
     suspects = [own for own in accesses.values() if _may_race(own)]
     if not suspects:
@@ -72,7 +72,7 @@ def _outlives(array: Array) -> bool:
     return array.space in (Space.FIELD, Space.NDARRAY)
 
 
-def _may_race(accesses: list[Access]) -> bool:
+def _may_race(accesses: list[ops.Access]) -> bool:
     kinds = set(map(type, accesses))
     return ops.Store in kinds or (ops.Load in kinds and len(kinds) > 1)
 
@@ -82,12 +82,12 @@ class Races(Places):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self.written = {op.array for op in task.body.walk() if isinstance(op, Write)}
+        self.written = {op.array for op in task.body.walk() if isinstance(op, ops.Write)}
         self._enumeration: Enumeration | None = None
         self._same: set[Value] | None = None
         self._proven: dict[tuple[tuple[Value, Value], ...], bool] = {}
 
-    def among(self, accesses: list[Access], matters: Matters) -> Iterator[Meeting]:
+    def among(self, accesses: list[ops.Access], matters: Matters) -> Iterator[Meeting]:
         """The pairs of accesses to one array that are not proven harmless."""
         pairs = [pair for pair in _pairs(accesses) if matters(self, *pair)]
         for one, other in pairs[:_MOST_PAIRS]:
@@ -96,7 +96,7 @@ class Races(Places):
         if len(pairs) > _MOST_PAIRS:
             yield Meeting(*pairs[_MOST_PAIRS])
 
-    def _never_meet(self, one: Access, other: Access) -> bool:
+    def _never_meet(self, one: ops.Access, other: ops.Access) -> bool:
         """Whether the forms of the indices say that no two work items meet."""
         pairs = tuple(zip(one.indices, other.indices, strict=True))
         if pairs not in self._proven:
@@ -105,7 +105,7 @@ class Races(Places):
             self._proven[pairs] = differ or self._is_own(pairs)
         return self._proven[pairs]
 
-    def _meeting(self, one: Access, other: Access) -> Iterator[Meeting]:
+    def _meeting(self, one: ops.Access, other: ops.Access) -> Iterator[Meeting]:
         """The meeting of a pair as far as computing all indices tells: none, sure, or perhaps."""
         if self._enumeration is None:
             self._enumeration = Enumeration(self.task)
@@ -148,7 +148,7 @@ class Races(Places):
         return isinstance(op, (ops.Constant, ops.Shape))
 
 
-def _pairs(accesses: list[Access]) -> Iterator[tuple[Access, Access]]:
+def _pairs(accesses: list[ops.Access]) -> Iterator[tuple[ops.Access, ops.Access]]:
     """The pairs of accesses that may be races, stores first."""
     rank = {ops.Store: 0, ops.Load: 2}
     ordered = sorted(accesses, key=lambda op: rank.get(type(op), 1))
@@ -217,7 +217,7 @@ def _ends(numbers: Any, items: Any, count: int) -> tuple[Any, Any]:
 # -- which pairs matter ----------------------------------------------------------------------------
 
 
-def matters_forward(races: Races, one: Access, other: Access) -> bool:
+def matters_forward(races: Races, one: ops.Access, other: ops.Access) -> bool:
     """Whether a race leaves undefined what a launch computes."""
     if not isinstance(one, ops.Store):
         return False

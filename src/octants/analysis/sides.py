@@ -11,11 +11,9 @@ import itertools
 from collections.abc import Sequence
 
 from octants.ir import ops
-from octants.ir.core import Array, Companion, Module, Space, Task
+from octants.ir.core import ArrayRef, Module, Space, Task
 
-Place = tuple[Array, Companion]
 _OWN = (Space.LOCAL, Space.SHARED)
-_WRITES = (ops.Store, ops.Atomic, ops.CompareExchange)
 
 
 def sides_of(module: Module) -> list[int]:
@@ -36,14 +34,14 @@ def _side(task: Task) -> int:
 
 
 def _are_independent(tasks: Sequence[Task]) -> bool:
-    touched: dict[int, set[Place]] = {}
-    written: dict[int, set[Place]] = {}
+    touched: dict[int, set[ArrayRef]] = {}
+    written: dict[int, set[ArrayRef]] = {}
     for task in tasks:
         for op in itertools.chain(task.body.walk(), task.domain.walk() if task.domain else ()):
-            if isinstance(op, (ops.Load, *_WRITES)) and op.array.space not in _OWN:
-                place = op.array, op.companion
+            if isinstance(op, ops.Access) and op.array.space not in _OWN:
+                place = op.ref
                 touched.setdefault(_side(task), set()).add(place)
-                if isinstance(op, _WRITES):
+                if isinstance(op, ops.Write):
                     written.setdefault(_side(task), set()).add(place)
     return all(
         places.isdisjoint(touched[other])

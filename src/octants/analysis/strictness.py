@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from octants.ir import ops
-from octants.ir.core import Array, Block, Companion, Operation, Space, Task, Value
+from octants.ir.core import ArrayRef, Block, Companion, Operation, Space, Task, Value
 
-Target = tuple[Array, Companion]
 _ABRUPT = frozenset(
     ("floor", "ceil", "round", "trunc", "sign", "floordiv", "mod", "truncdiv", "truncmod")
 )
-_WRITES = (ops.Store, ops.Atomic, ops.CompareExchange)
 
 
 FREE_LOOPS = "free_loops"
@@ -78,7 +76,7 @@ class _Flow:
 
     def __init__(self, numbers: Collection[Value]) -> None:
         self.values = set(numbers)
-        self.places: set[Target] = set()
+        self.places: set[ArrayRef] = set()
         self.decides = False
 
     @property
@@ -99,10 +97,10 @@ class _Flow:
     def _look(self, op: Operation, is_update: bool) -> None:
         """Whether an operation decides something; what memory holds."""
         deciding: list[Value] = []
-        if isinstance(op, (*_WRITES, ops.Load)):
+        if isinstance(op, ops.Access):
             deciding = op.indices
-            place = op.array, op.companion
-            if isinstance(op, _WRITES) and op.value in self.values:
+            place = op.ref
+            if isinstance(op, ops.Write) and op.value in self.values:
                 self.places.add(place)
             if place in self.places and op.results:
                 self.values.update(op.results)
@@ -151,4 +149,4 @@ def _is_update(three: list[Operation]) -> bool:
         return False
     is_sum = isinstance(add, ops.Binary) and add.fn in ("add", "sub") and add.lhs is load.result
     is_there = load.indices == store.indices and store.value in add.results
-    return is_sum and is_there and (load.array, load.companion) == (store.array, store.companion)
+    return is_sum and is_there and load.ref == store.ref

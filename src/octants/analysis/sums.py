@@ -18,13 +18,10 @@ from octants.analysis.affine import Affine
 from octants.analysis.in_bounds import InBounds
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
-from octants.ir.core import Array, Block, Companion, Operation, Task, Value
+from octants.ir.core import ArrayRef, Block, Operation, Task, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.layouts import Layout
 from octants.types.scalars import f32, f64, i32, i64, u32, u64
-
-Target = tuple[Array, Companion]
-Access = ops.Load | ops.Store | ops.Atomic | ops.CompareExchange
 
 _DTYPES = (f32, f64, i32, i64, u32, u64)
 _WIDEST = 64  # rows that a chunk may be asked to have
@@ -48,13 +45,13 @@ class Turns:
 class Sums:
     """The targets to which workers add plainly, those of parts and those of turns."""
 
-    parts: tuple[Target, ...] = ()
-    turns: dict[Target, Turns] = field(default_factory=dict)
+    parts: tuple[ArrayRef, ...] = ()
+    turns: dict[ArrayRef, Turns] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.parts or self.turns)
 
-    def __contains__(self, target: Target) -> bool:
+    def __contains__(self, target: ArrayRef) -> bool:
         return target in self.turns or target in self.parts
 
 
@@ -80,20 +77,20 @@ def find_sums(task: Task, apart: bool, collected: Collection[Operation] = ()) ->
     return Sums(parts, turns)
 
 
-def _meets_another(target: Target, groups: Collection[Target]) -> bool:
+def _meets_another(target: ArrayRef, groups: Collection[ArrayRef]) -> bool:
     """Whether another array that is accessed may be the same memory."""
     return any(other != target and may_overlap(target[0], other[0]) for other in groups)
 
 
-def _groups(task: Task) -> dict[Target, list[Access]]:
-    groups: dict[Target, list[Access]] = {}
+def _groups(task: Task) -> dict[ArrayRef, list[ops.Access]]:
+    groups: dict[ArrayRef, list[ops.Access]] = {}
     for op in task.body.walk():
-        if isinstance(op, Access):
-            groups.setdefault((op.array, op.companion), []).append(op)
+        if isinstance(op, ops.Access):
+            groups.setdefault(op.ref, []).append(op)
     return groups
 
 
-def _is_sum(target: Target, accesses: list[Access], used: set[Value]) -> bool:
+def _is_sum(target: ArrayRef, accesses: list[ops.Access], used: set[Value]) -> bool:
     """Whether a task only adds to a target; it has these operands."""
     if target[0].dtype not in _DTYPES:
         return False
@@ -102,7 +99,7 @@ def _is_sum(target: Target, accesses: list[Access], used: set[Value]) -> bool:
     return not any(value in used for op in accesses for value in op.results)
 
 
-def is_dense(target: Target) -> bool:
+def is_dense(target: ArrayRef) -> bool:
     """Whether the elements of a target fill its memory, so that it can be added to as a whole."""
     array, companion = target
     layout = array.layouts[companion]
@@ -169,7 +166,7 @@ class Rows(InBounds):
                     inner = {**sides, op.condition: region is op.then}
                 self._find_sides(region, inner)
 
-    def turns(self, accesses: list[Access]) -> Turns | None:
+    def turns(self, accesses: list[ops.Access]) -> Turns | None:
         """How workers take turns at some accesses to one array; None if that does not help."""
         for axis in range(len(accesses[0].indices)):
             rows = [self.row(op.indices[axis], op) for op in accesses]

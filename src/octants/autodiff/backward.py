@@ -64,7 +64,7 @@ class Backward(WholeBlocks):
         return self._recorded[op]
 
     def _matters(self, op: Operation) -> bool:
-        if isinstance(op, (ops.Store, ops.Atomic, ops.CompareExchange)):
+        if isinstance(op, ops.Write):
             return self._has_adjoint(op.array)
         if op.REGIONS:
             return self.is_recorded(op)
@@ -108,7 +108,7 @@ class Backward(WholeBlocks):
         """Emit the adjoint statements of a block that has been replayed with records."""
         for op in reversed(block.ops[:-1]):
             self.builder.location = op.location
-            if isinstance(op, ops.SCALAR):
+            if op.is_scalar:
                 self._reverse_scalar(op)
             elif self._matters(op):
                 _REVERSE[type(op)](self, op)

@@ -167,7 +167,7 @@ class Brancher(Storer):
     def _is_repeated(self, op: Operation) -> bool:
         """Whether an operation of a deep branch is computed again where that is reversed."""
         is_logged = self.log is not None and op in self.log.positions
-        return isinstance(op, (*ops.SCALAR, ops.Load)) and not is_logged
+        return (op.is_scalar or isinstance(op, ops.Load)) and not is_logged
 
     def _share_places(self, op: ops.If, then: _Branch, orelse: _Branch) -> None:
         """Have the branches hand out what they know of their loops in the same places.

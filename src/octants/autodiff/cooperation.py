@@ -60,7 +60,7 @@ def ends_here(task: Task, is_active: Callable[[Array], bool]) -> bool:
     for op in task.body.walk():
         if not is_cooperative(op):
             continue
-        if isinstance(op, _MEETINGS):
+        if op.is_convergent or op.orders_memory:
             known = op in at_top and _is_reversible(op, active, constants)
             known = known or (isinstance(op, ops.Barrier) and op in in_loops)
         else:
@@ -73,7 +73,7 @@ def ends_here(task: Task, is_active: Callable[[Array], bool]) -> bool:
 def changes_something(task: Task, is_active: Callable[[Array], bool]) -> bool:
     """Whether a task writes to arrays with a derivative that outlive it."""
     return any(
-        isinstance(op, _WRITES) and op.array.space is not Space.SHARED and is_active(op.array)
+        isinstance(op, ops.Write) and op.array.space is not Space.SHARED and is_active(op.array)
         for op in task.body.walk()
     )
 
@@ -134,7 +134,7 @@ def _check_tiles(task: Task, loop: ops.For) -> None:
         array: Any = getattr(op, "array", None)
         if array not in arrays:
             continue
-        if isinstance(op, _WRITES):
+        if isinstance(op, ops.Write):
             is_whole = isinstance(op, ops.Store) and op in loop.body.ops
             if not is_whole or not defined.isdisjoint(op.indices):
                 what = f"what a loop with barriers does to `{array.name}`"
@@ -163,7 +163,7 @@ class Phases:
         for op in task.body.walk():
             number += isinstance(op, ops.Barrier)
             self._number[op] = number
-            if isinstance(op, _WRITES):
+            if isinstance(op, ops.Write):
                 self._last_write[op.array] = number
 
     def is_last(self, load: Any) -> bool:
@@ -200,10 +200,6 @@ def refuse_records(task: Task) -> None:
         raise no_rule(what, location, "move what lanes do together to a loop of its own")
 
 
-_WRITES = (ops.Store, ops.Atomic, ops.CompareExchange)
-_MEETINGS = (ops.Subgroup, ops.Barrier, ops.Fence)
-
-
 def _is_repeatable(op: Operation, used: set[Value]) -> bool:
     """Whether an access to a shared array does again what it did."""
     if isinstance(op, ops.Atomic):
@@ -223,6 +219,6 @@ def _is_reversible(op: Operation, active: set[Value], constants: dict[Value, Any
 def _describe(op: Any) -> str:
     if isinstance(op, ops.Subgroup):
         return f"`{op.fn}` of a subgroup, here,"
-    if isinstance(op, (ops.Barrier, ops.Fence)):
+    if op.orders_memory:
         return f"a {op.NAME} of a {op.scope}"
     return f"the shared array `{op.array.name}`"

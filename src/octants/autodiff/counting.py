@@ -104,15 +104,15 @@ class _Counter:
         for op in block.ops:
             for region in op.regions:
                 self.rewrite(region)
-            if _changes_adjoints(op):
+            if isinstance(op, ops.Write) and op.companion is not Companion.PRIMAL:
                 self._read_instead(builder, op)
                 continue
-            if isinstance(op, (ops.RecordPush, ops.RecordPop)) and op.record in self.numbers:
+            if isinstance(op, ops.RecordAccess) and op.record in self.numbers:
                 self._count(builder, op)
             builder.block.ops.append(op)
         block.ops[:] = builder.block.ops
 
-    def _count(self, builder: Builder, op: ops.RecordPush | ops.RecordPop) -> None:
+    def _count(self, builder: Builder, op: ops.RecordAccess) -> None:
         first = PER_RECORD * self.numbers[op.record]
         one = builder.constant(1, i64)
         if isinstance(op, ops.RecordPop):
@@ -127,13 +127,8 @@ class _Counter:
     def _update(self, builder: Builder, fn: str, place: int, value: Value) -> None:
         builder.atomic(fn, self.counts, [builder.index(place)], value, Companion.PRIMAL)
 
-    def _read_instead(self, builder: Builder, op: Operation) -> None:
+    def _read_instead(self, builder: Builder, op: ops.Write) -> None:
         """What an update would have returned may be used."""
         if op.results:
-            load = ops.Load(op.array, op.companion, op.indices, results=op.results)  # type: ignore[attr-defined]
+            load = ops.Load(op.array, op.companion, op.indices, results=op.results)
             builder.block.ops.append(load)
-
-
-def _changes_adjoints(op: Operation) -> bool:
-    writes = isinstance(op, (ops.Store, ops.Atomic, ops.CompareExchange))
-    return writes and op.companion is not Companion.PRIMAL  # type: ignore[attr-defined]

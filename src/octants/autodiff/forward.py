@@ -133,7 +133,7 @@ class _Forward:
 
     def _emit(self, op: Operation) -> None:
         self.builder.location = op.location
-        if isinstance(op, ops.SCALAR):
+        if op.is_scalar:
             self._scalar(op)
         else:
             _HANDLERS[type(op)](self, op)

@@ -17,14 +17,12 @@ from octants.ir.rewriter import copy_block, copy_operation
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import i64
 
-WRITES = (ops.Store, ops.Atomic, ops.CompareExchange)
-
 
 def writers(task: Task) -> dict[Array, list[Operation]]:
     """The operations of a task that write primal arrays, by array."""
     found: dict[Array, list[Operation]] = {}
     for op in task.body.walk():
-        if isinstance(op, WRITES) and op.companion is Companion.PRIMAL:
+        if isinstance(op, ops.Write) and op.companion is Companion.PRIMAL:
             found.setdefault(op.array, []).append(op)
     return found
 
@@ -64,7 +62,7 @@ class _Threader:
         self.positions: dict[Operation, Value] = {}
 
     def _is_logged(self, op: Operation) -> bool:
-        if not isinstance(op, (ops.Load, ops.Atomic, ops.CompareExchange)):
+        if not isinstance(op, ops.Access) or not op.reads:
             return False
         return op.array in self.arrays and op.companion is Companion.PRIMAL
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 
-from octants.analysis.places import Access, Places
+from octants.analysis.places import Places
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
 from octants.ir.core import Array, Block, Companion, Space, Task
@@ -26,7 +26,9 @@ def initialises(task: Task, arrays: Collection[Array]) -> bool:
         return False
     places = Places(task)
     accesses = [
-        op for op in task.body.walk() if isinstance(op, Access) and op.companion is Companion.PRIMAL
+        op
+        for op in task.body.walk()
+        if isinstance(op, ops.Access) and op.companion is Companion.PRIMAL
     ]
     for array in arrays:
         if not places.is_owned([op for op in accesses if op.array is array]):
@@ -42,7 +44,7 @@ def _stores_first(
     An index is known by its value, which is another one in each iteration of the loop that has it.
     """
     for op in block.ops:
-        if isinstance(op, Access) and op.array in arrays and op.companion is Companion.PRIMAL:
+        if isinstance(op, ops.Access) and op.array in arrays and op.companion is Companion.PRIMAL:
             element = op.array, tuple(map(places.number, op.indices))
             if isinstance(op, ops.Store):
                 known |= {element}

@@ -16,7 +16,7 @@ how many there are.
 
 from __future__ import annotations
 
-from octants.autodiff.hazards import WRITES, thread_log, writers
+from octants.autodiff.hazards import thread_log, writers
 from octants.autodiff.ordering import ordering_of
 from octants.ir import ops
 from octants.ir.builder import Builder
@@ -227,8 +227,8 @@ def _strip(block: Block) -> None:
     for op in block.ops:
         for region in op.regions:
             _strip(region)
-        if isinstance(op, WRITES) and op.results:
+        if isinstance(op, ops.Write) and op.results:
             kept.append(ops.Load(op.array, PRIMAL, op.indices, results=op.results))
-        elif not isinstance(op, (*WRITES, ops.Print, ops.Assert)):
+        elif not (op.writes or op.reports):
             kept.append(op)
     block.ops[:] = kept

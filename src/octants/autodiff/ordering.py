@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.analysis.places import Access, Places
+from octants.analysis.places import Places
 from octants.autodiff.activity import Flow
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Task
@@ -40,9 +40,9 @@ class Ordering:
 
 def ordering_of(task: Task, is_active: Callable[[Array], bool]) -> Ordering:
     """The facts of a task for derivatives that are carried by the arrays of ``is_active``."""
-    accesses: dict[Array, list[Access]] = {}
+    accesses: dict[Array, list[ops.Access]] = {}
     for op in task.body.walk():
-        if isinstance(op, Access) and op.companion is Companion.PRIMAL:
+        if isinstance(op, ops.Access) and op.companion is Companion.PRIMAL:
             accesses.setdefault(op.array, []).append(op)
     updated = {a: own for a, own in accesses.items() if any(map(_is_update, own))}
     shared = _shared(task, updated)
@@ -66,11 +66,11 @@ def ordering_of(task: Task, is_active: Callable[[Array], bool]) -> Ordering:
     return Ordering(shared, mixed, tuple(unordered), frozenset(needing), only_sums)
 
 
-def _is_update(op: Access) -> bool:
-    return isinstance(op, (ops.Atomic, ops.CompareExchange))
+def _is_update(op: ops.Access) -> bool:
+    return isinstance(op, ops.Write) and op.reads
 
 
-def _shared(task: Task, updated: dict[Array, list[Access]]) -> frozenset[Array]:
+def _shared(task: Task, updated: dict[Array, list[ops.Access]]) -> frozenset[Array]:
     """The updated arrays of which two work items may touch one element."""
     if not task.is_parallel or not updated:
         return frozenset()
@@ -78,7 +78,7 @@ def _shared(task: Task, updated: dict[Array, list[Access]]) -> frozenset[Array]:
     return frozenset(array for array, own in updated.items() if not places.is_owned(own))
 
 
-def _is_mixed(accesses: list[Access]) -> bool:
+def _is_mixed(accesses: list[ops.Access]) -> bool:
     writes = [op for op in accesses if not isinstance(op, ops.Load)]
     functions = {op.fn if isinstance(op, ops.Atomic) else "" for op in writes}
     return len(functions) > 1 or "" in functions

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.analysis.places import Access
 from octants.analysis.races import OWN, Matters, Meeting, Races, matters_forward, races_of
 from octants.autodiff.activity import Flow
 from octants.autodiff.cooperation import changes_something
@@ -75,7 +74,7 @@ def _is_active(array: Array) -> bool:
 def _matters(task: Task) -> Matters:
     varied = Flow(task.body).varied(_is_active)
 
-    def matters(races: Races, one: Access, other: Access) -> bool:
+    def matters(races: Races, one: ops.Access, other: ops.Access) -> bool:
         if isinstance(one, ops.Store) and isinstance(other, ops.Store):
             if not _is_active(one.array) or races.store_the_same(one, other):
                 return False

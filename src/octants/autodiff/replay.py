@@ -135,7 +135,7 @@ class Replayer:
 
     def _emit(self, op: Operation, recorded: bool) -> None:
         self.builder.location = op.location
-        if isinstance(op, ops.SCALAR):
+        if op.is_scalar:
             self._scalar(op)
         elif recorded and op.REGIONS and self.is_recorded(op):
             self.record(op)

@@ -57,7 +57,7 @@ from octants.autodiff.cooperation import (
     with_adjoints,
 )
 from octants.autodiff.errors import Hazard
-from octants.autodiff.hazards import WRITES, Log, thread_log, writers
+from octants.autodiff.hazards import Log, thread_log, writers
 from octants.autodiff.initialised import initialises
 from octants.autodiff.ordering import ordering_of
 from octants.autodiff.replay import EntryBuilder
@@ -325,9 +325,9 @@ class _Reverser:
     def _strip(self, new: Block, primal: Block, number: int, keep: bool) -> None:
         stripped: list[Operation] = []
         for op, origin in zip(new.ops, primal.ops, strict=True):
-            if isinstance(op, (ops.Print, ops.Assert)):
+            if op.reports:
                 continue
-            if isinstance(op, WRITES) and not (keep and op.array.space in _OF_THE_LAUNCH):
+            if isinstance(op, ops.Write) and not (keep and op.array.space in _OF_THE_LAUNCH):
                 if op.results:
                     op = ops.Load(op.array, PRIMAL, op.indices, results=op.results)
                     self.flagged[op] = number, origin, "atomic"
@@ -404,7 +404,7 @@ class _Reverser:
         return self.orderings[number].needing.union(
             op.array
             for op in body.walk()
-            if isinstance(op, (ops.Load, ops.Atomic, ops.CompareExchange)) and op.result in used
+            if isinstance(op, ops.Access) and op.reads and op.result in used
         )
 
     def _is_kept(self, array: Array) -> bool:

@@ -49,7 +49,6 @@ from octants.types.scalars import by_name, u64
 
 PRIMAL = Companion.PRIMAL
 _FACTOR = 0x9E3779B97F4A7C15  # odd, and without a pattern: the golden ratio in 64 bits
-_EFFECTS = (ops.Store, ops.Atomic, ops.CompareExchange)
 
 
 def witness(
@@ -130,9 +129,9 @@ class _Witness:
 
 def _without_effect(op: Operation) -> Operation | None:
     """An operation that only reads; None where nothing is left of it."""
-    if isinstance(op, (ops.Print, ops.Assert)):
+    if op.reports:
         return None
-    if isinstance(op, _EFFECTS) and op.array.space not in (Space.TEMPORARY, Space.SHARED):
+    if isinstance(op, ops.Write) and op.array.space not in (Space.TEMPORARY, Space.SHARED):
         if not op.results:
             return None
         return ops.Load(op.array, PRIMAL, op.indices, results=op.results)

@@ -8,12 +8,10 @@ tapes belong to the launch alone.
 
 from __future__ import annotations
 
-from octants.ir.core import Array, Companion, Space
-
-Place = tuple[Array, Companion]
+from octants.ir.core import ArrayRef, Space
 
 
-def are_apart(first: Place | None, second: Place | None, apart: bool = False) -> bool:
+def are_apart(first: ArrayRef | None, second: ArrayRef | None, apart: bool = False) -> bool:
     """Whether two places never overlap; a place is an array's companion, or None for the tape.
 
     ``apart`` says that of a module no two arrays share memory.

@@ -17,7 +17,6 @@ from octants.ir.core import Block, Operation, Value
 IsRare = Callable[[Operation], bool]
 """Whether an operation may take a rare way."""
 
-_PURE = (*ops.OF_OPERANDS, ops.If, ops.Load, ops.Shape, ops.Yield)
 _AT_PLACES = (ops.Load, ops.RecordPush, ops.RecordPop)
 
 
@@ -30,7 +29,7 @@ def can_be_guessed(loop: ops.For, may_be_rare: IsRare, also: IsRare, most: int) 
     inside = [each for each in loop.body.walk() if not isinstance(each, ops.Constant)]
     if len(inside) > most or not any(map(may_be_rare, inside)):
         return False
-    if not all(isinstance(each, _PURE) or also(each) for each in inside):
+    if not all(each.is_speculatable or also(each) for each in inside):
         return False
     guessed = _guessed(loop.body, may_be_rare)
     return all(guessed.isdisjoint(_decisive(each)) for each in inside)
@@ -45,7 +44,7 @@ def _decisive(op: Operation) -> list[Value]:
     """What an operation uses as an index, to count turns, or to tell whether an index is good."""
     if isinstance(op, ops.Load):
         return op.indices
-    if isinstance(op, (ops.RecordPush, ops.RecordPop)):
+    if isinstance(op, ops.RecordAccess):
         return [op.base, op.index]
     if isinstance(op, ops.If) and any(isinstance(each, _AT_PLACES) for each in inside(op)):
         return [op.condition]

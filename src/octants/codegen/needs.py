@@ -15,8 +15,8 @@ from octants.codegen.recording import asks_for_room, may_be_skipped
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Task, Value
 
-_OF_OPERANDS = (*ops.OF_OPERANDS, ops.RecordEnd, ops.RecordRoom, ops.Longest)
-"""What depends on its operands alone: of the share that records have, the host knows, too."""
+_OF_SHARES = (ops.RecordEnd, ops.RecordRoom, ops.Longest)
+"""What depends on its operands and on the share that records have, which the host knows."""
 
 
 class _Unknown(Exception):
@@ -71,10 +71,7 @@ class _Search:
             if task.body is not self._body:
                 self._learn(task.body, None)
         written = {
-            op.array
-            for task in others
-            for op in task.body.walk()
-            if isinstance(op, (ops.Store, ops.Atomic, ops.CompareExchange))
+            op.array for task in others for op in task.body.walk() if isinstance(op, ops.Write)
         }
         arrays = (array for array in module.arrays if array.space is Space.TEMPORARY)
         return {array for array in arrays if array not in written | self._updated}
@@ -86,7 +83,7 @@ class _Search:
                 self._around[op] = owner
             if isinstance(op, ops.RecordPush):
                 self._pushes.setdefault(op.record, []).append(op)
-            elif isinstance(op, (ops.Atomic, ops.CompareExchange)):
+            elif isinstance(op, ops.Write) and op.reads:
                 self._updated.add(op.array)
             elif isinstance(op, ops.Store):
                 self._stores.setdefault(op.array, []).append(op)
@@ -144,7 +141,7 @@ class _Search:
         if op is None:
             yield from self._of_argument(value)
             return
-        if isinstance(op, _OF_OPERANDS):
+        if op.is_pure or isinstance(op, _OF_SHARES):
             yield from op.operands
         elif isinstance(op, ops.If):
             number = op.results.index(value)

@@ -6,10 +6,8 @@ import math
 
 from octants.artifact import ParameterLayout, Place, Slot
 from octants.ir import ops
-from octants.ir.core import Array, Companion, Module, Space
+from octants.ir.core import Array, ArrayRef, Companion, Module, Space
 from octants.types.layouts import Layout
-
-_WRITES = (ops.Store, ops.Atomic, ops.CompareExchange)
 
 
 def written_arrays(module: Module) -> set[Array]:
@@ -27,9 +25,9 @@ def written_places(module: Module, parameters: ParameterLayout) -> tuple[Place, 
     return tuple(found)
 
 
-def _written(module: Module) -> dict[tuple[Array, Companion], None]:
-    written = (op for op in module.walk() if isinstance(op, _WRITES))
-    return {(op.array, op.companion): None for op in written}
+def _written(module: Module) -> dict[ArrayRef, None]:
+    written = (op for op in module.walk() if isinstance(op, ops.Write))
+    return {op.ref: None for op in written}
 
 
 def place_of(

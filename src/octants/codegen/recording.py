@@ -20,7 +20,6 @@ from octants.ir.core import (
 )
 from octants.types.scalars import i64
 
-_EFFECTS = (ops.Store, ops.Atomic, ops.CompareExchange, ops.Print)
 _ASKING = (ops.RecordPush, ops.RecordReserve)
 _TAKES = {
     CHECKPOINT: "a checkpoint {} bytes",
@@ -44,7 +43,7 @@ def restartable(body: Block) -> set[Operation]:
     found: set[Operation] = set()
     for op in body.ops:
         inside = [op, *(each for region in op.regions for each in region.walk())]
-        if any(isinstance(each, _EFFECTS) for each in inside):
+        if any(each.writes or isinstance(each, ops.Print) for each in inside):
             break
         found.update(each for each in inside if isinstance(each, _ASKING))
     return found
@@ -75,8 +74,9 @@ def can_run_again(body: Block) -> bool:
     When adjoints are being changed there is room for all that is to come; so it is the first sweep
     that matters, and whether it writes what the forward run writes.
     """
-    writes = (ops.Store, ops.Atomic, ops.CompareExchange)
-    if not any(isinstance(op, writes) and op.companion is Companion.PRIMAL for op in body.walk()):
+    if not any(
+        isinstance(op, ops.Write) and op.companion is Companion.PRIMAL for op in body.walk()
+    ):
         return True
     return _restarts(body)
 

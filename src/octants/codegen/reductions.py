@@ -27,9 +27,9 @@ from typing import Any
 
 from octants.analysis.forms import Forms
 from octants.analysis.uniformity import Uniformity
-from octants.codegen.apart import Place, are_apart
+from octants.codegen.apart import are_apart
 from octants.ir import ops
-from octants.ir.core import Array, Block, Companion, Operation, Space, Task, Value
+from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Space, Task, Value
 from octants.ir.semantics import identity_of
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, f16, f32, u1
@@ -40,7 +40,6 @@ _MAXIMUM = 16  # registers are few
 _FEW = 8
 
 _PURE = (ops.Binary, ops.Unary, ops.Cast, ops.Compare, ops.Select)
-Access = ops.Load | ops.Store | ops.Atomic | ops.CompareExchange
 
 
 @dataclass(eq=False, slots=True)
@@ -143,10 +142,10 @@ class _Finder:
         self.apart = apart
         self.forms = Forms(task)
         self.used = {value for op in task.body.walk() for value in op.operands}
-        self.accesses: dict[Place, list[Access]] = {}
+        self.accesses: dict[ArrayRef, list[ops.Access]] = {}
         for op in task.body.walk():
-            if isinstance(op, Access):
-                self.accesses.setdefault((op.array, op.companion), []).append(op)
+            if isinstance(op, ops.Access):
+                self.accesses.setdefault(op.ref, []).append(op)
         self.written = [
             place
             for place, group in self.accesses.items()
@@ -161,9 +160,9 @@ class _Finder:
                 if fn is not None and len(functions) == 1 and self._is_alone(place, fn):
                     yield from self._reductions(fn, part)
 
-    def _parts(self, group: list[Access]) -> list[list[Access]]:
+    def _parts(self, group: list[ops.Access]) -> list[list[ops.Access]]:
         """Accesses to an array by their elements, where constants tell all of these."""
-        parts: dict[tuple[object, ...], list[Access]] = {}
+        parts: dict[tuple[object, ...], list[ops.Access]] = {}
         for op in group:
             element = tuple(map(self._key, op.indices))
             if any(isinstance(index, Value) for index in element):
@@ -171,13 +170,13 @@ class _Finder:
             parts.setdefault(element, []).append(op)
         return list(parts.values())
 
-    def _function(self, op: Access) -> str | None:
+    def _function(self, op: ops.Access) -> str | None:
         """By what an access can be collected; None if it cannot."""
         if not isinstance(op, ops.Atomic) or op.array.dtype is u1 or op.result in self.used:
             return None
         return _FUNCTIONS.get(op.fn)
 
-    def _reductions(self, fn: str, group: list[Access]) -> Iterator[Reduction]:
+    def _reductions(self, fn: str, group: list[ops.Access]) -> Iterator[Reduction]:
         """One for each element that is the same for all work items."""
         by_element: dict[tuple[object, ...], Reduction] = {}
         for op in group:
@@ -197,7 +196,7 @@ class _Finder:
         if self.forms.is_uniform(value):
             return True
         if isinstance(op, ops.Load):
-            place = op.array, op.companion
+            place = op.ref
             is_kept = all(are_apart(place, other, self.apart) for other in self.written)
             return is_kept and all(map(self._is_uniform, op.indices))
         return isinstance(op, _PURE) and all(map(self._is_uniform, op.operands))
@@ -216,7 +215,7 @@ class _Finder:
 
     # -- who else is there -------------------------------------------------------------------------
 
-    def _is_alone(self, place: Place, fn: str) -> bool:
+    def _is_alone(self, place: ArrayRef, fn: str) -> bool:
         """Whether nobody looks, who should see the updates; fields that overlap would race."""
         if place[0].space is not Space.NDARRAY:
             return True
@@ -227,7 +226,7 @@ class _Finder:
             for other, group in self.accesses.items()
         )
 
-    def _minds_nothing(self, op: Access, place: Place, fn: str) -> bool:
+    def _minds_nothing(self, op: ops.Access, place: ArrayRef, fn: str) -> bool:
         """Whether an access commutes with the updates, or reads before them in every work item."""
         if self._function(op) == fn:
             return True

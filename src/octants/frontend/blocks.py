@@ -11,7 +11,6 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.render import Label
 from octants.ir import ops, semantics
 from octants.ir.builder import Builder
-from octants.ir.cooperation import MEETINGS
 from octants.ir.core import Block, Operation, Value
 from octants.ir.ops.cooperation import REDUCTIONS
 from octants.target import Blocks
@@ -115,7 +114,7 @@ class _Meetings:
     def check(self, block: Block, around: list[tuple[Operation, list[Any]]]) -> None:
         """``around`` has what is known to differ: the branch or loop, and what each item does."""
         for op in block.ops:
-            if isinstance(op, MEETINGS):
+            if op.is_convergent:
                 self._check_meeting(op, around)
             ways = self._ways(op)
             for region in op.regions:

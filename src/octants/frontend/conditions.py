@@ -26,8 +26,6 @@ from octants.types.matrix_values import Matrix
 MOST_OPERATIONS = 8
 """A side of so many cheap operations is computed always, since that is cheaper than a branch."""
 
-CHEAP = (ops.Constant, ops.Unary, ops.Binary, ops.Compare, ops.Select, ops.Cast, ops.Bitcast)
-
 
 def is_cheap(region: Region) -> bool:
     """Whether a region may be evaluated always: no accesses, no effects, little work."""
@@ -37,7 +35,7 @@ def is_cheap(region: Region) -> bool:
         not region.changed
         and not region.new
         and len(work) <= MOST_OPERATIONS
-        and all(isinstance(op, CHEAP) and getattr(op, "fn", "") not in _COSTLY for op in work)
+        and all(op.is_pure and getattr(op, "fn", "") not in _COSTLY for op in work)
     )
 
 

@@ -74,7 +74,7 @@ def _iterated(context: Context, node: ast.For, guard: Value | None) -> tuple[Any
         return context.evaluate_marked(node.iter)
     with context.region() as region:
         value, is_static = context.evaluate_marked(node.iter)
-    if all(isinstance(op, (*conditions.CHEAP, ops.Shape)) for op in region.block.ops):
+    if all(op.is_pure or isinstance(op, ops.Shape) for op in region.block.ops):
         context.builder.block.ops.extend(region.block.ops)
         return value, is_static
     skipped = Region(Block(), completes=False)
@@ -392,11 +392,8 @@ def _condition_region(
         has_changes = any(variable.value is not value for variable, value in bound.items())
         context.builder.yield_([goes_on])
     new = set(check.changed) - set(bound)
-    has_effects = any(isinstance(op, EFFECTS) for op in check.block.walk())
+    has_effects = any(op.has_effects for op in check.block.walk())
     return None if has_changes or new or check.new or has_effects else check
-
-
-EFFECTS = (ops.Store, ops.Atomic, ops.CompareExchange, ops.Print, ops.Assert)
 
 
 def _goes_on(context: Context, node: ast.While, is_left: Value | None) -> Value:

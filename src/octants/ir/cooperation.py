@@ -7,9 +7,6 @@ import math
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, InvalidIR, Operation, Space, Task
 
-MEETINGS = (ops.Barrier, ops.Subgroup)
-"""Operations to which work items come together."""
-
 SHARED_LOOPS = "shared_loops"
 """The option of a task whose work items threads share, each with iterations of its loops."""
 
@@ -19,7 +16,7 @@ LEAST_BLOCKS = "least_blocks"
 
 def is_cooperative(op: Operation) -> bool:
     """Whether an operation by itself makes its task one of blocks."""
-    if isinstance(op, (*MEETINGS, ops.Fence)):
+    if op.is_convergent or op.orders_memory:
         return True
     array: Array | None = getattr(op, "array", None)
     return array is not None and array.space is Space.SHARED

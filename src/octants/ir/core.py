@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from octants.diagnostics.span import Span
 from octants.lazy_dataclass import dataclass
@@ -69,6 +69,13 @@ class Array:
 
     def has(self, companion: Companion) -> bool:
         return companion in self.layouts
+
+
+class ArrayRef(NamedTuple):
+    """One memory that a kernel names: the primal of an array, or another companion of it."""
+
+    array: Array
+    companion: Companion
 
 
 CHECKPOINT, LOG, BYTES, REST = "checkpoint", "log", "bytes", "rest"
@@ -193,13 +200,38 @@ def region() -> Any:
 
 @dataclass(eq=False, slots=True)
 class Operation:
-    """The base of all operations; `results` are the values that it defines."""
+    """The base of all operations; `results` are the values that it defines.
+
+    A class says by its traits what passes and analyses need to know of it, so that none of them
+    has to list classes. They are False where a class does not set them.
+    """
 
     NAME: ClassVar[str] = ""
     OPERANDS: ClassVar[tuple[str, ...]] = ()
     VARIADIC: ClassVar[str | None] = None
     ATTRIBUTES: ClassVar[tuple[str, ...]] = ()
     REGIONS: ClassVar[tuple[str, ...]] = ()
+
+    reads: ClassVar[bool] = False
+    """It reads an element of an array; it is a `memory.Access`."""
+    writes: ClassVar[bool] = False
+    """It writes an element of an array; it is a `memory.Write`."""
+    reports: ClassVar[bool] = False
+    """It tells the host something: a message, a failure."""
+    orders_memory: ClassVar[bool] = False
+    """Behind it, what other work items have written before may be seen."""
+    is_convergent: ClassVar[bool] = False
+    """Work items come to it together, so that it may not be moved into or out of a branch."""
+    has_effects: ClassVar[bool] = False
+    """It must stay, even if nothing uses its results."""
+    is_pure: ClassVar[bool] = False
+    """Its results depend on its operands and attributes alone."""
+    is_scalar: ClassVar[bool] = False
+    """Its results depend on its operands, its attributes and the launch alone."""
+    is_speculatable: ClassVar[bool] = False
+    """It may be run where the program does not come to it, if the indices of loads are checked."""
+    is_tied: ClassVar[bool] = False
+    """Only its own work item can run it: it uses the tape, or speaks of the work item."""
 
     results: list[Value] = field(default_factory=list, kw_only=True)
     location: Span | None = field(default=None, kw_only=True)

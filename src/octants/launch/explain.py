@@ -22,6 +22,7 @@ from octants.ir.core import (
     CHECKPOINT,
     LOG,
     REST,
+    ArrayRef,
     Block,
     Companion,
     Module,
@@ -157,7 +158,10 @@ class _Run:
         """Run a counting module; a row for each of its records."""
         specialisation = self.specialisation.with_log if self._log else self.specialisation
         start = self.plan.outside.size
-        places = {**self.plan.outside.places(counting.module), (counting.counts, PRIMAL): start}
+        places = {
+            **self.plan.outside.places(counting.module),
+            ArrayRef(counting.counts, PRIMAL): start,
+        }
         counts = self._storage[start : start + 8 * counting.counts.element_shape[0]].view(np.int64)
         self._parts.clear(counts)
         apart = self.specialisation.apart
@@ -376,7 +380,7 @@ def _part_bytes(
 
 def _way(op: ops.Store | ops.Atomic, sums: Sums, values: Mapping[Value, Operation]) -> Way:
     if isinstance(op, ops.Atomic):
-        target = op.array, op.companion
+        target = op.ref
         if target in sums.turns:
             return Way.TURNS
         return Way.PARTS if target in sums.parts else Way.ATOMIC

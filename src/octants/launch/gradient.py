@@ -313,7 +313,7 @@ def _reverse(
 def _require_primal(module: Module) -> None:
     """An error for a kernel that reads or writes gradients or duals itself."""
     for op in module.walk():
-        if not isinstance(op, ops.ACCESSES) or op.companion is PRIMAL:
+        if not isinstance(op, ops.Access) or op.companion is PRIMAL:
             continue
         name = "grad" if op.companion is ADJOINT else "dual"
         what = f"a kernel that reads or writes `{op.array.name}.{name}`"

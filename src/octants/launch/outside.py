@@ -11,11 +11,10 @@ import numpy as np
 
 from octants import driver
 from octants.diagnostics.tape_errors import WrongAdjoint
-from octants.ir.core import Array, Companion, Module, Space
+from octants.ir.core import Array, ArrayRef, Companion, Module, Space
 from octants.launch.specialisation import Specialisation, make_value
 from octants.lazy_dataclass import dataclass
 from octants.runtime.memory import describe_bytes
-from octants.runtime.packing import Place
 from octants.runtime.parts import Part, parts_of
 from octants.types.signature import ArgumentSource, ScalarType
 
@@ -41,10 +40,10 @@ class OutsideLayout:
         self.offsets[position, companion] = self.size
         self.size += -(-_bytes(self.arrays[position]) // 16) * 16
 
-    def places(self, module: Module) -> dict[Place, int]:
+    def places(self, module: Module) -> dict[ArrayRef, int]:
         """The offsets by the arrays of a module that stands parallel to the layout's."""
         return {
-            (module.arrays[position], companion): offset
+            ArrayRef(module.arrays[position], companion): offset
             for (position, companion), offset in self.offsets.items()
             if module.arrays[position].has(companion)
         }

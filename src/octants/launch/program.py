@@ -12,12 +12,12 @@ from octants.artifact import Artifact, layout_parameters
 from octants.compile_profile import stage as timed
 from octants.deferred import Deferred
 from octants.driver import Code
-from octants.ir.core import Array, Companion, Module, Space
+from octants.ir.core import Array, ArrayRef, Companion, Module, Space
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
 from octants.runtime.arguments import Leaf
 from octants.runtime.last_launch import LastLaunch, last_launch
-from octants.runtime.packing import Binding, Form, Place, make_launch
+from octants.runtime.packing import Binding, Form, make_launch
 from octants.types.signature import ArraySource, TemporarySource
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Program:
         owner: Owner,
         module: Module,
         results: Sequence[int] = (),
-        outside: Mapping[Place, int] | None = None,
+        outside: Mapping[ArrayRef, int] | None = None,
         *,
         apart: bool = False,
     ) -> None:
@@ -88,7 +88,7 @@ class Program:
             self.code: Code = driver.compile_module(module, chosen)
         position = {array: number for number, array in enumerate(module.arrays)}
 
-        def spots(places: Iterable[Place]) -> tuple[Spot, ...]:
+        def spots(places: Iterable[ArrayRef]) -> tuple[Spot, ...]:
             return tuple((position[array], companion) for array, companion in places)
 
         outside = outside or {}
@@ -119,8 +119,8 @@ class Program:
         arrays = compiled.arrays
         added = len(arrays) - len(owner.sources)
 
-        def places(spots: Iterable[Spot]) -> list[Place]:
-            return [(arrays[number], companion) for number, companion in spots]
+        def places(spots: Iterable[Spot]) -> list[ArrayRef]:
+            return [ArrayRef(arrays[number], companion) for number, companion in spots]
 
         spots, offsets = [spot for spot, _ in compiled.outside], [k for _, k in compiled.outside]
         binding = Binding(
@@ -173,6 +173,6 @@ def written_arrays(
     return [array for array in found if array.space in spaces]
 
 
-def _accessed_places(module: Module) -> dict[Place, None]:
+def _accessed_places(module: Module) -> dict[ArrayRef, None]:
     """The companions of arrays that a module reads or writes."""
-    return {(op.array, op.companion): None for op in module.walk() if isinstance(op, ops.ACCESSES)}
+    return {op.ref: None for op in module.walk() if isinstance(op, ops.Access)}

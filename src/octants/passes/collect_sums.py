@@ -72,7 +72,6 @@ from octants.types.scalars import DType, f16, f32, u1
 
 _MAXIMUM = 8  # sums of a loop: registers are few
 Place = tuple[Array, Companion, tuple[Value, ...]]
-Access = ops.Load | ops.Store | ops.Atomic | ops.CompareExchange
 
 
 @staged("collect_sums")
@@ -118,15 +117,15 @@ class _Collector:
     def _places(self, loop: Operation) -> list[Place]:
         """The places outside of a loop to which it adds, and which it does not touch otherwise."""
         defined: set[Value] = set()
-        accesses: list[Access] = []
+        accesses: list[ops.Access] = []
         for region in loop.regions:
             defined.update(region.args)
             for op in region.walk():
                 defined.update(op.results)
                 defined.update(arg for inner in op.regions for arg in inner.args)
-                if isinstance(op, Access):
+                if isinstance(op, ops.Access):
                     accesses.append(op)
-                elif isinstance(op, (ops.Barrier, ops.Fence)):
+                elif op.orders_memory:
                     return []  # others look at what was added so far
         found: dict[Place, None] = {}
         for op in _own_atomics(loop.regions[-1]):
@@ -143,7 +142,7 @@ class _Collector:
             return False
         return op.fn in ("add", "sub") and op.result not in self.used
 
-    def _commutes(self, other: Access, op: ops.Atomic) -> bool:
+    def _commutes(self, other: ops.Access, op: ops.Atomic) -> bool:
         """Whether it makes no difference which of the two comes first."""
         if other.companion is not op.companion or self._is_sum(other):
             return True

@@ -99,15 +99,15 @@ def _leave(store: ops.Store, op: Operation, apart: bool, result: list[Operation]
 
 def _passes(store: ops.Store, op: Operation, apart: bool) -> bool:
     """Whether nobody can tell if a store comes after an operation."""
-    if isinstance(op, ops.ACCESSES):
+    if isinstance(op, ops.Access):
         return not _meets(store, op, apart)
     if isinstance(op, (ops.If, ops.For)):
         return all(_passes(store, each, apart) for region in op.regions for each in region.ops)
-    return isinstance(op, (ops.Yield, *ops.SCALAR))
+    return op.is_scalar or isinstance(op, ops.Yield)
 
 
 def _meets(store: ops.Store, op: Operation, apart: bool) -> bool:
-    assert isinstance(op, ops.ACCESSES)
+    assert isinstance(op, ops.Access)
     if op.array is store.array:
         return op.companion is store.companion
     is_other = op.array.dtype is not store.array.dtype  # of one type may be one by two names

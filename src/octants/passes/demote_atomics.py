@@ -47,14 +47,12 @@ the second of one work item and the first of the next.
 
 from __future__ import annotations
 
-from octants.analysis.places import Places, Write
+from octants.analysis.places import Places
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
-from octants.ir.core import Array, Block, Companion, Module, Operation, Task, Value
+from octants.ir.core import ArrayRef, Block, Module, Operation, Task, Value
 from octants.types.scalars import u1
-
-Target = tuple[Array, Companion]
 
 
 @staged("demote_atomics")
@@ -66,12 +64,12 @@ def demote_atomics(module: Module, apart: bool = True) -> None:
             _rewrite(task.body, owned)
 
 
-def owned_targets(task: Task, apart: bool) -> set[Target]:
+def owned_targets(task: Task, apart: bool) -> set[ArrayRef]:
     """The targets of updates that no two work items write at one place."""
-    writes: dict[Target, list[Write]] = {}
+    writes: dict[ArrayRef, list[ops.Write]] = {}
     for op in task.body.walk():
-        if isinstance(op, Write):
-            writes.setdefault((op.array, op.companion), []).append(op)
+        if isinstance(op, ops.Write):
+            writes.setdefault(op.ref, []).append(op)
     updated = {target for target, own in writes.items() if any(map(_is_update, own))}
     if not task.is_parallel or not updated:
         return updated
@@ -83,7 +81,7 @@ def owned_targets(task: Task, apart: bool) -> set[Target]:
     }
 
 
-def _meets_another(target: Target, writes: dict[Target, list[Write]]) -> bool:
+def _meets_another(target: ArrayRef, writes: dict[ArrayRef, list[ops.Write]]) -> bool:
     """Whether another array that is written may be the same memory."""
     return any(other != target and may_overlap(target[0], other[0]) for other in writes)
 
@@ -92,12 +90,12 @@ def _is_update(op: Operation) -> bool:
     return isinstance(op, ops.Atomic) and op.array.dtype is not u1
 
 
-def _rewrite(block: Block, owned: set[Target]) -> None:
+def _rewrite(block: Block, owned: set[ArrayRef]) -> None:
     rewritten: list[Operation] = []
     for op in block.ops:
         for region in op.regions:
             _rewrite(region, owned)
-        if isinstance(op, ops.Atomic) and _is_update(op) and (op.array, op.companion) in owned:
+        if isinstance(op, ops.Atomic) and _is_update(op) and op.ref in owned:
             rewritten += _plain(op)
         else:
             rewritten.append(op)
@@ -106,7 +104,7 @@ def _rewrite(block: Block, owned: set[Target]) -> None:
 
 def _plain(op: ops.Atomic) -> list[Operation]:
     """An update as nobody else's: what it returns is what the load gives."""
-    target, place = (op.array, op.companion), op.indices
+    target, place = op.ref, op.indices
     load = ops.Load(*target, place, results=op.results, location=op.location)
     if op.fn == "exchange":
         return [load, ops.Store(*target, op.value, place, location=op.location)]

@@ -95,12 +95,12 @@ the work items run one after the other. Where it takes many threads to keep the 
 from __future__ import annotations
 
 from octants.analysis.forms import Forms
-from octants.analysis.sums import Target, find_sums
+from octants.analysis.sums import find_sums
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
 from octants.ir.builder import Builder
-from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
+from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
 from octants.ir.rewriter import copy_block, copy_operation, refuse_cooperation, serialise
 from octants.passes.demote_atomics import owned_targets
 from octants.passes.ordered_parts import OrderedParts, find_parts
@@ -109,7 +109,6 @@ from octants.types.scalars import f16, f32, i32, i64, u1
 
 CHUNKS = 128
 PRIMAL = Companion.PRIMAL
-Access = ops.Load | ops.Store | ops.Atomic | ops.CompareExchange
 
 
 @staged("fix_order")
@@ -148,7 +147,7 @@ def _unordered(task: Task, apart: bool) -> list[Operation]:
     used = {value for op in task.body.walk() for value in op.operands}
     found = [op for op in task.body.walk() if _depends_on_order(op, used)]
     owned = owned_targets(task, apart) if found else set()
-    return [op for op in found if (op.array, op.companion) not in owned]  # type: ignore[attr-defined]
+    return [op for op in found if op.ref not in owned]  # type: ignore[attr-defined]
 
 
 def _depends_on_order(op: Operation, used: set[Value]) -> bool:
@@ -166,9 +165,9 @@ def _parts(task: Task, updates: list[Operation], apart: bool) -> OrderedParts | 
     """
     if any(isinstance(op, ops.RecordPush) for op in task.body.walk()):
         return None
-    sums, targets = find_sums(task, apart), dict[Target, list[Operation]]()
+    sums, targets = find_sums(task, apart), dict[ArrayRef, list[Operation]]()
     for op in updates:
-        targets.setdefault((op.array, op.companion), []).append(op)  # type: ignore[attr-defined]
+        targets.setdefault(op.ref, []).append(op)  # type: ignore[attr-defined]
     shared: list[Operation] = []
     spread: list[Operation] = []
     for target, own in targets.items():
@@ -184,7 +183,7 @@ def _parts(task: Task, updates: list[Operation], apart: bool) -> OrderedParts | 
 def _are_plain_sums(task: Task, updates: list[Operation], apart: bool) -> bool:
     """Whether workers can add to all of their targets plainly."""
     sums = find_sums(task, apart)
-    return all((op.array, op.companion) in sums for op in updates)  # type: ignore[attr-defined]
+    return all(op.ref in sums for op in updates)  # type: ignore[attr-defined]
 
 
 def _are_shared_sums(task: Task, updates: list[Operation], apart: bool) -> bool:
@@ -197,11 +196,11 @@ def _are_shared_sums(task: Task, updates: list[Operation], apart: bool) -> bool:
         if not all(map(forms.is_uniform, op.indices)):
             return False
     known = set(updates)
-    others = [op for op in task.body.walk() if isinstance(op, Access) and op not in known]
+    others = [op for op in task.body.walk() if isinstance(op, ops.Access) and op not in known]
     return not any(_minds(forms, op, other, apart) for op in updates for other in others)
 
 
-def _minds(forms: Forms, op: Operation, other: Access, apart: bool) -> bool:
+def _minds(forms: Forms, op: Operation, other: ops.Access, apart: bool) -> bool:
     """Whether an access may see that an update of its work item comes late."""
     assert isinstance(op, ops.Atomic)
     if op.companion is not other.companion or other.array is op.array:

@@ -79,7 +79,7 @@ from octants.ir.core import Array, Block, Module, Operation, Task, Value, rebuil
 from octants.ir.rewriter import copy_block, copy_operation, emit
 from octants.lazy_dataclass import dataclass
 from octants.passes.item_numbers import ItemNumbers
-from octants.simplify.prune import EFFECTS, prune_block
+from octants.simplify.prune import prune_block
 from octants.types.scalars import i64
 
 _SHORTEST = 16  # pairs for a part of a sum, at least
@@ -166,7 +166,7 @@ def _isolate(facts: PairLoops, loop: ops.For, sums: set[Operation]) -> _Pairs | 
     body = copy_block(facts.task.body, values)
     copies = dict(zip(facts.task.body.walk(), list(body.walk()), strict=True))
     kept = {copies[op] for op in sums}
-    _drop(body, {op for op in copies.values() if isinstance(op, EFFECTS) and op not in kept})
+    _drop(body, {op for op in copies.values() if op.has_effects and op not in kept})
     prune_block(body)
     inner = copies[loop]
     assert isinstance(inner, ops.For)

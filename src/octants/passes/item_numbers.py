@@ -72,7 +72,7 @@ class ItemNumbers:
 
 def _numberings(op: Operation, forms: Forms) -> list[_Numbering]:
     """By the axes of an access that is made at the index of the work item, or so much more."""
-    if not isinstance(op, ops.ACCESSES) or op.array.space not in (Space.FIELD, Space.NDARRAY):
+    if not isinstance(op, ops.Access) or op.array.space not in (Space.FIELD, Space.NDARRAY):
         return []
     assert forms.item is not None
     shape = op.array.fixed_shape

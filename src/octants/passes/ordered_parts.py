@@ -15,7 +15,7 @@ from dataclasses import field
 from octants.analysis.forms import Forms
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
+from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
 from octants.ir.rewriter import emit
 from octants.lazy_dataclass import dataclass
 from octants.passes.task_bounds import load_bounds, make_bounds, store_bounds
@@ -26,7 +26,6 @@ MOST, LEAST = 1 << 17, 1 << 6
 _BRANCHES = 1 << 6
 _BYTES = 1 << 28  # of all parts of a task, at most
 PRIMAL = Companion.PRIMAL
-Target = tuple[Array, Companion]
 
 
 @dataclass(eq=False, slots=True)
@@ -38,7 +37,7 @@ class Sums:
 
     dtype: DType
     count: int
-    target: Target | None = None
+    target: ArrayRef | None = None
     places: list[ops.Atomic] = field(default_factory=list)
     parts: Array | None = None
 
@@ -78,7 +77,7 @@ class OrderedParts:
         self._forms = Forms(task)
         self._places: dict[DType, Sums] = {}
         self._numbers: dict[object, int] = {}
-        self._targets: dict[Target, Sums] = {}
+        self._targets: dict[ArrayRef, Sums] = {}
 
     def add_place(self, op: Operation) -> None:
         """Have parts for a place that is one for all work items."""
@@ -93,7 +92,7 @@ class OrderedParts:
     def add_target(self, op: Operation) -> bool:
         """Have parts for an array; False if that cannot be."""
         assert isinstance(op, ops.Atomic)
-        target, shape = (op.array, op.companion), elements(op.array)
+        target, shape = op.ref, elements(op.array)
         if shape is None:
             return False
         self._targets.setdefault(target, Sums(_type(op.array), math.prod(shape), target))
@@ -167,7 +166,7 @@ class OrderedParts:
         with builder.into(body):
             before = builder.binary("mul", body.args[0], step)
             number = builder.cast(builder.binary("add", begin, before), item.type)
-            if any(isinstance(op, (ops.Assert, ops.Print)) for op in self._task.body.walk()):
+            if any(op.reports for op in self._task.body.walk()):
                 builder.append(ops.ActAs(number))
             self._copy(builder, self._task.body, {item: number}, thread)
         builder.for_(builder.offset(0), turns, [], body)
@@ -198,7 +197,7 @@ class OrderedParts:
         thread: Value,
     ) -> bool:
         """Add to the thread's part, where an update has one."""
-        sums, number = self._targets.get((op.array, op.companion)), self._numbers.get(self._key(op))
+        sums, number = self._targets.get(op.ref), self._numbers.get(self._key(op))
         if sums is not None:
             indices = [values.get(index, index) for index in op.indices]
             element = _linear(builder, indices, elements(op.array) or ())

@@ -105,8 +105,8 @@ from typing import Any
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.cooperation import MEETINGS, cooperates
-from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
+from octants.ir.cooperation import cooperates
+from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
 from octants.ir.rewriter import copy_operation
 from octants.passes.block_lanes import subgroup
 from octants.passes.block_values import BlockValues
@@ -135,7 +135,7 @@ class _Blocks:
         self.bounds = make_bounds(task)
         module.arrays.append(self.bounds)
         self.items = BlockValues(module, task, self.bounds)
-        self.shared: dict[tuple[Array, Companion], Array] = {}
+        self.shared: dict[ArrayRef, Array] = {}
         self.stopping: set[Operation] = set()
         self._find_stopping(task.body)
 
@@ -144,7 +144,7 @@ class _Blocks:
         found = False
         for op in block.ops:
             inside = [self._find_stopping(region) for region in op.regions]
-            if isinstance(op, MEETINGS) or any(inside):
+            if op.is_convergent or any(inside):
                 self.stopping.add(op)
                 found = True
         return found
@@ -210,7 +210,7 @@ class _Blocks:
 
     def _own(self, array: Array, companion: Companion) -> Array:
         """The local array for a shared one, or for a companion of it."""
-        key = array, companion
+        key = ArrayRef(array, companion)
         if key not in self.shared:
             name = f"{self.task.name}_{array.name}{len(self.module.arrays)}"
             layouts = {PRIMAL: array.layouts[companion]}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from octants.analysis.pair_loops import Access, PairLoops, mirrored
+from octants.analysis.pair_loops import PairLoops, mirrored
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cooperation import SHARED_LOOPS
 from octants.ir.core import Array, Block, Operation, Task, Value
 from octants.ir.rewriter import emit
 from octants.lazy_dataclass import dataclass
-from octants.simplify.prune import EFFECTS, prune_block
+from octants.simplify.prune import prune_block
 from octants.types.scalars import DType, i32, i64, u1
 
 SUBGROUP = 32
@@ -173,7 +173,7 @@ class SharedItems(ABC):
         for op in self.task.body.ops[:-1]:
             builder.location = op.location
             inside = with_inner(op)
-            is_late = op not in self.loops and any(isinstance(each, EFFECTS) for each in inside)
+            is_late = op not in self.loops and any(each.has_effects for each in inside)
             if is_late:
                 self._late.append(op)
                 continue
@@ -252,12 +252,12 @@ class SharedItems(ABC):
 
     def _minds(self, inside: list[Operation]) -> bool:
         """Whether operations must not come before the effects that stand in front of them."""
-        accesses = [op for op in inside if isinstance(op, Access)]
-        late = [each for op in self._late for each in with_inner(op) if isinstance(each, Access)]
+        accesses = [op for op in inside if isinstance(op, ops.Access)]
+        late = [
+            each for op in self._late for each in with_inner(op) if isinstance(each, ops.Access)
+        ]
         return any(
-            isinstance(other, EFFECTS) and self.facts.meet(op, other)
-            for op in accesses
-            for other in late
+            other.has_effects and self.facts.meet(op, other) for op in accesses for other in late
         )
 
     def _do_late(self, *, is_last: bool = False) -> None:

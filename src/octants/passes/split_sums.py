@@ -103,7 +103,6 @@ from octants.ir.core import Module, Operation, Task
 from octants.passes.block_shares import BlockShares
 from octants.passes.lane_shares import LaneShares
 from octants.passes.shared_items import SharedItems, with_inner
-from octants.simplify.prune import EFFECTS
 
 SHARERS = 64
 """So many threads can share a work item at least."""
@@ -138,14 +137,14 @@ def _loops_to_split(task: Task, facts: PairLoops) -> set[Operation]:
     """The loops of a task that sum up; none if it has others, or what lanes cannot do together."""
     used = {value for op in task.body.walk() for value in op.operands}
     if local_arrays(task) or any(
-        isinstance(op, EFFECTS) and not used.isdisjoint(op.results) for op in task.body.walk()
+        op.has_effects and not used.isdisjoint(op.results) for op in task.body.walk()
     ):
         return set()
     found: set[Operation] = set()
     true = {op.result for op in task.body.ops if isinstance(op, ops.Constant) and op.value is True}
     for op in task.body.ops:
         inner = with_inner(op)[1:]
-        has_effects = any(isinstance(each, EFFECTS) for each in inner)
+        has_effects = any(each.has_effects for each in inner)
         if isinstance(op, ops.For) and not facts.is_short(op, _FEW):
             if has_effects or not only_sums(op, true):
                 return set()

@@ -46,7 +46,6 @@ GREATEST = 2**62 - 1
 _SITES = 1 << 12
 _FIRST_ITEM = 1 << 40
 
-_EFFECTS = (ops.Store, ops.Atomic, ops.CompareExchange)
 _KEPT = (Space.TEMPORARY, Space.SHARED, Space.LOCAL)
 
 Stamp = Callable[[Operation], int | None]
@@ -103,7 +102,7 @@ def _reads_what_is_written(module: Module, watching: Module) -> bool:
     written = {
         op.array
         for op in module.walk()
-        if isinstance(op, _EFFECTS) and op.array.space in (Space.FIELD, Space.NDARRAY)
+        if isinstance(op, ops.Write) and op.array.space in (Space.FIELD, Space.NDARRAY)
     }
     return any(isinstance(op, ops.Load) and op.array in written for op in watching.walk())
 
@@ -156,7 +155,7 @@ class _Watcher:
     def _kept(self, op: Operation) -> Operation | None:
         if isinstance(op, ops.Print) or (isinstance(op, ops.Assert) and not self.effects):
             return None
-        if isinstance(op, _EFFECTS) and not self.effects and op.array.space not in _KEPT:
+        if isinstance(op, ops.Write) and not self.effects and op.array.space not in _KEPT:
             return (
                 ops.Load(op.array, PRIMAL, op.indices, results=op.results) if op.results else None
             )

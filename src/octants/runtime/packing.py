@@ -25,7 +25,7 @@ import numpy as np
 from octants.artifact import ParameterLayout, Slot
 from octants.diagnostics.exceptions import InternalError
 from octants.diagnostics.generated import define
-from octants.ir.core import Array, Companion, Space
+from octants.ir.core import Array, ArrayRef, Companion, Space
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments import Leaf, has_interface, is_torch
 from octants.runtime.blocks import (
@@ -67,8 +67,6 @@ from octants.types.signature import (
     ScalarType,
 )
 
-Place = tuple[Array, Companion]
-
 _LETTER = {
     "u1": "?", "i8": "b", "i16": "h", "i32": "i", "i64": "q",
     "u8": "B", "u16": "H", "u32": "I", "u64": "Q", "f16": "e", "f32": "f", "f64": "d",
@@ -105,10 +103,10 @@ class Binding:
     count: int
     leaves: Mapping[tuple[int, tuple[str, ...]], Leaf]
     forms: Mapping[tuple[int, tuple[str, ...]], Form]
-    results: Sequence[Place] = ()
-    outside: Mapping[Place, int] = field(default_factory=dict)
+    results: Sequence[ArrayRef] = ()
+    outside: Mapping[ArrayRef, int] = field(default_factory=dict)
     written: Collection[Array] = ()
-    accessed: Collection[Place] = ()
+    accessed: Collection[ArrayRef] = ()
 
     def source(self, array: Array) -> ArraySource:
         return self.sources[self.arrays.index(array)]
@@ -248,7 +246,7 @@ class _Layout:
         self._strict: dict[str, Any] = {}  # what takes the place of names in the slow way
         self.values: list[str] = []
         self._formats: list[str] = []
-        self.storage: dict[Place, Stored] = {}
+        self.storage: dict[ArrayRef, Stored] = {}
         self.rooms = 0  # arrays that are as long as others
         self._place_storage()
         for slot in binding.parameters.slots:
@@ -289,7 +287,7 @@ class _Layout:
                     continue
                 position = -(-position // 8) * 8
                 stored = Stored(position, array.dtype, math.prod(array.element_shape))
-                self.storage[array, slot.companion] = stored
+                self.storage[ArrayRef(array, slot.companion)] = stored
                 position = stored.end
         self.size = max(8, -(-position // 8) * 8)
 
@@ -412,9 +410,10 @@ class _Layout:
             self.values.append(f"*{name}({leaf.expression})")
 
     def _address(self, array: Array, companion: Companion) -> str:
-        if (array, companion) in self.binding.outside:
-            return f"outside + {self.binding.outside[array, companion]}"
-        stored = self.storage.get((array, companion))
+        ref = ArrayRef(array, companion)
+        if ref in self.binding.outside:
+            return f"outside + {self.binding.outside[ref]}"
+        stored = self.storage.get(ref)
         if stored is not None:
             if self.device.shares_memory:
                 return f"base + {stored.offset}"

@@ -18,7 +18,7 @@ from octants.diagnostics.cooperation_errors import NotMet
 from octants.diagnostics.exceptions import OctantsAssertionError, OctantsError
 from octants.diagnostics.kernel_errors import TapeOverflow
 from octants.interpreter import AssertionFailed, Interpreter, Overflow, Storage
-from octants.ir.core import Array, Companion, Module, Space
+from octants.ir.core import Array, ArrayRef, Companion, Module, Space
 from octants.lockstep import Divergence
 from octants.runtime.memory import view_memory
 from octants.runtime.messages import render
@@ -82,12 +82,14 @@ def _storage(module: Module, parameters: ParameterLayout, block: bytes) -> Stora
     for (kind, position, companion), values in given.items():
         if kind == "scalar":
             array = module.arrays[position]
-            storage[array, companion] = np.array(values).reshape(array.element_shape)
+            storage[ArrayRef(array, companion)] = np.array(values).reshape(array.element_shape)
         elif kind == "pointer":
             array = module.arrays[position]
             shape = given.get(("shape", position, Companion.PRIMAL), [])
             strides = given.get(("stride", position, companion), [])
-            storage[array, companion] = _view(array, companion, int(values[0]), shape, strides)
+            storage[ArrayRef(array, companion)] = _view(
+                array, companion, int(values[0]), shape, strides
+            )
     return storage
 
 

@@ -64,7 +64,7 @@ from octants.ir import ops
 from octants.ir.aliases import may_overlap
 from octants.ir.builder import Builder
 from octants.ir.core import (
-    Array,
+    ArrayRef,
     Block,
     Companion,
     Module,
@@ -77,9 +77,6 @@ from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, by_name, convert
 
 DERIVATIVES = frozenset((Companion.ADJOINT, Companion.TANGENT))
-Target = tuple[Array, Companion]
-WRITES = (ops.Store, ops.Atomic, ops.CompareExchange)
-MEETS = (ops.Barrier, ops.Fence)
 """Operations behind which memory may hold what other work items have written."""
 
 
@@ -103,17 +100,17 @@ def _modes(module: Module) -> frozenset[Companion]:
     return DERIVATIVES & found
 
 
-def _memory(module: Module) -> frozenset[Target]:
+def _memory(module: Module) -> frozenset[ArrayRef]:
     """All that other work items may write while one waits for them."""
     return frozenset(
-        (array, companion)
+        ArrayRef(array, companion)
         for array in module.arrays
         for companion in array.layouts
         if array.space is not Space.ARGUMENT or companion is not Companion.PRIMAL
     )
 
 
-def touches(written: Target, known: Target) -> bool:
+def touches(written: ArrayRef, known: ArrayRef) -> bool:
     """Whether a write to an array may change what is known of another, or of itself."""
     return written[1] is known[1] and may_overlap(written[0], known[0])
 
@@ -123,10 +120,10 @@ class _Loop:
     """What hoisting needs of a loop: when it runs, what it writes."""
 
     bounds: tuple[Value, Value] | None
-    written: set[Target]
+    written: set[ArrayRef]
     asserts: bool
 
-    def pins(self, target: Target) -> bool:
+    def pins(self, target: ArrayRef) -> bool:
         """Whether a load must stay in the loop: the array changes, or a check comes before it."""
         return self.asserts or any(touches(written, target) for written in self.written)
 
@@ -144,10 +141,10 @@ class _Scope:
         self.loop = loop
         self.depth: int = outer.depth + 1 if outer else 0
         self.shared: dict[Hashable, Value] = {}
-        self.memory: dict[Target, dict[tuple[Value, ...], Value]] = (
+        self.memory: dict[ArrayRef, dict[tuple[Value, ...], Value]] = (
             dict(outer.memory) if outer else {}
         )
-        self.owned: set[Target] = set()
+        self.owned: set[ArrayRef] = set()
 
     def find(self, key: Hashable) -> Value | None:
         """The value of an operation that dominates this place."""
@@ -158,14 +155,14 @@ class _Scope:
             scope = scope.outer
         return None
 
-    def contents(self, target: Target) -> dict[tuple[Value, ...], Value]:
+    def contents(self, target: ArrayRef) -> dict[tuple[Value, ...], Value]:
         """What is known of an array, to be changed at will."""
         if target not in self.owned:
             self.owned.add(target)
             self.memory[target] = dict(self.memory.get(target, ()))
         return self.memory[target]
 
-    def forget(self, written: Iterable[Target]) -> None:
+    def forget(self, written: Iterable[ArrayRef]) -> None:
         """Drop what is known of arrays that may have been written."""
         for target in written:
             for known in [known for known in self.memory if touches(target, known)]:
@@ -207,12 +204,12 @@ class _SharingBuilder(Builder):
 
 
 class _Folder:
-    def __init__(self, modes: frozenset[Companion], memory: frozenset[Target]) -> None:
+    def __init__(self, modes: frozenset[Companion], memory: frozenset[ArrayRef]) -> None:
         self.modes = modes
         self.memory = memory
         self.builder = _SharingBuilder()
         self.values: dict[Value, Value] = {}
-        self.written: dict[Block, set[Target]] = {}
+        self.written: dict[Block, set[ArrayRef]] = {}
 
     @property
     def scope(self) -> _Scope:
@@ -221,7 +218,7 @@ class _Folder:
     def rebuild_block(self, block: Block) -> Block:
         return self._region(block)
 
-    def _region(self, block: Block, forget: Iterable[Target] = ()) -> Block:
+    def _region(self, block: Block, forget: Iterable[ArrayRef] = ()) -> Block:
         """Rebuild a block as a region of its own."""
         new = Block([Value(arg.type, arg.name) for arg in block.args])
         self.values.update(zip(block.args, new.args, strict=True))
@@ -232,7 +229,7 @@ class _Folder:
 
     @contextmanager
     def _inside(
-        self, block: Block, forget: Iterable[Target], loop: _Loop | None = None
+        self, block: Block, forget: Iterable[ArrayRef], loop: _Loop | None = None
     ) -> Iterator[None]:
         """Build into a block with a scope of its own, which knows nothing of some arrays."""
         scope = _Scope(block, self.scope, loop)
@@ -258,16 +255,16 @@ class _Folder:
         new = self.builder.append(rebuild(op, self._operands(op)))
         self.values.update(zip(op.results, new.results, strict=True))
 
-    def _written_in(self, *blocks: Block) -> set[Target]:
+    def _written_in(self, *blocks: Block) -> set[ArrayRef]:
         """The arrays that blocks may write."""
-        result: set[Target] = set()
+        result: set[ArrayRef] = set()
         for block in blocks:
             if block not in self.written:
                 found = set()
                 for op in block.ops:
-                    if isinstance(op, WRITES):
-                        found.add((op.array, op.companion))
-                    elif isinstance(op, MEETS):
+                    if isinstance(op, ops.Write):
+                        found.add(op.ref)
+                    elif op.orders_memory:
                         found |= self.memory
                     elif op.REGIONS:
                         found |= self._written_in(*op.regions)
@@ -303,14 +300,14 @@ class _Folder:
 
     def _load(self, op: ops.Load) -> None:
         indices = tuple(self._operands(op))
-        contents = self.scope.contents((op.array, op.companion))
+        contents = self.scope.contents(op.ref)
         if indices not in contents:
             contents[indices] = self._load_early(op, indices, self.scope)
         self.values[op.result] = contents[indices]
 
     def _load_early(self, op: ops.Load, indices: tuple[Value, ...], scope: _Scope) -> Value:
         """Load as far out of the present loops as the value is the same."""
-        loop, outer, target = scope.loop, scope.outer, (op.array, op.companion)
+        loop, outer, target = scope.loop, scope.outer, op.ref
         depth = max((self.builder.depth[value] for value in indices), default=0)
         if loop is None or outer is None or depth >= scope.depth or loop.pins(target):
             with self.builder.within(scope):
@@ -348,7 +345,7 @@ class _Folder:
     def _store(self, op: ops.Store) -> None:
         value, *indices = self._operands(op)
         place = tuple(indices)
-        target = (op.array, op.companion)
+        target = op.ref
         self.scope.forget([t for t in self.scope.memory if t != target and touches(target, t)])
         contents = self.scope.contents(target)
         for other in [known for known in contents if not self._surely_differ(known, place)]:
@@ -377,7 +374,7 @@ class _Folder:
         return self.builder.bitcast(bits, value.type)
 
     def _atomic(self, op: ops.Atomic | ops.CompareExchange) -> None:
-        self.scope.forget([(op.array, op.companion)])
+        self.scope.forget([op.ref])
         self._copy(op)
 
     def _meet(self, op: ops.Barrier | ops.Fence) -> None:
@@ -474,7 +471,7 @@ class _Folder:
         return kept, args
 
     def _loop(
-        self, op: ops.For | ops.While, bounds: tuple[Value, Value] | None, written: set[Target]
+        self, op: ops.For | ops.While, bounds: tuple[Value, Value] | None, written: set[ArrayRef]
     ) -> _Loop:
         asserts = any(isinstance(inside, ops.Assert) for inside in op.body.walk())
         return _Loop(bounds, written, asserts)

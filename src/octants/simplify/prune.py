@@ -48,17 +48,6 @@ from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.core import BYTES, Block, Module, Operation, Record, Value
 
-EFFECTS = (
-    ops.Store,
-    ops.Atomic,
-    ops.CompareExchange,
-    ops.Barrier,
-    ops.Fence,
-    ops.ActAs,
-    ops.Print,
-    ops.Assert,
-)
-
 
 @staged("prune")
 def prune(module: Module) -> None:
@@ -111,7 +100,7 @@ class _Pruner:
                 self.parent[op] = parent
             for k, value in enumerate(op.results):
                 self.definition[value] = op, k
-            if isinstance(op, (*EFFECTS, ops.ParallelFor)):
+            if op.has_effects:
                 self.work.append(op)
             elif isinstance(op, ops.RecordPush):
                 self.pushes.setdefault(op.record, []).append(op)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.codegen.apart import Place, are_apart
-from octants.ir.core import Array
+from octants.codegen.apart import are_apart
+from octants.ir.core import Array, ArrayRef
 
 _MAXIMUM = 64  # arrays; the lists grow with the square
 
@@ -18,13 +18,13 @@ class Scopes:
     ) -> None:
         self._metadata = metadata
         self._apart = apart
-        self._places: list[Place] = [
-            (array, companion) for array in arrays for companion in array.layouts
+        self._places: list[ArrayRef] = [
+            ArrayRef(array, companion) for array in arrays for companion in array.layouts
         ]
-        self._suffixes: dict[Place | None, str] = {}
-        self._scopes: dict[Place | None, str] = {}
+        self._suffixes: dict[ArrayRef | None, str] = {}
+        self._scopes: dict[ArrayRef | None, str] = {}
 
-    def suffix(self, place: Place | None) -> str:
+    def suffix(self, place: ArrayRef | None) -> str:
         """What stands behind an access to a place; None means the tape."""
         if len(self._places) > _MAXIMUM:
             return ""
@@ -39,7 +39,7 @@ class Scopes:
         for place in (None, *self._places):
             self._scopes[place] = self._metadata(f"distinct !{{{{}}, {domain}}}")
 
-    def _make_suffix(self, place: Place | None) -> str:
+    def _make_suffix(self, place: ArrayRef | None) -> str:
         others = [other for other in self._scopes if other is not place]
         apart = [other for other in others if are_apart(place, other, self._apart)]
         scope = self._metadata(f"!{{{self._scopes[place]}}}")

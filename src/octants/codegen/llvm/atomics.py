@@ -25,7 +25,7 @@ def atomic(f: FunctionText, op: ops.Atomic) -> None:
         _collect_one(f, op)
         return
     place = address(f, op.array, op.companion, op.indices)
-    if (op.array, op.companion) in f.sums:
+    if op.ref in f.sums:
         add_to(f, op, place, f.use(op.value))
         return
     f.bind(op.result, update(f, op.fn, op.array.dtype, place, f.use(op.value)))
@@ -47,7 +47,7 @@ def add_to(f: FunctionText, op: ops.Atomic, place: str, value: str) -> None:
     dtype = op.array.dtype
 
     def plainly() -> None:
-        suffix = f.kernel.scopes.suffix((op.array, op.companion))
+        suffix = f.kernel.scopes.suffix(op.ref)
         old = f.assign(f"load {f.type(dtype)}, ptr {place}, align {dtype.size}{suffix}")
         new = arithmetic.combine(f, op.fn, dtype, old, value)
         f.emit(f"store {f.type(dtype)} {new}, ptr {place}, align {dtype.size}{suffix}")

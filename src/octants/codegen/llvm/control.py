@@ -63,7 +63,7 @@ def is_written_out(op: ops.For) -> bool:
     records = (ops.RecordPush, ops.RecordPop)
     if not any(isinstance(each, records) and each.record.unrolled for each in op.body.ops):
         return False
-    return not any(isinstance(each, (ops.Atomic, ops.CompareExchange)) for each in op.body.walk())
+    return not any(isinstance(each, ops.Write) and each.reads for each in op.body.walk())
 
 
 def hint(f: FunctionText, op: ops.For) -> str:

@@ -71,7 +71,7 @@ def _scalar(op: Operation) -> int:
         if op.fn in DIVISIONS:
             return _DIVISION
         return _LIBRARY if op.fn in ("pow", "atan2") else 1
-    if isinstance(op, (ops.Atomic, ops.CompareExchange)):
+    if isinstance(op, ops.Write) and op.reads:
         return _ATOMIC
     if isinstance(op, ops.Random):
         return _RANDOM

@@ -17,7 +17,7 @@ from octants.codegen.code import Code
 from octants.codegen.llvm import text as names
 from octants.codegen.llvm.chains import Chains
 from octants.codegen.llvm.module import KernelText
-from octants.ir.core import Array, Block, Companion, Operation, Record, Value
+from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, i64
 
@@ -161,7 +161,7 @@ class FunctionText:
         self.scalar_table = table  # what writes functions of one work item
         self.collected: dict[Operation, tuple[str, str]] = {}  # see `atomics.collect`
         self.sums = Sums()  # the targets to which it adds plainly; see `sums`
-        self.parts: dict[tuple[Array, Companion], str] = {}  # where it does so; see `local`, too
+        self.parts: dict[ArrayRef, str] = {}  # where it does so; see `local`, too
         self.shared = "true"  # whether it has to add atomically after all
         self.is_copied = False  # whether what is written now will be there for each turn of a loop
         self.quick_turns: set[Operation] = set()  # loops that run four turns at a time
@@ -371,7 +371,7 @@ class FunctionText:
 
     def pointer(self, array: Array, companion: Companion) -> str:
         """The address of an array's first element, or of what stands for it in a part."""
-        part = self.parts.get((array, companion))
+        part = self.parts.get(ArrayRef(array, companion))
         if part is not None:
             return part
         return self.parameter(self.kernel.pointer_offset(array, companion), "ptr")

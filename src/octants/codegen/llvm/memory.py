@@ -181,7 +181,7 @@ def load(f: FunctionText, op: ops.Load) -> None:
     if op.array.space is Space.ARGUMENT and op.companion is Companion.PRIMAL:
         instruction += f", !invariant.load {f.text.empty}"
     else:
-        instruction += f.kernel.scopes.suffix((op.array, op.companion))
+        instruction += f.kernel.scopes.suffix(op.ref)
     f.bind(op.result, from_memory(f, dtype, f.assign(instruction)))
 
 
@@ -190,7 +190,7 @@ def store(f: FunctionText, op: ops.Store) -> None:
     dtype = op.array.dtype
     place = address(f, op.array, op.companion, op.indices)
     stored = to_memory(f, dtype, f.use(op.value))
-    suffix = f.kernel.scopes.suffix((op.array, op.companion))
+    suffix = f.kernel.scopes.suffix(op.ref)
     f.emit(f"store {memory_type(f, dtype)} {stored}, ptr {place}, align {dtype.size}{suffix}")
 
 

@@ -15,12 +15,12 @@ import math
 from collections.abc import Iterator
 
 from octants import abi
-from octants.analysis.sums import Sums, Target, Turns
+from octants.analysis.sums import Sums, Turns
 from octants.codegen.llvm import arithmetic, integers
 from octants.codegen.llvm.cost import GRAIN
 from octants.codegen.llvm.function import FunctionText
 from octants.ir import ops
-from octants.ir.core import Block, Operation, Space, Task, Value
+from octants.ir.core import ArrayRef, Block, Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.layouts import Layout
 
@@ -34,7 +34,7 @@ _FIXED, _WRAPS = 1, 2
 # -- sizes -------------------------------------------------------------------------------------
 
 
-def _count(f: FunctionText, target: Target) -> str:
+def _count(f: FunctionText, target: ArrayRef) -> str:
     """How many numbers a target has, i64."""
     array, companion = target
     layout = array.layouts[companion]
@@ -54,7 +54,7 @@ def _times(f: FunctionText, one: str, other: str) -> str:
     return other if one == "1" else f.assign(f"mul i64 {one}, {other}")
 
 
-def _bytes(f: FunctionText, target: Target) -> str:
+def _bytes(f: FunctionText, target: ArrayRef) -> str:
     """What a target takes in a part."""
     nbytes = _times(f, _count(f, target), str(target[0].dtype.size))
     if integers.known(nbytes) is not None:
@@ -136,7 +136,7 @@ def _additions(f: FunctionText, body: Block, sums: Sums) -> int:
     count = 0
     for op in body.ops:
         if isinstance(op, ops.Atomic):
-            count += (op.array, op.companion) in sums.parts
+            count += op.ref in sums.parts
         trips = _TRIPS if isinstance(op, ops.While) else 1
         if isinstance(op, ops.For):
             trips = min(1 << 20, f.kernel.costs.trips(op) or _TRIPS)
@@ -235,7 +235,7 @@ def write_combine(f: FunctionText, sums: Sums, number: int) -> None:
     f.start("return")
 
 
-def _add_numbers(f: FunctionText, target: Target, original: str, base: str) -> None:
+def _add_numbers(f: FunctionText, target: ArrayRef, original: str, base: str) -> None:
     dtype = target[0].dtype
     register = f.type(dtype)
     before = f.label

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from octants.analysis.sums import Target
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
 from octants.codegen.code import Operand, ThreadCode, Variable
 from octants.codegen.code import register as register
 from octants.diagnostics.vulkan_errors import NotOnThisArch
 from octants.ir import ops
-from octants.ir.core import Array, Block, Companion, Module, Operation, Value
+from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, i64, u64
 
@@ -91,7 +90,7 @@ class Body:
         self.lanes: Lanes | None = None
         self.guess: Guess | None = None
         self.collected: dict[Operation, tuple[Variable, Variable]] = {}  # see `reductions`
-        self.copies: dict[Target, Any] = {}  # arrays of the block; see `copies`
+        self.copies: dict[ArrayRef, Any] = {}  # arrays of the block; see `copies`
         self.shared_updates: set[Operation] = set()
         self.restartable: set[Operation] = set()
         self.reserved: set[Operation] = set()  # pushes for which there is room already

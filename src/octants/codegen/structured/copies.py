@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.analysis.sums import Target
 from octants.codegen.code import Element, Operand
 from octants.codegen.copies import count
 from octants.codegen.structured import atomics, memory
 from octants.codegen.structured.body import Body
 from octants.ir import ops
+from octants.ir.core import ArrayRef
 from octants.types.scalars import i64, u32, u64
 
 
-def begin(body: Body, targets: list[Target], threads: int) -> None:
+def begin(body: Body, targets: list[ArrayRef], threads: int) -> None:
     """Have updates go to copies, which are zero when the threads of the block go on."""
     code = body.code
     for target in targets:
@@ -33,7 +33,7 @@ def begin(body: Body, targets: list[Target], threads: int) -> None:
 def atomic(body: Body, op: ops.Atomic) -> None:
     """An update of a copy; nobody asks what was there before."""
     code, dtype = body.code, op.array.dtype
-    target = op.array, op.companion
+    target = op.ref
     place = memory.place_of(body, op.array, op.companion, op.indices)
     offset = code.apply("sub", u64, place, body.pointer(*target))
     number = code.apply("ushr", u64, offset, body.number(dtype.size.bit_length() - 1, u64))
@@ -41,7 +41,7 @@ def atomic(body: Body, op: ops.Atomic) -> None:
     atomics.update(body, op.fn, dtype, element, body.use(op.value))
 
 
-def end(body: Body, targets: list[Target], threads: int) -> None:
+def end(body: Body, targets: list[ArrayRef], threads: int) -> None:
     """Add the copies to what they stand for, when all threads of the block have come here."""
     if targets:
         body.code.barrier("block")
@@ -49,7 +49,7 @@ def end(body: Body, targets: list[Target], threads: int) -> None:
         _add(body, target, threads)
 
 
-def _add(body: Body, target: Target, threads: int) -> None:
+def _add(body: Body, target: ArrayRef, threads: int) -> None:
     code, dtype, copy = body.code, target[0].dtype, body.copies.pop(target)
 
     def add(number: Operand) -> None:

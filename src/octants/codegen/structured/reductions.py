@@ -39,7 +39,7 @@ def atomic(body: Body, op: ops.Atomic) -> None:
         new = arithmetic.combine(body, op.fn, dtype, code.read(total), body.use(op.value))
         code.write(total, new)
         code.write(some, code.constant(True, u1))
-    elif (op.array, op.companion) in body.copies:
+    elif op.ref in body.copies:
         copies.atomic(body, op)
     elif op in body.shared_updates and op.array.space is not Space.SHARED:
         place = place_of(body, op.array, op.companion, op.indices)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 
 from octants import abi
-from octants.analysis.sums import Target
 from octants.artifact import Dispatch, Needs
 from octants.codegen.bounds import host_bounds
 from octants.codegen.code import Operand, ThreadCode, Variable
@@ -27,7 +26,7 @@ from octants.codegen.structured.endings import Ending, can_end
 from octants.codegen.structured.integers import is_less
 from octants.codegen.structured.operations import TABLE
 from octants.ir.cooperation import cooperates, shared_places, sizes
-from octants.ir.core import Task
+from octants.ir.core import ArrayRef, Task
 from octants.ir.ops.cooperation import Barrier, Fence, Subgroup
 from octants.lazy_dataclass import dataclass
 from octants.target import Blocks
@@ -127,7 +126,7 @@ def _collects(kernel: Kernel, task: Task) -> list[Reduction]:
     return find_reductions(task, kernel.module.apart)
 
 
-def _copies(kernel: Kernel, task: Task) -> list[Target]:
+def _copies(kernel: Kernel, task: Task) -> list[ArrayRef]:
     """The arrays of which each block has a copy to add to."""
     if task.options.get("fixed_order") or cooperates(task) or has_records(task):
         return []
@@ -192,7 +191,7 @@ def _write_items(
     kernel: Kernel,
     position: int,
     threads: int,
-    targets: list[Target],
+    targets: list[ArrayRef],
     code: ThreadCode,
     *,
     is_known: bool,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from octants.ir.ops.arithmetic import (
     Binary,
     Bitcast,
@@ -18,6 +16,7 @@ from octants.ir.ops.arithmetic import (
 from octants.ir.ops.control import For, If, ParallelFor, While, Yield
 from octants.ir.ops.cooperation import ActAs, Barrier, Fence, Subgroup
 from octants.ir.ops.memory import (
+    Access,
     Assert,
     Atomic,
     CompareExchange,
@@ -25,9 +24,11 @@ from octants.ir.ops.memory import (
     Print,
     Shape,
     Store,
+    Write,
 )
 from octants.ir.ops.tape import (
     Longest,
+    RecordAccess,
     RecordCheck,
     RecordEnd,
     RecordPop,
@@ -36,28 +37,8 @@ from octants.ir.ops.tape import (
     RecordRoom,
 )
 
-OF_OPERANDS: tuple[type[Any], ...] = (
-    Constant,
-    Unary,
-    Binary,
-    Fma,
-    Compare,
-    Select,
-    Cast,
-    Bitcast,
-)
-"""The operations that depend on their operands alone."""
-
-SCALAR: tuple[type[Any], ...] = (*OF_OPERANDS, Random, Shape)
-"""The operations that depend on nothing but their operands and the launch."""
-
-ACCESSES = (Load, Store, Atomic, CompareExchange)
-"""The operations that read or write elements of arrays."""
-
 __all__ = [
-    "ACCESSES",
-    "OF_OPERANDS",
-    "SCALAR",
+    "Access",
     "ActAs",
     "Assert",
     "Atomic",
@@ -77,6 +58,7 @@ __all__ = [
     "ParallelFor",
     "Print",
     "Random",
+    "RecordAccess",
     "RecordCheck",
     "RecordEnd",
     "RecordPop",
@@ -89,5 +71,6 @@ __all__ = [
     "Subgroup",
     "Unary",
     "While",
+    "Write",
     "Yield",
 ]

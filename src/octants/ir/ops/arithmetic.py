@@ -27,8 +27,17 @@ BINARY = FLOAT_ONLY | BITWISE | SHIFTS | ARITHMETIC
 COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 
+class Pure(Operation):
+    """The base of operations whose results depend on their operands and attributes alone."""
+
+    __slots__ = ()
+    is_pure = True
+    is_scalar = True
+    is_speculatable = True
+
+
 @operation("constant")
-class Constant(Operation):
+class Constant(Pure):
     """``%0: f32 = constant<0.5>()``"""
 
     value: Any = attribute()
@@ -39,7 +48,7 @@ class Constant(Operation):
 
 
 @operation("unary")
-class Unary(Operation):
+class Unary(Pure):
     """``%1: f32 = unary<sin>(%0)``; the result has the type of the operand.
 
     `round` goes to the even neighbour at a tie; `sign(0)` is 0; `not` is bitwise, logical on u1.
@@ -64,7 +73,7 @@ class Unary(Operation):
 
 
 @operation("binary")
-class Binary(Operation):
+class Binary(Pure):
     """``%2: f32 = binary<add>(%0, %1)``; operands and result have one type.
 
     `floordiv` and `mod` are Python's, `truncdiv` and `truncmod` C's. An integer divided by zero
@@ -95,7 +104,7 @@ class Binary(Operation):
 
 
 @operation("fma")
-class Fma(Operation):
+class Fma(Pure):
     """``%3: f32 = fma(%0, %1, %2)``: %0 * %1 + %2, rounded once; of f32 or f64."""
 
     x: Value = operand()
@@ -109,7 +118,7 @@ class Fma(Operation):
 
 
 @operation("compare")
-class Compare(Operation):
+class Compare(Pure):
     """``%2: u1 = compare<lt>(%0, %1)``; a NaN is unequal to everything."""
 
     fn: str = attribute()
@@ -123,7 +132,7 @@ class Compare(Operation):
 
 
 @operation("select")
-class Select(Operation):
+class Select(Pure):
     """``%3: f32 = select(%c, %0, %1)``: both sides are evaluated, one is taken."""
 
     condition: Value = operand()
@@ -136,7 +145,7 @@ class Select(Operation):
 
 
 @operation("cast")
-class Cast(Operation):
+class Cast(Pure):
     """``%1: i32 = cast(%0)``, as `types.scalars.convert`: integers wrap, floats saturate.
 
     To u1: whether the operand is not zero.
@@ -146,7 +155,7 @@ class Cast(Operation):
 
 
 @operation("bitcast")
-class Bitcast(Operation):
+class Bitcast(Pure):
     """``%1: i32 = bitcast(%0)``: the same bits, read as another type of the same width."""
 
     x: Value = operand()
@@ -162,6 +171,8 @@ class Random(Operation):
     The position is (seed, launch, task, work item: i32 or i64, draw: i32); a float is in [0, 1), an
     integer covers its range.
     """
+
+    is_scalar = True
 
     task: int = attribute()
     item: Value = operand()

@@ -21,6 +21,8 @@ from octants.ir.core import (
 class Yield(Operation):
     """``yield(%0, %1)`` ends every block and hands values to the operation that holds it."""
 
+    is_speculatable = True
+
     values: list[Value] = operands()
 
 
@@ -72,6 +74,8 @@ class While(Operation):
 class If(Operation):
     """``%r: f32 = if(%c) { yield(%0) } { yield(%1) }``"""
 
+    is_speculatable = True
+
     condition: Value = operand()
     then: Block = region()
     orelse: Block = region()
@@ -90,6 +94,8 @@ class ParallelFor(Operation):
 
     Becomes a `Task` in `passes.outline_tasks`. `options` are those of `loop_config`.
     """
+
+    has_effects = True
 
     options: dict[str, Any] = attribute()
     lower: Value = operand()

@@ -28,6 +28,10 @@ SCANS = tuple(f"inclusive_{fn}" for fn in REDUCTIONS)
 class Barrier(Operation):
     """``barrier<block>()``: the items of the block, or of the subgroup, wait for each other."""
 
+    orders_memory = True
+    is_convergent = True
+    has_effects = True
+
     scope: str = attribute()
 
     def verify(self) -> None:
@@ -41,6 +45,9 @@ class Fence(Operation):
 
     They are those of the subgroup, of the block, or all work items of the device. Nobody waits.
     """
+
+    orders_memory = True
+    has_effects = True
 
     scope: str = attribute()
 
@@ -63,6 +70,8 @@ class Subgroup(Operation):
       added and multiplied is the machine's;
     - `ballot` gives a bit for each lane, as an u64, of a u1.
     """
+
+    is_convergent = True
 
     fn: str = attribute()
     lanes: int = attribute()
@@ -88,6 +97,9 @@ class ActAs(Operation):
 
     It stands where work items of one task do the work of those of another.
     """
+
+    has_effects = True
+    is_tied = True
 
     item: Value = operand()
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 from octants.ir.core import (
     Array,
+    ArrayRef,
     Companion,
     InvalidIR,
     Operation,
@@ -15,12 +19,42 @@ from octants.ir.core import (
     operation,
 )
 
+_array_ref: Callable[[tuple[Array, Companion]], ArrayRef] = functools.partial(
+    tuple.__new__, ArrayRef
+)  # half the time of a call of the class, for what analyses do most
+
 ATOMIC = frozenset(("add", "sub", "mul", "min", "max", "and", "or", "xor", "exchange"))
 
 
+class Access(Operation):
+    """The base of operations that read or write an element of an array."""
+
+    __slots__ = ()
+    array: Array
+    companion: Companion
+    indices: list[Value]
+
+    @property
+    def ref(self) -> ArrayRef:
+        """What is read or written an element of."""
+        return _array_ref((self.array, self.companion))
+
+
+class Write(Access):
+    """The base of those that write it: `value`, or what they make of it."""
+
+    __slots__ = ()
+    writes = True
+    has_effects = True
+    value: Value
+
+
 @operation("load")
-class Load(Operation):
+class Load(Access):
     """``%1: f32 = load<@x, primal>(%i, %j)``; indices are i32 or i64, those of the element last."""
+
+    reads = True
+    is_speculatable = True
 
     array: Array = attribute()
     companion: Companion = attribute()
@@ -33,7 +67,7 @@ class Load(Operation):
 
 
 @operation("store")
-class Store(Operation):
+class Store(Write):
     """``store<@x, primal>(%value, %i, %j)``"""
 
     array: Array = attribute()
@@ -47,8 +81,10 @@ class Store(Operation):
 
 
 @operation("atomic")
-class Atomic(Operation):
+class Atomic(Write):
     """``%old: f32 = atomic<add, @x, primal>(%value, %i)``; the result is the value before."""
+
+    reads = True
 
     fn: str = attribute()
     array: Array = attribute()
@@ -64,8 +100,10 @@ class Atomic(Operation):
 
 
 @operation("compare_exchange")
-class CompareExchange(Operation):
+class CompareExchange(Write):
     """``%old: i32 = compare_exchange<@x, primal>(%expected, %value, %i)``: the value before."""
+
+    reads = True
 
     array: Array = attribute()
     companion: Companion = attribute()
@@ -81,6 +119,9 @@ class CompareExchange(Operation):
 @operation("shape")
 class Shape(Operation):
     """``%0: i32 = shape<@x, 0>()``: the extent of an axis (of the array, not of its element)."""
+
+    is_scalar = True
+    is_speculatable = True
 
     array: Array = attribute()
     axis: int = attribute()
@@ -98,6 +139,10 @@ class Print(Operation):
     order. The host formats the pieces, and writes them one after the other.
     """
 
+    reports = True
+    has_effects = True
+    is_tied = True
+
     parts: tuple[str | tuple[str], ...] = attribute()
     values: list[Value] = operands()
 
@@ -109,6 +154,10 @@ class Assert(Operation):
     `kind` names the error class of the host ('assertion', 'bounds'); the message is a format string
     for the values. The first failing work item is the one reported; the launch then ends early.
     """
+
+    reports = True
+    has_effects = True
+    is_tied = True
 
     kind: str = attribute()
     message: str = attribute()

@@ -25,8 +25,24 @@ from octants.ir.core import (
 from octants.types.scalars import i64
 
 
+class OnTape(Operation):
+    """The base of operations on the tape of a work item."""
+
+    __slots__ = ()
+    is_tied = True
+
+
+class RecordAccess(OnTape):
+    """The base of those that write or read an iteration of a record."""
+
+    __slots__ = ()
+    record: Record
+    base: Value
+    index: Value
+
+
 @operation("record_push")
-class RecordPush(Operation):
+class RecordPush(RecordAccess):
     """``record_push<#r>(%base, %k, %a, %b)`` writes iteration k of the record at base."""
 
     record: Record = attribute()
@@ -40,7 +56,7 @@ class RecordPush(Operation):
 
 
 @operation("record_pop")
-class RecordPop(Operation):
+class RecordPop(RecordAccess):
     """``%a: f32, %b: i32 = record_pop<#r>(%base, %k)`` reads iteration k back."""
 
     record: Record = attribute()
@@ -53,7 +69,7 @@ class RecordPop(Operation):
 
 
 @operation("record_end")
-class RecordEnd(Operation):
+class RecordEnd(OnTape):
     """``%end: i64 = record_end<#r>(%base, %count)``: where the stack is free after them."""
 
     record: Record = attribute()
@@ -62,7 +78,7 @@ class RecordEnd(Operation):
 
 
 @operation("record_room")
-class RecordRoom(Operation):
+class RecordRoom(OnTape):
     """``%n: i64 = record_room<#r, 2>(%taken)``: the iterations of r that fit one of 2 equal parts.
 
     They are parts of what the worker's share has left beyond the bytes that are taken; there is
@@ -79,7 +95,7 @@ class RecordRoom(Operation):
 
 
 @operation("longest")
-class Longest(Operation):
+class Longest(OnTape):
     """``%n: i64 = longest(%count)``: the greatest count of all work items that run in step.
 
     Where a work item runs alone it is its own. No count is negative.
@@ -89,7 +105,7 @@ class Longest(Operation):
 
 
 @operation("record_reserve")
-class RecordReserve(Operation):
+class RecordReserve(OnTape):
     """``record_reserve<#r>(%end)``: r will come to reach up to a position; make room for it now."""
 
     record: Record = attribute()
@@ -97,7 +113,7 @@ class RecordReserve(Operation):
 
 
 @operation("record_check")
-class RecordCheck(Operation):
+class RecordCheck(OnTape):
     """``record_check<#r>(%count)`` ends the work item, as an overflow, unless r holds count."""
 
     record: Record = attribute()

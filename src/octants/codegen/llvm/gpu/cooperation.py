@@ -14,7 +14,7 @@ from octants.diagnostics.cooperation_errors import WrongSharedArray
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops
 from octants.ir.cooperation import nbytes, shared_places, sizes
-from octants.ir.core import Task
+from octants.ir.core import ArrayRef, Task
 from octants.ir.ops.cooperation import SCANS
 from octants.types.scalars import DType
 
@@ -27,7 +27,7 @@ def begin_task(f: ThreadText, task: Task) -> None:
     for array, companion in shared_places(task):
         size = -(-nbytes(array) // _WHOLE) * _WHOLE
         name = f"octants_shared_{f.task}_{len(f.shared_arrays)}_{identifier(array.name)}"
-        f.shared_arrays[array, companion] = f.gpu.shared_memory(f, name, size)
+        f.shared_arrays[ArrayRef(array, companion)] = f.gpu.shared_memory(f, name, size)
         taken += size
     if taken > f.gpu.shared_bytes:
         problem = f"those of this loop take {taken} bytes, and there are {f.gpu.shared_bytes}"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.analysis.sums import Target
 from octants.codegen.copies import count
 from octants.codegen.llvm import atomics
 from octants.codegen.llvm.gpu.text import ThreadText
 from octants.codegen.llvm.text import identifier
+from octants.ir.core import ArrayRef
 
 
-def begin(f: ThreadText, targets: list[Target]) -> None:
+def begin(f: ThreadText, targets: list[ArrayRef]) -> None:
     """Have updates go to copies, which are zero when the threads of the block go on."""
     for number, target in enumerate(targets):
         array, elements = target[0], count(target)
@@ -20,7 +20,7 @@ def begin(f: ThreadText, targets: list[Target]) -> None:
         f.shared_arrays[target] = copy
         zero = f.literal(0, array.dtype)
 
-        def clear(element: str, target: Target = target, zero: str = zero) -> None:
+        def clear(element: str, target: ArrayRef = target, zero: str = zero) -> None:
             register, place = _place(f, target, f.pointer(*target), element)
             f.emit(f"store {register} {zero}, ptr {place}, align {target[0].dtype.size}")
 
@@ -29,14 +29,14 @@ def begin(f: ThreadText, targets: list[Target]) -> None:
         f.gpu.block_barrier(f)
 
 
-def end(f: ThreadText, targets: list[Target]) -> None:
+def end(f: ThreadText, targets: list[ArrayRef]) -> None:
     """Add the copies to what they stand for, when all threads of the block have come here."""
     if targets:
         f.gpu.block_barrier(f)
     for target in targets:
         copy = f.shared_arrays.pop(target)
 
-        def add(element: str, target: Target = target, copy: str = copy) -> None:
+        def add(element: str, target: ArrayRef = target, copy: str = copy) -> None:
             dtype = target[0].dtype
             register, place = _place(f, target, copy, element)
             value = f.assign(f"load {register}, ptr {place}, align {dtype.size}")
@@ -52,7 +52,7 @@ def end(f: ThreadText, targets: list[Target]) -> None:
         _each(f, count(target), add)
 
 
-def _place(f: ThreadText, target: Target, start: str, element: str) -> tuple[str, str]:
+def _place(f: ThreadText, target: ArrayRef, start: str, element: str) -> tuple[str, str]:
     """The type of an element, and its address."""
     register = f.type(target[0].dtype)
     return register, f.assign(f"getelementptr {register}, ptr {start}, i32 {element}")

@@ -13,7 +13,7 @@ from octants.types.scalars import DType
 
 def atomic(f: ThreadText, op: ops.Atomic) -> None:
     """An update; threads of a subgroup that make it together, at one place, make one of all."""
-    has_copy = (op.array, op.companion) in f.shared_arrays
+    has_copy = op.ref in f.shared_arrays
     if op in f.collected or has_copy or not f.gpu.has_blocks:
         atomics.atomic(f, op)
     elif op in f.shared_updates:

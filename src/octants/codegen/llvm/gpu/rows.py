@@ -21,7 +21,7 @@ from octants.codegen.llvm.gpu import guesses
 from octants.codegen.llvm.gpu.text import ThreadText
 from octants.ir import ops
 from octants.ir.cooperation import SHARED_LOOPS
-from octants.ir.core import Array, Block, Companion, Operation, Space, Task, Value
+from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.layouts import Layout
 from octants.types.scalars import i32, i64
@@ -32,7 +32,6 @@ _LONGEST = 64
 """The most bytes from an element to the next."""
 _SHORT = 128
 """The most operations of a turn."""
-_QUICK = (*ops.OF_OPERANDS, ops.Load, ops.Shape, ops.Yield)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ def quick_turns(task: Task) -> set[Operation]:
 
 
 def _is_quick(body: Block) -> bool:
-    return len(body.ops) <= _SHORT and all(isinstance(op, _QUICK) for op in body.ops)
+    return len(body.ops) <= _SHORT and all(op.is_speculatable and not op.REGIONS for op in body.ops)
 
 
 # -- which loads -----------------------------------------------------------------------------------
@@ -240,7 +239,7 @@ def _pieces(
     base = f.pointer(row.array, row.companion)
     start = f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
     words = {turn * row.stride + place for turn in range(TURNS) for place in loads.values()}
-    suffix = f.kernel.scopes.suffix((row.array, row.companion))
+    suffix = f.kernel.scopes.suffix(ArrayRef(row.array, row.companion))
     kind = f"<4 x {memory.memory_type(f, row.array.dtype)}>"
     found: dict[int, str] = {}
     for number in sorted({word // _PIECE for word in words}):

@@ -11,7 +11,7 @@ from octants import abi
 from octants.analysis.strictness import FREE_WAVES, is_free, waves
 from octants.codegen.llvm.function import FunctionText, HandlerTable, Machine
 from octants.codegen.llvm.module import KernelText
-from octants.ir.core import Array, Companion, Operation, Value
+from octants.ir.core import Array, ArrayRef, Companion, Operation, Value
 from octants.ir.ops import Constant
 from octants.lazy_dataclass import dataclass
 
@@ -47,7 +47,7 @@ class ThreadText(FunctionText):
         self.gpu = machine
         self.device_bounds = device_bounds
         self.block_size = block_size
-        self.shared_arrays: dict[tuple[Array, Companion], str] = {}  # those of the block
+        self.shared_arrays: dict[ArrayRef, str] = {}  # those of the block
         self.scattered_updates: set[Operation] = set()  # see `codegen.reductions.find_scattered`
         self.adds_up = False  # whether the threads of a block add up what they have, in the end
         self.lanes: Lanes | None = None  # of the work item; see `cooperation`
@@ -77,7 +77,7 @@ class ThreadText(FunctionText):
         return self.once(("generic", pointer), f"addrspacecast ptr addrspace(1) {space} to ptr")
 
     def pointer(self, array: Array, companion: Companion) -> str:
-        shared = self.shared_arrays.get((array, companion))
+        shared = self.shared_arrays.get(ArrayRef(array, companion))
         return shared or self.in_global(super().pointer(array, companion))
 
     def system(self, name: str, type: str) -> str:

@@ -24,11 +24,11 @@ def atomic(f: LaneText, op: ops.Atomic) -> None:
     is_one = place.step == 0 and op.fn in _COMBINED and op.array.dtype not in (u1, f16)
     if is_one and op.result not in f.used:
         total = _combined(f, _COMBINED[op.fn], op.array.dtype, value)
-        if (op.array, op.companion) in f.sums:
+        if op.ref in f.sums:
             atomics.add_to(f, op, place.start, total)
         else:
             atomics.update(f, op.fn, op.array.dtype, place.start, total)
-    elif (op.array, op.companion) in f.sums:
+    elif op.ref in f.sums:
         _add_to(f, op, place, value)
     else:
         _one_by_one(f, op, place, value)
@@ -51,7 +51,7 @@ def _add_to(f: LaneText, op: ops.Atomic, place: Place, value: str) -> None:
     """As `codegen.llvm.atomics.add_to`; neighbours are added to at once."""
     dtype = op.array.dtype
     register = f.type(dtype)
-    suffix = f.kernel.scopes.suffix((op.array, op.companion))
+    suffix = f.kernel.scopes.suffix(op.ref)
 
     def plainly() -> None:
         if place.step == dtype.size:

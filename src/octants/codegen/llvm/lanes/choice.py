@@ -15,7 +15,7 @@ from octants.codegen.llvm.lanes.rows import Rows, find_rows
 from octants.codegen.llvm.lanes.widths import ALWAYS, MOST_VECTORS, NEVER, lanes_of_target
 from octants.codegen.reductions import find_reductions
 from octants.ir import ops
-from octants.ir.core import Array, Companion, Operation, Task
+from octants.ir.core import ArrayRef, Operation, Task
 from octants.lazy_dataclass import dataclass
 from octants.target import Target
 
@@ -121,7 +121,7 @@ def _obstacle(task: Task, width: int, simd: str, wanted: object) -> str:
     for op in task.body.walk():
         if isinstance(op, _SCALAR):
             return f"it has a `{op.NAME}`"
-        if isinstance(op, (ops.RecordPush, ops.RecordPop)) and op.record.capacity:
+        if isinstance(op, ops.RecordAccess) and op.record.capacity:
             return "its records have a forced size"
     if wanted is None and _has_order(task):
         return "its results tell the order of work items"
@@ -176,7 +176,7 @@ def _has_order(task: Task) -> bool:
     That is nobody's guess among threads, but few work items run on one, in order.
     """
     used = {value for op in task.body.walk() for value in op.operands}
-    functions: dict[tuple[Array, Companion], set[str]] = {}
+    functions: dict[ArrayRef, set[str]] = {}
     for op in task.body.walk():
         if isinstance(op, ops.CompareExchange):
             return True
@@ -184,5 +184,5 @@ def _has_order(task: Task) -> bool:
             if op.result in used or op.fn == "exchange":
                 return True
             fn = "add" if op.fn == "sub" else op.fn
-            functions.setdefault((op.array, op.companion), set()).add(fn)
+            functions.setdefault(op.ref, set()).add(fn)
     return any(len(found) > 1 for found in functions.values())

@@ -12,12 +12,21 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from octants.analysis.forms import Forms
-from octants.analysis.sums import Target
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm.cost import CHEAP, DIVISIONS
 from octants.codegen.llvm.lanes.rows import Rows
 from octants.ir import ops
-from octants.ir.core import CHECKPOINT, Array, Block, Companion, Operation, Space, Task, Value
+from octants.ir.core import (
+    CHECKPOINT,
+    Array,
+    ArrayRef,
+    Block,
+    Companion,
+    Operation,
+    Space,
+    Task,
+    Value,
+)
 from octants.lazy_dataclass import dataclass
 from octants.types.layouts import Layout
 from octants.types.scalars import DType, f16, i64, u64
@@ -53,7 +62,7 @@ class Updates:
     """Atomics that are none: `collected` in registers, or to places that workers have apart."""
 
     collected: Collection[Operation] = ()
-    plain: Collection[Target] = ()
+    plain: Collection[ArrayRef] = ()
 
 
 _NO_UPDATES = Updates()
@@ -221,7 +230,7 @@ class Estimate:
         registers = self._registers(op.array.dtype)
         if op in self._updates.collected:
             return Cost(2, 2 * registers)
-        if isinstance(op, ops.Atomic) and (op.array, op.companion) in self._updates.plain:
+        if isinstance(op, ops.Atomic) and op.ref in self._updates.plain:
             tile = self._access(self._step(op), op.array.dtype, _ADDED)
             return Cost(3, 3 * tile)
         if isinstance(op, ops.Atomic) and self._step(op) == 0:

@@ -158,7 +158,7 @@ def load(f: LaneText, op: ops.Load) -> None:
     """An argument never changes, so that its load may move anywhere."""
     dtype = op.array.dtype
     place = locate(f, op.array, op.companion, op.indices)
-    suffix = f.kernel.scopes.suffix((op.array, op.companion))
+    suffix = f.kernel.scopes.suffix(op.ref)
     if op.array.space is Space.ARGUMENT and op.companion is Companion.PRIMAL:
         suffix = f", !invariant.load {f.text.empty}" if place.step == 0 else ""
     stored = load_from(f, place, memory.memory_type(f, dtype), dtype.size, suffix)
@@ -170,5 +170,5 @@ def store(f: LaneText, op: ops.Store) -> None:
     dtype = op.array.dtype
     place = locate(f, op.array, op.companion, op.indices)
     stored = memory.to_memory(f, dtype, f.use(op.value))
-    suffix = f.kernel.scopes.suffix((op.array, op.companion))
+    suffix = f.kernel.scopes.suffix(op.ref)
     store_to(f, place, memory.memory_type(f, dtype), stored, dtype.size, suffix)

@@ -18,7 +18,7 @@ from octants.ir import ops
 
 def atomic(f: LaneText, op: ops.Atomic) -> None:
     """An update, plainly where workers are kept apart."""
-    if op in f.collected or (op.array, op.companion) not in f.sums:
+    if op in f.collected or op.ref not in f.sums:
         shared_atomic(f, op)
         return
     place = memory.locate(f, op.array, op.companion, op.indices)
@@ -42,7 +42,7 @@ def _add_total(f: LaneText, op: ops.Atomic, place: Place) -> None:
 def _add_vector(f: LaneText, op: ops.Atomic, place: Place) -> None:
     """All lanes at once: no two are at one place."""
     dtype = op.array.dtype
-    suffix = f.kernel.scopes.suffix((op.array, op.companion))
+    suffix = f.kernel.scopes.suffix(op.ref)
     register = scalar_memory.memory_type(f, dtype)
     old = memory.load_from(f, place, register, dtype.size, suffix)
     new = arithmetic.combine(f, op.fn, dtype, old, f.use(op.value))
