@@ -185,7 +185,7 @@ class _Run(interpreter.Interpreter):
             self.left -= 1
             if self.left < 0:
                 raise _NotLegal
-            if isinstance(op, ops.ACCESSES) and op.array.space is Space.NDARRAY:
+            if isinstance(op, ops.Access) and op.array.space is Space.NDARRAY:
                 place = tuple(environment[index] for index in op.indices)
                 if not all(0 <= index < (1 << 31) - 1 for index in place):
                     raise _NotLegal
@@ -265,7 +265,7 @@ def test_reads_are_overwritten_only_where_that_was_foreseen() -> None:
 
 
 def _is_access(op: Any) -> bool:
-    return isinstance(op, ops.ACCESSES) and op.array.space is Space.NDARRAY
+    return isinstance(op, ops.Access) and op.array.space is Space.NDARRAY
 
 
 def test_values_are_in_their_ranges() -> None:
