@@ -38,6 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("launch",),
     ("ad",),
     ("_compat", "algorithms", "api", "graph", "math", "simt", "ui"),
+    ("linalg",),
     ("__init__",),
     ("compat", "demos", "fuzz", "tools"),
     ("__main__",),

@@ -163,11 +163,12 @@ from octants.types.structs import Struct as Struct
 from octants.types.structs import dataclass as dataclass
 from octants.version import __version__ as __version__
 
-_IMPORTED_WHEN_USED = ("algorithms", "compat", "tools", "ui")
+_IMPORTED_WHEN_USED = ("algorithms", "compat", "linalg", "tools", "ui")
 _DRAWING = ("GUI", "hex_to_rgb", "rgb_to_hex")
 
 if TYPE_CHECKING:
     from octants import algorithms as algorithms
+    from octants import linalg as linalg
     from octants import ui as ui
     from octants.ui import GUI as GUI
     from octants.ui import hex_to_rgb as hex_to_rgb

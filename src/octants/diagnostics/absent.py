@@ -17,10 +17,6 @@ _LISTS = (
     "growing blocks are not there yet: use a field that is large enough, and a counter that"
     " `qd.atomic_add` gives positions from"
 )
-_SOLVERS = (
-    "there is no sparse linear algebra yet: write the product as a kernel and a loop of conjugate"
-    " gradients around it, or solve with scipy through `to_numpy()`"
-)
 _TEXTURES = "use a field or an ndarray, and `qd.math.mix` of neighbours for what lies between"
 _MESHES = "use ndarrays of vertices and of their indices"
 _QUANT = "use fields of `qd.f16`, `qd.i8` or `qd.i16`"
@@ -34,7 +30,6 @@ ADVICE: dict[str, str] = {
     **dict.fromkeys(("no_activate", "sparse"), _SPARSE),
     **dict.fromkeys(("append", "length"), _LISTS),
     "get_addr": "elements have no addresses in kernels: keep their indices",
-    **dict.fromkeys(("linalg", "sparse_matrix_builder", "types.sparse_matrix_builder"), _SOLVERS),
     **dict.fromkeys(("Texture", "types.texture", "types.rw_texture"), _TEXTURES),
     **dict.fromkeys(("Mesh", "MeshInstance", "mesh_local", "mesh_patch_idx"), _MESHES),
     **dict.fromkeys(("BitpackedFields", "types.quant"), _QUANT),

@@ -15,6 +15,7 @@ from octants.diagnostics.errors import (
     WrongIndex,
     WrongIndexCount,
 )
+from octants.diagnostics.linalg_errors import BuilderAccess
 from octants.frontend import compile_time, places
 from octants.frontend.context import Context
 from octants.frontend.host_numbers import DecidesAtCompileTime, HostNumber
@@ -32,6 +33,7 @@ from octants.frontend.values import (
     plain,
 )
 from octants.ir.core import Array, Value
+from octants.types.annotations import SparseMatrixBuilderAnnotation
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import Kind, i32, i64, integer_range
 from octants.types.swizzles import positions
@@ -67,6 +69,8 @@ def element(context: Context, base: Any, index: Any, node: ast.Subscript) -> Any
     if isinstance(base, ArrayReference):
         return _array_element(context, base, index, node)
     if isinstance(base, StructValue) and base.members and _holds_arrays(base):
+        if isinstance(base.python_type, SparseMatrixBuilderAnnotation):
+            context.fail(BuilderAccess(), node)
         members = {name: element(context, m, index, node) for name, m in base.members.items()}
         return StructValue(members, base.python_type)
     if isinstance(base, ElementReference) and base.shape:

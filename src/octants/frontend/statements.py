@@ -22,6 +22,7 @@ from octants.frontend import (
     messages,
     names,
     returns,
+    sparse_entries,
 )
 from octants.frontend.context import Context
 from octants.frontend.expressions import binary_operation
@@ -193,6 +194,10 @@ ATOMIC: dict[type[ast.operator], str] = {
 
 def augmented_assign(context: Context, node: ast.AugAssign) -> bool:
     """``place op= value``: atomic in memory for additions and bit operations."""
+    builder = sparse_entries.builder_of(context, node.target)
+    if builder is not None:
+        sparse_entries.add(context, node, builder)
+        return True
     if isinstance(node.target, ast.Name):
         place = names.name(context, node.target)
     else:

@@ -17,6 +17,16 @@ def atomic_add(place: Any, value: Any) -> Any:
     """Add to a place that others may change at the same time; gives the value before."""
 
 
+@library_function
+def _add_entry(rows: Any, columns: Any, values: Any, count: Any, i: Any, j: Any, x: Any) -> None:
+    """``A[i, j] += x`` of a builder of sparse matrices; what it has no room for is counted only."""
+    place = atomic_add(count[0], 1)
+    if place < rows.shape[0]:
+        rows[place] = i
+        columns[place] = j
+        values[place] = x
+
+
 @kernel_only
 def atomic_sub(place: Any, value: Any) -> Any:
     """Subtract from a place; gives the value before."""

@@ -21,7 +21,12 @@ from octants.diagnostics.launch_errors import (
 from octants.diagnostics.span import Span
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments import Annotation, Leaf, StructAnnotation, leaves_of
-from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
+from octants.types.annotations import (
+    AnyTensor,
+    NdarrayAnnotation,
+    SparseMatrixBuilderAnnotation,
+    Template,
+)
 from octants.types.defaults import resolve
 from octants.types.matrix_types import MatrixType
 from octants.types.signature import ScalarType
@@ -181,6 +186,10 @@ class _Reader:
                 raise given.missing_element_type().at(self._span())
             return ScalarType(given.dtype, given.element_shape)
         if isinstance(given, StructType):
+            return self._struct(given, given.members, what)
+        if given is SparseMatrixBuilderAnnotation:
+            given = given()
+        if isinstance(given, SparseMatrixBuilderAnnotation):
             return self._struct(given, given.members, what)
         if isinstance(given, type) and dataclasses.is_dataclass(given):
             members = {entry.name: entry.type for entry in dataclasses.fields(given)}

@@ -29,6 +29,7 @@ Made from the docstrings; `make docs` writes this page anew. `import octants as 
 TITLES = {
     "octants.api": "Running",
     "octants.algorithms": "Algorithms",
+    "octants.linalg": "Sparse linear systems",
     "octants.kernels": "Running",
     "octants.lang.syntax": "Steering compilation",
     "octants.lang": "Functions in kernels",
@@ -43,6 +44,7 @@ MODULES = (  # the others are parts of the compiler
     "ad",
     "algorithms",
     "graph",
+    "linalg",
     "types",
     "math",
     "simt.block",

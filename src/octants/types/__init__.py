@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from octants.diagnostics.absent import attribute_error
 from octants.types import enums as enums
 from octants.types import primitive_types as primitive_types
-from octants.types.annotations import NdarrayAnnotation, Template
+from octants.types.annotations import NdarrayAnnotation, SparseMatrixBuilderAnnotation, Template
 from octants.types.defaults import resolve
 from octants.types.matrix_types import MatrixType as MatrixType
 from octants.types.matrix_types import VectorType as VectorType
@@ -20,6 +20,7 @@ from octants.types.structs import struct as struct
 template = Template
 ndarray = NdarrayAnnotation
 NDArray = NdarrayAnnotation
+sparse_matrix_builder = SparseMatrixBuilderAnnotation
 
 
 def is_integral(dtype: Any) -> bool:

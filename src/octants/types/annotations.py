@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from octants.diagnostics.launch_errors import WrongAnnotationOption
 from octants.diagnostics.stack import user_span
 from octants.types.defaults import resolve
-from octants.types.scalars import DType
+from octants.types.scalars import DType, i32
 
 
 class Template:
@@ -98,6 +99,19 @@ class NdarrayAnnotation:
         if self.boundary != BOUNDARIES[0]:
             parts.append(f'boundary="{self.boundary}"')
         return f"ndarray({', '.join(parts)})"
+
+
+class SparseMatrixBuilderAnnotation:
+    """The annotation of a builder of sparse matrices: ``A: qd.types.sparse_matrix_builder()``.
+
+    The kernel adds entries to it by ``A[i, j] += value``; see `linalg.SparseMatrixBuilder`.
+    """
+
+    @property
+    def members(self) -> Mapping[str, NdarrayAnnotation]:
+        """The arrays of a builder: where its entries are, and how many there are."""
+        number, one = NdarrayAnnotation(ndim=1), NdarrayAnnotation(i32, 1)
+        return {"rows": one, "columns": one, "values": number, "count": one}
 
 
 class AnyTensor:

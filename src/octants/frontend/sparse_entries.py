@@ -1,0 +1,48 @@
+"""``A[i, j] += value`` of a builder of sparse matrices."""
+
+from __future__ import annotations
+
+import ast
+from types import FunctionType
+from typing import Any, cast
+
+from octants.diagnostics.linalg_errors import BuilderAccess
+from octants.frontend import arithmetic, functions
+from octants.frontend.context import Context
+from octants.frontend.indexing import evaluate_indices
+from octants.frontend.values import StructValue, VariableReference
+from octants.lang.memory import _add_entry
+from octants.types.annotations import SparseMatrixBuilderAnnotation
+
+
+def is_builder(value: Any) -> bool:
+    """Whether this is a parameter that takes a builder of sparse matrices."""
+    is_struct = isinstance(value, StructValue)
+    return is_struct and isinstance(value.python_type, SparseMatrixBuilderAnnotation)
+
+
+def builder_of(context: Context, target: ast.expr) -> StructValue | None:
+    """The builder in whose brackets the target of an assignment stands; None for other targets."""
+    if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name):
+        return None
+    owner = context.evaluate_place(target.value)
+    held = owner.variable.value if isinstance(owner, VariableReference) else owner
+    return held if is_builder(held) else None
+
+
+def add(context: Context, node: ast.AugAssign, builder: StructValue) -> None:
+    """Append an entry; what has the same place is summed up when the matrix is built."""
+    target = node.target
+    assert isinstance(target, ast.Subscript)
+    index = evaluate_indices(context, target.slice)
+    if not isinstance(node.op, (ast.Add, ast.Sub)) or not _is_place(index):
+        context.fail(BuilderAccess(), node)
+    x = context.evaluate(node.value)
+    if isinstance(node.op, ast.Sub):
+        x = arithmetic.unary(context, "-", x)
+    values = {**builder.members, "i": index[0], "j": index[1], "x": x}
+    functions.inline(context, node, cast(FunctionType, _add_entry), values, frozenset(values))
+
+
+def _is_place(index: Any) -> bool:
+    return isinstance(index, tuple) and len(index) == 2 and slice not in map(type, index)
