@@ -21,7 +21,6 @@ Interval = tuple[int, int]
 
 INDEX_TYPES = (i32, i64)
 LARGEST_EXTENT = (1 << 31) - 1
-_PURE = (ops.Binary, ops.Unary, ops.Cast, ops.Compare, ops.Select)
 
 
 class Forms:
@@ -125,10 +124,10 @@ class Forms:
             if isinstance(op, ops.Load):
                 is_argument = op.array.space is Space.ARGUMENT
                 uniform = is_argument and all(map(self.is_uniform, op.indices))
-            elif isinstance(op, _PURE):
-                uniform = all(map(self.is_uniform, op.operands))
             else:
-                uniform = isinstance(op, (ops.Constant, ops.Shape))
+                uniform = isinstance(op, ops.Shape) or (
+                    op is not None and op.is_pure and all(map(self.is_uniform, op.operands))
+                )
             self._uniform[value] = uniform
         return self._uniform[value]
 

@@ -27,7 +27,6 @@ from octants.ir.core import Array, Companion, Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
 
 _MOST_PAIRS = 4096
-_PURE = (ops.Binary, ops.Unary, ops.Cast, ops.Compare, ops.Select, ops.Bitcast, ops.Fma)
 
 OWN = -1
 """What a store is taken to have stored that stores something which no other work item does."""
@@ -143,9 +142,8 @@ class Races(Places):
     def _keeps_same(self, op: Operation, same: set[Value]) -> bool:
         if isinstance(op, ops.Load):
             return op.array not in self.written and all(index in same for index in op.indices)
-        if isinstance(op, _PURE):
-            return all(operand in same for operand in op.operands)
-        return isinstance(op, (ops.Constant, ops.Shape))
+        pure = op.is_pure or isinstance(op, ops.Shape)
+        return pure and all(operand in same for operand in op.operands)
 
 
 def _pairs(accesses: list[ops.Access]) -> Iterator[tuple[ops.Access, ops.Access]]:

@@ -27,7 +27,6 @@ from octants.ir import ops
 from octants.ir.core import Block, Operation, Record, Value
 from octants.types.scalars import i32, i64
 
-_ALWAYS = (ops.RecordPop, ops.Atomic, ops.CompareExchange, ops.Subgroup)
 _RECORD = (ops.RecordPush, ops.RecordPop, ops.RecordEnd)
 
 
@@ -61,7 +60,7 @@ class Uniformity:
         self._visit(block)
         self._find_bases(block)
         roots = list(block.args)
-        roots += [v for op in block.walk() if isinstance(op, _ALWAYS) for v in op.results]
+        roots += [v for op in block.walk() if op.is_varying for v in op.results]
         self._spread(roots)
         chosen = (self._choices[value] for value in self.bases if value in self._choices)
         bases = (op.base for op in block.walk() if isinstance(op, _RECORD))

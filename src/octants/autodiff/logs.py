@@ -65,9 +65,10 @@ def log_results(part: Module) -> Logged | None:
 def _returning(task: Task) -> frozenset[Array]:
     """The arrays of which an atomic's value is used."""
     used = {value for op in task.body.walk() for value in op.operands}
-    updates = (ops.Atomic, ops.CompareExchange)
     return frozenset(
-        op.array for op in task.body.walk() if isinstance(op, updates) and op.result in used
+        op.array
+        for op in task.body.walk()
+        if isinstance(op, ops.Write) and op.reads and op.result in used
     )
 
 
@@ -143,9 +144,9 @@ class _Logger:
         builder.append(end)
         module = self._module("count", [self._parallel(log.body), self._sum()])
         written = set(writers(self.task))
-        reads = (ops.Load, ops.Atomic, ops.CompareExchange)
         counting = module.tasks[0].body.walk()
-        if any(isinstance(op, reads) and op.array in written for op in counting):
+        reads = (op for op in counting if isinstance(op, ops.Access) and op.reads)
+        if any(op.array in written for op in reads):
             return None
         return module
 

@@ -39,8 +39,6 @@ _TOGETHER = ("add", "min", "max", "and", "or", "xor")
 _MAXIMUM = 16  # registers are few
 _FEW = 8
 
-_PURE = (ops.Binary, ops.Unary, ops.Cast, ops.Compare, ops.Select)
-
 
 @dataclass(eq=False, slots=True)
 class Reduction:
@@ -199,7 +197,7 @@ class _Finder:
             place = op.ref
             is_kept = all(are_apart(place, other, self.apart) for other in self.written)
             return is_kept and all(map(self._is_uniform, op.indices))
-        return isinstance(op, _PURE) and all(map(self._is_uniform, op.operands))
+        return op is not None and op.is_pure and all(map(self._is_uniform, op.operands))
 
     def _key(self, index: Value) -> object:
         """What tells equal indices."""

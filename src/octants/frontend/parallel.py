@@ -119,7 +119,7 @@ def _is_dependent(body: Block) -> bool:
     for op in body.walk():
         if isinstance(op, ops.Load) and op.array.space is Space.TEMPORARY:
             read.add(op.array)
-        elif isinstance(op, (ops.Store, ops.Atomic)) and op.array.space is Space.TEMPORARY:
+        elif isinstance(op, ops.Write) and op.array.space is Space.TEMPORARY:
             written.add(op.array)
     return not read.isdisjoint(written)
 

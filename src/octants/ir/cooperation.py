@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from octants.ir import ops
-from octants.ir.core import Array, Block, Companion, InvalidIR, Operation, Space, Task
+from octants.ir.core import Array, ArrayRef, Block, Companion, InvalidIR, Operation, Space, Task
 
 SHARED_LOOPS = "shared_loops"
 """The option of a task whose work items threads share, each with iterations of its loops."""
@@ -37,13 +37,13 @@ def shared_arrays(task: Task) -> list[Array]:
     return list(dict.fromkeys(array for array, _ in shared_places(task)))
 
 
-def shared_places(task: Task) -> list[tuple[Array, Companion]]:
+def shared_places(task: Task) -> list[ArrayRef]:
     """Those arrays and their companions, as far as the task uses them."""
-    found: dict[tuple[Array, Companion], None] = {}
+    found: dict[ArrayRef, None] = {}
     for op in task.body.walk():
         array: Array | None = getattr(op, "array", None)
         if array is not None and array.space is Space.SHARED:
-            found[array, getattr(op, "companion", Companion.PRIMAL)] = None
+            found[ArrayRef(array, getattr(op, "companion", Companion.PRIMAL))] = None
     return list(found)
 
 

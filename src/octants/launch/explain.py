@@ -341,7 +341,7 @@ def _arrays(
         sums = driver.plain_sums(task, chosen, apart)
         values = {op.results[0]: op for op in task.body.walk() if op.results}
         for op in task.body.walk():
-            if isinstance(op, (ops.Store, ops.Atomic)) and op.companion is ADJOINT:
+            if isinstance(op, ops.Write) and op.companion is ADJOINT:
                 way = Way.COLLECTED if op in collected else _way(op, sums, values)
                 line = op.location.line if op.location else 0
                 ways.setdefault(op.array.name, {})[way, line] = None
@@ -378,7 +378,7 @@ def _part_bytes(
     return most
 
 
-def _way(op: ops.Store | ops.Atomic, sums: Sums, values: Mapping[Value, Operation]) -> Way:
+def _way(op: ops.Write, sums: Sums, values: Mapping[Value, Operation]) -> Way:
     if isinstance(op, ops.Atomic):
         target = op.ref
         if target in sums.turns:

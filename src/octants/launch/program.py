@@ -165,10 +165,9 @@ def written_arrays(
     module: Module, spaces: Collection[Space] = (Space.FIELD, Space.NDARRAY)
 ) -> list[Array]:
     """The arrays of some spaces whose primal contents a module may change."""
-    writes = (ops.Store, ops.Atomic, ops.CompareExchange)
     found: dict[Array, None] = {}
     for op in module.walk():
-        if isinstance(op, writes) and op.companion is PRIMAL:
+        if isinstance(op, ops.Write) and op.companion is PRIMAL:
             found[op.array] = None
     return [array for array in found if array.space in spaces]
 

@@ -57,8 +57,6 @@ from octants.ir.core import (
 )
 from octants.simplify.prune import prune_block
 
-_ARITHMETIC = (ops.Unary, ops.Binary, ops.Compare, ops.Select, ops.Cast, ops.Bitcast)
-
 
 def outline_tasks(module: Module) -> None:
     """Replace ``module.body`` by ``module.tasks``, in place."""
@@ -104,7 +102,7 @@ class _Outliner:
             if op.array.space is not Space.ARGUMENT:
                 return False
             return all(index in self.cheap for index in op.indices)
-        if not isinstance(op, _ARITHMETIC) or op.result.type.is_float:
+        if not op.is_pure or op.result.type.is_float:
             return False
         return all(value in self.cheap and not value.type.is_float for value in op.operands)
 

@@ -72,6 +72,7 @@ class Subgroup(Operation):
     """
 
     is_convergent = True
+    is_varying = True
 
     fn: str = attribute()
     lanes: int = attribute()

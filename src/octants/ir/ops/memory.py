@@ -85,6 +85,7 @@ class Atomic(Write):
     """``%old: f32 = atomic<add, @x, primal>(%value, %i)``; the result is the value before."""
 
     reads = True
+    is_varying = True
 
     fn: str = attribute()
     array: Array = attribute()
@@ -104,6 +105,7 @@ class CompareExchange(Write):
     """``%old: i32 = compare_exchange<@x, primal>(%expected, %value, %i)``: the value before."""
 
     reads = True
+    is_varying = True
 
     array: Array = attribute()
     companion: Companion = attribute()

@@ -59,6 +59,8 @@ class RecordPush(RecordAccess):
 class RecordPop(RecordAccess):
     """``%a: f32, %b: i32 = record_pop<#r>(%base, %k)`` reads iteration k back."""
 
+    is_varying = True
+
     record: Record = attribute()
     base: Value = operand()
     index: Value = operand()
