@@ -27,11 +27,11 @@ from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.recursion import deep_recursion
 from octants.diagnostics.stack import levels_to_the_user
-from octants.ir.core import Module, Operation, Task
+from octants.ir.core import Module
 from octants.options import Options
 from octants.runtime.device import Device, LoadedKernel
 from octants.stage import Observer, Stage
-from octants.target import Target
+from octants.target import Capabilities
 from octants.types.defaults import default_float, default_int
 from octants.types.reads import ReadKey
 from octants.types.signature import ArgumentType, ScalarType
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     import pathlib
 
     from octants import frontend, pipeline
-    from octants.analysis.sums import Sums
-    from octants.codegen.llvm.lanes.choice import Choice
     from octants.frontend import Built
     from octants.ir import printer
 else:
@@ -229,7 +227,7 @@ def build(
             default_int=default_int(),
             default_float=default_float(),
             debug=chosen.debug,
-            blocks=backend_of(chosen.arch).blocks(chosen),
+            blocks=capabilities(chosen).blocks,
             varying=varying,
         )
         note.gives(built.module.size)
@@ -240,80 +238,31 @@ def build(
 
 def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
     """How passes are run under these options."""
-    verifies = chosen.debug or options.verifies_passes()
     if observe is None and (chosen.print_ir or chosen.dump_ir):
         observe = functools.partial(_show, chosen)
-    budget = chosen.stack_budget(backend_of(chosen.arch).memory_bytes(chosen))
-    share, in_step = max(1, budget // workers(chosen)), items_in_step(chosen)
     return Stage(
-        checks_bounds=chosen.checks_bounds,
-        contracts=contracts(chosen),
-        verifies=verifies,
+        capabilities(chosen),
+        verifies=chosen.debug or options.verifies_passes(),
         observe=observe,
-        capacity=chosen.ad_stack_size,
-        tape_whole=min(share, _SURELY_WHOLE * in_step),
-        tape_sharers=in_step,
-        nests=chosen.ad_stack_nests,
-        tape_local=backend_of(chosen.arch).local_bytes,
         count_lanes=functools.partial(_count_lanes, chosen),
-        deterministic=chosen.deterministic,
-        serialises_blocks=backend_of(chosen.arch).serialises_blocks,
-        fills=backend_of(chosen.arch).fills(state.device),
-        splits=backend_of(chosen.arch).splits,
     )
+
+
+def capabilities(chosen: Options) -> Capabilities:
+    """What the device in use can do, and what these options ask of code for it."""
+    return backend_of(chosen.arch).capabilities(chosen, state.device)
 
 
 def snapshot_budget() -> int:
     """How many bytes the copies of a tape may take."""
     chosen = options.current()
     if not state.snapshot_budget:
-        memory = backend_of(chosen.arch).memory_bytes(chosen)
-        state.snapshot_budget = chosen.snapshot_budget(memory)
+        state.snapshot_budget = chosen.snapshot_budget(capabilities(chosen).memory_bytes)
     return state.snapshot_budget
 
 
-def contracts(chosen: Options) -> bool:
-    """Whether products and sums are contracted: that must be allowed, and one instruction."""
-    return chosen.fast_math and backend_of(chosen.arch).contracts(chosen)
-
-
-_SURELY_WHOLE = 1 << 16
-"""Bytes: loops that take no more in a work item are recorded whole by code that knows it. It is the
-same code for all budgets that give as much."""
-
-
-def shared_updates(task: Task, chosen: Options, apart: bool) -> set[Operation]:
-    """The updates of a task that each worker collects in a register, and does once."""
-    return backend_of(chosen.arch).shared_updates(task, apart)
-
-
-def workers(chosen: Options) -> int:
-    """Among how many the bytes for the tapes of a launch are divided."""
-    return backend_of(chosen.arch).workers(state.device)
-
-
-def items_in_step(chosen: Options) -> int:
-    """How many work items a worker runs at the same time, at most."""
-    return 1 if state.device is None else backend_of(chosen.arch).items_in_step(chosen)
-
-
-def most_parts(task: Task, chosen: Options) -> int:
-    """How many arrays of their own, at most, the workers of a task have that sums up."""
-    return backend_of(chosen.arch).most_parts(task, state.device)
-
-
-def plain_sums(task: Task, chosen: Options, apart: bool) -> Sums:
-    """The sums of a task to which workers add plainly, kept apart from each other."""
-    return backend_of(chosen.arch).plain_sums(task, apart)
-
-
-def choices(module: Module, chosen: Options) -> list[Choice]:
-    """How the tasks of a module are run, as far as that depends on its code."""
-    return backend_of(chosen.arch).choices(module, chosen)
-
-
 def _count_lanes(chosen: Options, module: Module) -> int:
-    return sum(bool(made.lanes) for made in choices(module, chosen))
+    return sum(bool(made.lanes) for made in backend_of(chosen.arch).choices(module, chosen))
 
 
 def _show(chosen: Options, name: str, module: Module) -> None:
@@ -374,38 +323,13 @@ def unfinished() -> list[Making]:
     return list(_unfinished)
 
 
-def compiles(chosen: Options) -> bool:
-    """Whether kernels become code, which can be kept."""
-    return backend_of(chosen.arch).compiles
-
-
-def code_environment(chosen: Options) -> tuple[str, Target]:
-    """What decides the code of an artifact besides its module and these options."""
-    backend = backend_of(chosen.arch)
-    return backend.version(), backend.target(chosen)
-
-
 def _print_code(module: Module, chosen: Options) -> None:
+    backend = backend_of(chosen.arch)
     texts = (
-        (chosen.print_kernel_llvm_ir, llvm_text),
-        (chosen.print_kernel_llvm_ir_optimized, optimised_llvm_text),
-        (chosen.print_kernel_asm, assembly_text),
+        (chosen.print_kernel_llvm_ir, backend.llvm_text),
+        (chosen.print_kernel_llvm_ir_optimized, backend.optimised_llvm_text),
+        (chosen.print_kernel_asm, backend.assembly_text),
     )
     for wanted, text in texts:
         if wanted:
             print(text(module, chosen))
-
-
-def llvm_text(module: Module, chosen: Options) -> str:
-    """The LLVM IR of a module; empty where there is none."""
-    return backend_of(chosen.arch).llvm_text(module, chosen)
-
-
-def optimised_llvm_text(module: Module, chosen: Options) -> str:
-    """The LLVM IR of a module after LLVM's passes; empty where there is none."""
-    return backend_of(chosen.arch).optimised_llvm_text(module, chosen)
-
-
-def assembly_text(module: Module, chosen: Options) -> str:
-    """The assembly of a module; empty for the interpreter."""
-    return backend_of(chosen.arch).assembly_text(module, chosen)

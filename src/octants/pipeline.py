@@ -1,13 +1,15 @@
-"""The ordered list of passes, with the reason of each place.
+"""The passes of each phase as rows of a list, with the reason of each place.
 
-A kernel comes from the frontend as one body and leaves as tasks, which code generation and autodiff
-read. `Stage.observe` sees the module after each pass; in debug mode and in tests each pass is
-followed by the verifier.
+A kernel comes from the frontend as one body and leaves `LOWER` as tasks, of which derivatives are
+taken; what `FINISH` makes of them code is generated from. A pass runs if the `Capabilities` of the
+machine fulfil its condition. `Stage.observe` sees the module after each pass; in debug mode and in
+tests each pass is followed by the verifier.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from octants.autodiff.forward import forward
 from octants.autodiff.reverse import Reversed, reverse
@@ -38,69 +40,196 @@ from octants.passes.split_sums import SHARERS, split_sums
 from octants.simplify import simplify
 from octants.stage import Observer as Observer
 from octants.stage import Stage as Stage
+from octants.target import Capabilities
+
+Condition = Callable[[Capabilities], bool]
+
+
+def _always(_: Capabilities) -> bool:
+    return True
+
+
+def _contracts(machine: Capabilities) -> bool:
+    return machine.contracts
+
+
+def _deterministic(machine: Capabilities) -> bool:
+    return machine.deterministic
+
+
+def _is_gpu(machine: Capabilities) -> bool:
+    return machine.fills > 0
+
+
+def _splits(machine: Capabilities) -> bool:
+    return machine.splits and machine.contracts
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A step from body to tasks; `reason` says why it stands where it does.
+    """A step that changes a module in place; `reason` says why it stands where it does.
 
-    `asked_by` is the attribute of the stage without which it is left out; empty for none.
+    It is left out unless `when` accepts the machine.
     """
 
     name: str
-    run: Callable[[Module], None]
+    run: Callable[[Module, Capabilities], None]
     reason: str
-    asked_by: str = ""
+    when: Condition = _always
 
 
-PASSES = (
+LOWER = (
     Pass(
         "check_bounds",
-        check_bounds,
+        lambda module, _: check_bounds(module),
         "before anything moves, so that each access is still at its place in the user's code",
-        asked_by="checks_bounds",
+        when=lambda machine: machine.checks_bounds,
     ),
     Pass(
         "outline_tasks",
-        outline_tasks,
+        lambda module, _: outline_tasks(module),
         "before simplifying, which works within tasks: what crosses them is in memory by then",
     ),
-    Pass("simplify", simplify, "when all is in place: what follows costs what is left"),
+    Pass(
+        "simplify",
+        lambda module, _: simplify(module),
+        "when all is in place: what follows costs what is left",
+    ),
     Pass(
         "drop_zeros",
-        drop_zeros,
+        lambda module, _: drop_zeros(module),
         "before products are taken into sums",
-        asked_by="contracts",
+        _contracts,
     ),
     Pass(
         "relax_divisions",
-        relax_divisions,
+        lambda module, _: relax_divisions(module),
         "before derivatives are taken, whose replays must divide as what they replay",
-        asked_by="contracts",
+        _contracts,
     ),
     Pass(
         "contract",
-        contract,
+        lambda module, _: contract(module),
         "before derivatives are taken, whose replays must round as what they replay",
-        asked_by="contracts",
+        _contracts,
     ),
     Pass(
         "defer_constants",
-        defer_constants,
+        lambda module, _: defer_constants(module),
         "when products are in sums: these are what constants wait for",
-        asked_by="contracts",
+        _contracts,
     ),
 )
+"""From the body that the frontend built to simplified tasks, of which derivatives are taken."""
+
+
+def _gather_sums(module: Module, machine: Capabilities) -> None:
+    splits = _splits(machine)
+    fills = machine.fills // SHARERS if splits else machine.fills
+    gather_sums(module, module.apart, 0 if machine.deterministic else fills, shared=splits)
+
+
+def _cheaper_updates(when: Condition, reason: str) -> tuple[Pass, Pass]:
+    """The two passes that find cheaper updates."""
+    return (
+        Pass("collect_sums", lambda m, _: collect_sums(m, m.apart), reason, when),
+        Pass(
+            "demote_atomics",
+            lambda m, _: demote_atomics(m, m.apart),
+            "after sums have left their loops: one update may remain of many",
+            when,
+        ),
+    )
+
+
+FINISH = (
+    Pass(
+        "serialise_blocks",
+        lambda module, _: serialise_blocks(module),
+        "before all that looks at updates: some are plain afterwards",
+        when=lambda machine: machine.serialises_blocks,
+    ),
+    Pass("gather_sums", _gather_sums, "before sums leave the loops that it turns around", _is_gpu),
+    *_cheaper_updates(_always, "before updates are demoted: it leaves one of many"),
+    Pass(
+        "fix_order",
+        lambda m, machine: fix_order(m, m.apart, many=machine.fills > 0),
+        "when it is known which updates only one work item makes",
+        _deterministic,
+    ),
+    *_cheaper_updates(_deterministic, "again, since work items have become loops"),
+    Pass(
+        "expand_powers",
+        lambda module, _: expand_powers(module),
+        "when derivatives, whose rules know powers, have been taken",
+        _contracts,
+    ),
+    Pass(
+        "share_reciprocals",
+        lambda module, _: share_reciprocals(module),
+        "after powers, of which divisions are made",
+        _contracts,
+    ),
+    Pass(
+        "fold_doubles",
+        lambda module, _: fold_doubles(module),
+        "when no derivative is to be taken any more",
+        _contracts,
+    ),
+    Pass(
+        "compose_turns",
+        lambda module, _: compose_turns(module),
+        "when loops have their last form",
+        _contracts,
+    ),
+    Pass(
+        "fuse_sums",
+        lambda module, _: fuse_sums(module),
+        "late, since sums may be rounded in another order",
+        _splits,
+    ),
+    Pass(
+        "split_sums",
+        lambda m, machine: split_sums(m, m.apart, machine.fills),
+        "when all sums of a loop stand in it",
+        _splits,
+    ),
+    Pass(
+        "delay_stores",
+        lambda m, _: delay_stores(m, m.apart),
+        "last: it moves what others would look for",
+        _is_gpu,
+    ),
+)
+"""From tasks, perhaps derivatives, to what code is generated from, with cheaper updates."""
+
+
+def _run(passes: tuple[Pass, ...], module: Module, stage: Stage) -> None:
+    for step in passes:
+        if step.when(stage.capabilities):
+            with timed(step.name, module.name, module.size):
+                step.run(module, stage.capabilities)
+            stage.see(step.name, module)
 
 
 def lower(module: Module, stage: Stage) -> None:
-    """From the body that the frontend built to simplified tasks, in place."""
+    """Run the passes of `LOWER`, in place."""
     stage.see("frontend", module)
-    for step in PASSES:
-        if not step.asked_by or getattr(stage, step.asked_by):
-            with timed(step.name, module.name, module.size):
-                step.run(module)
-            stage.see(step.name, module)
+    _run(LOWER, module, stage)
+
+
+def finish(module: Module, stage: Stage, *, apart: bool = False) -> Module:
+    """A copy of a lowered or differentiated module after the passes of `FINISH`.
+
+    ``apart`` says that no two of its arrays share memory.
+    """
+    with timed("finish", module.name, module.size) as note:
+        result = copy_module(module)
+        result.apart = apart
+        _run(FINISH, result, stage)
+        note.gives(result.size)
+    stage.see("finish", result)
+    return result
 
 
 def serialise(module: Module, stage: Stage) -> Module:
@@ -125,6 +254,7 @@ def differentiate_reverse(
 
     Nests are not stored where that is all that keeps work items from running in lanes.
     """
+    machine = stage.capabilities
 
     def make(nests: str) -> Reversed:
         return reverse(
@@ -133,17 +263,17 @@ def differentiate_reverse(
             again=again,
             part=part,
             argument_gradients=argument_gradients,
-            capacity=stage.capacity,
-            tape_whole=stage.tape_whole,
-            tape_sharers=stage.tape_sharers,
+            capacity=machine.capacity,
+            tape_whole=machine.tape_whole,
+            tape_sharers=machine.tape_sharers,
             nests=nests,
-            tape_local=stage.tape_local,
-            contracts=stage.contracts,
+            tape_local=machine.tape_local,
+            contracts=machine.contracts,
         )
 
     with timed("reverse", f"{module.name}_reverse", module.size) as note:
-        result = make(stage.nests)
-        if stage.nests == "auto" and _stores_nests(result.module):
+        result = make(machine.nests)
+        if machine.nests == "auto" and _stores_nests(result.module):
             result = _for_lanes(stage, result, make)
         note.gives(result.module.size)
     stage.see("reverse", result.module)
@@ -157,11 +287,7 @@ def _stores_nests(module: Module) -> bool:
 def _for_lanes(stage: Stage, stored: Reversed, make: Callable[[str], Reversed]) -> Reversed:
     if stage.count_lanes is None:
         return stored
-    plain = Stage(
-        contracts=stage.contracts,
-        deterministic=stage.deterministic,
-        serialises_blocks=stage.serialises_blocks,
-    )
+    plain = Stage(replace(stage.capabilities, fills=0, splits=False))
     in_lanes = stage.count_lanes(finish(stored.module, plain, apart=True))
     if in_lanes == sum(task.is_parallel for task in stored.module.tasks):
         return stored
@@ -173,42 +299,7 @@ def _for_lanes(stage: Stage, stored: Reversed, make: Callable[[str], Reversed]) 
 def differentiate_forward(module: Module, stage: Stage) -> Module:
     """A lowered module with its tangents, simplified."""
     with timed("forward", f"{module.name}_forward", module.size) as note:
-        result = forward(module, contracts=stage.contracts)
+        result = forward(module, contracts=stage.capabilities.contracts)
         note.gives(result.size)
     stage.see("forward", result)
-    return result
-
-
-def finish(module: Module, stage: Stage, *, apart: bool = False) -> Module:
-    """A copy of a lowered or differentiated module for code generation, with cheaper updates.
-
-    ``apart`` says that no two of its arrays share memory.
-    """
-    with timed("finish", module.name, module.size) as note:
-        result = copy_module(module)
-        result.apart = apart
-        if stage.serialises_blocks:  # before all that looks at updates: some are plain afterwards
-            serialise_blocks(result)
-        splits = stage.splits and stage.contracts
-        if stage.fills:
-            fills = stage.fills // SHARERS if splits else stage.fills
-            gather_sums(result, apart, 0 if stage.deterministic else fills, shared=splits)
-        collect_sums(result, apart)
-        demote_atomics(result, apart)
-        if stage.deterministic:  # what only one work item touches is known better before than after
-            fix_order(result, apart, many=stage.fills > 0)
-            collect_sums(result, apart)
-            demote_atomics(result, apart)
-        if stage.contracts:
-            expand_powers(result)
-            share_reciprocals(result)
-            fold_doubles(result)
-            compose_turns(result)
-        if splits:
-            fuse_sums(result)
-            split_sums(result, apart, stage.fills)
-        if stage.fills:
-            delay_stores(result, apart)
-        note.gives(result.size)
-    stage.see("finish", result)
     return result

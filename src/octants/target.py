@@ -39,6 +39,46 @@ class Target:
     blocks: Blocks | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a machine can do and code must do, as far as passes and autodiff need to know it.
+
+    A backend gives it for a device and the options in force. Of the machine: where `contracts`, a
+    product and a sum may be rounded as one, and what is divided be multiplied by a reciprocal.
+    Where it `serialises_blocks`, work items that work together run one after the other. `fills` is
+    how many work items a GPU needs to be busy; 0 on CPUs, which are so with few. Where it `splits`,
+    lanes of a subgroup may share a work item. `blocks` is what there is for work items that work
+    together; None where they cannot. `updates_64_bits` says that they can update integers of 64
+    bits in memory atomically.
+
+    Of the tape: arrays, tapes and their copies share `memory_bytes`. `workers` divide the bytes for
+    tapes, and up to `tape_sharers` work items share the tape of a worker. Loops that surely take no
+    more than `tape_whole` bytes of it are never recorded in blocks. A block of a loop may take
+    `tape_local` bytes of the memory near a work item; 0: there is none. `capacity` is that of
+    records, if it is forced; `nests` says how loops in loops are recorded, as `autodiff.reverse`
+    takes it.
+
+    Of the code: it `checks_bounds` of accesses; where `deterministic`, it updates arrays in an
+    order that is always the same.
+    """
+
+    contracts: bool = False
+    serialises_blocks: bool = False
+    fills: int = 0
+    splits: bool = False
+    blocks: Blocks | None = None
+    updates_64_bits: bool = True
+    memory_bytes: int = 0
+    workers: int = 1
+    tape_sharers: int = 1
+    tape_whole: int = 0
+    tape_local: int = 0
+    capacity: int = 0
+    nests: str = "auto"
+    checks_bounds: bool = False
+    deterministic: bool = False
+
+
 class Arch(enum.Enum):
     """What kernels can run on; `python` is the interpreter."""
 

@@ -14,11 +14,12 @@ import pytest
 import octants as qd
 from octants.backends.cpu import CpuBackend
 from octants.passes import ordered_parts
+from tests.machines import pretend
 
 
 @pytest.fixture(autouse=True)
 def many(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(CpuBackend, "fills", lambda *_: 1000)
+    pretend(monkeypatch, CpuBackend, fills=1000)
     monkeypatch.setattr(ordered_parts, "MOST", 1 << 13)  # so that loops have several turns
     start()
     yield

@@ -26,6 +26,7 @@ from octants.runtime.cuda import machine
 from octants.runtime.cuda.device import CudaDevice
 from tests.codegen.compiled import TARGET
 from tests.codegen.on_gpu import OnGpu
+from tests.machines import pretend
 from tests.runtime.cuda.fake_cuda import Call, FakeCuda
 
 _Entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -99,7 +100,7 @@ def emulated_gpu(**facts: Any) -> Iterator[AddressableCuda]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(machine, "driver_library", lambda: library)
         patch.setattr(CudaBackend, "begin_compile", begin_compile)
-        patch.setattr(CudaBackend, "splits", False)  # a thread has no others to work with
+        pretend(patch, CudaBackend, splits=False)  # a thread has no others to work with
         patch.setattr(driver, "_artifacts", {})
         patch.setenv("OCTANTS_OFFLINE_CACHE", "0")
         try:

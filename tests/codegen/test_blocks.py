@@ -23,6 +23,7 @@ from octants.ir.core import Companion
 from octants.lang.simt import block, grid, subgroup
 from octants.lang.syntax import loop_config, static
 from octants.pipeline import Stage, finish, lower
+from octants.target import Capabilities
 from octants.types.annotations import NdarrayAnnotation as Array
 from octants.types.scalars import f16, f64, i8, i32, u1
 from tests.codegen.blocks import BlockThreads
@@ -30,6 +31,8 @@ from tests.codegen.compiled import Compiled
 from tests.codegen.test_nvptx import assemble, needs_assembler
 from tests.simt import test_blocks, test_derivatives, test_subgroups
 from tests.simt.kernels import compile_kernel, interpret, lowered
+
+SERIAL = Stage(Capabilities(serialises_blocks=True), verifies=True)
 
 rng = np.random.default_rng(9)
 
@@ -141,7 +144,9 @@ def test_threads_take_derivatives(function: Any) -> None:
         ways = (
             interpreter.run,
             lambda m, a: BlockThreads(finish(m, Stage(verifies=True))).run(a),
-            lambda m, a: Compiled(finish(m, Stage(serialises_blocks=True, verifies=True))).run(a),
+            lambda m, a: Compiled(
+                finish(m, Stage(Capabilities(serialises_blocks=True), verifies=True))
+            ).run(a),
         )
         for run in ways:
             names = [(n, c) for n in "xy" for c in list(Companion)[:3]]
@@ -266,7 +271,7 @@ def test_a_thread_that_is_alone_reads_no_other_lanes() -> None:
             y[i // 2] += x[i]
 
     arguments = np.zeros(8), np.zeros(8), np.zeros(1, np.int32)
-    module, stage = compile_kernel(totals, *arguments), Stage(deterministic=True)
+    module, stage = compile_kernel(totals, *arguments), Stage(Capabilities(deterministic=True))
     lower(module, stage)
     module = finish(module, stage, apart=True)
     assert find_reductions(module.tasks[0], apart=True)

@@ -25,7 +25,7 @@ def runtime() -> Iterator[None]:
 
 def start(dtype: Any = qd.f64, **chosen: Any) -> None:
     qd.init(arch=qd.cpu, default_fp=dtype, log_level="error", **{"fast_math": True, **chosen})
-    if not driver.contracts(options.current()) and chosen.get("fast_math", True):
+    if not driver.capabilities(options.current()).contracts and chosen.get("fast_math", True):
         pytest.skip("fast_math changes nothing on this machine")
 
 

@@ -178,7 +178,7 @@ def test_random_sums_are_the_same(seed: int) -> None:
 def results(dtype: Any, fast_math: bool) -> tuple[Any, Any, int]:
     """Values, gradients, and the additions of the Lorenz 96 model by a Runge-Kutta method."""
     qd.init(arch=qd.cpu, default_fp=dtype, fast_math=fast_math, log_level="error")
-    if fast_math and not driver.contracts(options.current()):
+    if fast_math and not driver.capabilities(options.current()).contracts:
         pytest.skip("fast_math changes nothing on this machine")
     x, y = (qd.field(dtype, (20, 6), needs_grad=True) for _ in "xy")
 

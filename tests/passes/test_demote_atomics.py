@@ -30,6 +30,7 @@ from octants.passes.demote_atomics import demote_atomics
 from octants.passes.fix_order import fix_order
 from octants.pipeline import Stage, finish
 from octants.simplify import simplify
+from octants.target import Capabilities
 from octants.types.scalars import f16, f32, i32
 from tests.apart import on_cpu
 from tests.autodiff.random_ir import Generator, forward, inputs
@@ -585,7 +586,7 @@ def test_fixed_order_leaves_no_order_to_chance(fills: int) -> None:
     for seed in range(40):
         module = Generator(seed).module()
         simplify(module)
-        stage = Stage(verifies=True, deterministic=True, fills=fills)
+        stage = Stage(Capabilities(deterministic=True, fills=fills), verifies=True)
         module = finish(module, stage, apart=True)
         for task in module.tasks:
             left = [op for op in task.body.walk() if isinstance(op, ops.Atomic)]

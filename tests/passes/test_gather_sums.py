@@ -14,8 +14,8 @@ from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes import gather_sums
-from octants.runtime.device import Device
 from tests.codegen.on_emulated_gpu import emulated_gpu
+from tests.machines import pretend
 from tests.passes.test_pictures import pictures
 
 LARGEST = 12
@@ -25,12 +25,7 @@ ROWS, COLUMNS = 8, 8
 @pytest.fixture(params=[1, 100], ids=["whole", "in parts"])
 def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The CPU, as if it took so many work items to keep it busy."""
-    fills: int = request.param
-
-    def of_a_gpu(self: CpuBackend, device: Device | None) -> int:
-        return fills
-
-    monkeypatch.setattr(CpuBackend, "fills", of_a_gpu)
+    pretend(monkeypatch, CpuBackend, fills=request.param)
     monkeypatch.setattr("octants.passes.gather_sums._SHORTEST", 1)
     qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level="error")
     yield
@@ -302,7 +297,7 @@ def test_on_an_emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_with_a_fixed_order_each_sum_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """So nothing is left to the order of work items, and none wait for each other."""
-    monkeypatch.setattr(CpuBackend, "fills", lambda *_: 1000)
+    pretend(monkeypatch, CpuBackend, fills=1000)
     qd.init(arch=qd.cpu, default_fp=qd.f64, deterministic=True, offline_cache=False)
     world = World()
     for kernel in (world.nonlinear, world.bounds_of_a_field, world.two_loops):

@@ -38,7 +38,7 @@ def runtime() -> Iterator[None]:
 def start(fast_math: bool = True, **more: Any) -> bool:
     """Whether `fast_math` is that of this machine."""
     qd.init(arch=qd.cpu, fast_math=fast_math, log_level="error", **more)
-    return driver.contracts(options.current())
+    return driver.capabilities(options.current()).contracts
 
 
 # -- what is changed ----------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def test_gradients_are_those_of_the_exact_program() -> None:
     bodies = Bodies(qd.f32)
     for one, wanted in zip(gradient(bodies), exact, strict=True):
         np.testing.assert_allclose(one, wanted, rtol=2e-4, atol=2e-4 * np.abs(wanted).max())
-    if driver.contracts(options.current()):
+    if driver.capabilities(options.current()).contracts:
         assert "rsqrt" in bodies.forces.inspect().stages["finish"]
 
 

@@ -17,6 +17,7 @@ from octants.ir.rewriter import copy_module
 from octants.ir.verifier import verify
 from octants.passes.serialise_blocks import serialise_blocks
 from octants.pipeline import Stage, finish
+from octants.target import Capabilities
 from tests.apart import on_cpu
 from tests.codegen.compiled import Compiled
 from tests.codegen.test_blocks import CASES
@@ -45,7 +46,7 @@ def check(function: Any, arguments: tuple[Any, ...]) -> None:
     names = list(function.__annotations__)
     interpret(module, function, copies[0])
     interpret(serialised(module), function, copies[1])
-    compiled = Compiled(finish(module, Stage(serialises_blocks=True)))
+    compiled = Compiled(finish(module, Stage(Capabilities(serialises_blocks=True))))
     compiled.run(dict(zip(names, copies[2], strict=True)))
     for wanted, again, found in zip(*copies, strict=True):
         np.testing.assert_array_equal(again, wanted)

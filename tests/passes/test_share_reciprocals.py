@@ -49,7 +49,7 @@ def divisions(bodies: Any) -> int:
 def test_a_vector_is_divided_once() -> None:
     exact = divisions(start(fast_math=False))
     bodies = start(fast_math=True)
-    if not driver.contracts(options.current()):
+    if not driver.capabilities(options.current()).contracts:
         pytest.skip("fast_math changes nothing on this machine")
     assert divisions(bodies) <= exact - 4
 

@@ -15,8 +15,8 @@ from octants.ir.core import Module
 from octants.ir.printer import to_text
 from octants.passes.serialise_blocks import serialise_blocks
 from octants.passes.split_sums import split_sums
-from octants.runtime.device import Device
 from tests.apart import on_cpu
+from tests.machines import pretend
 
 pytestmark = on_cpu  # which stands for a GPU here
 LARGEST = 70
@@ -29,16 +29,12 @@ def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """The CPU as a GPU that so many threads fill; lanes run one after the other."""
     fills: int = request.param
 
-    def of_a_gpu(self: CpuBackend, device: Device | None) -> int:
-        return fills
-
     def split_and_serialise(module: Module, apart: bool, fills: int) -> None:
         split_sums(module, apart, fills)
         TEXTS[module.name] = to_text(module)
         serialise_blocks(module)
 
-    monkeypatch.setattr(CpuBackend, "fills", of_a_gpu)
-    monkeypatch.setattr(CpuBackend, "splits", True)
+    pretend(monkeypatch, CpuBackend, fills=fills, splits=True)
     monkeypatch.setattr(pipeline, "split_sums", split_and_serialise)
     qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level="error")
     yield
@@ -266,7 +262,7 @@ def test_results(runtime: None, name: str, monkeypatch: pytest.MonkeyPatch) -> N
     world = World()
     assert is_split(getattr(world, name)) == (name in SPLIT)
     found = [outputs(world, name, n, m) for n, m in SIZES]
-    monkeypatch.setattr(CpuBackend, "splits", False)
+    pretend(monkeypatch, CpuBackend, splits=False)
     qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level="error")
     world = World()
     for (n, m), values in zip(SIZES, found, strict=True):

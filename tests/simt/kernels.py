@@ -13,7 +13,7 @@ from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.pipeline import Stage, finish, lower
-from octants.target import Blocks
+from octants.target import Blocks, Capabilities
 from octants.types.scalars import f64, from_numpy, i32
 from octants.types.signature import ArgumentType, NdarrayType, ScalarType, TemplateValue
 
@@ -41,9 +41,9 @@ def compile_kernel(function: Any, *arguments: Any, blocks: Blocks | None = None)
     return module
 
 
-def lowered(module: Module, **stage: Any) -> Module:
+def lowered(module: Module, **machine: Any) -> Module:
     """The module that code is generated from."""
-    chosen = Stage(verifies=True, **stage)
+    chosen = Stage(Capabilities(**machine), verifies=True)
     lower(module, chosen)
     result = finish(module, chosen)
     text = to_text(result)

@@ -21,7 +21,7 @@ from octants.lang.functions import cos, sin
 from octants.lang.simt import block, subgroup
 from octants.lang.syntax import loop_config
 from octants.pipeline import Stage, finish
-from octants.target import Blocks
+from octants.target import Blocks, Capabilities
 from octants.types.scalars import f64, i32
 from tests.codegen.compiled import Compiled
 from tests.frontend.frontend_programs import define
@@ -167,7 +167,7 @@ def check(seed: int, *, compiled: bool = False) -> str:
     wanted = weights @ jacobian(module, x)
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6 * (1 + np.abs(wanted).max()))
     if compiled:
-        stage = Stage(serialises_blocks=True, verifies=True)
+        stage = Stage(Capabilities(serialises_blocks=True), verifies=True)
         again: dict[Any, Any] = {"x": x, "y": np.zeros_like(x)}
         again["y", Companion.ADJOINT] = weights.copy()
         again["x", Companion.ADJOINT] = np.zeros_like(x)

@@ -12,6 +12,7 @@ from octants.lang.simt import block, subgroup
 from octants.lang.syntax import loop_config
 from octants.passes.serialise_blocks import serialise_blocks
 from octants.pipeline import Stage, finish
+from octants.target import Capabilities
 from octants.types.scalars import f64, i32
 from tests.codegen.blocks import BlockThreads
 from tests.codegen.compiled import Compiled
@@ -56,7 +57,7 @@ def check(seed: int, *, threads: bool) -> None:
     _compare(wanted, found, exact=True)
     names = list(function.__annotations__)
     found = fresh()
-    Compiled(finish(module, Stage(serialises_blocks=True, verifies=True))).run(
+    Compiled(finish(module, Stage(Capabilities(serialises_blocks=True), verifies=True))).run(
         dict(zip(names, found, strict=True))
     )
     _compare(wanted, found)

@@ -4,38 +4,57 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from octants.artifact import Artifact, Making
 from octants.deferred import Deferred
 from octants.ir.core import Module, Operation, Task
-from octants.options import Options, memory_of_the_machine
+from octants.lazy_dataclass import dataclass
+from octants.options import Options
 from octants.runtime.device import Device
-from octants.target import Blocks, Target
+from octants.target import Capabilities, Target
 
 if TYPE_CHECKING:
     from octants.analysis import sums
+    from octants.codegen import reductions
     from octants.codegen.llvm.lanes import choice
 else:
     sums = Deferred("octants.analysis.sums")
+    reductions = Deferred("octants.codegen.reductions")
     choice = Deferred("octants.codegen.llvm.lanes.choice")
 
 Run = Callable[[int], None]
+
+NEAR_BYTES = 256
+"""What a block of a loop may take of the memory near a work item of a GPU."""
+
+_SURELY_WHOLE = 1 << 16
+"""Bytes: loops that take no more in a work item are recorded whole by code that knows it. It is the
+same code for all budgets that give as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """How the workers of a task update what they share.
+
+    Each collects those that are `collected` in a register, and makes one of them. To `sums` they
+    add plainly, kept apart from each other; at most so many workers have `parts` of their own.
+    """
+
+    collected: set[Operation]
+    sums: sums.Sums
+    parts: int = 0
 
 
 class Backend(ABC):
     """The code generation and the devices of an arch; a process has one object of each.
 
-    `compiles` is False for the interpreter, which runs modules as they are. One that
-    `serialises_blocks` has no threads that could wait for each other in a block. `local_bytes` is
-    what a block of a loop may take of the memory near a work item; 0: there is none.
+    `compiles` is False for the interpreter, which runs modules as they are.
     """
 
     name: str
     compiles = True
-    serialises_blocks = False
-    local_bytes = 0
-    splits = False
 
     # -- what there is --------------------------------------------------------------------------
 
@@ -91,49 +110,31 @@ class Backend(ABC):
 
     # -- what the language and passes want to know ----------------------------------------------
 
-    def blocks(self, chosen: Options) -> Blocks | None:
-        """What there is for work items that work together; None where they cannot."""
-        return None
+    @abstractmethod
+    def machine(self, chosen: Options, device: Device | None) -> Capabilities:
+        """What the machine can do, as far as it does not hang on how options ask for code."""
 
-    def updates_64_bits(self, chosen: Options) -> bool:
-        """Whether work items can update integers of 64 bits in memory atomically."""
-        return True
+    def capabilities(self, chosen: Options, device: Device | None) -> Capabilities:
+        """What the machine can do, and what these options ask of code for it."""
+        found = self.machine(chosen, device)
+        share = max(1, chosen.stack_budget(found.memory_bytes) // found.workers)
+        return replace(
+            found,
+            contracts=chosen.fast_math and found.contracts,
+            tape_whole=min(share, _SURELY_WHOLE * found.tape_sharers),
+            capacity=chosen.ad_stack_size,
+            nests=chosen.ad_stack_nests,
+            checks_bounds=chosen.checks_bounds,
+            deterministic=chosen.deterministic,
+        )
 
-    def memory_bytes(self, chosen: Options) -> int:
-        """The bytes of memory that arrays, and tapes and their copies, share."""
-        return memory_of_the_machine()
-
-    def contracts(self, chosen: Options) -> bool:
-        """Whether a product and a sum can be one instruction, which rounds once."""
-        return True
-
-    def workers(self, device: Device | None) -> int:
-        """Among how many the bytes for the tapes of a launch are divided."""
-        return 1
-
-    def fills(self, device: Device | None) -> int:
-        """How many work items keep a GPU busy; 0 for what is busy with few."""
-        return self.workers(device)
-
-    def items_in_step(self, chosen: Options) -> int:
-        """How many work items share the tape of a worker, at most."""
-        return 1
+    # -- how code runs ---------------------------------------------------------------------------
 
     def choices(self, module: Module, chosen: Options) -> list[choice.Choice]:
         """How the tasks of a finished module are run, as far as that depends on its code."""
         return [choice.Choice("each has a thread") for _ in module.tasks]
 
-    def shared_updates(self, task: Task, apart: bool) -> set[Operation]:
-        """The updates of a task that each worker collects in a register, and does once.
-
-        ``apart`` says here and below that no two arrays of the task share memory.
-        """
-        return set()
-
-    def most_parts(self, task: Task, device: Device | None) -> int:
-        """How many arrays of their own, at most, the workers of a task have that sums up."""
-        return 0
-
-    def plain_sums(self, task: Task, apart: bool) -> sums.Sums:
-        """The sums of a task to which workers add plainly, kept apart from each other."""
-        return sums.Sums()
+    def updates(self, task: Task, apart: bool, device: Device | None) -> Updates:
+        """How workers update what they share; ``apart`` says that no two arrays share memory."""
+        found = reductions.find_reductions(task, apart)
+        return Updates({op for each in found for op in each.atomics}, sums.Sums())

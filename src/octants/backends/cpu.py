@@ -7,28 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 from octants import options
 from octants.artifact import Artifact
-from octants.backends.base import Backend
+from octants.backends.base import Backend, Updates
 from octants.cache import current
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.lanes.widths import NEVER, most_lanes
 from octants.deferred import Deferred
-from octants.ir.core import Module, Operation, Task
-from octants.options import Options
+from octants.ir.core import Module, Task
+from octants.options import Options, memory_of_the_machine
 from octants.runtime.cpu import CpuDevice
 from octants.runtime.cpu.identity import processor
 from octants.runtime.cpu.sums import FIXED_PARTS
 from octants.runtime.device import Device
-from octants.target import HOST, Blocks, Target
+from octants.target import HOST, Blocks, Capabilities, Target
 
 if TYPE_CHECKING:
-    from octants.analysis.sums import Sums
-    from octants.codegen import reductions
     from octants.codegen.llvm import cpu
     from octants.codegen.llvm.lanes import choice
     from octants.runtime.cpu import apart
 else:
     cpu = Deferred("octants.codegen.llvm.cpu")
-    reductions = Deferred("octants.codegen.reductions")
     choice = Deferred("octants.codegen.llvm.lanes.choice")
     apart = Deferred("octants.runtime.cpu.apart")
 
@@ -37,11 +34,10 @@ class CpuBackend(Backend):
     """The host as an arch."""
 
     name = HOST.name
-    serialises_blocks = True
 
     def make_device(self, chosen: Options) -> Device:
         threads = chosen.cpu_max_num_threads
-        budget = chosen.stack_budget(self.memory_bytes(chosen))
+        budget = chosen.stack_budget(memory_of_the_machine())
         if options.keeps_memory_apart():
             device = apart.ApartDevice(threads, tape_budget=budget)
             device.is_late = options.raises_late()
@@ -74,34 +70,27 @@ class CpuBackend(Backend):
 
     # -- what passes want to know ---------------------------------------------------------------
 
-    def blocks(self, chosen: Options) -> Blocks | None:
-        return Blocks()
-
-    def contracts(self, chosen: Options) -> bool:
-        return backend.has_fused(host_target())
-
-    def workers(self, device: Device | None) -> int:
-        return device.threads if isinstance(device, CpuDevice) else 1
-
-    def fills(self, device: Device | None) -> int:
-        return 0
-
-    def items_in_step(self, chosen: Options) -> int:
-        return 1 if chosen.simd == NEVER else max(1, most_lanes(host_target()))
+    def machine(self, chosen: Options, device: Device | None) -> Capabilities:
+        target = host_target()
+        in_step = 1 if device is None or chosen.simd == NEVER else most_lanes(target)
+        return Capabilities(
+            contracts=backend.has_fused(target),
+            serialises_blocks=True,
+            blocks=Blocks(),
+            memory_bytes=memory_of_the_machine(),
+            workers=device.threads if isinstance(device, CpuDevice) else 1,
+            tape_sharers=max(1, in_step),
+        )
 
     def choices(self, module: Module, chosen: Options) -> list[choice.Choice]:
         target = host_target()
         return [choice.choose(task, target, chosen.simd, module.apart) for task in module.tasks]
 
-    def shared_updates(self, task: Task, apart: bool) -> set[Operation]:
-        return {op for found in reductions.find_reductions(task, apart) for op in found.atomics}
-
-    def most_parts(self, task: Task, device: Device | None) -> int:
+    def updates(self, task: Task, apart: bool, device: Device | None) -> Updates:
         fixed = FIXED_PARTS if task.options.get("fixed_order") else 0
-        return (fixed or self.workers(device)) - 1
-
-    def plain_sums(self, task: Task, apart: bool) -> Sums:
-        return cpu.sums_of(task, apart)
+        workers = device.threads if isinstance(device, CpuDevice) else 1
+        collected = super().updates(task, apart, device).collected
+        return Updates(collected, cpu.sums_of(task, apart), (fixed or workers) - 1)
 
 
 @functools.cache

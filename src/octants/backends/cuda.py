@@ -8,27 +8,25 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from octants.artifact import Artifact, Making
-from octants.backends.base import Backend
+from octants.backends.base import NEAR_BYTES, Backend
 from octants.cache import current
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.gpu.capabilities import target
 from octants.compile_profile import is_asked_for, stage
 from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsError
-from octants.ir.core import Module, Operation, Task
+from octants.ir.core import Module
 from octants.options import Options
 from octants.runtime.device import Device
-from octants.target import Arch, Blocks, Target
+from octants.target import Arch, Blocks, Capabilities, Target
 
 if TYPE_CHECKING:
     from octants import frontend, pipeline
-    from octants.codegen import reductions
     from octants.codegen.llvm import nvptx
     from octants.runtime.cuda import context, device, machine, modules
 else:
     frontend, pipeline = Deferred("octants.frontend"), Deferred("octants.pipeline")
     nvptx = Deferred("octants.codegen.llvm.nvptx")
-    reductions = Deferred("octants.codegen.reductions")
     context = Deferred("octants.runtime.cuda.context")
     device = Deferred("octants.runtime.cuda.device")
     machine = Deferred("octants.runtime.cuda.machine")
@@ -41,8 +39,6 @@ class CudaBackend(Backend):
     """The GPU of the number that the options name."""
 
     name = Arch.cuda.name
-    local_bytes = 256
-    splits = True
 
     def obstacle(self) -> str:
         """The driver's absence, or that of a GPU that is new enough; the context waits."""
@@ -114,23 +110,19 @@ class CudaBackend(Backend):
 
     # -- what the language and passes want to know ----------------------------------------------
 
-    def blocks(self, chosen: Options) -> Blocks | None:
-        return Blocks()
-
-    def memory_bytes(self, chosen: Options) -> int:
-        return context.context_of(machine.driver_library(), chosen.device).total_memory
-
-    def workers(self, device: Device | None) -> int:
-        if device is None:
-            return _THREADS
+    def machine(self, chosen: Options, device: Device | None) -> Capabilities:
         found: Any = device
-        return int(found.context.multiprocessors) * _THREADS
-
-    def fills(self, device: Device | None) -> int:
-        return 2 * self.workers(device)  # where blocks end early, others begin
-
-    def shared_updates(self, task: Task, apart: bool) -> set[Operation]:
-        return {op for found in reductions.find_reductions(task, apart) for op in found.atomics}
+        count = 1 if found is None else int(found.context.multiprocessors)
+        own = context.context_of(machine.driver_library(), chosen.device)
+        return Capabilities(
+            contracts=True,
+            fills=2 * count * _THREADS,  # where blocks end early, others begin
+            splits=True,
+            blocks=Blocks(),
+            memory_bytes=own.total_memory,
+            workers=count * _THREADS,
+            tape_local=NEAR_BYTES,
+        )
 
 
 def _choices(chosen: Options) -> dict[str, Any]:

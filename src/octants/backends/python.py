@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from octants.artifact import Artifact
-from octants.backends.base import Backend, Run
+from octants.backends.base import Backend, Run, Updates
 from octants.deferred import Deferred
 from octants.diagnostics.exceptions import InternalError
-from octants.ir.core import Module
-from octants.options import Options
+from octants.ir.core import Module, Task
+from octants.options import Options, memory_of_the_machine
 from octants.runtime.device import Device
 from octants.runtime.null import NullDevice
-from octants.target import Blocks, Target
+from octants.target import Blocks, Capabilities, Target
 
 if TYPE_CHECKING:
+    from octants.analysis import sums
     from octants.codegen.llvm.lanes import choice
     from octants.runtime import reference
 else:
+    sums = Deferred("octants.analysis.sums")
     choice = Deferred("octants.codegen.llvm.lanes.choice")
     reference = Deferred("octants.runtime.reference")
 
@@ -41,20 +43,17 @@ class PythonBackend(Backend):
         raise InternalError("the interpreter has no code")
 
     def interpret(self, module: Module, device: Device, chosen: Options) -> Run:
-        budget = chosen.stack_budget(self.memory_bytes(chosen))
+        budget = chosen.stack_budget(memory_of_the_machine())
         return reference.make_run(module, device.pending, budget)
 
-    def blocks(self, chosen: Options) -> Blocks | None:
-        return Blocks()
-
-    def contracts(self, chosen: Options) -> bool:
-        return False
-
-    def fills(self, device: Device | None) -> int:
-        return 0
+    def machine(self, chosen: Options, device: Device | None) -> Capabilities:
+        return Capabilities(blocks=Blocks(), memory_bytes=memory_of_the_machine())
 
     def choices(self, module: Module, chosen: Options) -> list[choice.Choice]:
         return [choice.Choice("the interpreter has no lanes") for _ in module.tasks]
+
+    def updates(self, task: Task, apart: bool, device: Device | None) -> Updates:
+        return Updates(set(), sums.Sums())
 
 
 BACKEND = PythonBackend()

@@ -6,22 +6,20 @@ import warnings
 from typing import TYPE_CHECKING
 
 from octants.artifact import Artifact
-from octants.backends.base import Backend
+from octants.backends.base import NEAR_BYTES, Backend
 from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.stack import levels_to_the_user
-from octants.ir.core import Module, Operation, Task
+from octants.ir.core import Module
 from octants.options import Options
 from octants.runtime.device import Device
-from octants.target import Arch, Blocks, Target
+from octants.target import Arch, Capabilities, Target
 
 if TYPE_CHECKING:
-    from octants.codegen import reductions
     from octants.codegen.spirv import compile as spirv
     from octants.codegen.spirv import features
     from octants.runtime.vulkan import device, hardware
 else:
-    reductions = Deferred("octants.codegen.reductions")
     spirv = Deferred("octants.codegen.spirv.compile")
     features = Deferred("octants.codegen.spirv.features")
     device = Deferred("octants.runtime.vulkan.device")
@@ -35,7 +33,6 @@ class VulkanBackend(Backend):
     """The device of the number that the options name, the best one being 0."""
 
     name = Arch.vulkan.name
-    local_bytes = 256
 
     def obstacle(self) -> str:
         """The absence of the loader, of a driver, or of what kernels need."""
@@ -78,21 +75,19 @@ class VulkanBackend(Backend):
 
     # -- what passes want to know ---------------------------------------------------------------
 
-    def updates_64_bits(self, chosen: Options) -> bool:
-        return features.Features(self.target(chosen)).has("atomic64")
-
-    def memory_bytes(self, chosen: Options) -> int:
-        return hardware.choose(chosen.device, chosen.vulkan_without).memory_bytes
-
-    def blocks(self, chosen: Options) -> Blocks | None:
-        return hardware.choose(chosen.device, chosen.vulkan_without).blocks
-
-    def shared_updates(self, task: Task, apart: bool) -> set[Operation]:
-        return {op for found in reductions.find_reductions(task, apart) for op in found.atomics}
-
-    def workers(self, device: Device | None) -> int:
-        found = hardware.choose(0) if device is None else getattr(device, "hardware", None)
-        return _FEW_THREADS if found is not None and found.is_cpu else _THREADS
+    def machine(self, chosen: Options, device: Device | None) -> Capabilities:
+        found = hardware.choose(chosen.device, chosen.vulkan_without)
+        used = hardware.choose(0) if device is None else getattr(device, "hardware", None)
+        workers = _FEW_THREADS if used is not None and used.is_cpu else _THREADS
+        return Capabilities(
+            contracts=True,
+            fills=workers,
+            blocks=found.blocks,
+            updates_64_bits=features.Features(found.target).has("atomic64"),
+            memory_bytes=found.memory_bytes,
+            workers=workers,
+            tape_local=NEAR_BYTES,
+        )
 
 
 BACKEND = VulkanBackend()

@@ -17,6 +17,8 @@ import numpy as np
 from octants import abi, driver, options, pipeline
 from octants.analysis.sums import Sums
 from octants.autodiff.counting import PER_RECORD, Counting, count_records
+from octants.backends.base import Updates
+from octants.backends.table import backend_of
 from octants.ir import ops
 from octants.ir.core import (
     CHECKPOINT,
@@ -29,6 +31,7 @@ from octants.ir.core import (
     Operation,
     Record,
     Space,
+    Task,
     Value,
 )
 from octants.launch.explanation import ArrayAdjoint, Explanation, LoopTape, Slot, Storing, Way
@@ -57,7 +60,7 @@ def explain(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Expla
     loops += _unrecorded(merged.module, loops)
     loops.sort(key=lambda loop: (loop.file, loop.line, loop.depth))
     arrays = _arrays(merged, plan, memories)
-    at_once = driver.workers(specialisation.options) * run.lanes
+    at_once = driver.capabilities(specialisation.options).workers * run.lanes
     return Explanation(
         merged.signature.kernel,
         tuple(loops),
@@ -102,7 +105,7 @@ class _Run:
         choices = dict(
             zip(
                 (task.name for task in finished.tasks),
-                driver.choices(finished, chosen),
+                backend_of(chosen.arch).choices(finished, chosen),
                 strict=True,
             )
         )
@@ -336,13 +339,11 @@ def _arrays(
     ways: dict[str, dict[tuple[Way, int], None]] = {}
     modules = [step.backward.the_module for step in plan.steps if step.backward is not None]
     for task in (task for module in modules for task in module.tasks):
-        chosen, apart = specialisation.options, specialisation.apart
-        collected = driver.shared_updates(task, chosen, apart)
-        sums = driver.plain_sums(task, chosen, apart)
+        updates = _updates(specialisation, task)
         values = {op.results[0]: op for op in task.body.walk() if op.results}
         for op in task.body.walk():
             if isinstance(op, ops.Write) and op.companion is ADJOINT:
-                way = Way.COLLECTED if op in collected else _way(op, sums, values)
+                way = Way.COLLECTED if op in updates.collected else _way(op, updates.sums, values)
                 line = op.location.line if op.location else 0
                 ways.setdefault(op.array.name, {})[way, line] = None
     memory = (Space.FIELD, Space.NDARRAY)
@@ -366,16 +367,21 @@ def _part_bytes(
     modules = [step.backward.the_module for step in plan.steps if step.backward is not None]
     most = 0
     for task in (task for module in modules for task in module.tasks):
-        sums = driver.plain_sums(task, specialisation.options, specialisation.apart)
+        updates = _updates(specialisation, task)
         # Arguments, which are not in memory, have one element.
         each = (
             sizes.get(array.name, math.prod(array.element_shape) * array.dtype.size)
-            for array, _ in sums.parts
+            for array, _ in updates.sums.parts
         )
         part = sum(-(-size // abi.PART_ALIGNMENT) * abi.PART_ALIGNMENT for size in each)
-        every = part * driver.most_parts(task, specialisation.options)
+        every = part * updates.parts
         most = max(most, every if every <= abi.PARTS_LIMIT else 0)
     return most
+
+
+def _updates(specialisation: Specialisation, task: Task) -> Updates:
+    backend = backend_of(specialisation.options.arch)
+    return backend.updates(task, specialisation.apart, driver.device())
 
 
 def _way(op: ops.Write, sums: Sums, values: Mapping[Value, Operation]) -> Way:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from octants import driver, pipeline
+from octants.backends.table import backend_of
 from octants.diagnostics.launch_errors import WrongInspection
 from octants.ir.core import Module
 from octants.ir.printer import to_text
@@ -26,28 +27,29 @@ class Inspection:
         self.stages = stages
         self._module = module
         self._options = chosen
+        self._backend = backend_of(chosen.arch)
 
     @functools.cached_property
     def lanes(self) -> dict[str, str]:
         """For each task by name: how many work items run at once, and why."""
-        choices = driver.choices(self._module, self._options)
+        choices = self._backend.choices(self._module, self._options)
         names = (task.name for task in self._module.tasks)
         return {name: str(choice) for name, choice in zip(names, choices, strict=True)}
 
     @functools.cached_property
     def llvm_ir(self) -> str:
         """The LLVM IR as it is generated; empty for ``arch=python``."""
-        return driver.llvm_text(self._module, self._options)
+        return self._backend.llvm_text(self._module, self._options)
 
     @functools.cached_property
     def llvm_ir_optimized(self) -> str:
         """The LLVM IR after LLVM's passes."""
-        return driver.optimised_llvm_text(self._module, self._options)
+        return self._backend.optimised_llvm_text(self._module, self._options)
 
     @functools.cached_property
     def assembly(self) -> str:
         """The assembly."""
-        return driver.assembly_text(self._module, self._options)
+        return self._backend.assembly_text(self._module, self._options)
 
     def __str__(self) -> str:
         parts = {

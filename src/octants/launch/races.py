@@ -176,7 +176,7 @@ def _check(
         return RaceCheck()
     chosen = specialisation.options
     backend = backend_of(chosen.arch)
-    if not backend.updates_64_bits(chosen):
+    if not driver.capabilities(chosen).updates_64_bits:
         absent = NoRaceCheck(specialisation.signature.kernel, backend.target(chosen).cpu)
         return RaceCheck(obstacle=absent.at(races[0].one.location))
     module = specialisation.module

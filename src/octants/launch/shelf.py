@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants import compile_profile, driver
+from octants.backends.table import backend_of
 from octants.cache import current, pickling, stamp
 from octants.cache.digest import Digest
 from octants.cache.manifest import Path, follow_paths, follow_reads
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from octants.frontend import Built
 
 _MOST_MANIFESTS = 16
-_NO_STAGE_KEY = ("observe", "verifies", "count_lanes")
 
 
 class Shelf:
@@ -154,7 +154,7 @@ def open_shelf(
     """
     store = current.store()
     is_watched = chosen.shows_compilation or compile_profile.is_asked_for()
-    if store is None or is_watched or not driver.compiles(chosen):
+    if store is None or is_watched or not backend_of(chosen.arch).compiles:
         return None
 
     def hash_code() -> Digest:
@@ -172,14 +172,14 @@ def open_shelf(
 
 def _environment(chosen: Options) -> str:
     """All that decides what becomes of a kernel, but for the kernel."""
-    stage = dataclasses.asdict(driver.stage_of(chosen))
+    backend, machine = backend_of(chosen.arch), driver.capabilities(chosen)
     parts = (
         stamp.version(),
         platform.python_implementation(),
         platform.python_version(),
         np.__version__,
-        driver.code_environment(chosen),
+        (backend.version(), backend.target(chosen)),
         chosen.compilation_key(),
-        {name: value for name, value in stage.items() if name not in _NO_STAGE_KEY},
+        dataclasses.replace(machine, memory_bytes=0, workers=0),  # which `tape_whole` is made of
     )
     return repr(parts)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import octants
-from octants import options
-from octants.backends.table import backend_of
+from octants import driver, options
 from octants.data import events
 from octants.types.scalars import DType
 
@@ -78,5 +77,5 @@ def get_max_shared_memory_bytes(*, is_lowerbound_ok: bool) -> int:  # noqa: ARG0
     ``genesis/utils/misc.py`` chooses the tiles of its GPU solvers by it.
     """
     chosen = options.current()
-    blocks = backend_of(chosen.arch).blocks(chosen)
+    blocks = driver.capabilities(chosen).blocks
     return 0 if blocks is None else blocks.shared_bytes
