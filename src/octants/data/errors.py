@@ -327,17 +327,38 @@ class WrongValue(UserError):
     remedy = "{advice}"
 
 
-class ValueOutOfRange(UserError):
-    """An integer that its type cannot hold."""
+class ValueChanges(UserError):
+    """A warning: a number from the host is another one in the type of an array."""
 
     what: str
-    value: int
+    given: str
     dtype: str
-    low: int
-    high: int
+    stored: str
     code = "OCT534"
-    exception = OctantsValueError
-    title = "{what}: {value} is out of the range of {dtype}, {low} to {high}"
+    title = "{what}: {given} becomes {stored} in {dtype}"
+    remedy = "convert it before, or make the array of a type that holds it"
+
+
+class NotOneNumber(UserError):
+    """An array of several elements stands where a number is needed."""
+
+    what: str
+    shape: str
+    code = "OCT540"
+    exception = OctantsRuntimeTypeError
+    title = "{what} of shape {shape} is not one number"
+    remedy = "read an element, `x[i]`, or all by `x.to_numpy()`"
+
+
+class NotIterable(UserError):
+    """A loop of the host over an array that has not exactly one axis."""
+
+    what: str
+    rank: int
+    code = "OCT541"
+    exception = OctantsRuntimeTypeError
+    title = "{what} has {rank} axes: a loop of the host goes over arrays of one"
+    remedy = "loop over `x.to_numpy()`"
 
 
 class WrongArrayShape(UserError):

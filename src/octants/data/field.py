@@ -196,11 +196,18 @@ class Field(Tensor, FieldHandle):
     def __repr__(self) -> str:
         if self._end is not None:
             return f"<qd.{self.describe()}, no longer usable>"
-        return f"<qd.{self.describe()}, {self.shape if self.places else 'not placed'}>"
+        if not self.places:
+            return f"<qd.{self.describe()}, not placed>"
+        return f"<qd.{self.describe()}, {self.shape}{self._values_text()}>"
 
 
 class ScalarField(Field):
     """A field of numbers."""
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
 
 
 class MatrixField(Field):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from abc import abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from octants.data.errors import (
     CannotCopy,
     CannotShare,
     IndexOutOfRange,
+    NotIterable,
+    NotOneNumber,
     ReadOnly,
     UsedAfterReset,
     WrongArray,
@@ -27,6 +30,7 @@ from octants.data.memory import Region, Window
 from octants.data.stored import StoredArray
 from octants.data.values import check_shape, convert_array, convert_element, is_ready
 from octants.diagnostics.errors import UserError
+from octants.diagnostics.exceptions import OctantsError
 from octants.types.annotations import AnyTensor
 from octants.types.companions import Companion
 from octants.types.defaults import resolve
@@ -35,6 +39,7 @@ from octants.types.scalars import DType
 Array = np.ndarray[Any, Any]
 
 _identities = itertools.count(1)
+_SHOWN = 1 << 20  # elements of an array whose values `repr` reads
 
 
 class Tensor(StoredArray, AnyTensor):
@@ -130,6 +135,44 @@ class Tensor(StoredArray, AnyTensor):
     @abstractmethod
     def has_dual(self) -> bool:
         """Whether there is memory for a dual."""
+
+    # -- as a collection ------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """How many elements there are: numbers, vectors or matrices."""
+        return math.prod(self.shape)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError(f"len() of {self.describe()}, which has no axes")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        """True, whatever is in it: ``if x.grad:`` asks whether there is one."""
+        return True
+
+    def __iter__(self) -> Iterator[Any]:
+        if len(self.shape) != 1:
+            raise NotIterable(self.describe(), len(self.shape)).at(None)
+        first = self.offset[0] if self.offset else 0
+        return (self[index] for index in range(first, first + self.shape[0]))
+
+    def item(self) -> Any:
+        """The number in an array of one element, as a Python number.
+
+        Raises `OctantsRuntimeTypeError` for an array of several, or of a vector.
+        """
+        shape = (*self.shape, *self.element_shape)
+        if math.prod(shape) != 1:
+            raise NotOneNumber(self.describe(), str(shape)).at(None)
+        return self.to_numpy().item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
 
     # -- elements -------------------------------------------------------------------------------
 
@@ -345,6 +388,16 @@ class Tensor(StoredArray, AnyTensor):
 
     def __str__(self) -> str:
         return str(self.to_numpy()) if self._opened is not None else repr(self)
+
+    def _values_text(self) -> str:
+        """The values for `repr`: "" where there are none yet, or none to be read now."""
+        if self._opened is None or not 0 < self.size <= _SHOWN:
+            return ""
+        try:
+            text = np.array2string(self.read(), threshold=100, edgeitems=3)
+        except OctantsError:  # what went wrong is told by the next call that can
+            return ""
+        return ("\n" if "\n" in text else ": ") + text
 
     def mark_written(self, region: Any = ()) -> None:
         """Say that the memory was written by others: through a numpy view, or through a pointer.

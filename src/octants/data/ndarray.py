@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from octants.data import current, exchange
 from octants.data.axes import check_shape
 from octants.data.dtypes import (
@@ -149,6 +151,11 @@ class Ndarray(Tensor, NdarrayHandle):
     # -- elements -------------------------------------------------------------------------------
 
     @property
+    def ndim(self) -> int:
+        """The number of axes, without those of the element."""
+        return len(self.shape)
+
+    @property
     def element_type(self) -> DType:
         """The scalar type of the elements."""
         return self.dtype
@@ -161,7 +168,7 @@ class Ndarray(Tensor, NdarrayHandle):
 
     def __repr__(self) -> str:
         element = f", elements of {self.element_shape}" if self.element_shape else ""
-        return f"<qd.ndarray {self.dtype} {self.shape}{element}>"
+        return f"<qd.ndarray {self.dtype} {self.shape}{element}{self._values_text()}>"
 
 
 class ScalarNdarray(Ndarray):
@@ -208,6 +215,35 @@ def ndarray(dtype: Any, shape: Any, needs_grad: bool = False, needs_dual: bool =
     Raises `OctantsRuntimeTypeError` for a wrong dtype, `OctantsValueError` for a wrong shape.
     """
     return make_ndarray(dtype, shape, needs_grad=needs_grad, needs_dual=needs_dual)
+
+
+def zeros(
+    shape: Any, dtype: Any = float, needs_grad: bool = False, needs_dual: bool = False
+) -> Ndarray:
+    """An ndarray of zeros, with the arguments in numpy's order; see `ndarray`."""
+    return make_ndarray(dtype, shape, needs_grad=needs_grad, needs_dual=needs_dual)
+
+
+def array(values: Any, dtype: Any = None, needs_grad: bool = False) -> Ndarray:
+    """An ndarray of the values of a number, a list of numbers, or an array of numpy's.
+
+    Without `dtype`, floats of Python are of the default float type, integers of the default integer
+    type, and arrays of numpy keep theirs.
+
+    Raises `OctantsRuntimeTypeError` for what is no array of numbers.
+    """
+    found = np.asarray(values)
+    if dtype is None and not isinstance(values, (np.ndarray, np.generic)):
+        dtype = {"f": float, "i": int}.get(found.dtype.kind)
+    kind = found.dtype if dtype is None else dtype
+    result = make_ndarray(kind, found.shape, needs_grad=needs_grad)
+    result.from_numpy(found)
+    return result
+
+
+def from_numpy(values: Any, needs_grad: bool = False) -> Ndarray:
+    """An ndarray with a copy of an array of numpy's, of its shape and dtype."""
+    return array(np.asarray(values), needs_grad=needs_grad)
 
 
 def make_ndarray(

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from octants.data.errors import (
-    ValueOutOfRange,
+    ValueChanges,
     WrongArray,
     WrongArrayShape,
     WrongValue,
     describe,
 )
+from octants.diagnostics.stack import warn_at_caller
 from octants.types import scalars
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
@@ -31,8 +32,6 @@ _READY: dict[tuple[type, DType], tuple[Any, Any]] = {
 }
 """The least and the greatest of the Python numbers that an element takes as they are."""
 
-_AS_INTEGERS = "convert with `int(...)`"
-
 
 def is_ready(value: Any, dtype: DType) -> bool:
     """Whether a value is a Python number that an element of ``dtype`` takes as it is."""
@@ -41,7 +40,10 @@ def is_ready(value: Any, dtype: DType) -> bool:
 
 
 def convert_scalar(what: str, value: Any, dtype: DType) -> Any:
-    """A number that ``dtype`` can hold, unrounded; a float does not become an integer."""
+    """A number that ``dtype`` can hold, unrounded if it is a float.
+
+    What becomes an integer is cut off and wraps as in a cast; a warning says so where it changes.
+    """
     kind = type(value)
     if (kind is float or kind is int) and dtype.is_float and abs(value) <= _LARGEST[dtype]:
         return value
@@ -51,20 +53,14 @@ def convert_scalar(what: str, value: Any, dtype: DType) -> Any:
         return scalars.convert(float(value), dtype)
     if isinstance(value, (bool, np.bool_)):
         return dtype.numpy.type(value).item()
-    if not hasattr(value, "__index__") or np.ndim(value) > 0:
-        is_float = isinstance(value, (float, np.floating))
-        advice = _AS_INTEGERS if is_float else ""
-        raise WrongValue(what, describe(value), f"an integer for {dtype}", advice).at(None)
-    return _fit(what, value.__index__(), dtype)
-
-
-def _fit(what: str, number: int, dtype: DType) -> int | bool:
-    if dtype.is_bool:
-        return bool(number)
-    low, high = scalars.integer_range(dtype)
-    if not low <= number <= high:
-        raise ValueOutOfRange(what, number, dtype.name, low, high).at(None)
-    return number
+    is_float = isinstance(value, (float, np.floating))
+    if not (is_float or hasattr(value, "__index__")) or np.ndim(value) > 0:
+        raise WrongValue(what, describe(value), f"an integer for {dtype}").at(None)
+    number = float(value) if is_float else value.__index__()
+    found = scalars.convert(number, dtype)
+    if found != number and not dtype.is_bool:
+        warn_at_caller(ValueChanges(what, f"{number}", dtype.name, f"{found}"))
+    return found
 
 
 def convert_element(what: str, value: Any, dtype: DType, shape: tuple[int, ...]) -> Any:
@@ -81,8 +77,6 @@ def convert_element(what: str, value: Any, dtype: DType, shape: tuple[int, ...])
         given = given.reshape(shape)
     if dtype.is_float:
         return convert_array(what, given, dtype)
-    if given.dtype.kind == "f":
-        raise WrongValue(what, describe(value), f"integers for {dtype}", _AS_INTEGERS).at(None)
     items = [convert_scalar(what, item, dtype) for item in given.ravel().tolist()]
     return np.array(items, dtype.numpy).reshape(shape)
 

@@ -1,0 +1,162 @@
+"""Fields and ndarrays as Python sees them: lengths, numbers, loops, and what they print."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+
+@pytest.fixture(autouse=True)
+def runtime() -> Iterator[None]:
+    qd.init(arch=qd.cpu, log_level="error")
+    yield
+    qd.reset()
+
+
+def make(kind: str, dtype: Any, shape: Any) -> Any:
+    return qd.field(dtype, shape=shape) if kind == "field" else qd.ndarray(dtype, shape)
+
+
+kinds = pytest.mark.parametrize("kind", ["field", "ndarray"])
+
+
+@kinds
+def test_sizes(kind: str) -> None:
+    x = make(kind, qd.f32, (2, 3))
+    assert (len(x), x.size, x.ndim) == (2, 6, 2)
+    vectors = qd.Vector.field(4, qd.f32, shape=5)
+    assert (len(vectors), vectors.size) == (5, 5)
+    with pytest.raises(TypeError, match="has no axes"):
+        len(make(kind, qd.f32, ()))
+    assert bool(make(kind, qd.f32, 3))
+
+
+def test_an_empty_array_is_true() -> None:
+    assert qd.ndarray(qd.f32, 0)
+    assert len(qd.ndarray(qd.f32, 0)) == 0
+
+
+@kinds
+def test_numbers(kind: str) -> None:
+    x = make(kind, qd.f32, ())
+    x[None] = 2.5
+    assert x.item() == float(x) == 2.5
+    assert int(x) == 2
+    one = make(kind, qd.i32, (1, 1))
+    one[0, 0] = 7
+    assert one.item() == 7
+    assert type(one.item()) is int
+    for call in (float, int, lambda x: x.item()):
+        with pytest.raises(TypeError, match="OCT540"):
+            call(make(kind, qd.f32, 2))
+
+
+@kinds
+def test_loops(kind: str) -> None:
+    x = make(kind, qd.f32, 3)
+    x.from_numpy(np.array([1, 2, 3], np.float32))
+    assert list(x) == [1.0, 2.0, 3.0]
+    shifted = qd.field(qd.i32, shape=2, offset=-5)
+    shifted[-5] = 1
+    assert list(shifted) == [1, 0]
+    for shape in ((), (2, 2)):
+        with pytest.raises(TypeError, match="OCT541"):
+            list(make(kind, qd.f32, shape))
+
+
+def test_what_is_printed() -> None:
+    a = qd.array([1, 2])
+    assert repr(a) == "<qd.ndarray i32 (2,): [1 2]>"
+    assert repr(qd.zeros((2, 2))) == "<qd.ndarray f32 (2, 2)\n[[0. 0.]\n [0. 0.]]>"
+    assert "..." in repr(qd.zeros(1000))
+    assert repr(qd.zeros(1 << 21, qd.i8)) == "<qd.ndarray i8 (2097152,)>"
+    x = qd.field(qd.f32, shape=2, name="x")
+    assert repr(x) == "<qd.field `x`, (2,)>"
+    x[1] = 3
+    assert repr(x) == "<qd.field `x`, (2,): [0. 3.]>"
+    assert str(x) == "[0. 3.]"
+
+
+def test_reprs_tell_no_error() -> None:
+    """That is for the next call that can."""
+    x = qd.zeros(3)
+    with qd.graph.capture():
+        assert repr(x) == "<qd.ndarray f32 (3,)>"
+
+
+def test_making_arrays_of_values() -> None:
+    qd.init(arch=qd.cpu, default_fp=qd.f64, default_ip=qd.i64, log_level="error")
+    for made, dtype in (
+        (qd.zeros(2), qd.f64),
+        (qd.zeros(2, qd.u8), qd.u8),
+        (qd.array([1.5, 2.5]), qd.f64),
+        (qd.array((1, 2)), qd.i64),
+        (qd.array([True]), qd.u1),
+        (qd.array(np.ones(2, np.float32)), qd.f32),
+        (qd.array([1, 2], qd.f32), qd.f32),
+        (qd.from_numpy(np.arange(3, dtype=np.int16)), qd.i16),
+    ):
+        assert made.dtype is dtype
+    made = qd.array([[1, 2], [3, 4]], qd.f32, needs_grad=True)
+    assert made.has_grad()
+    assert made.to_numpy().tolist() == [[1, 2], [3, 4]]
+    values = np.ones(2)
+    copied = qd.from_numpy(values)
+    values[0] = 5
+    assert copied[0] == 1.0
+    with pytest.raises(TypeError, match="OCT501"):
+        qd.array(["text"])
+
+
+# -- numbers that change --------------------------------------------------------------------------
+
+
+@kinds
+@pytest.mark.parametrize(
+    ("dtype", "given", "stored"),
+    [
+        (qd.i32, 1.5, 1),
+        (qd.i32, -1.7, -1),
+        (qd.i32, np.float32(2.5), 2),
+        (qd.i32, 1 << 31, -(1 << 31)),
+        (qd.i32, 1e20, (1 << 31) - 1),
+        (qd.i32, float("nan"), 0),
+        (qd.u8, -1, 255),
+        (qd.u8, 256, 0),
+    ],
+)
+def test_a_number_that_changes_gives_a_warning(
+    kind: str, dtype: Any, given: Any, stored: int
+) -> None:
+    x = make(kind, dtype, 2)
+    with pytest.warns(qd.OctantsWarning, match=f"OCT534: .* becomes {stored} in {dtype}") as told:
+        x[0] = given
+    assert told[0].filename == __file__
+    assert x.to_numpy().tolist() == [stored, 0]
+    with pytest.warns(qd.OctantsWarning, match="OCT534"):
+        x.fill(given)
+    assert x.to_numpy().tolist() == [stored, stored]
+
+
+@kinds
+def test_a_number_that_stays_gives_none(kind: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x = make(kind, qd.i32, 2)
+        x[0] = 3.0
+        x.fill(np.float64(4.0))
+        assert x.to_numpy().tolist() == [4, 4]
+        truth = make(kind, qd.u1, 1)
+        truth[0] = 0.5
+        assert truth[0]
+        vectors = qd.Vector.field(2, qd.i32, shape=1)
+        vectors[0] = [1.0, 2.0]
+        assert vectors.to_numpy().tolist() == [[1, 2]]
+    with pytest.warns(qd.OctantsWarning, match="OCT534"):
+        vectors[0] = [1.5, 2.0]
