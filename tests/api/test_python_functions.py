@@ -230,3 +230,69 @@ def test_lambdas_of_one_line_are_told_apart() -> None:
         return digest.text
 
     assert hashed(pair[0]) != hashed(pair[1])
+
+
+def doubled(function):
+    @functools.wraps(function)
+    def wrapper(value):
+        return 2 * function(value)
+
+    return wrapper
+
+
+class Negated:
+    def __init__(self, function: Any) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+
+    def __call__(self, a):
+        return -self.function(a)
+
+
+@doubled
+@qd.func
+def doubled_func(x):
+    return x + 1
+
+
+@doubled
+def doubled_function(x):
+    return x + 2
+
+
+@Negated
+@qd.func
+def negated_func(x):
+    return x + 3
+
+
+@functools.wraps(doubled_func)
+def star(*values):
+    return doubled_func(*values)
+
+
+doubled_fract = doubled(qd.math.fract)
+fixed_func = functools.update_wrapper(functools.partial(qd.func(grown), n=3), grown)
+
+
+def test_wrappers_are_called_in_place_of_what_they_wrap() -> None:
+    """`functools.wraps` copies the marks, the module and the signature of a function."""
+
+    @qd.kernel
+    def run(x: qd.f32, out: qd.types.ndarray()):
+        out[0] = doubled_func(x)
+        out[1] = doubled_function(x)
+        out[2] = negated_func(x)
+        out[3] = doubled_fract(x)
+        out[4] = fixed_func(x)
+
+    out = np.zeros(5)
+    run(2.25, out)
+    assert out.tolist() == [6.5, 8.5, -5.25, 0.5, 6.75]
+
+    @qd.kernel
+    def call_star(x: qd.f32) -> qd.f32:
+        return star(x)
+
+    with pytest.raises(qd.OctantsSyntaxError, match="OCT103: `doubled_func` takes a variable"):
+        call_star(1.0)

@@ -21,6 +21,7 @@ import numpy as np
 
 from octants.diagnostics.source_text import source_text
 from octants.hashing import blake2b
+from octants.lang.marker import home_of, marked_function
 from octants.types.annotations import NdarrayAnnotation, Template, resolve_annotation
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
@@ -133,8 +134,8 @@ def target_of(function: Any) -> Any:
 
     What a decorator has made of a Python function is called itself, not the function inside.
     """
-    target = getattr(function, "octants_function", function)
-    return inspect.unwrap(function) if target is True else target
+    marked = marked_function(function)
+    return function if marked is None else marked
 
 
 def _add_object(digest: Digest, value: Any) -> None:
@@ -148,7 +149,7 @@ def _add_function(digest: Digest, function: types.FunctionType) -> None:
     target = target_of(function)
     if target is not function:
         digest.value(target)
-    if is_ours(module):
+    if is_ours(home_of(function)):
         return
     code = function.__code__
     text = source_text(function)

@@ -22,6 +22,7 @@ from octants.frontend.context import Context
 from octants.frontend.scope import UNDEFINED, Frame
 from octants.frontend.values import is_number
 from octants.ir.core import Value
+from octants.lang.marker import is_library_function, marked_function
 from octants.lazy_dataclass import dataclass
 from octants.types.annotations import Template, resolve_annotation
 from octants.types.matrix_types import MatrixType
@@ -60,7 +61,7 @@ def parameters(context: Context, function: types.FunctionType) -> list[Parameter
 
 
 def _parameters(context: Context, function: types.FunctionType) -> Iterator[Parameter]:
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in inspect.signature(function, follow_wrapped=False).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             context.fail(StarParameter(function.__name__))
         yield Parameter(
@@ -146,7 +147,7 @@ def inline(
     text = find_source(context, function, node)
     keeps = _keeps_numbers(function, text)
     key = (scopes.frame.key, node, tuple(scopes.iterations))
-    is_ours = getattr(function, "octants_library", False)
+    is_ours = is_library_function(function)
     with scopes.entered(Frame(text, function, key)) as frame:
         frame.returns = None if is_ours else _returns(function)
         for parameter in parameters(context, function):
@@ -180,7 +181,7 @@ def _returns(function: types.FunctionType) -> Any:
 
 def is_marked(function: Any) -> bool:
     """Whether a function was made for kernels, by ``qd.func`` or as a part of the library."""
-    return hasattr(function, "octants_function")
+    return marked_function(function) is not None
 
 
 def _keeps_numbers(function: types.FunctionType, text: source.FunctionSource) -> frozenset[str]:
@@ -190,7 +191,7 @@ def _keeps_numbers(function: types.FunctionType, text: source.FunctionSource) ->
     no types, those that are not assigned.
     """
     names = frozenset(parameter.arg for parameter in source.parameters(text.tree))
-    if getattr(function, "octants_library", False):
+    if is_library_function(function):
         return names
     return frozenset() if is_marked(function) else names - {*source.assigned_names(text.tree.body)}
 

@@ -25,6 +25,7 @@ from octants.frontend.values import (
     plain,
 )
 from octants.ir.core import Value
+from octants.lang.marker import is_library_function
 from octants.types.scalars import DType, Kind, integer_range
 
 
@@ -33,7 +34,7 @@ def check(context: Context, place: Any, value: Any, node: ast.AST) -> None:
 
     ``place`` is a reference, a struct of such, or a variable.
     """
-    if getattr(context.scopes.frame.function, "octants_library", False):
+    if is_library_function(context.scopes.frame.function):
         return
     types, given = list(_types(place)), structure.leaves(context.load(value))
     if types and len(types) != len(given):

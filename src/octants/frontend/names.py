@@ -35,6 +35,7 @@ from octants.frontend.values import (
     describe,
 )
 from octants.ir.core import Companion, Value
+from octants.lang.marker import marked_function
 from octants.lazy_dataclass import dataclass
 from octants.types.matrix_values import Matrix
 from octants.types.reads import ABSENT, Read
@@ -204,7 +205,7 @@ def _attribute_of_type(context: Context, python_type: Any, base: Any, attr: str)
     context.reads.append(Read("attribute of a type", python_type, attr, found))
     if found is ABSENT:
         return NOT_FOUND
-    if isinstance(found, types.FunctionType) or hasattr(found, "octants_function"):
+    if isinstance(found, types.FunctionType) or marked_function(found) is not None:
         return BoundFunction(found, base)
     return found
 
@@ -243,7 +244,7 @@ def _attribute_of_object(context: Context, base: Any, attr: str) -> Any:
         context.reads.append(Read("attribute", base, attr, ABSENT))
         return NOT_FOUND
     found = context.read(Read("attribute", base, attr, found))
-    if hasattr(found, "octants_function") and not isinstance(base, (type, types.ModuleType)):
+    if marked_function(found) is not None and not isinstance(base, (type, types.ModuleType)):
         return _bound(base, attr, found)
     return wrap(context, found, attr)
 

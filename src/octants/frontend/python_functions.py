@@ -20,6 +20,7 @@ from octants.frontend.functions import is_marked
 from octants.frontend.names import BoundFunction
 from octants.frontend.objects import wrap
 from octants.frontend.values import ArrayReference, is_run_time
+from octants.lang.marker import home_of
 from octants.types.reads import Read
 from octants.types.signature import FieldHandle, NdarrayHandle, StructHandle
 
@@ -32,10 +33,9 @@ _DEEPEST = 5  # calls of calls that are looked through for arrays
 
 def module_of(function: Any) -> str:
     """The package that a function, or the type of a callable object, comes from."""
-    module = getattr(function, "__module__", None)
-    if not module and not inspect.isfunction(function):
-        module = type(function).__module__
-    return str(module)
+    if inspect.isfunction(function):
+        return home_of(function)
+    return str(getattr(function, "__module__", None) or type(function).__module__)
 
 
 def as_method(context: Context, function: Any) -> Any:

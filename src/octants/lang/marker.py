@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import types
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -29,3 +31,28 @@ def kernel_only(function: _Function) -> _Function:
         raise KernelOnly(function.__name__).at(None)
 
     return cast(_Function, fail)
+
+
+def home_of(function: Any) -> str:
+    """The module whose code a function is; wrappers say that they are of the module they wrap."""
+    if isinstance(function, types.FunctionType):
+        return str(function.__globals__.get("__name__"))
+    return str(getattr(function, "__module__", None))
+
+
+def marked_function(function: Any) -> Any:
+    """The function that a call in a kernel inlines by its mark; None for one without a mark.
+
+    `functools.wraps` copies attributes, so a mark counts only on the function that it was made for.
+    """
+    mark = getattr(function, "octants_function", None)
+    if mark is True:
+        return inspect.unwrap(function) if is_library_function(function) else None
+    own = getattr(function, "__func__", function)
+    return mark if mark is own or getattr(function, "octants_is_kernel", False) else None
+
+
+def is_library_function(function: Any) -> bool:
+    """Whether `library_function` has marked a function."""
+    is_marked = getattr(function, "octants_library", False)
+    return is_marked and home_of(function).partition(".")[0] == "octants"

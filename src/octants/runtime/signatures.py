@@ -89,7 +89,7 @@ def read_signature(
     names: list[str] = []
     annotations: list[Annotation] = []
     defaults: dict[str, Any] = {}
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in inspect.signature(function, follow_wrapped=False).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
             place = reader.definition.parameter(parameter.name)
@@ -262,5 +262,5 @@ def _contents(cells: Mapping[str, types.CellType]) -> dict[str, Any]:
 def is_method(function: Callable[..., Any]) -> bool:
     """Whether a function was defined in the body of a class, and takes the object first."""
     owner = function.__qualname__.rpartition(".")[0]
-    names = list(inspect.signature(function).parameters)
+    names = list(inspect.signature(function, follow_wrapped=False).parameters)
     return bool(owner) and not owner.endswith("<locals>") and names[:1] == ["self"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from octants.fuzz.generator import places
@@ -75,7 +76,10 @@ def _load(c: Context, _: int) -> str | None:
 def _arithmetic(c: Context, depth: int) -> str:
     symbol = c.pick(["+", "-", "*", "*", "&", "|", "^", "//", "%"])
     c.note(f"{symbol} of widths")
-    return f"(({expression(c, depth)}) {symbol} ({expression(c, depth)}))"
+    left, right = expression(c, depth), expression(c, depth)
+    if symbol in ("//", "%") and not RUN_TIME.search(right):
+        right = f"{right} | 1"  # a constant divisor that is zero is an error
+    return f"(({left}) {symbol} ({right}))"
 
 
 def _shift(c: Context, depth: int) -> str:
@@ -118,6 +122,9 @@ def _bit_cast(c: Context, depth: int) -> str:
     inside = f"qd.cast({expression(c, depth)}, qd.{c.pick('iu')}{bits})"
     return f"qd.bit_cast({inside}, qd.{c.pick('iu')}{bits})"
 
+
+RUN_TIME = re.compile(r"(?<!qd\.)\b[a-z]\w*\d")
+"""The name of a variable or an array."""
 
 SIMPLE: list[tuple[float, Maker]] = [(4.0, _variable), (1.0, _literal), (0.5, _cast)]
 LEAVES: list[tuple[float, Maker]] = [*SIMPLE, (3.0, _load), (1.0, _cast)]
