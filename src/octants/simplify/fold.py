@@ -241,17 +241,20 @@ class _Folder:
     def _operations(self, block: Block) -> None:
         for op in block.ops[:-1]:
             self.builder.location = op.location
-            handler = _HANDLERS.get(type(op))
-            if handler is not None:
-                handler(self, op)
-            else:
-                self._copy(op)
+            _HANDLERS.get(type(op), _Folder._other)(self, op)
 
     def _operands(self, op: Operation) -> list[Value]:
         return [self.values[value] for value in op.operands]
 
-    def _copy(self, op: Operation) -> None:
-        """Copy an operation that has no regions."""
+    def _other(self, op: Operation) -> None:
+        """An operation of which only its traits are known; it has no regions."""
+        if op.is_scalar:
+            self._share(op)
+            return
+        if isinstance(op, ops.Write):
+            self.scope.forget([op.ref])
+        elif op.orders_memory:
+            self.scope.forget(self.memory)
         new = self.builder.append(rebuild(op, self._operands(op)))
         self.values.update(zip(op.results, new.results, strict=True))
 
@@ -277,14 +280,15 @@ class _Folder:
     def _constant(self, op: ops.Constant) -> None:
         self.values[op.result] = self.builder.constant(op.value, op.result.type)
 
-    def _pure(self, op: Operation) -> None:
+    def _share(self, op: Operation) -> None:
         operands = self._operands(op)
         key = (type(op), tuple(op.attributes), op.result.type, tuple(operands))
         known = self.scope.find(key)
         if known is None:
             scope = self._home(operands)
             with self.builder.within(scope):
-                known = _BUILD[type(op)](self.builder, op, operands)
+                build = _BUILD.get(type(op), _build_alike)
+                known = build(self.builder, op, operands)
             scope.shared[key] = known
         self.values[op.result] = known
 
@@ -372,14 +376,6 @@ class _Folder:
             return None
         bits = self.builder.bitcast(value, by_name(f"u{value.type.bits}"))
         return self.builder.bitcast(bits, value.type)
-
-    def _atomic(self, op: ops.Atomic | ops.CompareExchange) -> None:
-        self.scope.forget([op.ref])
-        self._copy(op)
-
-    def _meet(self, op: ops.Barrier | ops.Fence) -> None:
-        self.scope.forget(self.memory)
-        self._copy(op)
 
     def _surely_differ(self, a: tuple[Value, ...], b: tuple[Value, ...]) -> bool:
         for x, y in zip(a, b, strict=True):
@@ -526,6 +522,10 @@ def _settle(block: Block, settled: dict[Value, Value]) -> dict[Value, Value]:
     return settled
 
 
+def _build_alike(builder: Builder, op: Operation, operands: list[Value]) -> Value:
+    return builder.append(rebuild(op, operands)).result
+
+
 _BUILD: dict[type[Operation], Callable[[Builder, Any, list[Value]], Value]] = {
     ops.Unary: lambda b, op, v: b.unary(op.fn, *v),
     ops.Binary: lambda b, op, v: b.binary(op.fn, *v),
@@ -534,7 +534,6 @@ _BUILD: dict[type[Operation], Callable[[Builder, Any, list[Value]], Value]] = {
     ops.Select: lambda b, op, v: b.select(*v),
     ops.Cast: lambda b, op, v: b.cast(v[0], op.result.type),
     ops.Bitcast: lambda b, op, v: b.bitcast(v[0], op.result.type),
-    ops.Random: lambda b, op, v: b.random(op.result.type, op.task, *v),
     ops.Shape: lambda b, op, v: b.shape(op.array, op.axis),
 }
 
@@ -542,13 +541,8 @@ _HANDLERS: dict[type[Operation], Callable[[_Folder, Any], None]] = {
     ops.Constant: _Folder._constant,
     ops.Load: _Folder._load,
     ops.Store: _Folder._store,
-    ops.Atomic: _Folder._atomic,
-    ops.CompareExchange: _Folder._atomic,
-    ops.Barrier: _Folder._meet,
-    ops.Fence: _Folder._meet,
     ops.If: _Folder._if,
     ops.For: _Folder._for,
     ops.While: _Folder._while,
     ops.ParallelFor: _Folder._parallel_for,
-    **dict.fromkeys(_BUILD, _Folder._pure),
 }

@@ -7,6 +7,7 @@ A loop runs in lanes where that pays by an estimate, if nobody says otherwise: `
 from __future__ import annotations
 
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from octants.analysis.sums import find_sums
 from octants.analysis.uniformity import Uniformity
@@ -14,10 +15,16 @@ from octants.codegen.llvm.lanes.estimate import Estimate, Updates
 from octants.codegen.llvm.lanes.rows import Rows, find_rows
 from octants.codegen.llvm.lanes.widths import ALWAYS, MOST_VECTORS, NEVER, lanes_of_target
 from octants.codegen.reductions import find_reductions
+from octants.deferred import Deferred
 from octants.ir import ops
 from octants.ir.core import ArrayRef, Operation, Task
 from octants.lazy_dataclass import dataclass
 from octants.target import Target
+
+if TYPE_CHECKING:
+    from octants.codegen.llvm.lanes import operations
+else:  # whose handlers name the choice that they are for
+    operations = Deferred("octants.codegen.llvm.lanes.operations")
 
 _FEW = 2  # values that a loop carries, and work items
 _SMALL = 60  # operations: only a body of less is compiled for whole tiles and once more for others
@@ -26,8 +33,6 @@ _PAYS = 2.0  # the least gain by the estimate, which is rough
 _FEWEST = 4  # the share of a tile, as a divisor, that is worth a tile
 
 _USUALLY_FILLED = 0.9  # of the lanes, in rows of unknown length
-
-_SCALAR = (ops.Print, ops.Assert, ops.RecordCheck)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ def _obstacle(task: Task, width: int, simd: str, wanted: object) -> str:
     if width == 0:
         return "the vectors of this processor are none to rely on"
     for op in task.body.walk():
-        if isinstance(op, _SCALAR):
+        if type(op) not in operations.TABLE:
             return f"it has a `{op.NAME}`"
         if isinstance(op, ops.RecordAccess) and op.record.capacity:
             return "its records have a forced size"
