@@ -85,6 +85,8 @@ def _runs(data: Data) -> str:
         parts.append(FOOTNOTE.format(tolerance=TOLERANCE))
     subjects = dict.fromkeys(row["subject"].partition(",")[0] for row in rows)
     parts.append("".join(f"* {name}: {TITLES[name]}\n" for name in subjects))
+    if "since" in data:  # what has changed, for the better or the worse
+        parts.append(f"{data['since']}\n")
     return "\n".join(parts)
 
 

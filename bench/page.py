@@ -118,6 +118,8 @@ def _runs(data: Data, options: Data) -> str:
     if any(is_wrong(data, row, name) for row in rows for name in names):
         parts.append(FOOTNOTE.format(tolerance=TOLERANCE) + "\n")
     parts.append(what)
+    if "since" in data:  # what has changed, for the better or the worse
+        parts.append(f"{data['since']}\n")
     if not options["quick"]:
         parts.append("![Run times and compile times, drawn](images/benchmarks.svg)\n")
     return "\n".join(parts)

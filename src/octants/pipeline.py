@@ -21,9 +21,7 @@ from octants.ir.rewriter import serialise as serialise_task
 from octants.lazy_dataclass import dataclass
 from octants.passes.check_bounds import check_bounds
 from octants.passes.collect_sums import collect_sums
-from octants.passes.compose_turns import compose_turns
 from octants.passes.contract import contract
-from octants.passes.defer_constants import defer_constants
 from octants.passes.delay_stores import delay_stores
 from octants.passes.demote_atomics import demote_atomics
 from octants.passes.drop_zeros import drop_zeros
@@ -113,12 +111,6 @@ LOWER = (
         "before derivatives are taken, whose replays must round as what they replay",
         _contracts,
     ),
-    Pass(
-        "defer_constants",
-        lambda module, _: defer_constants(module),
-        "when products are in sums: these are what constants wait for",
-        _contracts,
-    ),
 )
 """From the body that the frontend built to simplified tasks, of which derivatives are taken."""
 
@@ -174,12 +166,6 @@ FINISH = (
         "fold_doubles",
         lambda module, _: fold_doubles(module),
         "when no derivative is to be taken any more",
-        _contracts,
-    ),
-    Pass(
-        "compose_turns",
-        lambda module, _: compose_turns(module),
-        "when loops have their last form",
         _contracts,
     ),
     Pass(

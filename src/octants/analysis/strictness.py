@@ -12,11 +12,8 @@ _ABRUPT = frozenset(
 )
 
 
-FREE_LOOPS = "free_loops"
-"""The option of a reversed task in which no replay must find again to the bit what loops carry."""
-
 FREE_WAVES = "free_waves"
-"""That of one where it is so with sines and cosines."""
+"""The option of a reversed task in which no replay must find sines and cosines to the bit."""
 
 _WAVES = ("sin", "cos", "cos_beside_sin")
 

@@ -45,7 +45,7 @@ from dataclasses import field
 
 from octants.analysis.places import Places
 from octants.analysis.serial_sums import FREE_SUMS, only_sums
-from octants.analysis.strictness import FREE_LOOPS, FREE_WAVES, decides, nobody_minds, waves
+from octants.analysis.strictness import FREE_WAVES, decides, nobody_minds, waves
 from octants.autodiff.backward import Backward
 from octants.autodiff.checkpoints import REPLAY, Allowance, Plan, plan
 from octants.autodiff.cooperation import (
@@ -473,11 +473,10 @@ def _has_free_sums(task: Task) -> bool:
 
 
 def _freedoms(task: Task) -> dict[str, bool]:
-    """What of its loops, and of its sines, no replay of a task must find again to the bit."""
-    loops = [op for op in task.body.walk() if isinstance(op, (ops.For, ops.While))]
-    carried = {value for op in loops for value in op.results if value.type.is_float}
-    numbers = {FREE_LOOPS: carried, FREE_WAVES: waves(task.body) if loops else set()}
-    return {key: True for key, each in numbers.items() if each and nobody_minds(task.body, each)}
+    """The option that no replay of a task must find its sines again to the bit, if so."""
+    has_loops = any(isinstance(op, (ops.For, ops.While)) for op in task.body.walk())
+    numbers = waves(task.body) if has_loops else set()
+    return {FREE_WAVES: True} if numbers and nobody_minds(task.body, numbers) else {}
 
 
 def _is_again(task: Task) -> bool:

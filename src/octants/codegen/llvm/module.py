@@ -9,7 +9,7 @@ from octants.analysis.sums import Sums
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
 from octants.codegen.llvm.alias import Scopes
 from octants.codegen.llvm.cost import Costs
-from octants.codegen.llvm.lanes.choice import Choice
+from octants.codegen.llvm.lanes.decision import Choice
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Module, Value
 from octants.types.scalars import i64

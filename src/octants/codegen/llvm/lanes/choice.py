@@ -6,25 +6,17 @@ A loop runs in lanes where that pays by an estimate, if nobody says otherwise: `
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import TYPE_CHECKING
-
 from octants.analysis.sums import find_sums
 from octants.analysis.uniformity import Uniformity
+from octants.codegen.llvm.lanes.decision import Choice as Choice
 from octants.codegen.llvm.lanes.estimate import Estimate, Updates
+from octants.codegen.llvm.lanes.operations import TABLE
 from octants.codegen.llvm.lanes.rows import Rows, find_rows
 from octants.codegen.llvm.lanes.widths import ALWAYS, MOST_VECTORS, NEVER, lanes_of_target
 from octants.codegen.reductions import find_reductions
-from octants.deferred import Deferred
 from octants.ir import ops
 from octants.ir.core import ArrayRef, Operation, Task
-from octants.lazy_dataclass import dataclass
 from octants.target import Target
-
-if TYPE_CHECKING:
-    from octants.codegen.llvm.lanes import operations
-else:  # whose handlers name the choice that they are for
-    operations = Deferred("octants.codegen.llvm.lanes.operations")
 
 _FEW = 2  # values that a loop carries, and work items
 _SMALL = 60  # operations: only a body of less is compiled for whole tiles and once more for others
@@ -33,29 +25,6 @@ _PAYS = 2.0  # the least gain by the estimate, which is rough
 _FEWEST = 4  # the share of a tile, as a divisor, that is worth a tile
 
 _USUALLY_FILLED = 0.9  # of the lanes, in rows of unknown length
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """How a task is run: `lanes` work items at once, or one where that is 0; `reason` says why.
-
-    Launches of less than `fewest` work items run them one by one nevertheless. If it `splits`,
-    whole tiles have code of their own, without masks, and if it is `even` there are only such.
-    Where there are `rows`, tiles end with them.
-    """
-
-    reason: str
-    lanes: int = 0
-    fewest: int = 0
-    splits: bool = False
-    even: bool = False
-    gain: float = 1.0
-    rows: Rows | None = field(default=None, repr=False)
-
-    def __str__(self) -> str:
-        how = f"{self.lanes} work items at once" if self.lanes else "work items one by one"
-        few = f", one by one where they are less than {self.fewest}" if self.fewest else ""
-        return f"{how}{few}: {self.reason}"
 
 
 def choose(task: Task, target: Target, simd: str, apart: bool = False) -> Choice:
@@ -124,7 +93,7 @@ def _obstacle(task: Task, width: int, simd: str, wanted: object) -> str:
     if width == 0:
         return "the vectors of this processor are none to rely on"
     for op in task.body.walk():
-        if type(op) not in operations.TABLE:
+        if type(op) not in TABLE:
             return f"it has a `{op.NAME}`"
         if isinstance(op, ops.RecordAccess) and op.record.capacity:
             return "its records have a forced size"
