@@ -414,3 +414,46 @@ def test_the_cache_has_the_kernel_of_changing_numbers(tmp_path: Any) -> None:
         assert (run.result, run.builds) == (expected(steps), builds)
     changed = sessions.run(PROGRAM.format(steps="range(6)").replace("other = 3", "other = 1"))
     assert changed.result == [2 * (k + 1) ** 2 * (-1 if k > 1 else 1) for k in range(6)]
+
+
+@pytest.mark.parametrize("mode", ["bare", "taped", "forward"])
+def test_a_branch_without_a_derivative_that_is_not_taken(mode: str) -> None:
+    x = qd.field(qd.f64, 2, needs_grad=True, needs_dual=True)
+    loss = qd.field(qd.f64, (), needs_grad=True, needs_dual=True)
+
+    @qd.kernel
+    def f():
+        for i in x:
+            if step > 100:
+                x[i] = x[i] * x.grad[i] + x.dual[i]
+            loss[None] += x[i] * x[i] * step
+
+    def set_up() -> None:
+        x.from_numpy(np.array([1.0, 2.0]))
+        loss.fill(0)
+
+    def bare() -> Any:
+        set_up()
+        x.grad.fill(0)
+        f()
+        loss.grad[None] = 1
+        f.grad()
+        return x.grad.to_numpy().tolist()
+
+    def taped() -> Any:
+        set_up()
+        with qd.ad.Tape(loss=loss):
+            f()
+        return x.grad.to_numpy().tolist()
+
+    def forward() -> Any:
+        set_up()
+        with qd.ad.FwdMode(loss=loss, param=x, seed=[1.0, 0.0]):
+            f()
+            return loss.dual[None]
+
+    run = {"bare": bare, "taped": taped, "forward": forward}[mode]
+    expected = [2.0 * k if mode == "forward" else [2.0 * k, 4.0 * k] for k in range(1, 6)]
+    assert values(run, "step", range(1, 6)) == expected
+    with pytest.raises(qd.OctantsCompilationError):
+        values(run, "step", [101])

@@ -14,12 +14,14 @@ from octants.ad.clearing import clear_gradients
 from octants.ad.unseen import UnseenWrites
 from octants.data.events import HostWrite, forget_observer, observe_writes
 from octants.data.host_array import Tensor
+from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NestedTape, NoDual, WrongSeed
 from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.ir.core import Companion
 from octants.launch.gradient import merge_aliases, tangent_program
 from octants.launch.memory import equals_of, memories_of, memory_of_write
 from octants.launch.specialisation import Specialisation
+from octants.launch.varying import with_constants
 from octants.types.signature import FieldHandle
 
 if TYPE_CHECKING:
@@ -89,9 +91,13 @@ class FwdMode:
         memories = memories_of(specialisation, arguments)
         self._unseen.see(specialisation, memories)
         self._touched.update(memory.key for memory in memories.values())
-        program = tangent_program(
-            merge_aliases(specialisation, equals_of(specialisation, memories))
-        )
+        aliases = equals_of(specialisation, memories)
+        try:
+            program = tangent_program(merge_aliases(specialisation, aliases))
+        except OctantsError:
+            if not specialisation.hidden:
+                raise
+            return self.launch(*with_constants(specialisation, arguments))
         number = specialisation.number = next(driver.state.numbers)
         results = program.launch(driver.state.seed, number, 0, *arguments)
         return specialisation.wrap(results) if results else None

@@ -23,6 +23,7 @@ from octants.ad.unseen import UnseenWrites
 from octants.ad.watch import ArgumentWatch
 from octants.analysis.boxes import Region
 from octants.data.events import HostWrite, forget_observer, observe_shares, observe_writes
+from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NestedTape, OverwrittenUnderTape, TapeIsUsed
 from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.ir.core import Companion
@@ -38,6 +39,7 @@ from octants.launch.outside import Outside
 from octants.launch.own import on_own_arrays
 from octants.launch.races import gradient_check, look_before_gradient, validate_launch
 from octants.launch.specialisation import Specialisation
+from octants.launch.varying import with_constants
 from octants.runtime.capture import refuse
 
 if TYPE_CHECKING:
@@ -218,7 +220,12 @@ class Tape:
         memories = memories_of(given, arguments)
         is_own = on_own_arrays(given, arguments)
         specialisation = given if is_own else differentiable(given, memories)
-        plan = self._plan(specialisation)
+        try:
+            plan = self._plan(specialisation)
+        except OctantsError:
+            if not given.hidden:
+                raise
+            return self.launch(*with_constants(given, arguments))
         if self._is_simple and specialisation is given and self._way_to(given) not in given.ways:
             self._find_way(given, plan)
             return self.launch(given, arguments)

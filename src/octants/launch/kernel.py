@@ -35,7 +35,7 @@ from octants.launch.own import on_own_arrays
 from octants.launch.races import launch_with_look, look_before_gradient
 from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
-from octants.launch.varying import varying_reads
+from octants.launch.varying import varying_reads, with_constants
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments import make_key_function
 from octants.runtime.signatures import is_method, read_signature
@@ -188,6 +188,12 @@ class Kernel:
         if self.entry is ended.entry:
             self.entry = self._launch
         ended.entry = None
+
+    def compile_in(self, ended: Specialisation, arguments: tuple[Any, ...]) -> Specialisation:
+        """The kernel compiled for the numbers that a specialisation takes as hidden arguments."""
+        self.forget(ended)
+        self._deciding.setdefault(ended.key, set()).update(ended.varying)
+        return self.specialise(arguments)
 
     def _find(self, key: tuple[Any, ...]) -> Specialisation | None:
         """The specialisation that was made for a key when globals were what they are now."""
@@ -346,7 +352,14 @@ class Gradient:
         merged = specialisation
         if not on_own_arrays(specialisation, arguments):
             merged = differentiable(specialisation, memories_of(specialisation, arguments))
-        reverse = bare_reverse(merged, arguments=ways.argument_gradients, trusts=ways.trusts)
+        try:
+            reverse = bare_reverse(merged, arguments=ways.argument_gradients, trusts=ways.trusts)
+        except OctantsError:
+            if not specialisation.hidden:
+                raise
+            found, given = with_constants(specialisation, arguments)
+            found.number = specialisation.number
+            return self._launch(given[len(self._first) :], {})
         layout = reverse.outside
         if not ways.trusts:
             check_unchanged(specialisation, arguments, reverse.needed)

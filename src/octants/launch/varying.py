@@ -31,3 +31,16 @@ def varying_reads(variants: Iterable[Specialisation]) -> frozenset[ReadKey]:
         if is_number and len(values[key] | {(type(now), now)}) > _MOST_CONSTANTS:
             varying.add(key)
     return frozenset(varying)
+
+
+def with_constants(
+    specialisation: Specialisation, arguments: tuple[Any, ...]
+) -> tuple[Specialisation, tuple[Any, ...]]:
+    """The kernel compiled for its numbers as they are now, and the arguments of a launch of that.
+
+    Where a number is a hidden argument, branches are compiled that its value leaves out: one of
+    them may have no derivative. The kernel has such numbers compiled in from now on.
+    """
+    given = arguments[: len(arguments) - len(specialisation.hidden)]
+    found: Specialisation = specialisation.kernel.compile_in(specialisation, given)
+    return found, given
