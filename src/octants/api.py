@@ -87,7 +87,7 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **giv
     `octants.options.Options` has them all. An option that is not given is taken from the variable
     ``OCTANTS_<NAME>`` or ``QD_<NAME>`` of the environment. Options of Quadrants that steer its
     compiler are accepted and ignored; those that ask for something that Octants does not do give a
-    warning.
+    warning. What is used before the first `init` runs with the defaults, and a line says so.
 
     Raises:
         OctantsRuntimeError: for an unknown option or value, or an arch that is not available.
@@ -109,6 +109,17 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **giv
     options.install(chosen)
     if "logging" in sys.modules:  # else nobody can be listening
         _logger().info("Octants on %s", chosen.arch)
+
+
+def _init_with_defaults() -> None:
+    """What the first use of something is preceded by where nobody has called `init`."""
+    init()
+    chosen = options.current()
+    if chosen.log_level not in ("error", "critical"):
+        print(f"[Octants] qd.init() was not called: running on {chosen.arch}", file=sys.stderr)
+
+
+options.initialise_by(_init_with_defaults)
 
 
 def reset() -> None:

@@ -9,7 +9,8 @@ import dataclasses
 import functools
 import os
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from octants.deferred import Deferred
@@ -356,6 +357,9 @@ class _InForce:
     """The options of the last `init`."""
 
     options: Options | None = None
+    initialise: Callable[[], None] | None = None
+    """What is called when something is used before the first `init`; None from then on."""
+    lock = threading.RLock()
 
 
 def verifies_passes() -> bool:
@@ -391,10 +395,20 @@ def vulkan_choices() -> dict[str, str]:
 
 
 def current() -> Options:
-    """The options in force; an error before `init` and after `reset`."""
+    """The options in force; before the first `init`, the defaults. An error after `reset`."""
     if _InForce.options is None:
-        raise NotInitialised().at(None)
-    return _InForce.options
+        begin_with_defaults()
+    return _InForce.options or current()
+
+
+def begin_with_defaults() -> None:
+    """Initialise for who uses something before the first `init`, and say so; else an error."""
+    with _InForce.lock:
+        if _InForce.options is None:
+            initialise, _InForce.initialise = _InForce.initialise, None
+            if initialise is None:
+                raise NotInitialised().at(None)
+            initialise()
 
 
 def is_initialised() -> bool:
@@ -405,3 +419,9 @@ def is_initialised() -> bool:
 def install(options: Options | None) -> None:
     """Put options in force; None as `reset` does."""
     _InForce.options = options
+    _InForce.initialise = None
+
+
+def initialise_by(initialise: Callable[[], None]) -> None:
+    """Have a function called when something is used before the first `init`."""
+    _InForce.initialise = initialise

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from octants.diagnostics.launch_errors import NotInitialised
+from octants import options
 from octants.runtime.device import Device
 from octants.types.companions import Companion
 
@@ -69,10 +69,10 @@ def stop() -> None:
 
 
 def runtime() -> Runtime:
-    """The current runtime; an error before `init`."""
+    """The current runtime; before the first `init`, one with default options."""
     if _runtime is None:
-        raise NotInitialised().at(None)
-    return _runtime
+        options.begin_with_defaults()
+    return _runtime or runtime()
 
 
 def device() -> Device:
