@@ -13,7 +13,7 @@ from octants import driver
 from octants.diagnostics.generated import define
 from octants.launch.guards import GONE
 from octants.launch.specialisation import Specialisation
-from octants.runtime.recognition import UNKNOWN
+from octants.runtime.recognition import UNKNOWN, Recognition
 
 Entry = Callable[..., Any]
 
@@ -39,16 +39,19 @@ _WITH_RESULTS = (
 )
 
 
-def make_entry(specialisation: Specialisation, generation: int, miss: Entry) -> Entry:
+def make_entry(
+    specialisation: Specialisation, generation: int, miss: Entry, arguments: tuple[Any, ...]
+) -> Entry:
     """The entry of a specialisation that was made in a generation of the driver's state.
 
-    The kernel itself is compiled and loaded when it is launched: a recorder may launch another one.
+    It recognises arguments that are like ``arguments``, which have the specialisation's key. The
+    kernel itself is compiled and loaded when it is launched: a recorder may launch another one.
     """
-    conditions: list[str] = []
-    scope: dict[str, Any] = {}
-    for terms, names in (specialisation.recognition, specialisation.guard):
-        conditions += terms
-        scope |= names
+    specialisation.recognition = recognition = Recognition(
+        specialisation.signature.leaves(), arguments
+    )
+    terms, names = specialisation.guard
+    conditions, scope = [*recognition.conditions, *terms], recognition.scope | names
 
     def launch(*given: Any) -> Any:
         scope["launch"] = specialisation.launch

@@ -100,10 +100,13 @@ class Kernel:
 
     def _launch(self, *arguments: Any) -> Any:
         """A launch that the last entry is not for."""
-        arguments = borrowed(self._leaves, arguments)
+        given, arguments = arguments, borrowed(self._leaves, arguments)
         specialisation = self.specialisation(arguments)
-        if specialisation.entry is None:
-            specialisation.entry = make_entry(specialisation, self._generation, self._launch)
+        recognition = specialisation.recognition
+        is_outlived = recognition is not None and recognition.is_outlived and arguments is given
+        if specialisation.entry is None or is_outlived:
+            generation, miss = self._generation, self._launch
+            specialisation.entry = make_entry(specialisation, generation, miss, arguments)
         self.entry = specialisation.entry
         arguments = specialisation.complete(arguments)
         recorder = _state.recorder

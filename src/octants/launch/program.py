@@ -16,6 +16,7 @@ from octants.ir.core import Array, ArrayRef, Companion, Module, Space
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
 from octants.runtime.arguments import Leaf
+from octants.runtime.frozen import FrozenStruct
 from octants.runtime.last_launch import LastLaunch, last_launch
 from octants.runtime.packing import Binding, Form, make_launch
 from octants.types.signature import ArraySource, TemporarySource
@@ -57,6 +58,7 @@ class Owner(Protocol):
     wants_graph: bool
     leaves: dict[tuple[int, tuple[str, ...]], Leaf]
     forms: dict[tuple[int, tuple[str, ...]], Form]
+    structs: list[FrozenStruct]
 
     @property
     def sources(self) -> Sequence[ArraySource]:
@@ -134,6 +136,7 @@ class Program:
             dict(zip(places(spots), offsets, strict=True)),
             [arrays[number] for number in compiled.written],
             set(places(compiled.accessed)),
+            owner.structs,
         )
         artifact = compiled.artifact
         kernel: Any = self.code.kernel

@@ -42,8 +42,9 @@ from octants.runtime.argument_types import argument_type, build_argument
 from octants.runtime.arguments import Leaf
 from octants.runtime.conversions import is_read_only
 from octants.runtime.device import Device
+from octants.runtime.frozen import frozen_structs
 from octants.runtime.packing import Form, form_of
-from octants.runtime.recognition import condition
+from octants.runtime.recognition import Recognition
 from octants.runtime.signatures import Signature
 from octants.types.annotations import AnyTensor
 from octants.types.matrix_values import Matrix, Vector
@@ -125,9 +126,10 @@ class Specialisation:
 
     `kernel` is the object that the user made of the function, `key` the key, `kept` has what cannot
     be referenced weakly, and fields that were made for the kernel. `is_valid` says whether the
-    globals that the kernel saw still are the same; `guard`
-    has the conditions for that, `recognition` those for arguments with the same key. `number` is
-    that of the last forward launch, `born` of the last one of any kernel before this one was made.
+    globals that the kernel saw still are the same; `guard` has the conditions for that. `entry` is
+    what a warm call runs, by `recognition` of arguments with the same key. `structs` are frozen
+    dataclasses among the arguments. `number` is that of the last forward launch, `born` of the last
+    one of any kernel before this one was made.
     `numbers` are the reads of numbers; the kernel is not specialised for those in `varying`, which
     launches `evaluate`. `apart` says, of a kernel that is differentiated, that no two of its arrays
     or their companions share memory. `ways` has what quick ways to launch it have found out.
@@ -135,6 +137,7 @@ class Specialisation:
 
     apart = True
     entry: Callable[..., Any] | None = None
+    recognition: Recognition | None = None
     key: tuple[Any, ...] = ()
 
     def __init__(
@@ -160,7 +163,7 @@ class Specialisation:
         if self.wants_graph:
             _check_fits_graph(signature, leaves, self.forms)
         self.kept: list[Any] = [_keep(leaf.value(arguments)) for leaf in leaves]
-        self.recognition = _recognition(leaves, arguments)
+        self.structs = frozen_structs(leaves, arguments)
         self._leaf_types = [_leaf_type(leaf, leaf.value(arguments), device) for leaf in leaves]
         self._held: Callable[[], Held | None] = _nothing
         self.number = 0
@@ -458,12 +461,6 @@ def _check_fits_graph(
         is_array = not isinstance(leaf.annotation, ScalarType)
         if is_array and forms[leaf.position, leaf.path] == "sent":
             raise HostArrayInGraph(signature.kernel, leaf.name).at(None)
-
-
-def _recognition(leaves: Sequence[Leaf], arguments: Sequence[Any]) -> Terms:
-    scope: dict[str, Any] = {}
-    conditions = [condition(leaf, leaf.value(arguments), scope) for leaf in leaves]
-    return [each for each in conditions if each], scope
 
 
 def _nothing() -> None:

@@ -37,7 +37,7 @@ def launch(seed, number, outside{parameters}):
     view, base = block[0], block[1]
     {refuse}
     try:
-        pack(view, 0{values})
+        {pack}
     except (error, OverflowError, TypeError, ValueError, AttributeError):
         repack(block, seed, number, outside, ({arguments}))
     run(base)
@@ -55,10 +55,11 @@ def launch(seed, number, outside{parameters}):
         block = pool.pop()
     except IndexError:
         block = new_block()
+    view = block[0]
     {unpack}
     {refuse}
     try:
-        pack(block[0], 0{values})
+        {pack}
     except (error, OverflowError, TypeError, ValueError, AttributeError):
         repack(block, seed, number, outside, ({arguments}))
     {prepare}
@@ -73,30 +74,45 @@ def launch(seed, number, outside{parameters}):
 """
 
 
-def shared_blocks(size: int) -> Callable[[], Block]:
-    """A function that makes blocks: the bytes, their address, what keeps them alive, rooms."""
+def shared_blocks(size: int, structs: int) -> Callable[[], Block]:
+    """A function that makes blocks: bytes, their address, what keeps them alive, structs, rooms.
+
+    The structs are references to ``structs`` frozen structs whose slots are filled.
+    """
 
     def make() -> Block:
         view, address, owner = _aligned(size)
-        return view, address, owner, {}
+        return view, address, owner, [no_struct] * structs, {}
 
     return make
 
 
-def apart_blocks(device: Device, slots: int, storage: int, fetched: int) -> Callable[[], Block]:
+def apart_blocks(
+    device: Device, slots: int, storage: int, fetched: int, structs: int
+) -> Callable[[], Block]:
     """The same where the storage is apart.
 
     A block is: the bytes of the slots; the address of the storage; memory for what is fetched from
-    there; the address of the slots; what keeps all alive; rooms.
+    there; the address of the slots; what keeps all alive; structs; rooms.
     """
 
     def make() -> Block:
         view, address, owner = _aligned(slots)
         allocation = device.allocate(storage) if storage else None
         place = 0 if allocation is None else allocation.address
-        return view, place, np.empty(fetched, np.uint8), address, (owner, allocation), {}
+        kept = owner, allocation
+        return view, place, np.empty(fetched, np.uint8), address, kept, [no_struct] * structs, {}
 
     return make
+
+
+STRUCTS = -2
+"""Where a block has its structs."""
+
+
+def no_struct() -> Any:
+    """Stands for the reference to a struct where none has filled the slots; equal to nothing."""
+    return no_struct
 
 
 def room(device: Device, number: int, block: Block, nbytes: int) -> int:

@@ -31,9 +31,11 @@ from octants.runtime.arguments import Leaf, has_interface, is_torch
 from octants.runtime.blocks import (
     APART_SOURCE,
     SHARED_SOURCE,
+    STRUCTS,
     Block,
     Pool,
     apart_blocks,
+    no_struct,
     room,
     shared_blocks,
 )
@@ -53,8 +55,10 @@ from octants.runtime.conversions import (
     with_gradient,
 )
 from octants.runtime.device import Device
+from octants.runtime.frozen import FrozenStruct
 from octants.runtime.memory import overlaps_itself
 from octants.runtime.replaced import replace
+from octants.runtime.segments import CONSTANT, LAUNCH, Piece, cut, packing, with_constants
 from octants.runtime.sent import SentLeaf, launch_on_sent
 from octants.runtime.stand_ins import launch_with_stand_ins
 from octants.types.layouts import Strided
@@ -94,7 +98,8 @@ class Binding:
     argument, `forms` what sort of array is given there. `results` are read back after the launch,
     in order; `outside` has the offsets of what lives in memory of the caller. `written` are the
     arrays whose primal contents the code may change, `accessed` what it touches at all: a gradient
-    of others is left alone, and not made where there is none.
+    of others is left alone, and not made where there is none. `structs` are frozen structs among
+    the arguments.
     """
 
     parameters: ParameterLayout
@@ -107,6 +112,7 @@ class Binding:
     outside: Mapping[ArrayRef, int] = field(default_factory=dict)
     written: Collection[Array] = ()
     accessed: Collection[ArrayRef] = ()
+    structs: Sequence[FrozenStruct] = ()
 
     def source(self, array: Array) -> ArraySource:
         return self.sources[self.arrays.index(array)]
@@ -120,6 +126,19 @@ class Binding:
         source = self.source(array)
         assert isinstance(source, ArgumentSource)
         return self.forms[source.position, source.path]
+
+    def change(self, array: Array) -> int:
+        """When the address of an ndarray of ours changes; see `runtime.segments`."""
+        leaf = self.leaf(array)
+        return self._struct_numbers.get((leaf.position, leaf.path), LAUNCH)
+
+    @functools.cached_property
+    def _struct_numbers(self) -> dict[tuple[int, tuple[str, ...]], int]:
+        return {
+            (leaf.position, leaf.path): number
+            for number, struct in enumerate(self.structs)
+            for leaf in struct.leaves
+        }
 
 
 Form = str
@@ -159,7 +178,7 @@ def make_launch(
     source = (SHARED_SOURCE if device.shares_memory else APART_SOURCE).format(
         parameters=parameters,
         arguments=parameters[2:] + ("," if parameters else ""),
-        values="".join(f", {value}" for value in layout.values),
+        pack="\n        ".join(layout.packing),
         results=layout.result_expression(),
         refuse="if captures: refuse_results()" if binding.results else "",
         sizes=layout.sizes,
@@ -176,7 +195,6 @@ def make_launch(
         "all_blocks": pool,
         "blocks_of": device.blocks_of,
         "new_block": layout.blocks(),
-        "pack": struct.Struct(layout.format).pack_into,
         "repack": layout.repack,
         "error": struct.error,
         "run": run,
@@ -244,8 +262,7 @@ class _Layout:
             "interface": interface,
         }
         self._strict: dict[str, Any] = {}  # what takes the place of names in the slow way
-        self.values: list[str] = []
-        self._formats: list[str] = []
+        self._pieces: list[Piece] = []
         self.storage: dict[ArrayRef, Stored] = {}
         self.rooms = 0  # arrays that are as long as others
         self._place_storage()
@@ -253,11 +270,15 @@ class _Layout:
             if not self._is_in_head(slot):
                 self._slot(slot)
         if device.shares_memory:
-            self._formats.append(f"{self.size - self._slots}x")
+            self._add_piece(f"{self.size - self._slots}x", "")
         elif self.storage:
             self.scope |= {"clear": device.clear, "read": device.read}
             self.prepare = f"clear(storage, {self.size - self._slots})"
-        self.format = "<" + "".join(self._formats)
+        self._segments = cut(self._pieces)
+        self.packing = packing(self._segments, binding.structs, self.scope)
+
+    def _add_piece(self, format: str, value: str, change: int = LAUNCH) -> None:
+        self._pieces.append(Piece(format, value, change))
 
     @property
     def _slots(self) -> int:
@@ -313,10 +334,14 @@ class _Layout:
 
     def blocks(self) -> Callable[[], Block]:
         """What makes parameter blocks."""
+        structs = len(self.binding.structs)
         if self.device.shares_memory:
-            return shared_blocks(self.size)
-        start, end = self._fetched()
-        return apart_blocks(self.device, self._slots, self.size - self._slots, end - start)
+            make = shared_blocks(self.size, structs)
+        else:
+            start, end = self._fetched()
+            storage = self.size - self._slots
+            make = apart_blocks(self.device, self._slots, storage, end - start, structs)
+        return with_constants(make, self._segments)
 
     # -- slots ----------------------------------------------------------------------------------
 
@@ -332,8 +357,8 @@ class _Layout:
             return False
         assert next(iter(array.layouts)) is Companion.PRIMAL
         if slot.kind == "pointer":
-            self._formats.append(f"{8 * array.rank + 8}s")
-            self.values.append(f"{self.binding.leaf(array).expression}.head")
+            head = f"{self.binding.leaf(array).expression}.head"
+            self._add_piece(f"{8 * array.rank + 8}s", head, self.binding.change(array))
         return True
 
     def _slot(self, slot: Slot) -> None:
@@ -342,14 +367,18 @@ class _Layout:
             return
         array = self.binding.arrays[slot.array]
         if slot.kind == "shape":
-            self._add("i", self._extent(array, slot.index))
+            extent = self._extent(array, slot.index)
+            self._add("i", extent, CONSTANT if extent.isdigit() else LAUNCH)
         elif slot.kind == "scalar":
             self._scalar(array, slot.index)
         elif slot.kind == "stride":
             if slot.index == 0:
                 self._strides(array, slot.companion)
         else:
-            self._add("Q", self._address(array, slot.companion))
+            address = self._address(array, slot.companion)
+            is_own = array.space is Space.NDARRAY and self.binding.form(array) == "own"
+            change = self.binding.change(array) if is_own else LAUNCH
+            self._add("Q", address, CONSTANT if address.isdigit() else change)
 
     def _extent(self, array: Array, axis: int) -> str:
         """An extent of an array."""
@@ -369,9 +398,9 @@ class _Layout:
     def _strides(self, array: Array, companion: Companion) -> None:
         """All strides of an array at once."""
         if (array, companion) not in self.binding.accessed:
-            self._formats.append(f"{8 * (array.rank + len(array.element_shape))}x")
+            self._add_piece(f"{8 * (array.rank + len(array.element_shape))}x", "", CONSTANT)
             return
-        leaf, name = self.binding.leaf(array), f"strides{len(self.values)}"
+        leaf, name = self.binding.leaf(array), f"strides{len(self._pieces)}"
         is_written = companion is Companion.PRIMAL and array in self.binding.written
         form = self.binding.form(array)
 
@@ -385,13 +414,13 @@ class _Layout:
             return found
 
         self.scope[name] = strides
-        self._formats.append("q" * (array.rank + len(array.element_shape)))
-        self.values.append(f"*{name}({leaf.expression})")
+        self._add_piece(
+            "q" * (array.rank + len(array.element_shape)), f"*{name}({leaf.expression})"
+        )
 
-    def _add(self, letter: str, value: str) -> None:
+    def _add(self, letter: str, value: str, change: int = LAUNCH) -> None:
         size = struct.calcsize("<" + letter)
-        self._formats.append(letter + (f"{8 - size}x" if size < 8 else ""))
-        self.values.append(value)
+        self._add_piece(letter + (f"{8 - size}x" if size < 8 else ""), value, change)
 
     def _scalar(self, array: Array, component: int) -> None:
         leaf, letter = self.binding.leaf(array), _LETTER[array.dtype.name]
@@ -399,15 +428,15 @@ class _Layout:
             is_bool = array.dtype.kind is Kind.BOOL
             self._add(letter, leaf.expression + (".__bool__()" if is_bool else ""))
             return
-        size = struct.calcsize("<" + letter)
-        self._formats.append(letter + (f"{8 - size}x" if size < 8 else ""))
+        value = ""
         if component == 0:
-            name = f"components{len(self.values)}"
+            name = f"components{len(self._pieces)}"
             kind = ScalarType(array.dtype, array.element_shape)
             self._strict[name] = strict = functools.partial(flatten, leaf, kind)
             is_bool = array.dtype.kind is Kind.BOOL  # `struct` takes anything for one
             self.scope[name] = strict if is_bool else functools.partial(components, strict, kind)
-            self.values.append(f"*{name}({leaf.expression})")
+            value = f"*{name}({leaf.expression})"
+        self._add(letter, value)
 
     def _address(self, array: Array, companion: Companion) -> str:
         ref = ArrayRef(array, companion)
@@ -430,7 +459,7 @@ class _Layout:
         if form in ("own", "sent"):
             return f"{value}.address({companion.name})"
         if not self.device.shares_memory:
-            name, leaf = f"address{len(self.values)}", self.binding.leaf(array)
+            name, leaf = f"address{len(self._pieces)}", self.binding.leaf(array)
             strided = isinstance(array.layouts[companion], Strided)
             self.scope[name] = functools.partial(device_address, self.device, leaf, strided)
             return f"{name}({value}, {companion.name})"
@@ -462,8 +491,11 @@ class _Layout:
         names = {f"a{k}": value for k, value in enumerate(converted)}
         names |= {"block": block, "base": storage, "storage": storage}
         names |= {"seed": seed, "number": number, "outside": outside}
-        values = eval(f"[{', '.join(self.values)}]", self.scope | self._strict, names)
-        struct.Struct(self.format).pack_into(view, 0, *values)
+        block[STRUCTS][:] = [no_struct] * len(block[STRUCTS])
+        expressions = [piece.value for piece in self._pieces if piece.value]
+        values = eval(f"[{', '.join(expressions)}]", self.scope | self._strict, names)
+        formats = "".join(piece.format for piece in self._pieces)
+        struct.Struct("<" + formats).pack_into(view, 0, *values)
 
     def _check_array(self, array: Array, arguments: Sequence[Any]) -> None:
         """An error for an array without memory, or with indices that an i32 cannot hold."""

@@ -6,17 +6,88 @@ same. It may fail for the same key, or raise one of `UNKNOWN`: then the key itse
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from octants.diagnostics.generated import define
 from octants.runtime.arguments import KEY_FUNCTIONS, NUMPY_FLAGS, Leaf, key_term, object_key
+from octants.runtime.frozen import FrozenStruct, frozen_structs
 from octants.types.annotations import Template
 from octants.types.signature import FieldHandle, NdarrayHandle
 from octants.types.weak import reference_to
 
 UNKNOWN = (AttributeError, TypeError, ValueError)
 """What a condition raises for an argument that is nothing of the kind."""
+
+
+class Recognition:
+    """Conditions on arguments with the same key as some that were given.
+
+    `conditions` are generated code over the names in `scope`, which keeps no argument alive.
+    """
+
+    def __init__(self, leaves: Sequence[Leaf], arguments: Sequence[Any]) -> None:
+        self.scope: dict[str, Any] = {}
+        structs = frozen_structs(leaves, arguments)
+        self._structs = [_LastStruct(each, arguments) for each in structs]
+        settled = {(leaf.position, leaf.path) for each in structs for leaf in each.leaves}
+        others = [leaf for leaf in leaves if (leaf.position, leaf.path) not in settled]
+        terms = [condition(leaf, leaf.value(arguments), self.scope) for leaf in others]
+        self.conditions = [each for each in terms if each]
+        for number, last in enumerate(self._structs):
+            self.scope[name := f"last{number}"] = last
+            position, expression = last.struct.position, last.struct.expression
+            self.conditions.append(f"({name}.reference() is {expression} or {name}(a{position}))")
+
+    @property
+    def is_outlived(self) -> bool:
+        """Whether a struct has ended, and nothing is known of it with which to compare others."""
+        return any(each.is_unknown for each in self._structs)
+
+
+class _LastStruct:
+    """The frozen struct of the last launch; as a function, whether an argument has one like it."""
+
+    def __init__(self, struct: FrozenStruct, arguments: Sequence[Any]) -> None:
+        self.struct = struct
+        self.reference: Any = reference_to(struct.value(arguments))
+        self._is_like: Any = None
+        self._is_frozen: Any = None
+
+    @property
+    def is_unknown(self) -> bool:
+        return self._is_like is None and self.reference() is None
+
+    def __call__(self, argument: Any) -> bool:
+        if self._is_like is None:
+            value = self.reference()
+            if value is None:
+                return False
+            self._define(value)
+        if not self._is_like(argument):
+            return False
+        if self._is_frozen(argument):
+            path = self.struct.path
+            self.reference = reference_to(functools.reduce(getattr, path, argument))
+        return True
+
+    def _define(self, struct: Any) -> None:
+        """Make the functions that tell whether another argument has a struct like this one."""
+        scope: dict[str, Any] = {}
+        depth, parameter = len(self.struct.path), f"a{self.struct.position}"
+        values = [
+            (leaf, functools.reduce(getattr, leaf.path[depth:], struct))
+            for leaf in self.struct.leaves
+        ]
+        terms = " and ".join(condition(leaf, value, scope) for leaf, value in values)
+        kinds = self.struct.kind_test(scope)
+        self._is_frozen = define(
+            "is_frozen", f"def is_frozen({parameter}):\n    return {kinds}", scope
+        )
+        self._is_like = define("is_like", f"def is_like({parameter}):\n    return {terms}", scope)
 
 
 def condition(leaf: Leaf, value: Any, scope: dict[str, Any]) -> str:
