@@ -37,7 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("driver",),
     ("launch",),
     ("ad",),
-    ("_compat", "algorithms", "api", "graph", "math", "simt", "ui"),
+    ("_compat", "_lib", "algorithms", "api", "graph", "graph_builder", "math", "simt", "ui"),
     ("linalg",),
     ("__init__",),
     ("compat", "demos", "fuzz", "tools"),

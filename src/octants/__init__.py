@@ -166,7 +166,8 @@ from octants.types.structs import Struct as Struct
 from octants.types.structs import dataclass as dataclass
 from octants.version import __version__ as __version__
 
-_IMPORTED_WHEN_USED = ("algorithms", "compat", "linalg", "tools", "ui")
+graph_do_while = graph.do_while
+_IMPORTED_WHEN_USED = ("_lib", "algorithms", "compat", "linalg", "tools", "ui")
 _DRAWING = ("GUI", "hex_to_rgb", "rgb_to_hex")
 
 if TYPE_CHECKING:

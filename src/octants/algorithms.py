@@ -6,10 +6,12 @@ order.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from octants.lang.functions import bit_cast, select
+from octants.diagnostics.absent import attribute_error
+from octants.lang.functions import bit_cast
 from octants.lang.functions import min as smaller
+from octants.lang.functions import select as choose
 from octants.lang.marker import library_function
 from octants.lang.syntax import static, static_assert
 from octants.types.annotations import CompileTime
@@ -133,5 +135,11 @@ def _digit(key: Any, key_dtype: CompileTime, shift: CompileTime) -> Any:
     if static(key_dtype in (i32, i64)):
         bits ^= top
     if static(key_dtype in (f32, f64)):
-        bits ^= select((bits & top) != 0, ~_UNSIGNED[key_dtype](0), top)
+        bits ^= choose((bits & top) != 0, ~_UNSIGNED[key_dtype](0), top)
     return int((bits >> shift) & 255)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise attribute_error(__name__, name)

@@ -14,6 +14,7 @@ same things in the same order.
 
 from __future__ import annotations
 
+import importlib
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,9 @@ from octants.runtime.arguments import has_interface, is_torch
 from octants.runtime.capture import Capture, Replay, captures, own_capture
 
 if TYPE_CHECKING:
+    from octants.graph_builder import Arg as Arg
+    from octants.graph_builder import ArgKind as ArgKind
+    from octants.graph_builder import GraphBuilder as GraphBuilder
     from octants.launch.specialisation import Specialisation
 
 __all__ = ["Graph", "capture", "do_while"]
@@ -212,4 +216,6 @@ def _take_numbers(count: int) -> int:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
+        if name in ("Arg", "ArgKind", "GraphBuilder"):
+            return getattr(importlib.import_module("octants.graph_builder"), name)
         raise attribute_error(__name__, name)

@@ -49,7 +49,7 @@ def test_the_body_runs_once_at_least_and_can_be_left() -> None:
 
     @qd.kernel
     def left():
-        while qd.graph.do_while(counter=counter):
+        while qd.graph_do_while(counter=counter):
             a[1] += 1
             counter[None] = 1
             if a[1] == 3:
@@ -67,6 +67,18 @@ def test_a_counter_is_an_array_without_axes() -> None:
             pass
 
     with pytest.raises(qd.OctantsError, match="OCT153"):
+        wrong()
+
+
+def test_it_is_called_by_its_own_name() -> None:
+    again, counter = qd.graph.do_while, qd.field(qd.i32, shape=())
+
+    @qd.kernel
+    def wrong():
+        while again(counter):
+            pass
+
+    with pytest.raises(qd.OctantsError, match="by its own name"):
         wrong()
 
 

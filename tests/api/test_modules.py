@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import octants as ti
+from octants.diagnostics.absent import ADVICE
 from tests.golden_files import check_golden
 
 
@@ -68,12 +69,24 @@ def test_the_runtime_is_found_where_peers_have_it() -> None:
     assert ti.TaichiRuntimeError is ti.OctantsRuntimeError
 
 
-@pytest.mark.parametrize(
-    "name", ["Texture", "Mesh", "activate", "types.quant", "graph.GraphBuilder", "lang.snode"]
-)
+def test_programs_can_ask_which_devices_there_are() -> None:
+    from octants._lib import core
+
+    assert ti._lib.core is core
+    for arch, can_be_used in ((ti.cuda, core.with_cuda()), (ti.vulkan, core.with_vulkan())):
+        try:
+            ti.init(arch=arch, log_level="error")
+        except ti.OctantsRuntimeError:
+            assert not can_be_used
+        else:
+            assert can_be_used
+    assert not core.with_opengl()
+
+
+@pytest.mark.parametrize("name", [*(name for name in ADVICE if "*" not in name), "_lib.core.x"])
 def test_absent_names_say_what_to_use(name: str) -> None:
-    owner, _, last = f"ti.{name}".rpartition(".")
-    module = eval(owner)
+    owner, _, last = f"octants.{name}".rpartition(".")
+    module = importlib.import_module(owner)
     with pytest.raises(AttributeError, match=f"OCT480: Octants has no `{name}`\n  help: "):
         getattr(module, last)
     assert not hasattr(module, last)
@@ -83,9 +96,7 @@ def test_absent_names_say_what_to_use(name: str) -> None:
     "text",
     [
         "from octants import Texture",
-        "from octants._lib import core",
         "from octants.types import quant",
-        "from octants.graph import GraphBuilder",
     ],
 )
 def test_absent_imports_say_what_to_use(text: str) -> None:

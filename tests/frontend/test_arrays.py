@@ -402,3 +402,16 @@ def test_len_of_an_array() -> None:
     y = np.zeros(3)
     launch(compile_kernel(kernel, np.zeros((4, 5)), y), np.zeros((4, 5)), y)
     assert y[0] == 43
+
+
+def test_the_shape_of_elements_is_called_in_kernels() -> None:
+    @func
+    def width(x):
+        return static(x.element_shape()[0]) if static(x.element_shape() != []) else 0
+
+    def kernel(x, y):
+        y[0] = width(x) * 10 + width(y)
+
+    x, y = filled(f32, (2,), (3,)), filled(f32, (1,))
+    assert run_on_fields(kernel, x, y) is None
+    assert y.data[0] == 30

@@ -73,6 +73,18 @@ def graph_with_too_little_memory() -> None:
 
 
 @case
+def graph_argument_that_is_missing() -> None:
+    @qd.kernel
+    def step(x: qd.types.ndarray(), n: qd.i32):
+        x[n] = 1.0
+
+    builder = qd.graph.GraphBuilder()
+    x = qd.graph.Arg(qd.graph.ArgKind.NDARRAY, "x", qd.f32, ndim=1)
+    builder.dispatch(step, x, qd.graph.Arg(qd.graph.ArgKind.SCALAR, "n", qd.i32))
+    builder.compile().run({"x": qd.ndarray(qd.f32, 3)})
+
+
+@case
 def graph_kernel_that_returns() -> None:
     @qd.kernel(graph=True)
     def answer() -> qd.i32:

@@ -21,7 +21,16 @@ _TEXTURES = "use a field or an ndarray, and `qd.math.mix` of neighbours for what
 _MESHES = "use ndarrays of vertices and of their indices"
 _QUANT = "use fields of `qd.f16`, `qd.i8` or `qd.i16`"
 _GPU = "use `qd.vulkan`, or `qd.gpu` for the best that there is"
-_GRAPHS = "record launches with `qd.graph.capture()`, or use `@qd.kernel(graph=True)`"
+_SCANS = (
+    "write the sum as a loop under `qd.loop_config(serialize=True)`, or in blocks with"
+    " `qd.simt.block`"
+)
+_REDUCTIONS = "write a loop with `+=`, `qd.atomic_max` or `qd.atomic_min` into one element"
+_SORTS = "call `qd.algorithms.sort` at the top level of a kernel"
+_SECTIONS = "put independent loops into `with qd.stream_parallel():`"
+_PAUSES = "split the kernel in two, and look at the array on the host in between"
+_CLOCKS = "time launches around `qd.sync()`"
+_FILES = "write `to_numpy()` with meshio or numpy; `qd.tools.PLYWriter` writes points and meshes"
 _PACKS = "pass a Python dataclass or a struct of arguments"
 _PRIVATE = "it is a private part of another compiler; what `octants` exports is public"
 
@@ -34,25 +43,38 @@ ADVICE: dict[str, str] = {
     **dict.fromkeys(("Mesh", "MeshInstance", "mesh_local", "mesh_patch_idx"), _MESHES),
     **dict.fromkeys(("BitpackedFields", "types.quant"), _QUANT),
     **dict.fromkeys(("opengl", "gles", "dx11", "dx12"), _GPU),
-    **dict.fromkeys(("graph.Arg", "graph.ArgKind", "graph.GraphBuilder"), _GRAPHS),
     **dict.fromkeys(("ArgPack", "argpack", "types.argpack"), _PACKS),
     **dict.fromkeys(("BufferView", "types.buffer_view_type"), "pass an ndarray and an offset"),
     **dict.fromkeys(("ref", "types.ref"), "annotate the parameter with `qd.template()`"),
-    **dict.fromkeys(("_lib", "_snode", "_kernels", "lang.kernel_impl", "lang.snode"), _PRIVATE),
+    **dict.fromkeys(
+        ("_lib.core.*", "_snode", "_kernels", "lang.kernel_impl", "lang.snode"), _PRIVATE
+    ),
+    **dict.fromkeys(("graph_parallel", "graph_parallel_context", "graph.parallel"), _SECTIONS),
+    **dict.fromkeys(("checkpoint", "GraphStatus"), _PAUSES),
+    **dict.fromkeys(("clock_counter", "clock_freq_hz"), _CLOCKS),
+    **dict.fromkeys(("tools.write_vtk", "tools.vtk", "tools.np2ply"), _FILES),
+    "algorithms.parallel_sort": _SORTS,
+    "algorithms.PrefixSumExecutor": _SCANS,
+    **{f"algorithms.exclusive_scan_{which}": _SCANS for which in ("add", "max", "min")},
+    **{f"algorithms.reduce_{which}": _REDUCTIONS for which in ("add", "max", "min", "by_key_add")},
+    "algorithms.select": "take positions from a counter: `qd.atomic_add(count[None], 1)`",
+    "Format": _TEXTURES,
+    "DeviceCapability": "options of `qd.init` such as `vulkan_without` switch features off",
     "global_thread_idx": "the index of a parallel loop says which work item it is",
     "aot": "compiled kernels are kept on disk by `offline_cache`; see docs/cache.md",
     "experimental": "`qd.real_func` is there without it",
     "profiler": "time launches around `qd.sync()`; `python -m octants profile-compile` has more",
     "dump_compile_config": "`qd.cfg` has the options in force",
 }
-"""What to do instead, by the name without ``octants.``."""
+"""What to do instead, by the name without ``octants.``; ``*`` stands for all names of a module."""
 
 
 def attribute_error(module: str, name: str) -> Exception:
     """What a module's ``__getattr__`` raises for a name that it does not have."""
     full = f"{module}.{name}".partition(".")[2]
-    if full in ADVICE:
-        return AbsentName(full, ADVICE[full]).at(None)
+    advice = ADVICE.get(full) or ADVICE.get(f"{module}.*".partition(".")[2])
+    if advice is not None:
+        return AbsentName(full, advice).at(None)
     return AttributeError(f"module {module!r} has no attribute {name!r}")
 
 

@@ -99,3 +99,15 @@ class HostArrayInGraph(UserError):
         "kernel `{kernel}` has `graph=True`, and argument `{parameter}` is in memory of the host"
     )
     remedy = "pass a field, an ndarray, or a tensor on the device"
+
+
+class WrongGraphArgument(UserError):
+    """A name of a graph that has no value, or one that does not fit."""
+
+    name: str
+    problem: str
+    advice: str
+    code = "OCT468"
+    exception = OctantsArgumentError
+    title = "argument `{name}` of the graph: {problem}"
+    remedy = "{advice}"

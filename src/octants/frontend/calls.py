@@ -33,7 +33,7 @@ from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.names import BoundFunction
 from octants.frontend.objects import wrap
 from octants.frontend.scope import Frame
-from octants.frontend.values import MatrixValue, StructValue, describe, is_run_time
+from octants.frontend.values import ArrayReference, MatrixValue, StructValue, describe, is_run_time
 from octants.lang import names as library
 from octants.lazy_dataclass import dataclass
 from octants.types.matrix_values import Matrix
@@ -167,6 +167,8 @@ class _Method:
 
 def _method(context: Context, node: ast.Attribute) -> Any:
     base = context.evaluate_place(node.value)
+    if node.attr == "element_shape" and isinstance(array := context.load(base), ArrayReference):
+        return _Method(array, node.attr, base)  # an attribute on the host, a method in kernels
     found = names.find_attribute(context, base, node.attr, node)
     if found is not NOT_FOUND and not isinstance(base, str):
         return context.load(found)
@@ -185,6 +187,8 @@ def _call_method(context: Context, node: ast.Call, method: _Method) -> Any:
             return words.format_string(context, node, method.owner, args, named)
         function = getattr(method.owner, method.name, None)
         return _call_python(context, node, function, args, named)
+    if method.name == "element_shape":
+        return list(method.owner.array.element_shape)
     if fills.is_fillable(method.owner):
         return fills.fill(context, node, method.owner, args, named)
     owner = context.value(method.owner)

@@ -318,7 +318,7 @@ def while_(context: Context, node: ast.While) -> bool:
 
 def _is_do_while(context: Context, test: ast.expr) -> bool:
     """Whether a condition is looked at only when the body has run; see `syntax.do_while`."""
-    if not isinstance(test, ast.Call) or ast.unparse(test.func).rpartition(".")[2] != "do_while":
+    if not isinstance(test, ast.Call) or not ast.unparse(test.func).endswith("do_while"):
         return False
     return context.evaluate_place(test.func) is syntax.do_while
 

@@ -332,6 +332,8 @@ def _find(context: Context, node: ast.Call, word: str, counts: tuple[int, ...]) 
 
 def do_while(context: Context, node: ast.Call) -> Any:
     """Whether the body of a ``while`` runs again; `loops.while_` runs it once before."""
+    if not ast.unparse(node.func).endswith("do_while"):  # by which `loops.while_` knows it
+        context.fail(WrongArguments("do_while", "is called by its own name"), node)
     args, named = _values(context, node)
     counter = args[0] if args else named.get("counter")
     if len(args) + len(named) != 1 or not isinstance(counter, ArrayReference):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from octants.diagnostics.absent import attribute_error
+
 if TYPE_CHECKING:
     from octants.tools.images import imread as imread
     from octants.tools.images import imresize as imresize
@@ -27,5 +29,5 @@ if not TYPE_CHECKING:
 
     def __getattr__(name):
         if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise attribute_error(__name__, name)
         return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from octants.diagnostics.exceptions import OctantsWarning
 
 _TYPES = {
     "char": "i1",
@@ -65,9 +68,10 @@ class PLYWriter:
             data: Of shape (num_vertices,).
 
         Raises:
-            ValueError: If the type is unknown, or there are more or fewer numbers.
+            ValueError: If there are more or fewer numbers. A type that is not in the list is a
+                warning, and the channel is left out.
         """
-        self._vertices.append(_channel(key, data_type, data, self.num_vertices))
+        self._vertices += _channels(key, data_type, data, self.num_vertices)
 
     def add_vertex_pos(self, x: Any, y: Any, z: Any) -> None:
         """Add positions."""
@@ -118,7 +122,7 @@ class PLYWriter:
 
     def add_face_channel(self, key: str, data_type: str, data: Any) -> None:
         """Add a number for each face; see `add_vertex_channel`."""
-        self._faces.append(_channel(key, data_type, data, self.num_faces))
+        self._faces += _channels(key, data_type, data, self.num_faces)
 
     def add_face_id(self) -> None:
         """Number the faces."""
@@ -196,13 +200,22 @@ class PLYWriter:
         return records
 
 
-def _channel(key: str, data_type: str, data: Any, count: int) -> tuple[str, str, npt.NDArray[Any]]:
+def _channels(
+    key: str, data_type: str, data: Any, count: int
+) -> list[tuple[str, str, npt.NDArray[Any]]]:
+    """A channel, or none with a warning if files of this format cannot hold its type."""
     if data_type not in _TYPES:
-        raise ValueError(f"no type {data_type!r}; there are {', '.join(_TYPES)}")
+        warnings.warn(
+            f"channel {key!r} is left out: there is no type {data_type!r}, there are"
+            f" {', '.join(_TYPES)}",
+            OctantsWarning,
+            stacklevel=3,
+        )
+        return []
     values = np.asarray(data.to_numpy() if hasattr(data, "to_numpy") else data).reshape(-1)
     if values.size != count:
         raise ValueError(f"channel {key!r} has {values.size} numbers; there are {count}")
-    return key, data_type, values
+    return [(key, data_type, values)]
 
 
 def _numbered(path: str, number: int) -> str:
