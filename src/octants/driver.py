@@ -34,7 +34,7 @@ from octants.stage import Observer, Stage
 from octants.target import Capabilities
 from octants.types.defaults import default_float, default_int
 from octants.types.reads import ReadKey
-from octants.types.signature import ArgumentType, ScalarType
+from octants.types.signature import ArgumentType, ReturnType
 
 if TYPE_CHECKING:
     import pathlib
@@ -209,7 +209,7 @@ def device() -> Device:
 def build(
     function: FunctionType,
     arguments: list[ArgumentType],
-    returns: tuple[ScalarType, ...] | None,
+    returns: tuple[ReturnType, ...] | None,
     chosen: Options,
     observe: Observer | None = None,
     varying: frozenset[ReadKey] = frozenset(),

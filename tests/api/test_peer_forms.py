@@ -514,3 +514,86 @@ def test_structs_of_the_wrong_kind_say_so() -> None:
         total({"a": 1.0, "b": [1.0, 2.0]})
     with pytest.raises(qd.OctantsRuntimeTypeError, match="member `x` cannot be of ndarray"):
         qd.types.struct(x=qd.types.ndarray())
+
+
+# -- what kernels return ---------------------------------------------------------------------------
+
+
+@qd.dataclass
+class Point:
+    x: qd.i8
+    y: qd.f64
+
+
+@qd.dataclass
+class Segment:
+    ends: Point
+    direction: qd.math.vec2
+    turn: qd.types.matrix(2, 2, qd.f32)
+
+    @qd.func
+    def length(self):
+        return self.direction.norm()
+
+
+def test_kernels_return_structs() -> None:
+    @qd.kernel
+    def make(n: qd.i32) -> Segment:
+        found = Segment(ends=Point(x=n, y=0.1), direction=[3.0, 4.0])
+        if n > 1:
+            found.turn = qd.Matrix([[0.0, 1.0], [2.0, 3.0]])
+        return found
+
+    made = make(2)
+    assert (made.ends.x, made.ends.y, made.length()) == (2, 0.1, 5.0)
+    assert made.turn.to_numpy().tolist() == [[0.0, 1.0], [2.0, 3.0]]
+    assert make(1).turn.to_numpy().tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_kernels_return_structs_beside_other_values() -> None:
+    alone = qd.types.struct(value=qd.f32)
+
+    @qd.kernel
+    def make(n: qd.i32) -> tuple[Point, qd.i32, alone]:
+        return Point(n, 2.5), n + 1, alone(value=0.5)
+
+    @qd.kernel
+    def one() -> alone:
+        return alone(value=7.0)
+
+    point, number, other = make(4)
+    assert (point.x, point.y, number, other.value) == (4, 2.5, 5, 0.5)
+    assert one().value == 7.0
+
+
+def test_structs_that_are_returned_have_the_members_of_the_annotation() -> None:
+    other = qd.types.struct(x=qd.i8)
+
+    @qd.kernel
+    def wrong() -> Point:
+        return other(x=1)
+
+    @qd.kernel
+    def one_too_few() -> tuple[Point, Point]:
+        return Point(1, 2.0)
+
+    with pytest.raises(qd.OctantsError, match="a struct with `x`, `y`, not"):
+        wrong()
+    with pytest.raises(qd.OctantsError, match="2 values are to be returned, not 1"):
+        one_too_few()
+
+
+# -- names that are refused ------------------------------------------------------------------------
+
+
+def test_masks_of_warps_are_constants() -> None:
+    x = qd.field(qd.i32, shape=32)
+
+    @qd.kernel
+    def shift(mask: qd.u32):
+        qd.loop_config(block_dim=32)
+        for i in range(32):
+            x[i] = qd.simt.warp.shfl_up_i32(mask, i, 1)
+
+    with pytest.raises(qd.OctantsError, match="the mask of simt.warp is the constant 0xFFFFFFFF"):
+        shift(0xFFFFFFFF)

@@ -205,7 +205,7 @@ def test_what_cannot_be_compiled_says_so() -> None:
 
     @qd.kernel
     def builtin(x: qd.f32) -> qd.f32:
-        return operator.add(x, 1)
+        return sorted([x, 1.0])[1]
 
     @qd.kernel
     def library(x: qd.f32) -> qd.f32:
@@ -215,7 +215,7 @@ def test_what_cannot_be_compiled_says_so() -> None:
     def syntax(x: qd.f32) -> qd.f32:
         return prints(x)
 
-    with pytest.raises(qd.OctantsTypeError, match="`add` is a Python function"):
+    with pytest.raises(qd.OctantsTypeError, match="`sorted` is a Python function"):
         builtin(1.0)
     with pytest.raises(qd.OctantsTypeError, match=r"use `qd\.sin`"):
         library(1.0)
@@ -296,3 +296,50 @@ def test_wrappers_are_called_in_place_of_what_they_wrap() -> None:
 
     with pytest.raises(qd.OctantsSyntaxError, match="OCT103: `doubled_func` takes a variable"):
         call_star(1.0)
+
+
+BINARY = [operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.pow]
+BINARY += [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift]
+BINARY += [operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge]
+UNARY = [operator.neg, operator.pos, operator.invert, operator.abs, operator.not_]
+
+
+def test_the_functions_of_operator_are_operators() -> None:
+    @qd.kernel
+    def run(a: qd.i32, b: qd.i32, out: qd.types.ndarray()):
+        for k in qd.static(range(len(BINARY))):
+            out[k] = int(BINARY[k](a, b))
+        for k in qd.static(range(len(UNARY))):
+            out[len(BINARY) + k] = int(UNARY[k](a))
+        out[len(BINARY) + len(UNARY)] = int(10 * operator.truediv(a, b))
+
+    out = np.zeros(len(BINARY) + len(UNARY) + 1, np.int32)
+    for a, b in ((7, 2), (-7, 3), (2, 2)):
+        run(a, b, out)
+        expected = [int(function(a, b)) for function in BINARY] + [int(f(a)) for f in UNARY]
+        assert out.tolist() == [*expected, int(10 * a / b)]
+
+
+def test_map_and_reduce_call_their_function() -> None:
+    @qd.func
+    def twice(x):
+        return 2.0 * x
+
+    @qd.kernel
+    def run(x: qd.f32, v: qd.math.vec3) -> qd.f32:
+        a, b = map(twice, (x, 3.0))
+        rest = functools.reduce(operator.add, v, 100.0)
+        return a + b + rest + functools.reduce(lambda p, q: p * q, [x, x, 2])
+
+    assert run(5.0, [1.0, 2.0, 3.0]) == 10 + 6 + 106 + 50
+
+
+def test_operators_and_applied_functions_with_wrong_arguments() -> None:
+    for wrong in (lambda x: operator.add(x), lambda x: map(x), lambda x: functools.reduce(max, [])):
+
+        @qd.kernel
+        def run(x: qd.f32):
+            wrong(x)
+
+        with pytest.raises(qd.OctantsError, match="OCT153"):
+            run(1.0)

@@ -28,7 +28,13 @@ from octants.lazy_dataclass import dataclass
 from octants.target import Blocks
 from octants.types.reads import HiddenArgument, Read, ReadKey
 from octants.types.scalars import DType, f32, i32
-from octants.types.signature import ArgumentSource, ArgumentType, ArraySource, ScalarType
+from octants.types.signature import (
+    ArgumentSource,
+    ArgumentType,
+    ArraySource,
+    ReturnType,
+    ScalarType,
+)
 
 EXPRESSIONS = {**expressions.TABLE, **conditions.TABLE, **calls.TABLE}
 STATEMENTS = statements.TABLE
@@ -62,7 +68,7 @@ def build(
     default_float: DType = f32,
     debug: bool = False,
     bound_self: Any = None,
-    returns: tuple[ScalarType, ...] | None = None,
+    returns: tuple[ReturnType, ...] | None = None,
     blocks: Blocks | None = None,
     varying: frozenset[ReadKey] = frozenset(),
 ) -> Built:

@@ -11,6 +11,7 @@ import builtins as python
 import functools
 import inspect
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -140,6 +141,7 @@ def _types_and_bits() -> dict[Any, Handler]:
 def _python_builtins() -> dict[Any, Handler]:
     return {
         python.abs: bind(functions.abs, numeric.absolute, folds=True),
+        operator.abs: bind(functions.abs, numeric.absolute, folds=True),
         python.pow: bind(functions.pow, numeric.power, folds=True),
         python.min: numeric.python_extreme("min"),
         python.max: numeric.python_extreme("max"),

@@ -26,6 +26,7 @@ from octants.frontend import (
     functions,
     matrices,
     names,
+    operator_functions,
     python_functions,
     words,
 )
@@ -85,9 +86,12 @@ def call_with(
         return call_with(context, node, *inner)
     if isinstance(function, LocalFunction):
         return _call_lambda(context, node, function, args, named)
-    handler = builtins.handler_of(function)
+    handler = builtins.handler_of(function) or _lookup(operator_functions.FUNCTIONS, function)
     if handler is not None:
         return handler(context, node, args, named)
+    calling = _lookup(operator_functions.CALLING, function)
+    if calling is not None and not named:
+        return calling(context, node, call_with, args)
     found = python_functions.as_method(context, function)
     if python_functions.is_inlined(found, args, named):
         return _inline(context, node, found, args, named)

@@ -36,6 +36,12 @@ UNARY: dict[type[ast.unaryop], str] = {
     ast.Invert: "~",
     ast.Not: "not",
 }
+UNARY_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "+": operator.pos,
+    "-": operator.neg,
+    "~": operator.invert,
+    "not": operator.not_,
+}
 
 
 # -- literals and operators ------------------------------------------------------------------------
@@ -80,19 +86,16 @@ def _combines_in_kernel(left: Any, right: Any) -> bool:
 
 def unary(context: Context, node: ast.UnaryOp) -> Any:
     """``op operand``"""
-    operand = context.evaluate(node.operand)
-    symbol = UNARY[type(node.op)]
+    return unary_operation(context, UNARY[type(node.op)], context.evaluate(node.operand), node)
+
+
+def unary_operation(context: Context, symbol: str, operand: Any, node: ast.AST) -> Any:
+    """An operator with one operand, on a run-time value or on a Python object."""
     if is_number(operand) or (is_run_time(operand) and not isinstance(operand, (tuple, list))):
         return arithmetic.unary(context, symbol, operand)
     if isinstance(operand, Matrix) and symbol != "not":
         return arithmetic.unary(context, symbol, operand)
-    functions: dict[str, Callable[[Any], Any]] = {
-        "+": operator.pos,
-        "-": operator.neg,
-        "~": operator.invert,
-        "not": operator.not_,
-    }
-    return compile_time.call(context, node, functions[symbol], operand)
+    return compile_time.call(context, node, UNARY_FUNCTIONS[symbol], operand)
 
 
 # -- collections -----------------------------------------------------------------------------------

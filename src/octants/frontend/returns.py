@@ -8,21 +8,23 @@ from typing import Any
 from octants.diagnostics.errors import WrongReturn
 from octants.frontend import assignments, places
 from octants.frontend.context import Context
-from octants.frontend.values import ArrayReference, MatrixValue, describe
+from octants.frontend.values import ArrayReference, MatrixValue, StructValue, describe
 from octants.ir.core import Value
-from octants.types.signature import ScalarType
+from octants.types.signature import ReturnType, ScalarType, StructArgument, scalars_of
 
 
 class Returns:
     """The return values of the kernel; without an annotation, as the first `return` gives them."""
 
-    def __init__(self, context: Context, declared: tuple[ScalarType, ...] | None) -> None:
+    def __init__(self, context: Context, declared: tuple[ReturnType, ...] | None) -> None:
+        self.declared = declared or ()
         self.types: list[ScalarType] = []
         self.references: list[ArrayReference] = []
         self.is_declared = declared is not None
         self.is_tuple = declared is not None and len(declared) > 1
-        for kind in declared or ():
-            self.add(context, kind)
+        for kind in self.declared:
+            for scalar in scalars_of(kind):
+                self.add(context, scalar)
 
     def add(self, context: Context, kind: ScalarType) -> None:
         self.references.append(context.arrays.returned(len(self.types), kind))
@@ -32,7 +34,9 @@ class Returns:
 def store(context: Context, value: Any, node: ast.Return) -> None:
     """Store what a `return` of the kernel gives."""
     returns: Returns = context.returns
-    if isinstance(value, tuple) and len(returns.types) != 1:
+    if any(isinstance(kind, StructArgument) for kind in returns.declared):
+        items = _flattened(context, value, node)
+    elif isinstance(value, tuple) and len(returns.types) != 1:
         items = [context.value(item) for item in value]
     else:
         items = [context.value(value)]
@@ -53,6 +57,33 @@ def store(context: Context, value: Any, node: ast.Return) -> None:
             problem = f"the return value is {wanted}, not {describe(item)}"
             context.fail(WrongReturn(problem, _way_out(returns)), node)
         context.store(places.whole_element(reference, ()), item, node)
+
+
+def _flattened(context: Context, value: Any, node: ast.Return) -> list[Any]:
+    """The scalars, vectors and matrices of values some of which are declared as structs."""
+    declared = context.returns.declared
+    values = value if isinstance(value, tuple) and len(declared) > 1 else (value,)
+    if len(values) != len(declared):
+        problem = f"{len(declared)} values are to be returned, not {len(values)}"
+        context.fail(WrongReturn(problem, _way_out(context.returns)), node)
+    items = []
+    for kind, given in zip(declared, values, strict=True):
+        items += _leaves(context, kind, context.load(given), node)
+    return items
+
+
+def _leaves(context: Context, kind: Any, value: Any, node: ast.Return) -> list[Any]:
+    if not isinstance(kind, StructArgument):
+        return [context.value(value)]
+    names = [name for name, _ in kind.members]
+    if not isinstance(value, StructValue) or set(value.members) != set(names):
+        members = ", ".join(f"`{name}`" for name in names)
+        problem = f"the return value is a struct with {members}, not {describe(value)}"
+        context.fail(WrongReturn(problem, _CHANGE), node)
+    items = []
+    for name, member in kind.members:
+        items += _leaves(context, member, context.load(value.members[name]), node)
+    return items
 
 
 def converted(context: Context, value: Any, node: ast.AST) -> Any:

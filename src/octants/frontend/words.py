@@ -85,8 +85,9 @@ def static_assert(context: Context, node: ast.Call) -> None:
     args, named = _values(context, node)
     if not args:
         context.fail(WrongArguments("static_assert", "takes a condition"), node)
-    condition = compile_time.static_value(context, args[0], node, "the condition")
     message = [*args[1:], *named.values()]
+    what = "the condition" + (f" of the assertion that {message[0]}" if message else "")
+    condition = compile_time.static_value(context, args[0], node, what)
     if not compile_time.truth(context, condition):
         context.fail(StaticAssertion(f": {message[0]}" if message else ""), node.args[0])
 

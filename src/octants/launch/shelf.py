@@ -24,7 +24,7 @@ from octants.cache.store import Store
 from octants.hashing import blake2b
 from octants.options import Options
 from octants.types.reads import Read
-from octants.types.signature import ArgumentType, ScalarType
+from octants.types.signature import ArgumentType, ReturnType
 from octants.types.weak import if_referable
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Shelf:
 def open_shelf(
     function: Any,
     types: Callable[[], Sequence[ArgumentType]],
-    returns: tuple[ScalarType, ...] | None,
+    returns: tuple[ReturnType, ...] | None,
     chosen: Options,
 ) -> Shelf | None:
     """The shelf of a kernel for arguments of these types; None where nothing is to be kept.

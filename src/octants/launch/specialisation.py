@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import itertools
 import math
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import length_hint
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -56,6 +57,7 @@ from octants.types.signature import (
     FieldSource,
     ReturnSource,
     ScalarType,
+    StructArgument,
     TemplateValue,
     TemporarySource,
 )
@@ -441,14 +443,18 @@ class Specialisation:
         device = driver.device()
         if device.shares_memory or device.pending:  # else they were read, which is a look
             driver.state.look()
-        if len(results) == 1 and not self.returns_tuple:
+        if len(results) == 1 and not self._rebuilds:
             return results[0]
-        values, position = [], 0
-        for kind in self.returns:
-            end = position + math.prod(kind.element_shape)
-            values.append(make_value(kind, results[position:end]))
-            position = end
+        left = iter(results)
+        kinds = self.signature.returns or self.returns
+        values = [_rebuilt(kind, left) for kind in kinds]
         return tuple(values) if self.returns_tuple else values[0]
+
+    @functools.cached_property
+    def _rebuilds(self) -> bool:
+        """Whether one number that is returned is not all of the value."""
+        declared = self.signature.returns or ()
+        return self.returns_tuple or any(isinstance(kind, StructArgument) for kind in declared)
 
 
 def _check_fits_graph(
@@ -532,6 +538,13 @@ def _check_writable(specialisation: Specialisation, arguments: Sequence[Any]) ->
             leaf = specialisation.leaf(position)
             if is_read_only(leaf.value(arguments)):
                 raise leaf.error(*_READ_ONLY)
+
+
+def _rebuilt(kind: Any, left: Iterator[Any]) -> Any:
+    """A value of the next of the numbers that were returned."""
+    if isinstance(kind, StructArgument):
+        return kind.python_type(**{name: _rebuilt(member, left) for name, member in kind.members})
+    return make_value(kind, list(itertools.islice(left, math.prod(kind.element_shape))))
 
 
 def make_value(kind: ScalarType, flat: Sequence[Any]) -> Any:

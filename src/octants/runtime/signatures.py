@@ -29,7 +29,7 @@ from octants.types.annotations import (
 )
 from octants.types.defaults import resolve
 from octants.types.matrix_types import MatrixType
-from octants.types.signature import ScalarType
+from octants.types.signature import ReturnType, ScalarType, StructArgument
 from octants.types.structs import StructType
 
 
@@ -45,7 +45,7 @@ class Signature:
     names: tuple[str, ...]
     annotations: tuple[Annotation, ...]
     defaults: Mapping[str, Any]
-    returns: tuple[ScalarType, ...] | None
+    returns: tuple[ReturnType, ...] | None
 
     def leaves(self) -> list[Leaf]:
         """The leaves of all parameters, in order."""
@@ -135,7 +135,7 @@ class _Reader:
         what = f"parameter `{parameter.name}`"
         return self._convert(self._evaluate(parameter.annotation, what), what)
 
-    def returns(self) -> tuple[ScalarType, ...] | None:
+    def returns(self) -> tuple[ReturnType, ...] | None:
         """The types of the returned values; None without an annotation."""
         if "return" not in self._annotations:
             return None
@@ -144,16 +144,26 @@ class _Reader:
         if given is None:
             return ()
         if isinstance(given, (tuple, list)):
-            return tuple(self._scalar(item) for item in given)
+            return tuple(self._returned(item) for item in given)
         if typing.get_origin(given) is tuple:
-            return tuple(self._scalar(item) for item in typing.get_args(given))
-        return (self._scalar(given),)
+            return tuple(self._returned(item) for item in typing.get_args(given))
+        return (self._returned(given),)
 
-    def _scalar(self, given: Any) -> ScalarType:
-        converted = self._convert(given, "the return value")
-        if not isinstance(converted, ScalarType):
-            raise self._wrong("the return value", given)
-        return converted
+    def _returned(self, given: Any) -> ReturnType:
+        what = "the return value"
+        return self._by_value(self._convert(given, what), given, what)
+
+    def _by_value(self, converted: Annotation, given: Any, what: str) -> ReturnType:
+        """The type of what can be returned: no arrays, and no structs with arrays in them."""
+        if isinstance(converted, ScalarType):
+            return converted
+        if not isinstance(converted, StructAnnotation):
+            raise self._wrong(what, given)
+        members = [
+            (name, self._by_value(kind, kind, f"{what}, member `{name}`"))
+            for name, kind in converted.members
+        ]
+        return StructArgument(tuple(members), converted.python_type)
 
     def _evaluate(self, annotation: Any, what: str) -> Any:
         """The value of an annotation that may be a string (``from __future__ import ...``).

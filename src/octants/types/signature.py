@@ -136,6 +136,14 @@ class NdarrayHandle(ABC):
 
 
 ArgumentType = ScalarType | NdarrayType | TemplateValue | StructArgument
+ReturnType = ScalarType | StructArgument
+
+
+def scalars_of(kind: Any) -> list[ScalarType]:
+    """The scalars, vectors and matrices of a `ReturnType`, in the order of the members."""
+    if isinstance(kind, StructArgument):
+        return [scalar for _, member in kind.members for scalar in scalars_of(member)]
+    return [kind]
 
 
 class FieldSource:

@@ -19,7 +19,10 @@ WHOLE = 0xFFFFFFFF
 @library_function
 def _check(mask: CompileTime) -> None:
     static_assert(subgroup.group_size() == 32, "simt.warp is for subgroups of 32 lanes")
-    static_assert(mask == WHOLE, "the mask of simt.warp is 0xFFFFFFFF: the whole warp")
+    static_assert(
+        mask == WHOLE,
+        "the mask of simt.warp is the constant 0xFFFFFFFF (leave lanes out by what they pass in)",
+    )
 
 
 @library_function
