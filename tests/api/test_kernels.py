@@ -341,6 +341,45 @@ def test_a_changed_list_is_seen() -> None:
     assert total() == given(weights) == 7
 
 
+def test_changed_attributes_of_classes_are_seen() -> None:
+    class Base:
+        direction = qd.Vector([1.0, 2.0])
+
+    class Constants(Base):
+        count = 1
+
+    held = Constants()
+
+    @qd.kernel
+    def read() -> (qd.i32, qd.f32, qd.f32):
+        return Constants.count, Constants.direction[1], held.direction[1]
+
+    assert tuple(read()) == (1, 2, 2)
+    Constants.count = 5
+    Base.direction[1] = 3.0
+    assert tuple(read()) == (5, 3, 3)
+    Base.direction = qd.Vector([1.0, 4.0])
+    assert tuple(read()) == (5, 4, 4)
+    Constants.direction = qd.Vector([1.0, 6.0])
+    assert tuple(read()) == (5, 6, 6)
+
+
+@pytest.mark.parametrize("count", [10, 10_000])
+def test_an_array_of_numpy_that_is_changed_in_place_is_seen(count: int) -> None:
+    table = np.arange(count, dtype=np.float32)
+
+    @qd.kernel
+    def last() -> qd.f32:
+        return table[count - 1]
+
+    assert last() == count - 1
+    table[count - 1] = 0.5
+    assert last() == 0.5
+    table.flags.writeable = False
+    table = table + 1
+    assert last() == 1.5
+
+
 def test_a_rebound_global_field_is_seen() -> None:
     x = qd.field(qd.f32, ())
 

@@ -9,6 +9,7 @@ conditions are expressions of generated code, since each launch looks at them (`
 from __future__ import annotations
 
 import enum
+import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -26,7 +27,6 @@ from octants.types.weak import holds_objects, likeness, parts_of, reference_to
 
 _NUMBERS = (int, float, bool, str, type(None))
 _HANDLES = (FieldHandle, NdarrayHandle, StructHandle, DType, enum.Enum)
-_MOST_BYTES = 4096  # of an array of numpy that is compared at each launch
 _CONSTANT = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type)
 
 
@@ -40,8 +40,9 @@ GONE = (KeyError, ValueError, AttributeError, ArithmeticError, TypeError)
 def guard_terms(sight: Sight, known: Mapping[int, str] | None = None) -> Terms:
     """Conditions that say whether these reads would give the same values.
 
-    Functions, classes, modules and what Octants itself holds are taken for constant, as are objects
-    that a property makes anew each time it is read. Where such conditions stand behind others,
+    Functions, classes, modules, members of enums, arrays of numpy that are read-only, and what
+    Octants itself holds are taken for constant, as are objects that a property makes anew each time
+    it is read. Where such conditions stand behind others,
     those have ``known`` what some objects are, by identity: these are expressions for them. Nothing
     that the reads have found is kept alive by the conditions.
     """
@@ -161,16 +162,26 @@ def _is_watched(read: Any) -> bool:
     owner, value = read.owner, read.value
     if read.kind in ("field", "attribute of a type"):
         return False
-    if isinstance(value, _CONSTANT) or isinstance(owner, (*_HANDLES, type)):
+    if isinstance(value, _CONSTANT) or isinstance(owner, (*_HANDLES, enum.EnumMeta)):
         return False
-    module = owner.__name__ if isinstance(owner, types.ModuleType) else type(owner).__module__
+    module = _module_of(owner)
     if read.kind == "attribute" and module.partition(".")[0] == "octants":
         return False
     if isinstance(value, (*_NUMBERS, *_HANDLES)) or value is ABSENT:
         return True
-    if read.kind == "attribute":
-        return getattr(owner, "__dict__", {}).get(read.name) is value  # else a property
-    return True
+    return read.kind != "attribute" or _is_stored(owner, read.name, value)
+
+
+def _module_of(owner: Any) -> str:
+    if isinstance(owner, types.ModuleType):
+        return owner.__name__
+    return str((owner if isinstance(owner, type) else type(owner)).__module__)
+
+
+def _is_stored(owner: Any, name: str, value: Any) -> bool:
+    """Whether an attribute is held by an object or its class: a property makes its value anew."""
+    found = inspect.getattr_static(owner, name, ABSENT)
+    return found is value or isinstance(found, types.MemberDescriptorType)
 
 
 class _Writer:
@@ -265,11 +276,17 @@ def _content(value: Any, name: str) -> tuple[Any, str] | None:
         return _copy(value), name
     if isinstance(value, Matrix):
         return value.to_numpy().tobytes(), f"{name}.to_numpy().tobytes()"
-    if isinstance(value, np.ndarray) and value.nbytes <= _MOST_BYTES and not value.dtype.hasobject:
+    if isinstance(value, np.ndarray) and _may_change(value):
         return value.tobytes(), f"{name}.tobytes()"
     if isinstance(value, Struct):
         return value.to_dict(), f"{name}.to_dict()"
     return None
+
+
+def _may_change(array: np.ndarray[Any, Any]) -> bool:
+    """Whether elements may be assigned: not if it owns its memory and is read-only."""
+    is_constant = array.base is None and not array.flags.writeable
+    return not array.dtype.hasobject and not is_constant
 
 
 def _copy(value: Any) -> Any:
