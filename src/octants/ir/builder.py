@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -140,7 +141,8 @@ class Builder:
             if fn in ("mul", "div", "floordiv", "truncdiv") and right == 1:
                 return lhs if not (is_float and fn in ("floordiv", "truncdiv")) else None
             if fn in ("add", "sub", "or", "xor", "shl", "shr", "ushr") and right == 0:
-                return lhs if not is_float or fn == "sub" else None
+                kept = fn == "sub" and math.copysign(1.0, right) > 0  # -0.0 - -0.0 is 0.0
+                return lhs if not is_float or kept else None
             if fn == "mul" and right == 0 and not is_float:
                 return rhs
             if fn == "and" and lhs.type is u1:
