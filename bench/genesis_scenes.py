@@ -3,11 +3,13 @@
     python bench/genesis_scenes.py                     all scenes, each with a cold and a warm cache
     python bench/genesis_scenes.py --only boxes mpm    some of them
     python bench/genesis_scenes.py --once              with a cold cache alone
+    python bench/genesis_scenes.py --docs              also into bench/results and docs/genesis.md
 
 Each run of a scene is a process of its own; nothing of Genesis is changed. A scene returns
 positions, contact counts or gradients, which have to agree. It is built and stepped (or
 differentiated) once, which is what ``build`` and ``first`` measure, and then again for ``step``.
-Times are wall-clock times; the two systems run one after the other.
+The two systems run one after the other. Times are those of the clock on the wall, and of the
+processor, which tell more where other programs run.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from genesis_table import replace_table
+from machine import describe_machine
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "genesis.json"
@@ -413,6 +418,16 @@ def compare(name: str, is_once: bool, timeout: float) -> dict[str, Any]:
     return row
 
 
+def stored(path: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Store rows beside those of other scenes that a file has; the whole report."""
+    found = json.loads(path.read_text())["rows"] if path.exists() else []
+    by_name = {row["scene"]: row for row in (*found, *rows)}
+    ordered = [by_name[name] for name in SCENES if name in by_name]
+    report = {"machine": describe_machine(), "rows": ordered}
+    path.write_text(json.dumps(report, indent=1) + "\n")
+    return report
+
+
 def line(row: dict[str, Any]) -> str:
     """A row as a line of text."""
     if row["errors"]:
@@ -436,6 +451,7 @@ def main() -> int:
     parser.add_argument("--once", action="store_true", help="with a cold cache alone")
     parser.add_argument("--timeout", type=float, default=1800, help="seconds for each run")
     parser.add_argument("--output", type=Path, default=None, help="where the results are written")
+    parser.add_argument("--docs", action="store_true", help="put them into docs/genesis.md")
     parser.add_argument("--run", choices=SCENES, help=argparse.SUPPRESS)
     parser.add_argument("--system", choices=SYSTEMS, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -450,8 +466,11 @@ def main() -> int:
     for name in given.only:
         rows.append(compare(name, given.once, given.timeout))
         print(line(rows[-1]), flush=True)
-        if given.output:
-            given.output.write_text(json.dumps(rows, indent=1) + "\n")
+        if given.output or given.docs:
+            output = given.output or RESULTS
+            report = stored(output, rows)
+            if given.docs:
+                replace_table(report, output)
     return 0 if all(row["agrees"] for row in rows) else 1
 
 
