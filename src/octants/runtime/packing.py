@@ -115,7 +115,11 @@ class Binding:
     structs: Sequence[FrozenStruct] = ()
 
     def source(self, array: Array) -> ArraySource:
-        return self.sources[self.arrays.index(array)]
+        return self._source_of[array]
+
+    @functools.cached_property
+    def _source_of(self) -> dict[Array, ArraySource]:
+        return dict(zip(self.arrays, self.sources, strict=True))
 
     def leaf(self, array: Array) -> Leaf:
         source = self.source(array)

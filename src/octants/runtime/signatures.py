@@ -236,6 +236,8 @@ def _is_alias(given: Any) -> bool:
 
     By its attributes: Python has the class since 3.12, and typing_extensions has another.
     """
+    if type(given) is type:  # as are most, and `get_origin` takes long
+        return False
     alias = typing.get_origin(given) or given
     return hasattr(alias, "__value__") and hasattr(alias, "__type_params__")
 
