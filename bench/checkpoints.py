@@ -22,7 +22,7 @@ import octants as qd
 import problems
 from machine import describe_machine
 from octants import driver
-from octants.autodiff import checkpoints as blocks
+from octants.autodiff import plan as planning
 from systems import fields
 
 RESULTS = Path(__file__).parent / "results"
@@ -120,15 +120,15 @@ def long_loops(rounds: int) -> list[str]:
 
 def variants(name: str, size: tuple[int, int]):
     """A workload whose loops are recorded whole, and one with blocks."""
-    chosen, found = blocks._in_blocks, {}
+    chosen, found = planning._in_blocks, {}
     for mode in ("whole", "blocks"):
-        blocks._in_blocks = chosen if mode == "blocks" else lambda *_: frozenset()
+        planning._in_blocks = chosen if mode == "blocks" else lambda *_: frozenset()
         found[mode] = fields.PROGRAMS[name](problems.make(name, *size), "cpu")
         found[mode].forward()
         found[mode].seed()
         driver._artifacts.clear()
         found[mode].compile_seconds = timed(found[mode].backward)
-    blocks._in_blocks = chosen
+    planning._in_blocks = chosen
     return found
 
 

@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from octants.autodiff import reverse
-from octants.autodiff.backward import Backward
-from octants.autodiff.checkpoints import Plan
-from octants.autodiff.recording import Recorder
-from octants.autodiff.storing import Storer
+from octants.autodiff.plan import Plan
+from octants.autodiff.storing import Cursor, Frame, Stores
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.core import Block, Companion, Module, Value
@@ -156,51 +154,53 @@ def test_compiled_nests_take_the_bytes_of_the_interpreter(plans: list[Plan]) -> 
 
 def _starts_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """The records of an execution are looked for one record too late."""
-    original = Recorder._pass_stored
+    original = Stores._pass_stored
 
-    def moved(self: Any, op: Any) -> None:
-        original(self, op)
-        one = self.builder.constant(1, i64)
-        self._know(op, place=self._end(self._record(op), self.values[op, "place"], one))
+    def moved(self: Any, op: Any, frame: Frame) -> None:
+        original(self, op, frame)
+        values, records = self._sweep.values, self._sweep.records
+        one = self._sweep.builder.constant(1, i64)
+        values.know(op, place=records.end(records.of(op), values[op, "place"], one))
 
-    monkeypatch.setattr(Recorder, "_pass_stored", moved)
+    monkeypatch.setattr(Stores, "_pass_stored", moved)
 
 
 def _forgets_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """The frame before is taken to end where the records of this one do."""
-    monkeypatch.setattr(Backward, "_start_of_frame", lambda self: self.frame.start)
+    monkeypatch.setattr(Stores, "start_of_frame", lambda self: self._frame.start)
 
 
 def _never_lets_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """An execution that does not fit leaves its place to what comes next."""
-    original = Storer._store_for
+    original = Stores._store_for
 
-    def kept(self: Any, op: Any, begin: Value) -> Value:
-        end = original(self, op, begin)
-        return self.builder.binary("min", end, self.limit)
+    def kept(self: Any, op: Any, begin: Value, cursor: Cursor) -> Value:
+        end = original(self, op, begin, cursor)
+        result: Value = self._sweep.builder.binary("min", end, cursor.limit)
+        return result
 
-    monkeypatch.setattr(Storer, "_store_for", kept)
+    monkeypatch.setattr(Stores, "_store_for", kept)
 
 
 def _takes_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a branch hands out of the loops stored in it is lost."""
-    monkeypatch.setattr(
-        Storer,
-        "_given",
-        lambda self, keys, own: [self.builder.constant(0, dtype) for dtype in keys.values()],
-    )
+
+    def zeros(self: Any, keys: Any, _: Any) -> list[Value]:
+        return [self._sweep.builder.constant(0, dtype) for dtype in keys.values()]
+
+    monkeypatch.setattr(Stores, "_given", zeros)
 
 
 def _replays_over_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replays record from where the stack was before the loop."""
-    original = Recorder._know_frames
+    original = Stores.know_frames
 
-    def forgotten(self: Any, op: Any, frames: list[Value]) -> None:
-        original(self, op, frames)
-        if frames:
-            self._know(op, end=self.values[op, "base"])
+    def forgotten(self: Any, op: Any, ends: list[Value]) -> None:
+        original(self, op, ends)
+        if ends:
+            self._sweep.values.know(op, end=self._sweep.values[op, "base"])
 
-    monkeypatch.setattr(Recorder, "_know_frames", forgotten)
+    monkeypatch.setattr(Stores, "know_frames", forgotten)
 
 
 MISTAKES = (

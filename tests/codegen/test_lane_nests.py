@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from octants.autodiff import reverse
-from octants.autodiff.checkpoints import Plan
+from octants.autodiff.plan import Plan
 from octants.codegen.llvm.lanes.choice import choose
 from octants.codegen.llvm.lanes.widths import ALWAYS, NEVER, lanes_of_target
 from octants.ir.core import Array, Companion, Module, Value

@@ -10,9 +10,10 @@ import pytest
 from octants.ad.contents import Content
 from octants.ad.ledger import Ledger
 from octants.analysis.places import Places
-from octants.autodiff import backward, replay
-from octants.autodiff.backward import Backward
-from octants.autodiff.recording import Recorder
+from octants.autodiff import backward
+from octants.autodiff.backward import Backward, LoopIterations
+from octants.autodiff.loops import Checkpoints
+from octants.autodiff.memory import Memory
 from octants.interpreter import HANDLERS, Interpreter
 from octants.ir import ops
 from octants.ir.core import Block, Companion, Value
@@ -25,7 +26,7 @@ def reset_accumulators(patch: pytest.MonkeyPatch) -> None:
     """The adjoint of a value captured by a loop starts from zero in each iteration."""
 
     def reverse_loop(self: Backward, op: Any) -> None:
-        captured = self.captures(op.body)
+        captured = self.facts.captures(op.body)
         original(self, op)
         loop = next(o for o in reversed(self.builder.block.ops) if isinstance(o, ops.For))
         for argument in loop.body.args[len(loop.body.args) - len(captured) :]:
@@ -40,9 +41,9 @@ def keep_captured_adjoints_inside(patch: pytest.MonkeyPatch) -> None:
     """What a loop adds to the adjoint of a captured value is lost after it."""
 
     def reverse_loop(self: Backward, op: Any) -> None:
-        before = {value: self.adjoints.get(value) for value in self.captures(op.body)}
+        before = self.adjoints.some(self.facts.captures(op.body))
         original(self, op)
-        self._restore(before)
+        self.adjoints.restore(before)
 
     original = Backward._reverse_loop
     _patch_loops(patch, reverse_loop)
@@ -63,33 +64,30 @@ def forget_to_zero(patch: pytest.MonkeyPatch) -> None:
 def swap_record_slots(patch: pytest.MonkeyPatch) -> None:
     """Two carried values of one type are read back from each other's slots."""
 
-    def pop_record(
-        self: Backward, op: Any, turn: Value, iteration: Value, frames: list[Value], *where: Any
-    ) -> None:
-        original(self, op, turn, iteration, frames, *where)
-        pop = next(o for o in reversed(self.builder.block.ops) if isinstance(o, ops.RecordPop))
+    def pop_record(self: LoopIterations, *given: Any) -> None:
+        original(self, *given)
+        ops_here = self._backward.builder.block.ops
+        pop = next(o for o in reversed(ops_here) if isinstance(o, ops.RecordPop))
         for k, first in enumerate(pop.results):
             for j in range(k + 1, len(pop.results)):
                 if pop.results[j].type is first.type and first.type.is_float:
                     pop.results[k], pop.results[j] = pop.results[j], pop.results[k]
                     return
 
-    original = Backward._pop_record
-    patch.setattr(Backward, "_pop_record", pop_record)
+    original = LoopIterations._pop_record
+    patch.setattr(LoopIterations, "_pop_record", pop_record)
 
 
 def read_the_next_record(patch: pytest.MonkeyPatch) -> None:
     """The carried values of an iteration are those of the last one."""
 
-    def pop_record(
-        self: Backward, op: Any, turn: Value, iteration: Value, frames: list[Value], *where: Any
-    ) -> None:
-        one = self.builder.constant(1, i64)
-        last = self.builder.binary("sub", self.values[op, "count"], one)
-        original(self, op, last, iteration, frames, *where)
+    def pop_record(self: LoopIterations, number: Value, iteration: Value, *given: Any) -> None:
+        builder, values = self._backward.builder, self._backward.values
+        last = builder.binary("sub", values[self._op, "count"], builder.constant(1, i64))
+        original(self, last, iteration, *given)
 
-    original = Backward._pop_record
-    patch.setattr(Backward, "_pop_record", pop_record)
+    original = LoopIterations._pop_record
+    patch.setattr(LoopIterations, "_pop_record", pop_record)
 
 
 def stale_branches(patch: pytest.MonkeyPatch) -> None:
@@ -110,22 +108,18 @@ def stale_branches(patch: pytest.MonkeyPatch) -> None:
 def one_lane_for_all(patch: pytest.MonkeyPatch) -> None:
     """Values that the reverse run reads again are those of the first work item."""
 
-    def make(self: Backward, builder: Any, arrays: Any, flag: Any, body: Block, *more: Any) -> None:
-        self.primal_arguments = body.args  # type: ignore[attr-defined]
-        original_make(self, builder, arrays, flag, body, *more)
-
-    def read(self: Any, op: Any, kind: str) -> Value:
-        result = original_read(self, op, kind)
-        load = self.builder.block.ops[-1]
-        for argument in self.primal_arguments:
-            zero = self.builder.constant(0, argument.type)
-            item = self.values[argument]
-            load.indices = [zero if index is item else index for index in load.indices]
+    def read(self: Memory, op: Any, kind: str) -> Value:
+        result = original(self, op, kind)
+        load: Any = self._builder.block.ops[-1]
+        zeros = {self._values[item]: item.type for item in self._facts.body.args}
+        load.indices = [
+            self._builder.constant(0, zeros[index]) if index in zeros else index
+            for index in load.indices
+        ]
         return result
 
-    original_make, original_read = Backward.__init__, replay.Replayer.read
-    patch.setattr(Backward, "__init__", make)
-    patch.setattr(replay.Replayer, "read", read)
+    original = Memory.read
+    patch.setattr(Memory, "read", read)
 
 
 def overwrite_adjoints_of_loads(patch: pytest.MonkeyPatch) -> None:
@@ -196,10 +190,10 @@ def _replace(block: Block, old: Value, new: Value) -> None:
 def skip_checkpoints(patch: pytest.MonkeyPatch) -> None:
     """A block is run again from what the loop started with, whichever block it is."""
 
-    def from_checkpoint(self: Recorder, op: Any, _: Value) -> list[Value]:
-        return self._mapped(op.inits)
+    def carried_into(self: Checkpoints, _: Value) -> list[Value]:
+        return self._sweep.values.mapped(self._op.inits)
 
-    patch.setattr(Recorder, "_from_checkpoint", from_checkpoint)
+    patch.setattr(Checkpoints, "_carried_into", carried_into)
 
 
 def skip_a_snapshot(patch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,17 @@ found in the place is that of the result, and the one that is left there that of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
+from octants.autodiff.adjoints import Adjoints
+from octants.autodiff.entry_builder import EntryBuilder
 from octants.autodiff.errors import no_rule
-from octants.autodiff.hazards import Log
+from octants.autodiff.facts import Facts
+from octants.autodiff.memory import Memory
 from octants.autodiff.rules import adjoint_type
+from octants.autodiff.values import Values
 from octants.ir import ops
-from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Value
 
 ADJOINT = Companion.ADJOINT
@@ -22,21 +25,11 @@ ADJOINT = Companion.ADJOINT
 class Reverser(Protocol):
     """What a reverse of operations needs of the backward sweep."""
 
-    builder: Any
-    arrays: dict[Array, Array]
-    values: dict[Hashable, Value]
-    adjoints: dict[Value, Value]
-    log: Log | None
-    mixed: frozenset[Array]
-
-    def accumulate(self, primal: Value, share: Value) -> None:
-        """Add to the adjoint of a value."""
-
-    def adjoint(self, primal: Value) -> Value:
-        """The adjoint of a value so far."""
-
-    def read(self, op: Any, kind: str) -> Value:
-        """Load where a primal access went, noting that the value is needed."""
+    builder: EntryBuilder
+    facts: Facts
+    values: Values
+    memory: Memory
+    adjoints: Adjoints
 
 
 def reverse_atomic(reverser: Reverser, op: ops.Atomic) -> None:
@@ -51,7 +44,7 @@ def reverse_compare_exchange(_: Reverser, op: ops.CompareExchange) -> None:
 
 
 def _place(reverser: Reverser, op: ops.Atomic) -> tuple[Array, list[Value]]:
-    return reverser.arrays[op.array], [reverser.values[index] for index in op.indices]
+    return reverser.memory.arrays[op.array], [reverser.values[index] for index in op.indices]
 
 
 def _reverse_add(reverser: Reverser, op: ops.Atomic) -> None:
@@ -60,7 +53,7 @@ def _reverse_add(reverser: Reverser, op: ops.Atomic) -> None:
     kind = adjoint_type(array.dtype)
     adjoint = builder.cast(builder.load(array, indices, ADJOINT), kind)
     share = adjoint if op.fn == "add" else builder.unary("neg", adjoint)
-    reverser.accumulate(op.value, share)
+    reverser.adjoints.add(op.value, share)
     returned = reverser.adjoints.get(op.result)
     if returned is not None:
         share = builder.cast(returned, array.dtype)
@@ -69,8 +62,8 @@ def _reverse_add(reverser: Reverser, op: ops.Atomic) -> None:
 
 def _reverse_extremum(reverser: Reverser, op: ops.Atomic) -> None:
     """The adjoint goes to the winner: the new value, or what was there before."""
-    is_logged = reverser.log is not None and op in reverser.log.positions
-    if is_logged or op.array in reverser.mixed or reverser.adjoints.get(op.result) is not None:
+    is_known = reverser.facts.is_logged(op) or op.array in reverser.facts.ordering.mixed
+    if is_known or reverser.adjoints.get(op.result) is not None:
         _reverse_known_extremum(reverser, op)
     else:
         _reverse_final_extremum(reverser, op)
@@ -78,9 +71,9 @@ def _reverse_extremum(reverser: Reverser, op: ops.Atomic) -> None:
 
 def _reverse_final_extremum(reverser: Reverser, op: ops.Atomic) -> None:
     """By what all updates left: one that equals it takes the adjoint, else the prior value does."""
-    builder: Builder = reverser.builder
+    builder = reverser.builder
     array, indices = _place(reverser, op)
-    final = reverser.read(op, "extremum")
+    final = reverser.memory.read(op, "extremum")
     kind = adjoint_type(array.dtype)
     then, orelse = Block(), Block()
     with builder.into(then):
@@ -90,12 +83,12 @@ def _reverse_final_extremum(reverser: Reverser, op: ops.Atomic) -> None:
     with builder.into(orelse):
         builder.yield_([builder.constant(0, kind)])
     wins = builder.compare("eq", final, reverser.values[op.value])
-    reverser.accumulate(op.value, builder.if_(wins, then, orelse).result)
+    reverser.adjoints.add(op.value, builder.if_(wins, then, orelse).result)
 
 
 def _reverse_known_extremum(reverser: Reverser, op: ops.Atomic) -> None:
     """By what was there before: at equality that is the winner."""
-    builder: Builder = reverser.builder
+    builder = reverser.builder
     array, indices = _place(reverser, op)
     kind = adjoint_type(array.dtype)
     compared = "le" if op.fn == "min" else "ge"
@@ -103,24 +96,24 @@ def _reverse_known_extremum(reverser: Reverser, op: ops.Atomic) -> None:
     adjoint = builder.cast(builder.load(array, indices, ADJOINT), kind)
     zero = builder.constant(0, kind)
     left = builder.select(stays, adjoint, zero)
-    reverser.accumulate(op.value, builder.select(stays, zero, adjoint))
+    reverser.adjoints.add(op.value, builder.select(stays, zero, adjoint))
     _leave(reverser, op, left)
 
 
 def _reverse_mul(reverser: Reverser, op: ops.Atomic) -> None:
     """The product rule, by what was there before."""
-    builder: Builder = reverser.builder
+    builder = reverser.builder
     array, indices = _place(reverser, op)
     kind = adjoint_type(array.dtype)
     before, value = (builder.cast(reverser.values[x], kind) for x in (op.result, op.value))
     adjoint = builder.cast(builder.load(array, indices, ADJOINT), kind)
-    reverser.accumulate(op.value, builder.binary("mul", adjoint, before))
+    reverser.adjoints.add(op.value, builder.binary("mul", adjoint, before))
     _leave(reverser, op, builder.binary("mul", adjoint, value))
 
 
 def _leave(reverser: Reverser, op: ops.Atomic, adjoint: Value) -> None:
     """Set the adjoint of a place to that of its prior content, which the update returned."""
-    builder: Builder = reverser.builder
+    builder = reverser.builder
     array, indices = _place(reverser, op)
     returned = reverser.adjoints.get(op.result)
     if returned is not None:
@@ -129,11 +122,11 @@ def _leave(reverser: Reverser, op: ops.Atomic, adjoint: Value) -> None:
 
 
 def _reverse_exchange(reverser: Reverser, op: ops.Atomic) -> None:
-    builder: Builder = reverser.builder
+    builder = reverser.builder
     array, indices = _place(reverser, op)
     kind = adjoint_type(array.dtype)
     adjoint = builder.load(array, indices, ADJOINT)
-    reverser.accumulate(op.value, builder.cast(adjoint, kind))
+    reverser.adjoints.add(op.value, builder.cast(adjoint, kind))
     _leave(reverser, op, builder.constant(0, kind))
 
 

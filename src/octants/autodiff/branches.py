@@ -24,63 +24,21 @@ which the two branches share, and where the reversed branch finds it again::
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable
-from dataclasses import field
+from collections.abc import Callable, Hashable, Iterable
 
-from octants.autodiff.hazards import Log
-from octants.autodiff.nests import Nests
-from octants.autodiff.replay import EntryBuilder, Flag
-from octants.autodiff.storing import Storer
+from octants.autodiff.records import Stack
+from octants.autodiff.storing import Stores
+from octants.autodiff.sweep import Sweep
 from octants.ir import ops
-from octants.ir.core import Array, Block, Operation, Value
+from octants.ir.core import Block, Operation, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType
-
-MOST_AROUND = 16
-"""So many ifs may be within each other and hand out all that they define."""
 
 Place = tuple[DType, int]
 """The type of what an if hands out, and how many of that type come before it."""
 
-
-@dataclass(eq=False, slots=True)
-class DeepIfs:
-    """The ifs of a body that are in nests of many, and the values that operations use.
-
-    `used` leaves out what is only yielded: a reverse does not need that.
-    """
-
-    ops: set[Operation] = field(default_factory=set)
-    used: set[Value] = field(default_factory=set)
-
-
-def deep_ifs(body: Block, log: Log | None) -> DeepIfs:
-    """Find the ifs that are within too many others, with all of those; a loop is a new start."""
-    found = DeepIfs()
-    _find_nests(body, 0, [], found.ops)
-    if found.ops:
-        for op in body.walk():
-            if not isinstance(op, ops.Yield):
-                found.used.update(op.operands)
-        found.used.update(log.positions.values() if log is not None else ())
-    return found
-
-
-def _find_nests(block: Block, depth: int, nest: list[Operation], found: set[Operation]) -> int:
-    """Note the nests in a block that is so deep in one; the depth of the deepest if."""
-    deepest = depth
-    for op in block.ops:
-        if not isinstance(op, ops.If):
-            for region in op.regions:
-                _find_nests(region, 0, [], found)
-            continue
-        around = nest if depth else []
-        around.append(op)
-        reached = max(_find_nests(region, depth + 1, around, found) for region in op.regions)
-        if depth == 0 and reached > MOST_AROUND:
-            found.update(around)
-        deepest = max(deepest, reached)
-    return deepest
+Record = Callable[[Block, Stack], None]
+"""Emits a block so that it can be reversed."""
 
 
 @dataclass(eq=False, slots=True)
@@ -96,65 +54,62 @@ class _Branch:
     ends: list[Value]
 
 
-class Brancher(Storer):
-    """A replayer that records ifs."""
+class Branches:
+    """Emits ifs that will be reversed, whose blocks ``record`` emits."""
 
-    def __init__(
-        self,
-        builder: EntryBuilder,
-        arrays: dict[Array, Array],
-        flag: Flag,
-        log: Log | None,
-        capacity: int,
-        nests: Nests,
-    ) -> None:
-        super().__init__(builder, arrays, flag, log, capacity, nests)
-        self.deep = DeepIfs()
-        self.places: dict[Block, dict[Hashable, tuple[Operation, Place]]] = {}
+    def __init__(self, sweep: Sweep, stores: Stores, record: Record) -> None:
+        self._sweep = sweep
+        self._stores = stores
+        self._record = record
+        self._places: dict[Block, dict[Hashable, tuple[Operation, Place]]] = {}
 
-    def _record_if(self, op: ops.If) -> None:
-        start, frame, mark = self.stack, self.frame, len(self.journal)
-        size = frame.size if frame is not None and self.nests.stored_in(Block([], [op])) else None
-        is_deep = op in self.deep.ops
-        then, orelse = [self._branch(block, start, size, is_deep) for block in (op.then, op.orelse)]
+    def record(self, op: ops.If, stack: Stack) -> None:
+        """Emit an if so that it can be reversed."""
+        sweep, values = self._sweep, self._sweep.values
+        start, mark = stack.position, len(values.journal)
+        size = self._stores.passed_in(op)
+        is_deep = op in sweep.facts.deep.ops
+        then, orelse = (
+            self._branch(block, Stack(start, stack.is_first), size, is_deep)
+            for block in (op.then, op.orelse)
+        )
         if is_deep:
             self._share_places(op, then, orelse)
         exports = {**then.exports, **orelse.exports}
         for branch in (then, orelse):
             given = [
-                branch.exports.get(key) or self.builder.constant(0, value.type)
+                branch.exports.get(key) or sweep.builder.constant(0, value.type)
                 for key, value in exports.items()
             ]
-            with self.builder.into(branch.block):
-                self.builder.yield_([*branch.results, *given, *branch.ends])
-        new = self.builder.if_(self.values[op.condition], then.block, orelse.block)
+            with sweep.builder.into(branch.block):
+                sweep.builder.yield_([*branch.results, *given, *branch.ends])
+        new = sweep.builder.if_(values[op.condition], then.block, orelse.block)
         if is_deep:
             self._forget(mark, then.block, orelse.block)
         keys: list[Hashable] = [*op.results, *exports]
-        for key, value in zip(keys, new.results, strict=False):
-            self.bind(key, value)
-        self.stack = new.results[len(keys)]
-        if frame is not None and size is not None:
-            frame.size = new.results[-1]
+        values.bind_all(keys, new.results)
+        stack.position = new.results[len(keys)]
+        if size is not None:
+            self._stores.pass_over(new.results[-1])
 
-    def _branch(self, primal: Block, start: Value, size: Value | None, is_deep: bool) -> _Branch:
+    def _branch(self, primal: Block, stack: Stack, size: Value | None, is_deep: bool) -> _Branch:
         """Emit one side of an if that is recorded, without its yield."""
-        block, mark = Block(), len(self.journal)
-        self.stack = start
-        if self.frame is not None and size is not None:
-            self.frame.size = size
-        with self.builder.into(block):
-            self.recorded(primal)
+        values = self._sweep.values
+        block, mark = Block(), len(values.journal)
+        if size is not None:
+            self._stores.pass_over(size)
+        with self._sweep.builder.into(block):
+            self._record(primal, stack)
         own = _defined(block)
-        bound: Iterable[Hashable] = [key for key in self.journal[mark:] if self.values[key] in own]
+        bound: Iterable[Hashable] = [key for key in values.journal[mark:] if values[key] in own]
         if is_deep:
             left_out = self._not_handed(primal)
             bound = [key for key in bound if key not in left_out]
-        exports = {key: self.values[key] for key in bound}
-        ends = [self.stack]
-        if self.frame is not None and size is not None:
-            ends.append(self.frame.size)
-        return _Branch(block, self._mapped(primal.yielded), exports, ends)
+        exports = {key: values[key] for key in bound}
+        ends = [stack.position]
+        if size is not None:
+            ends.append(self._stores.passed)
+        return _Branch(block, values.mapped(primal.yielded), exports, ends)
 
     # -- ifs deep within each other ----------------------------------------------------------------
 
@@ -162,12 +117,12 @@ class Brancher(Storer):
         """What a deep branch defines and does not hand out: it is computed again, or not needed."""
         again = {op.results[0] for op in primal.ops if self._is_repeated(op)}
         branches = [op for op in primal.ops if isinstance(op, ops.If)]
-        return again.union(v for op in branches for v in op.results if v not in self.deep.used)
+        used = self._sweep.facts.deep.used
+        return again.union(v for op in branches for v in op.results if v not in used)
 
     def _is_repeated(self, op: Operation) -> bool:
         """Whether an operation of a deep branch is computed again where that is reversed."""
-        is_logged = self.log is not None and op in self.log.positions
-        return (op.is_scalar or isinstance(op, ops.Load)) and not is_logged
+        return (op.is_scalar or isinstance(op, ops.Load)) and not self._sweep.facts.is_logged(op)
 
     def _share_places(self, op: ops.If, then: _Branch, orelse: _Branch) -> None:
         """Have the branches hand out what they know of their loops in the same places.
@@ -182,23 +137,26 @@ class Brancher(Storer):
                 if not isinstance(key, Value):
                     places[key] = op, (value.type, count[value.type])
                     count[value.type] += 1
-            self.places[primal] = places
+            self._places[primal] = places
             branch.exports = {places.get(key, key): v for key, v in branch.exports.items()}
 
     def _forget(self, mark: int, *blocks: Block) -> None:
         """Take out of the journal what the branches of a deep if define."""
-        own = {value for block in blocks for value in _defined(block)} | self.builder.entry_values
-        self.journal[mark:] = [key for key in self.journal[mark:] if self.values[key] not in own]
+        values = self._sweep.values
+        own = {value for block in blocks for value in _defined(block)}
+        own |= self._sweep.builder.entry_values
+        values.journal[mark:] = [key for key in values.journal[mark:] if values[key] not in own]
 
     def find_again(self, primal: Block) -> None:
         """Have what a branch defines, at the start of its reverse, if it is of a deep if."""
-        if primal not in self.places:
+        if primal not in self._places:
             return
-        for key, place in self.places[primal].items():
-            self.bind(key, self.values[place])
+        values = self._sweep.values
+        for key, place in self._places[primal].items():
+            values.bind(key, values[place])
         for op in primal.ops:
             if self._is_repeated(op):
-                self._emit(op, recorded=False)
+                self._sweep.emit(op)
 
 
 def _defined(block: Block) -> set[Value]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from octants.autodiff.entry_builder import EntryBuilder
+from octants.autodiff.values import Values
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Value
@@ -22,8 +24,8 @@ _MANY = 1 << 16  # more than there ever are
 class Reverser(Protocol):
     """What a reverse of operations needs of the backward sweep."""
 
-    builder: Any
-    values: dict[Any, Value]
+    builder: EntryBuilder
+    values: Values
 
 
 def is_known(op: ops.Subgroup, constants: dict[Value, Any]) -> bool:

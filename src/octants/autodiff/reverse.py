@@ -40,39 +40,25 @@ computed again by the first tasks of the reverse kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import field
 
-from octants.analysis.places import Places
 from octants.analysis.serial_sums import FREE_SUMS, only_sums
 from octants.analysis.strictness import FREE_WAVES, decides, nobody_minds, waves
-from octants.autodiff.backward import Backward
-from octants.autodiff.checkpoints import REPLAY, Allowance, Plan, plan
-from octants.autodiff.cooperation import (
-    Phases,
-    ends_here,
-    has_barriers,
-    refuse_order,
-    refuse_records,
-    with_adjoints,
-)
+from octants.autodiff.analyse import Analysis
+from octants.autodiff.cooperation import ends_here, refuse_order, refuse_records
+from octants.autodiff.emit import Emitted, emit
 from octants.autodiff.errors import Hazard
-from octants.autodiff.hazards import Log, thread_log, writers
-from octants.autodiff.initialised import initialises
-from octants.autodiff.ordering import ordering_of
-from octants.autodiff.replay import EntryBuilder
+from octants.autodiff.facts import Facts
+from octants.autodiff.plan import REPLAY, Allowance, Plan, plan
+from octants.autodiff.reads import AGAIN, Reads
 from octants.autodiff.results import record_results
 from octants.autodiff.versions import make_versions
 from octants.ir import ops
-from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
-from octants.ir.rewriter import copy_arrays, copy_block
+from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task
 from octants.lazy_dataclass import dataclass
 from octants.simplify import simplify
 from octants.simplify.prune import prune
-from octants.types.scalars import i64
-
-PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
-_OF_THE_LAUNCH = (Space.TEMPORARY, Space.SHARED)
 
 
 @dataclass(eq=False, slots=True)
@@ -132,10 +118,12 @@ def reverse(
         nests=REPLAY if capacity else nests,
         local=0 if capacity else tape_local,
     )
-    reverser = _Reverser(module, saved, part, argument_gradients, capacity, allowance, contracts)
-    if again:
-        reverser.store_again()
-    return reverser.run()
+    analysis = Analysis(module, saved=saved, again=again, argument_gradients=argument_gradients)
+    reverser = _Reverser(
+        module, analysis, allowance, part=part, capacity=capacity, contracts=contracts
+    )
+    state = "before" if saved else "after"
+    return reverser.run(is_alone=not (part or saved), state=state)
 
 
 def differentiate(
@@ -178,178 +166,120 @@ def in_best_state(module: Module, make: Callable[[bool], Reversed]) -> Reversed:
 
 
 class _Reverser:
+    """Reverses a kernel that has been analysed: plans, and emits task by task, last to first."""
+
     def __init__(
         self,
         module: Module,
-        saved: bool,
-        part: bool,
-        argument_gradients: bool,
-        capacity: int,
+        analysis: Analysis,
         allowance: Allowance,
+        *,
+        part: bool,
+        capacity: int,
         contracts: bool,
     ) -> None:
-        self.module = module
-        self.saved = saved
-        self.part = part
-        self.capacity = capacity
+        self.tasks = module.tasks
+        self.analysis = analysis
         self.allowance = allowance
+        self.capacity = capacity
         self.contracts = contracts
-        self.plans = [Plan() for _ in module.tasks]
-        self.sweeps: dict[int, Backward] = {}
-        self.arrays = copy_arrays(module)
-        self.primal_of = {new: old for old, new in self.arrays.items()}
-        for array in self.arrays.values():
-            if _gets_adjoint(array, argument_gradients):
-                array.layouts[ADJOINT] = None
-        for task in module.tasks:
-            for array in with_adjoints(task, self._has_adjoint):
-                self.arrays[array].layouts[ADJOINT] = array.layouts[PRIMAL]
-        self.reverse_module = Module(
-            f"{module.name}_reverse", list(self.arrays.values()), location=module.location
-        )
-        self.writers = [writers(task) for task in module.tasks]
-        self.orderings = [ordering_of(task, self._has_adjoint) for task in module.tasks]
-        self.places: dict[int, Places] = {}
-        self.flagged: dict[Operation, tuple[int, Operation, str]] = {}
-        self.reads: dict[Operation, None] = {}
-        self.stored_again = set(range(len(module.tasks))) if saved else set()
-        self.logs = [self._thread_log(number) for number in range(len(module.tasks))]
+        self.reads = Reads(analysis, part=part)
+        arrays = list(analysis.arrays.values())
+        self.module = Module(f"{module.name}_reverse", arrays, location=module.location)
 
-    def _has_adjoint(self, array: Array) -> bool:
-        return self.arrays[array].has(ADJOINT)
-
-    def store_again(self) -> None:
-        """Let tasks store once more what they initialise, if none overwrites it later."""
-        for number, task in enumerate(self.module.tasks):
-            arrays = self._overwritten(number)
-            later = set().union(*self.writers[number + 1 :])
-            if later.isdisjoint(arrays) and initialises(task, arrays):
-                self.stored_again.add(number)
-                self.logs[number] = self._thread_log(number)
-
-    def run(self) -> Reversed:
-        self._reverse_tasks()
-        if self._make_plans():
-            self._reverse_tasks()
-        tasks = self.reverse_module.tasks
-        if not (self.part or self.saved) and self._reads_temporaries():
-            tasks[:0] = self._recompute_temporaries()
-            prune(self.reverse_module)
-        hazards, needed = self._survey()
-        slopes = set().union(*(backward.slopes for backward in self.sweeps.values()))
-        record_results(self.reverse_module, slopes if self.contracts else ())
-        make_versions(self.reverse_module)
-        simplify(self.reverse_module)
-        for task in tasks:
+    def run(self, *, is_alone: bool, state: str) -> Reversed:
+        """The reverse kernel, simplified; one that ``is_alone`` finds no launch-temporaries."""
+        slopes = self._emit_tasks()
+        if is_alone and self._reads_temporaries():
+            self.module.tasks[:0] = self._recompute_temporaries()
+            prune(self.module)
+        survey = self.reads.survey(self.module)
+        record_results(self.module, slopes if self.contracts else ())
+        make_versions(self.module)
+        simplify(self.module)
+        for task in self.module.tasks:
             refuse_records(task)
-        state = "before" if self.saved else "after"
-        return Reversed(self.reverse_module, needed, state, hazards, list(self.reads))
+        return Reversed(self.module, survey.needed, state, survey.hazards, survey.reads)
 
     # -- tasks -------------------------------------------------------------------------------------
 
-    def _reverse_tasks(self) -> None:
-        self.flagged.clear()
-        numbers = reversed(range(len(self.module.tasks)))
-        self.reverse_module.tasks[:] = [self._reverse_task(number) for number in numbers]
-        prune(self.reverse_module)
+    def _emit_tasks(self) -> set[Operation]:
+        """Emit the reverse of all tasks, pruned; gives the operations that make derivatives.
 
-    def _make_plans(self) -> bool:
-        """Decide how loops are recorded, from records that have been pruned; whether it matters."""
-        left = set(self.reverse_module.walk())
-        for number, task in enumerate(self.module.tasks):
-            if number not in self.sweeps:
-                continue
-            log, backward = self.logs[number], self.sweeps[number]
-            body = task.body if log is None else log.body
-            saving = [op for op, copies in backward.copies.items() if not left.isdisjoint(copies)]
-            self.plans[number] = plan(body, backward.records, saving, self.allowance)
-        return any(plan.in_blocks or plan.nests.around or plan.local for plan in self.plans)
-
-    def _overwritten(self, number: int) -> frozenset[Array]:
-        """The arrays that a task both reads and writes."""
-        return frozenset(self.writers[number]) & self._read_arrays(number)
-
-    def _thread_log(self, number: int) -> Log | None:
-        if number not in self.stored_again:
-            return None
-        log = thread_log(self.module.tasks[number].body, self._overwritten(number))
-        log.shared = self.orderings[number].shared
-        return log
-
-    def _reverse_task(self, number: int) -> Task:
-        task, log = self.module.tasks[number], self.logs[number]
-        if ends_here(task, self._has_adjoint):
-            return Task(f"{task.name}_reverse", Block([], [ops.Yield([])]))
-        if log is not None:
-            refuse_order(task)
-        primal = task.body if log is None else log.body
-        body = Block([Value(arg.type, arg.name) for arg in primal.args])
-        builder = EntryBuilder(body, contracts=self.contracts)
-
-        def flag(read: Operation, origin: Operation, kind: str) -> None:
-            self.flagged[read] = number, origin, kind
-
-        plan = self.plans[number]
-        backward = Backward(builder, self.arrays, flag, primal, log, self.capacity, plan)
-        self.sweeps[number] = backward
-        backward.mixed = self.orderings[number].mixed
-        for arg, new in zip(primal.args, body.args, strict=True):
-            backward.bind(arg, new)
-        if log is not None:
-            _first_sweep(backward, log, self._overwritten(number))
-        backward.find_rooms(primal)
-        backward.checks_plain = True
-        backward.shares = True
-        backward.recorded(primal)
-        backward.checks_plain = backward.shares = False
-        backward.reverse(primal)
-        builder.yield_()
-        body.ops[:0] = builder.entry
-        domain = None if task.domain is None else self._copy_primal(task.domain, number)
-        options = task.options
-        if log is None and _has_free_sums(task):
-            options = {**options, FREE_SUMS: True}
-        if log is None:
-            options = {**options, **_freedoms(task)}
-        return Task(f"{task.name}_reverse", body, domain, task.location, options)
-
-    def _copy_primal(self, block: Block, number: int, keep: bool = False) -> Block:
-        """A copy of a primal block over the new arrays, without effects, its loads flagged.
-
-        With ``keep``, the writes to arrays of the launch and its blocks stay.
+        What loops must record is known when their reverse is there, and has been pruned. So each
+        task is emitted with its loops recorded whole first, as most of them stay; a task whose plan
+        is another one then is emitted once more.
         """
-        new = copy_block(block, {})
-        self._strip(new, block, number, keep)
-        return new
+        numbers = list(reversed(range(len(self.tasks))))
+        facts: dict[int, Facts] = {}
+        emitted: dict[int, Emitted] = {}
+        for number in numbers:
+            if not ends_here(self.tasks[number], self.analysis.has_adjoint):
+                facts[number] = self._facts(number)
+                emitted[number] = self._emit(number, facts[number], Plan())
+        tasks = {number: self._task(number, emitted.get(number)) for number in numbers}
+        self._put(tasks.values())
+        plans = self._plans(facts, emitted)
+        for number, planned in plans.items():
+            emitted[number] = self._emit(number, facts[number], planned)
+            tasks[number] = self._task(number, emitted[number])
+        if plans:
+            self._put(tasks.values())
+        return set().union(*(each.slopes for each in emitted.values()))
 
-    def _strip(self, new: Block, primal: Block, number: int, keep: bool) -> None:
-        stripped: list[Operation] = []
-        for op, origin in zip(new.ops, primal.ops, strict=True):
-            if op.reports:
-                continue
-            if isinstance(op, ops.Write) and not (keep and op.array.space in _OF_THE_LAUNCH):
-                if op.results:
-                    op = ops.Load(op.array, PRIMAL, op.indices, results=op.results)
-                    self.flagged[op] = number, origin, "atomic"
-                else:
-                    continue
-            elif isinstance(op, ops.Load):
-                self.flagged[op] = number, origin, "load"
-            if hasattr(op, "array"):
-                op.array = self.arrays[op.array]
-            for region, primal_region in zip(op.regions, origin.regions, strict=True):
-                self._strip(region, primal_region, number, keep)
-            stripped.append(op)
-        new.ops = stripped
+    def _facts(self, number: int) -> Facts:
+        if number in self.analysis.stored_again:
+            refuse_order(self.tasks[number])
+        return self.analysis.facts(number)
+
+    def _emit(self, number: int, facts: Facts, planned: Plan) -> Emitted:
+        return emit(
+            facts,
+            planned,
+            self.analysis.arrays,
+            self.reads.flag_of(number),
+            self.analysis.overwritten(number) if facts.log is not None else frozenset(),
+            capacity=self.capacity,
+            contracts=self.contracts,
+        )
+
+    def _put(self, tasks: Iterable[Task]) -> None:
+        self.module.tasks[:] = tasks
+        prune(self.module)
+
+    def _plans(self, facts: dict[int, Facts], emitted: dict[int, Emitted]) -> dict[int, Plan]:
+        """The plans, by what is left of drafts, of tasks that do not record all loops whole."""
+        left, plans = set(self.module.walk()), {}
+        for number, draft in emitted.items():
+            saving = [op for op, copies in draft.copies.items() if not left.isdisjoint(copies)]
+            found = plan(facts[number].body, draft.records, saving, self.allowance)
+            if not found.is_whole:
+                plans[number] = found
+        return plans
+
+    def _task(self, number: int, emitted: Emitted | None) -> Task:
+        """The reverse of a task; one without a reverse does nothing."""
+        task = self.tasks[number]
+        name = f"{task.name}_reverse"
+        if emitted is None:
+            return Task(name, Block([], [ops.Yield([])]))
+        domain = None if task.domain is None else self.reads.copy(task.domain, number)
+        options = task.options
+        if number not in self.analysis.stored_again:
+            sums = {FREE_SUMS: True} if _has_free_sums(task) else {}
+            options = {**options, **sums, **_freedoms(task)}
+        return Task(name, emitted.body, domain, task.location, options)
+
+    # -- launch-temporaries ------------------------------------------------------------------------
 
     def _recompute_temporaries(self) -> list[Task]:
         """The tasks that compute launch-temporary values, with no other effects."""
         tasks = []
-        for number, task in enumerate(self.module.tasks):
-            if any(array.space is Space.TEMPORARY for array in self.writers[number]):
-                body = self._copy_primal(task.body, number, keep=True)
-                domain = None if task.domain is None else self._copy_primal(task.domain, number)
-                name = f"{task.name}_again"
+        for number, task in enumerate(self.tasks):
+            if any(array.space is Space.TEMPORARY for array in self.analysis.writers[number]):
+                body = self.reads.copy(task.body, number, keep=True)
+                domain = None if task.domain is None else self.reads.copy(task.domain, number)
+                name = f"{task.name}{AGAIN}"
                 tasks.append(Task(name, body, domain, task.location, task.options))
         return tasks
 
@@ -357,109 +287,9 @@ class _Reverser:
         return any(
             isinstance(op, ops.Load)
             and op.array.space is Space.TEMPORARY
-            and op.companion is PRIMAL
-            for op in self.reverse_module.walk()
+            and op.companion is Companion.PRIMAL
+            for op in self.module.walk()
         )
-
-    # -- what the reverse kernel reads -------------------------------------------------------------
-
-    def _survey(self) -> tuple[list[Hazard], list[Array]]:
-        """The hazards among the primal reads that are left, and the arrays that are read."""
-        hazards: list[Hazard] = []
-        needed: dict[Array, None] = {}
-        again = {id(task.body) for task in self.reverse_module.tasks if _is_again(task)}
-        for task in self.reverse_module.tasks:
-            for block in (task.domain, task.body):
-                for op in block.walk() if block is not None else ():
-                    if op in self.flagged:
-                        self._consider(op, id(task.body) in again, hazards, needed)
-        for ordering in self.orderings:
-            hazards += [
-                Hazard(op.array.name, op.location, None, "order") for op in ordering.unordered
-            ]
-        return hazards, list(needed)
-
-    def _consider(
-        self, op: Operation, again: bool, hazards: list[Hazard], needed: dict[Array, None]
-    ) -> None:
-        number, origin, kind = self.flagged[op]
-        array: Array = origin.array  # type: ignore[attr-defined]
-        if kind == "shared":
-            Phases(self.module.tasks[number]).check(origin)
-            return
-        if self._is_kept(array):
-            needed[array] = self.reads[origin] = None
-        if again and array.space in _OF_THE_LAUNCH and kind == "load":
-            return
-        saved = number in self.stored_again and not again
-        writes = self._later_writes(array, number, origin, kind, saved)
-        if kind == "atomic" or writes:
-            write = writes[0].location if writes else None
-            hazards.append(Hazard(array.name, origin.location, write, kind))
-
-    def _read_arrays(self, number: int) -> frozenset[Array]:
-        """The arrays from which a task reads, be it what was there before an update."""
-        body = self.module.tasks[number].body
-        used = {value for op in body.walk() for value in op.operands}
-        return self.orderings[number].needing.union(
-            op.array
-            for op in body.walk()
-            if isinstance(op, ops.Access) and op.reads and op.result in used
-        )
-
-    def _is_kept(self, array: Array) -> bool:
-        """Whether the contents of the array outlive the forward launch."""
-        memory = array.space in (Space.FIELD, Space.NDARRAY)
-        return memory or (self.part and array.space is Space.TEMPORARY)
-
-    def _touching(self, number: int, origin: Operation, writes: list[Operation]) -> list[Operation]:
-        """The writes of a task that may touch what one of its loads read, after it did."""
-        if not isinstance(origin, ops.Load) or not writes:
-            return []
-        if has_barriers(self.module.tasks[number].body):  # others may write after a barrier
-            return writes
-        if number not in self.places:
-            self.places[number] = Places(self.module.tasks[number])
-        places = self.places[number]
-        if origin not in places.order:  # in the domain, which runs before everything else
-            return writes
-        return [op for op in writes if places.may_touch_later(origin, op)]  # type: ignore[arg-type]
-
-    def _later_writes(
-        self, array: Array, number: int, origin: Operation, kind: str, saved: bool
-    ) -> list[Operation]:
-        """The writes after which memory does not hold what ``origin`` read (or left)."""
-        own = self.writers[number].get(array, [])
-        later = [op for task in self.writers[number + 1 :] for op in task.get(array, ())]
-        if kind == "load":
-            return later if saved else self._touching(number, origin, own) + later
-        if kind == "extremum":
-            if saved and array in self._read_arrays(number):
-                return own  # run again item by item, it never holds what all of them left
-            fn = origin.attributes[0]
-            own = [op for op in own if not (isinstance(op, ops.Atomic) and op.fn == fn)]
-        return own + later
-
-
-def _first_sweep(backward: Backward, log: Log, overwritten: frozenset[Array]) -> None:
-    """Run the task forward, with its stores, logging what hazardous loads read."""
-    assert log.end is not None
-    builder = backward.builder
-    backward.stores_run = overwritten
-    backward.plain(log.body)
-    backward.stores_run = frozenset()
-    end = ops.RecordEnd(
-        backward.log_record, builder.constant(0, i64), backward.value(log.end), results=[Value(i64)]
-    )
-    backward.stack = builder.append(end).result
-
-
-def _gets_adjoint(array: Array, argument_gradients: bool) -> bool:
-    if not array.dtype.is_float:
-        return False
-    if array.space is Space.ARGUMENT:
-        return argument_gradients
-    return array.space in (Space.TEMPORARY, Space.RETURN)
 
 
 def _has_free_sums(task: Task) -> bool:
@@ -477,7 +307,3 @@ def _freedoms(task: Task) -> dict[str, bool]:
     has_loops = any(isinstance(op, (ops.For, ops.While)) for op in task.body.walk())
     numbers = waves(task.body) if has_loops else set()
     return {FREE_WAVES: True} if numbers and nobody_minds(task.body, numbers) else {}
-
-
-def _is_again(task: Task) -> bool:
-    return task.name.endswith("_again")

@@ -20,21 +20,33 @@ the stack is said to be beyond the limit from the first execution on that does n
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 
 from octants.autodiff import overflow
-from octants.autodiff.hazards import Log
-from octants.autodiff.nests import Loop, Nests
-from octants.autodiff.reach import Reach
-from octants.autodiff.replay import EntryBuilder, Flag, Replayer
+from octants.autodiff.nests import Loop
+from octants.autodiff.records import Stack
+from octants.autodiff.strategy import Strategy
+from octants.autodiff.sweep import Sweep
 from octants.ir import ops
-from octants.ir.core import Array, Block, Operation, Record, Value
+from octants.ir.core import BYTES, Block, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
-from octants.types.scalars import DType, i64
+from octants.types.scalars import DType, i64, u8
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
+class Cursor:
+    """Where the stack is free in an iteration that stores the loops in it.
+
+    `limit` may not be passed; `most` is a number of records that surely passes it.
+    """
+
+    position: Value
+    limit: Value
+    most: Value
+
+
+@dataclass(eq=False, slots=True)
 class Frame:
     """The iteration that is reversed, of a loop with others that may be stored.
 
@@ -48,143 +60,148 @@ class Frame:
     start: Value
 
 
-class Storer(Replayer):
-    """A replayer that emits iterations with records, and those of the loops that are stored."""
+class Stores:
+    """Emits iterations with records, and those of the loops that are stored with them."""
 
-    def __init__(
-        self,
-        builder: EntryBuilder,
-        arrays: dict[Array, Array],
-        flag: Flag,
-        log: Log | None,
-        capacity: int,
-        nests: Nests,
-    ) -> None:
-        super().__init__(builder, arrays, flag, log, capacity)
-        self.nests = nests
-        self.frame: Frame | None = None
-        self.cursor = self.stack  # where the stack is free in a sweep that stores
-        self.limit = self.stack  # and what may not be passed there
-        self.most = self.stack  # a number of records that surely passes it
-        self.bytes: dict[Operation, Value] = {}  # for all that is stored with a loop
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self._nests = sweep.plan.nests
+        self._bytes: Value | None = None
+        self._frame: Frame | None = None
 
-    def may_store(self, op: Operation | None) -> bool:
-        return self.nests.has_frames(op)
+    @property
+    def bytes(self) -> Value:
+        """The bytes for all that is stored with one loop."""
+        assert self._bytes is not None
+        return self._bytes
+
+    def make_room(self, stack: Stack) -> None:
+        """Find out the bytes that may be stored, of what is left beyond a stack."""
+        if not self._nests.around:
+            return
+        builder, records = self._sweep.builder, self._sweep.records
+        record = Record(BYTES, [u8])
+        room = ops.RecordRoom(record, self._sweep.plan.parts, stack.position, results=[Value(i64)])
+        count = builder.append(room).result
+        nbytes = records.end(record, builder.constant(0, i64), count)
+        if self._nests.most:
+            nbytes = builder.binary("min", nbytes, builder.constant(self._nests.most, i64))
+        self._bytes = nbytes
+
+    # -- iterations that are recorded --------------------------------------------------------------
 
     def begin_frames(self, op: Operation, base: Value) -> list[Value]:
         """What a loop carries besides its own values: where its frames end."""
-        return [base, base] if self.may_store(op) else []
+        return [base, base] if self._nests.has_frames(op) else []
 
-    def record_turn(
+    def know_frames(self, op: Operation, ends: list[Value]) -> None:
+        """Note where the frames of a loop end, if it has some."""
+        self._sweep.values.know(op, **dict(zip(("top", "kept"), ends, strict=False)))
+
+    def record_iteration(
         self, op: Loop, base: Value, number: Value, args: list[Value], frames: list[Value]
     ) -> list[Value]:
-        """Emit an iteration with its record, and those of the loops that are stored with it."""
-        builder, record = self.builder, self._record(op)
-        if not self.may_store(op):
-            builder.append(ops.RecordPush(record, base, number, args))
-            with self._within(op):
-                self.plain(op.body)
+        """Emit an iteration with its record, and those of the loops that are stored with it.
+
+        Gives where frames end now.
+        """
+        sweep, records = self._sweep, self._sweep.records
+        builder, record = sweep.builder, records.of(op)
+        if not self._nests.has_frames(op):
+            records.push(record, base, number, args)
+            with sweep.within(op):
+                sweep.emit_block(op.body)
             return []
         top, kept = frames
         one = builder.constant(1, i64)
-        self.limit = builder.binary("add", self._end(record, base, number), self.bytes[op])
-        self.most = builder.binary("add", self.bytes[op], one)
-        beyond = builder.binary("add", self.limit, one)
-        self.cursor = builder.select(builder.compare("le", top, kept), top, beyond)
-        with self._within(op):
-            self._stored(op.body)
-        fits = builder.compare("le", self.cursor, self.limit)
-        place = builder.select(fits, self.cursor, top)
-        self._push_frame(op, place, number, args)
-        end = self._end(record, place, builder.constant(1, i64))
+        limit = builder.binary("add", records.end(record, base, number), self.bytes)
+        most = builder.binary("add", self.bytes, one)
+        beyond = builder.binary("add", limit, one)
+        start = builder.select(builder.compare("le", top, kept), top, beyond)
+        cursor = Cursor(start, limit, most)
+        with sweep.within(op):
+            self._store_block(op.body, cursor)
+        fits = builder.compare("le", cursor.position, limit)
+        position = builder.select(fits, cursor.position, top)
+        self._push_frame(op, position, number, args)
+        end = records.end(record, position, builder.constant(1, i64))
         return [end, builder.select(fits, end, kept)]
 
-    def _push_frame(self, op: Loop, place: Value, number: Value, args: list[Value]) -> None:
-        values = [*args, *(self.values[key] for key in self.nests.handed(op.body))]
-        record = self._record(op)
-        base = self.base_of(record, place, number)
-        self.builder.append(ops.RecordPush(record, base, number, values))
-
-    def base_of(self, record: Record, place: Value, number: Value) -> Value:
-        """From where the record of an iteration would be at its place if others were before it."""
-        none = self.builder.constant(0, i64)
-        return self._end(record, place, self.builder.binary("sub", none, number))
-
-    def _end(self, record: Record, base: Value, count: Value) -> Value:
-        end = ops.RecordEnd(record, base, count, results=[Value(i64)])
-        return self.builder.append(end).result
-
-    def _slots(self, op: Loop) -> list[DType]:
-        """The types of what the record of a loop holds."""
-        slots = super()._slots(op)
-        if self.may_store(op):
-            slots += self.nests.handed(op.body).values()
-        return slots
+    def _push_frame(self, op: Loop, position: Value, number: Value, args: list[Value]) -> None:
+        sweep, record = self._sweep, self._sweep.records.of(op)
+        values = [*args, *(sweep.values[key] for key in self._nests.handed(op.body))]
+        base = sweep.records.base_for(record, position, number)
+        sweep.records.push(record, base, number, values)
 
     # -- what is stored in an iteration ------------------------------------------------------------
 
-    def _stored(self, block: Block) -> None:
+    def _store_block(self, block: Block, cursor: Cursor) -> None:
         """Emit the operations of a block, so that loops in it leave their records."""
         for op in block.ops[:-1]:
-            self.builder.location = op.location
-            if op in self.nests.around:
-                self._store_loop(op)
-            elif isinstance(op, ops.If) and self.nests.stored_in(Block([], [op])):
-                self._store_if(op)
+            self._sweep.builder.location = op.location
+            if op in self._nests.around:
+                self._store_loop(op, cursor)
+            elif isinstance(op, ops.If) and self._nests.stored_in(Block([], [op])):
+                self._store_if(op, cursor)
             else:
-                self._emit(op, recorded=False)
+                self._sweep.emit(op)
 
-    def _store_loop(self, op: Any) -> None:
-        begin = self.cursor
+    def _store_loop(self, op: Operation, cursor: Cursor) -> None:
+        begin = cursor.position
         if isinstance(op, ops.For):
-            end = self._store_for(op, begin)
+            end = self._store_for(op, begin, cursor)
         else:
-            end = self._store_while(op, begin)
-        if self.may_store(op):
-            self.bind((op, "size"), self.builder.binary("sub", end, begin))
-        self.cursor = end
+            assert isinstance(op, ops.While)
+            end = self._store_while(op, begin, cursor)
+        if self._nests.has_frames(op):
+            size = self._sweep.builder.binary("sub", end, begin)
+            self._sweep.values.know(op, size=size)
+        cursor.position = end
 
-    def _store_for(self, op: ops.For, begin: Value) -> Value:
+    def _store_for(self, op: ops.For, begin: Value, cursor: Cursor) -> Value:
         """The end of the records, which is beyond the limit if they do not fit."""
-        builder = self.builder
-        lower, upper, *inits = self._mapped(op.operands)
+        sweep, builder, records = self._sweep, self._sweep.builder, self._sweep.records
+        lower, upper, *inits = sweep.values.mapped(op.operands)
         count, frames = overflow.trips(builder, lower, upper), self._first_frame(op, begin)
-        end = self._end(self._record(op), begin, builder.binary("min", count, self.most))
-        fits = None if frames else builder.compare("le", end, self.limit)
+        end = records.end(records.of(op), begin, builder.binary("min", count, cursor.most))
+        fits = None if frames else builder.compare("le", end, cursor.limit)
         body, own = Block([Value(arg.type, arg.name) for arg in op.body.args]), len(op.body.args)
         body.args += [Value(i64) for _ in frames]
-        with self._into(body, op.body.args), self._reaching() as around:
+        with sweep.into(body, op.body.args):
+            around = sweep.reaches.enter()
             number = overflow.distance(builder, lower, body.args[0])
-            later = self._store_turn(op, begin, number, fits, body.args[1:own], body.args[own:])
-            far = self._reached(op, body)
-            builder.yield_([*self._mapped(op.body.yielded), *later, *far])
+            args, later = body.args[1:own], body.args[own:]
+            later = self._store_iteration(op, begin, number, fits, args, later, cursor)
+            far = sweep.reaches.carry(op, body)
+            builder.yield_([*sweep.values.mapped(op.body.yielded), *later, *far])
         inits = [*inits, *frames]
-        new = builder.for_(lower, upper, [*inits, *self._zeros(far)], body)
-        self._bind_copy(op, new)
-        self._leave(around, new.results[len(inits) :], op, count)
+        new = builder.for_(lower, upper, [*inits, *sweep.reaches.zeros(far)], body)
+        sweep.bind_copy(op, new)
+        sweep.reaches.leave(around, new.results[len(inits) :], op, count)
         return new.results[len(inits) - 1] if frames else end
 
     def _first_frame(self, op: Operation, begin: Value) -> list[Value]:
-        return [begin] if self.may_store(op) else []
+        return [begin] if self._nests.has_frames(op) else []
 
-    def _store_while(self, op: ops.While, begin: Value) -> Value:
-        builder, record = self.builder, self._record(op)
+    def _store_while(self, op: ops.While, begin: Value, cursor: Cursor) -> Value:
+        sweep, builder, records = self._sweep, self._sweep.builder, self._sweep.records
+        record = records.of(op)
 
-        def turn(number: Value, args: list[Value], frames: list[Value]) -> list[Value]:
+        def iteration(number: Value, args: list[Value], frames: list[Value]) -> list[Value]:
             one_more = builder.binary("add", number, builder.constant(1, i64))
-            end = self._end(record, begin, one_more)
-            fits = None if frames else builder.compare("le", end, self.limit)
-            return self._store_turn(op, begin, number, fits, args, frames)
+            end = records.end(record, begin, one_more)
+            fits = None if frames else builder.compare("le", end, cursor.limit)
+            return self._store_iteration(op, begin, number, fits, args, frames, cursor)
 
         more = self._first_frame(op, begin)
-        count, frames = self._counted_while(op, turn, more=more, foreseen=True)
-        self._note_copy(op, builder.block.ops[-1])
-        self.bind((op, "count"), count)
+        count, frames = sweep.counted_while(op, iteration, more=more, foreseen=True)
+        sweep.note_copy(op, builder.block.ops[-1])
+        sweep.values.know(op, count=count)
         if frames:
             return frames[0]
-        return self._end(record, begin, builder.binary("min", count, self.most))
+        return records.end(record, begin, builder.binary("min", count, cursor.most))
 
-    def _store_turn(
+    def _store_iteration(
         self,
         op: Loop,
         base: Value,
@@ -192,57 +209,167 @@ class Storer(Replayer):
         fits: Value | None,
         args: list[Value],
         frames: list[Value],
+        cursor: Cursor,
     ) -> list[Value]:
         """Emit an iteration with its record, if that ``fits``, or as a frame."""
-        builder = self.builder
+        sweep, builder, records = self._sweep, self._sweep.builder, self._sweep.records
         if fits is not None:
-            push = Block([], [ops.RecordPush(self._record(op), base, number, args)])
-            self._only_if(fits, push)
-            with self._within(None):
-                self.plain(op.body)
+            push = Block([], [ops.RecordPush(records.of(op), base, number, args)])
+            builder.only_if(fits, push)
+            with sweep.within(None):
+                sweep.emit_block(op.body)
             return []
-        (self.cursor,) = frames
-        with self._within(None):
-            self._stored(op.body)
-        end = self._end(self._record(op), self.cursor, builder.constant(1, i64))
+        (cursor.position,) = frames
+        with sweep.within(None):
+            self._store_block(op.body, cursor)
+        end = records.end(records.of(op), cursor.position, builder.constant(1, i64))
         push = Block()
         with builder.into(push):
-            self._push_frame(op, self.cursor, number, args)
-        self._only_if(builder.compare("le", end, self.limit), push)
+            self._push_frame(op, cursor.position, number, args)
+        builder.only_if(builder.compare("le", end, cursor.limit), push)
         return [end]
 
-    def _only_if(self, condition: Value, block: Block) -> None:
-        """Emit an if with one side, which yields nothing yet."""
-        orelse = Block()
-        for side in (block, orelse):
-            with self.builder.into(side):
-                self.builder.yield_()
-        self.builder.if_(condition, block, orelse)
-
-    def _store_if(self, op: ops.If) -> None:
+    def _store_if(self, op: ops.If, cursor: Cursor) -> None:
         """Both sides hand out what was stored in either."""
-        keys = self.nests.handed(Block([], [op]))
-        start, around, blocks, reaches = self.cursor, self.reach, [], []
+        sweep, builder = self._sweep, self._sweep.builder
+        keys = self._nests.handed(Block([], [op]))
+        start, blocks, sides = cursor.position, [], sweep.reaches.sides()
         for branch in (op.then, op.orelse):
-            block, self.cursor = Block(), start
-            self.reach = around and Reach(around.position)
-            with self.builder.into(block):
-                self._stored(branch)
-                given = self._given(keys, self.nests.handed(branch))
-                self.builder.yield_([*self._mapped(branch.yielded), *given, self.cursor])
+            block, cursor.position = Block(), start
+            with sides.side(), builder.into(block):
+                self._store_block(branch, cursor)
+                given = self._given(keys, self._nests.handed(branch))
+                own = sweep.values.mapped(branch.yielded)
+                builder.yield_([*own, *given, cursor.position])
             blocks.append(block)
-            reaches.append(self.reach)
-        self.reach = around
-        far = self._join_reach(blocks, reaches)
-        new = self.builder.if_(self.values[op.condition], *blocks)
+        sides.join(blocks)
+        new = builder.if_(sweep.values[op.condition], *blocks)
         known: list[Hashable] = [*op.results, *keys]
-        self._bind_all(known, new.results)
-        self.cursor = new.results[len(known)]
-        self._know_reach(far, new.results[len(known) + 1 :])
+        sweep.values.bind_all(known, new.results)
+        cursor.position = new.results[len(known)]
+        sides.know(new.results[len(known) + 1 :])
 
     def _given(self, keys: Mapping[Hashable, DType], own: Mapping[Hashable, DType]) -> list[Value]:
         """The values of some keys, and zeros for those that are of the other side."""
+        sweep = self._sweep
         return [
-            self.values[key] if key in own else self.builder.constant(0, dtype)
+            sweep.values[key] if key in own else sweep.builder.constant(0, dtype)
             for key, dtype in keys.items()
         ]
+
+    # -- loops that may have left their records ----------------------------------------------------
+
+    def record_unless_kept(self, op: Loop, loop: Strategy, stack: Stack) -> None:
+        """Record a loop, or take what it handed out when its records were stored."""
+        frame, sweep = self._frame, self._sweep
+        assert frame is not None
+        builder, values = sweep.builder, sweep.values
+        zero = builder.constant(0, i64)
+        if isinstance(op, ops.For):
+            count = overflow.trips(builder, *values.mapped([op.lower, op.upper]))
+        else:
+            count = frame.handed[op, "count"]
+        facts = {"count": count, "base": zero, "end": stack.position}
+        facts |= loop.facts_if_stored(count, stack)
+        if self._nests.has_frames(op):
+            facts |= {"top": zero, "kept": zero}
+        kept, lost = Block(), Block()
+        with builder.into(kept):
+            builder.yield_([*(frame.handed[result] for result in op.results), *facts.values()])
+        with builder.into(lost):
+            loop.record(stack)
+            known = [values[op, fact] for fact in facts]
+            builder.yield_([*values.mapped(op.results), *known])
+        new = builder.if_(frame.kept, kept, lost)
+        values.bind_all(op.results, new.results)
+        values.know(op, **dict(zip(facts, new.results[len(op.results) :], strict=True)))
+        if isinstance(op, ops.For):
+            values.know(op, count=count)
+        stack.position = values[op, "end"]
+        self._pass_stored(op, frame)
+
+    def passed_in(self, op: ops.If) -> Value | None:
+        """How much of the frame is passed before an if, if loops in it may have been stored."""
+        if self._frame is None or not self._nests.stored_in(Block([], [op])):
+            return None
+        return self._frame.size
+
+    @property
+    def passed(self) -> Value:
+        """How much of the frame is passed so far."""
+        assert self._frame is not None
+        return self._frame.size
+
+    def pass_over(self, size: Value) -> None:
+        """Have so much of the frame be passed."""
+        assert self._frame is not None
+        self._frame.size = size
+
+    def _pass_stored(self, op: Loop, frame: Frame) -> None:
+        """Note where in its frame the records of a loop are, if they were stored."""
+        sweep = self._sweep
+        sweep.values.know(op, place=frame.size)
+        if self._nests.has_frames(op):
+            size = sweep.builder.longest(frame.handed[op, "size"])
+            sweep.values.know(op, size=size)
+            frame.size = sweep.builder.binary("add", frame.size, size)
+        else:
+            count = sweep.values[op, "count"]
+            frame.size = sweep.records.end(sweep.records.of(op), frame.size, count)
+
+    # -- going back --------------------------------------------------------------------------------
+
+    def ends_of_frames(self, op: Operation) -> list[Value]:
+        """Where the frames of a loop end: all, and those that were kept; none if it has none."""
+        if not self._nests.has_frames(op):
+            return []
+        return [self._sweep.values[op, fact] for fact in ("top", "kept")]
+
+    @contextmanager
+    def in_frames(self) -> Iterator[None]:
+        """Reverse a loop meanwhile, whose iterations may have frames of their own."""
+        around = self._frame
+        yield
+        self._frame = around
+
+    def pop_frame(self, op: Loop, number: Value, carried: list[Value], ends: list[Value]) -> None:
+        """Read the frame of an iteration back, and with it what the loop carried.
+
+        ``ends`` are those of the frames up to this one, and of those that were kept.
+        """
+        builder, records = self._sweep.builder, self._sweep.records
+        top, kept = ends
+        record, handed = records.of(op), self._nests.handed(op.body)
+        results = carried + [Value(dtype, _name(key)) for key, dtype in handed.items()]
+        position = records.end(record, top, builder.constant(-1, i64))
+        base = records.base_for(record, position, number)
+        is_kept = builder.compare("le", top, kept)
+        known = dict(zip(handed, results[len(carried) :], strict=True))
+        self._frame = Frame(is_kept, known, builder.constant(0, i64), position)
+        records.pop(record, base, number, results)
+
+    def start_of_frame(self) -> Value:
+        """Where the frame of the iteration begins that has been replayed."""
+        assert self._frame is not None
+        builder, frame = self._sweep.builder, self._frame
+        start = builder.binary("sub", frame.start, frame.size)
+        frame.start = builder.select(frame.kept, start, frame.start)
+        return frame.start
+
+    def find_stored(self, op: Loop) -> None:
+        """Have what is known of a loop be right also if its records were stored."""
+        assert self._frame is not None
+        sweep, builder, frame = self._sweep, self._sweep.builder, self._frame
+        base = builder.binary("add", frame.start, sweep.values[op, "place"])
+        facts = {"base": base}
+        if self._nests.has_frames(op):
+            top = builder.binary("add", base, sweep.values[op, "size"])
+            facts = {"top": top, "kept": top}
+        for fact, value in facts.items():
+            known = builder.select(frame.kept, value, sweep.values[op, fact])
+            sweep.values.know(op, **{fact: known})
+
+
+def _name(key: Hashable) -> str:
+    """How to call what was handed out by a loop that was stored."""
+    return key.name if isinstance(key, Value) else str(key[1])  # type: ignore[index]

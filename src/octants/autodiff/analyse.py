@@ -1,0 +1,118 @@
+"""Analyses a kernel for its reverse: the facts of its tasks, and of the arrays between them."""
+
+from __future__ import annotations
+
+from octants.analysis.places import Places
+from octants.autodiff.cooperation import has_barriers, with_adjoints
+from octants.autodiff.facts import Facts
+from octants.autodiff.hazards import Log, thread_log, writers
+from octants.autodiff.initialised import initialises
+from octants.autodiff.ordering import ordering_of
+from octants.ir import ops
+from octants.ir.core import Array, Companion, Module, Operation, Space
+from octants.ir.rewriter import copy_arrays
+
+PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
+
+
+class Analysis:
+    """Facts of a kernel. Tasks have the numbers of their order in it.
+
+    `arrays` maps its arrays to those of the reverse kernel, which have adjoints where a derivative
+    goes through them. `stored_again` are the tasks whose first sweep stores again what they
+    overwrite: all if ``saved``, those that initialise it if ``again``.
+    """
+
+    def __init__(
+        self, module: Module, *, saved: bool, again: bool, argument_gradients: bool
+    ) -> None:
+        self.tasks = module.tasks
+        self.arrays = copy_arrays(module)
+        for array in self.arrays.values():
+            if _gets_adjoint(array, argument_gradients):
+                array.layouts[ADJOINT] = None
+        for task in self.tasks:
+            for array in with_adjoints(task, self.has_adjoint):
+                self.arrays[array].layouts[ADJOINT] = array.layouts[PRIMAL]
+        self.orderings = [ordering_of(task, self.has_adjoint) for task in self.tasks]
+        self.writers = [writers(task) for task in self.tasks]
+        numbers = range(len(self.tasks))
+        self.stored_again = {n for n in numbers if saved or (again and self._initialises(n))}
+        self._logs = {number: self._thread_log(number) for number in self.stored_again}
+        self._places: dict[int, Places] = {}
+
+    def has_adjoint(self, array: Array) -> bool:
+        """Whether a derivative goes through an array."""
+        return self.arrays[array].has(ADJOINT)
+
+    def facts(self, number: int) -> Facts:
+        """The facts of one task.
+
+        Raises:
+            OctantsCompilationError: an operation has no derivative rule.
+        """
+        log, ordering = self._logs.get(number), self.orderings[number]
+        return Facts(self.tasks[number], log, ordering, self.has_adjoint)
+
+    # -- what tasks overwrite ----------------------------------------------------------------------
+
+    def overwritten(self, number: int) -> frozenset[Array]:
+        """The arrays that a task both reads and writes."""
+        return frozenset(self.writers[number]) & self._read_arrays(number)
+
+    def _initialises(self, number: int) -> bool:
+        """Whether a task initialises what it overwrites, and no later one overwrites it."""
+        arrays = self.overwritten(number)
+        later = set().union(*self.writers[number + 1 :])
+        return later.isdisjoint(arrays) and initialises(self.tasks[number], arrays)
+
+    def _thread_log(self, number: int) -> Log:
+        log = thread_log(self.tasks[number].body, self.overwritten(number))
+        log.shared = self.orderings[number].shared
+        return log
+
+    def _read_arrays(self, number: int) -> frozenset[Array]:
+        """The arrays from which a task reads, be it what was there before an update."""
+        body = self.tasks[number].body
+        used = {value for op in body.walk() for value in op.operands}
+        return self.orderings[number].needing.union(
+            op.array
+            for op in body.walk()
+            if isinstance(op, ops.Access) and op.reads and op.result in used
+        )
+
+    def _touching(self, number: int, origin: Operation, writes: list[Operation]) -> list[Operation]:
+        """The writes of a task that may touch what one of its loads read, after it did."""
+        if not isinstance(origin, ops.Load) or not writes:
+            return []
+        if has_barriers(self.tasks[number].body):  # others may write after a barrier
+            return writes
+        if number not in self._places:
+            self._places[number] = Places(self.tasks[number])
+        places = self._places[number]
+        if origin not in places.order:  # in the domain, which runs before everything else
+            return writes
+        return [op for op in writes if places.may_touch_later(origin, op)]  # type: ignore[arg-type]
+
+    def later_writes(
+        self, array: Array, number: int, origin: Operation, kind: str, saved: bool
+    ) -> list[Operation]:
+        """The writes after which memory does not hold what ``origin`` read (or left)."""
+        own = self.writers[number].get(array, [])
+        later = [op for task in self.writers[number + 1 :] for op in task.get(array, ())]
+        if kind == "load":
+            return later if saved else self._touching(number, origin, own) + later
+        if kind == "extremum":
+            if saved and array in self._read_arrays(number):
+                return own  # run again item by item, it never holds what all of them left
+            fn = origin.attributes[0]
+            own = [op for op in own if not (isinstance(op, ops.Atomic) and op.fn == fn)]
+        return own + later
+
+
+def _gets_adjoint(array: Array, argument_gradients: bool) -> bool:
+    if not array.dtype.is_float:
+        return False
+    if array.space is Space.ARGUMENT:
+        return argument_gradients
+    return array.space in (Space.TEMPORARY, Space.RETURN)
