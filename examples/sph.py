@@ -93,30 +93,45 @@ class Dam:
         ratio = density / DENSITY
         return DENSITY * SPEED_OF_SOUND * SPEED_OF_SOUND / 7.0 * (ratio**7 - 1.0)
 
+    @qd.func
+    def over_neighbours(self, p, start, pair: qd.template()):
+        """The sum of `start` and of ``pair(p, q, x[p] - x[q])`` for all q that p feels."""
+        total = start
+        here = self.x[p]
+        c = self.cell(here)
+        for o in qd.grouped(qd.ndrange((-1, 2), (-1, 2))):
+            n = c + o
+            if n[0] >= 0 and n[1] >= 0 and n[0] < self.shape[0] and n[1] < self.shape[1]:
+                for k in range(qd.min(self.length[n], MOST)):
+                    q = self.members[n, k]
+                    away = here - self.x[q]
+                    if q != p and away.norm_sqr() < 4.0 * self.h * self.h:
+                        total += pair(p, q, away)
+        return total
+
+    @qd.func
+    def push(self, p, q, away):
+        """The acceleration of p by the pressure of q and by their friction."""
+        r2 = away.norm_sqr()
+        mine, theirs = self.density[p], self.density[q]
+        term = self.pressure(mine) / (mine * mine) + self.pressure(theirs) / (theirs * theirs)
+        approach = (self.v[p] - self.v[q]).dot(away)
+        if approach < 0.0:
+            mu = self.h * approach / (r2 + 0.01 * self.h * self.h)
+            term -= VISCOSITY * SPEED_OF_SOUND * mu / (0.5 * (mine + theirs))
+        return -self.mass * term * self.slope(away, qd.sqrt(r2))
+
+    @qd.func
+    def squeeze(self, p, q, away):
+        """What q adds to the change of density at p."""
+        return self.mass * (self.v[p] - self.v[q]).dot(self.slope(away, away.norm()))
+
     @qd.kernel
     def interact(self):
         for p in self.x:
-            here, mine = self.x[p], self.density[p]
-            of_mine = self.pressure(mine) / (mine * mine)
-            force = qd.Vector([0.0, -self.gravity[None]])
-            c = self.cell(here)
-            for o in qd.grouped(qd.ndrange((-1, 2), (-1, 2))):
-                n = c + o
-                if n[0] >= 0 and n[1] >= 0 and n[0] < self.shape[0] and n[1] < self.shape[1]:
-                    for k in range(qd.min(self.length[n], MOST)):
-                        q = self.members[n, k]
-                        away = here - self.x[q]
-                        r2 = away.norm_sqr()
-                        if q != p and r2 < 4.0 * self.h * self.h:
-                            w = self.slope(away, qd.sqrt(r2))
-                            meet = self.v[p] - self.v[q]
-                            theirs = self.density[q]
-                            term = of_mine + self.pressure(theirs) / (theirs * theirs)
-                            approach = meet.dot(away)
-                            if approach < 0.0:
-                                mu = self.h * approach / (r2 + 0.01 * self.h * self.h)
-                                term -= VISCOSITY * SPEED_OF_SOUND * mu / (0.5 * (mine + theirs))
-                            force -= self.mass * term * w
+            here = self.x[p]
+            weight = qd.Vector([0.0, -self.gravity[None]])
+            force = self.over_neighbours(p, weight, self.push)
             for k in qd.static(range(2)):
                 # The walls are springs that hold a column of water at half a particle's distance.
                 force[k] += self.wall * qd.max(0.0, 0.5 * self.spacing - here[k])
@@ -132,19 +147,7 @@ class Dam:
     def compress(self):
         # After the kick: velocity and density take turns, or sound waves would grow.
         for p in self.x:
-            here = self.x[p]
-            change = 0.0
-            c = self.cell(here)
-            for o in qd.grouped(qd.ndrange((-1, 2), (-1, 2))):
-                n = c + o
-                if n[0] >= 0 and n[1] >= 0 and n[0] < self.shape[0] and n[1] < self.shape[1]:
-                    for k in range(qd.min(self.length[n], MOST)):
-                        q = self.members[n, k]
-                        away = here - self.x[q]
-                        if q != p and away.norm_sqr() < 4.0 * self.h * self.h:
-                            w = self.slope(away, away.norm())
-                            change += self.mass * (self.v[p] - self.v[q]).dot(w)
-            self.change[p] = change
+            self.change[p] = self.over_neighbours(p, 0.0, self.squeeze)
 
     @qd.kernel
     def drift(self):
