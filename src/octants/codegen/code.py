@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from octants.diagnostics.span import Span
+from octants.ir.core import ArrayRef
 from octants.lazy_dataclass import dataclass
-from octants.types.scalars import DType, f16, f32
+from octants.types.scalars import DType, f16, f32, i64, u32, u64
 
 Operand: TypeAlias = Any
 Variable: TypeAlias = Any
@@ -53,6 +54,9 @@ class Code(ABC):
     has_f64: bool
     """Whether the machine has f64."""
 
+    shares_by_address: bool
+    """Whether what the threads of a block share has addresses; else it is an array of words."""
+
     @abstractmethod
     def note(self, location: Span | None) -> None:
         """Say what the code is written for that follows."""
@@ -76,6 +80,10 @@ class Code(ABC):
         to the machine, but is always the same.
         """
 
+    def index(self, fn: str, a: Operand, b: Operand, *, signed: bool = False) -> Operand:  # noqa: ARG002
+        """An `add` or `mul` of i64 that does not wrap; nothing is negative, unless ``signed``."""
+        return self.apply(fn, i64, a, b)
+
     @abstractmethod
     def compare(self, fn: str, dtype: DType, a: Operand, b: Operand) -> Operand:
         """One of `ir.ops.arithmetic.COMPARE`: a NaN is unequal to everything."""
@@ -91,6 +99,14 @@ class Code(ABC):
     @abstractmethod
     def bitcast(self, x: Operand, source: DType, target: DType) -> Operand:
         """The bits of a number of the same width."""
+
+    @abstractmethod
+    def half_bits(self, x: Operand) -> Operand:
+        """The bits, u32, of the f16 nearest to an f32."""
+
+    @abstractmethod
+    def half_value(self, bits: Operand) -> Operand:
+        """The f32 of the f16 of 16 bits, u32 with zeros above them."""
 
     @abstractmethod
     def bit_count(self, x: Operand) -> Operand:
@@ -135,6 +151,10 @@ class Code(ABC):
         """
 
     @abstractmethod
+    def stop(self) -> None:
+        """Leave the innermost loop; nothing follows on this way."""
+
+    @abstractmethod
     def leave(self) -> None:
         """Return from the function; nothing follows on this way."""
 
@@ -149,15 +169,25 @@ class Code(ABC):
         """The address so many bytes after another one."""
 
     @abstractmethod
-    def moved(self, address: Place, nbytes: Operand) -> Place:
-        """The address that many bytes, an i64, after another one."""
+    def moved(self, address: Place, nbytes: Operand, *, inside: bool = False) -> Place:
+        """The address that many bytes, an i64, after another one; ``inside`` one array if so."""
 
     @abstractmethod
-    def load(self, place: Place, dtype: DType) -> Operand:
-        """A number of any type but u1 and f16 at a multiple of its size; an element of any type."""
+    def load(self, place: Place, dtype: DType, of: ArrayRef | None = None) -> Operand:
+        """A number of any type but u1 and f16 at a multiple of its size; an element of any type.
+
+        It is in the array ``of`` the kernel, or in memory that no array of the kernel is in.
+        """
 
     @abstractmethod
-    def store(self, place: Place, dtype: DType, value: Operand) -> None: ...
+    def store(
+        self,
+        place: Place,
+        dtype: DType,
+        value: Operand,
+        of: ArrayRef | None = None,
+    ) -> None:
+        """Have a number stand where `load` finds it."""
 
     @abstractmethod
     def local_array(self, dtype: DType, count: int) -> Any:
@@ -218,6 +248,9 @@ class ThreadCode(Code):
     gathers: bool
     """Whether it pays to put together what threads that run in step do to one place."""
 
+    has_graphs: bool
+    """Whether a launch may be the node of a graph, with the words that it has then."""
+
     masks: bool
     """Whether the machine runs both sides of branches, and each loop at least once."""
 
@@ -238,13 +271,22 @@ class ThreadCode(Code):
     def read_lane(self, x: Operand, dtype: DType, lane: Operand) -> Operand:
         """A u32 or f32 of a thread of the subgroup (u32) that comes here, too."""
 
+    def read_across(self, x: Operand, dtype: DType, distance: int) -> Operand:
+        """A u32 or f32 of the lane whose number differs by a bit; the whole subgroup comes here."""
+        lane = self.apply("xor", u32, self.lane(), self.constant(distance, u32))
+        return self.read_lane(x, dtype, lane)
+
     @abstractmethod
     def ballot(self, condition: Operand) -> Operand:
         """The bits, u64, of the threads of the subgroup that come here and where it holds."""
 
+    def any_lane(self, condition: Operand) -> Operand:
+        """Whether it holds for any thread of the subgroup; all of them come here."""
+        return self.compare("ne", u64, self.ballot(condition), self.constant(0, u64))
+
     @abstractmethod
-    def all_equal(self, x: Operand) -> Operand:
-        """Whether those who come here have the same u32."""
+    def all_at(self, address: Place) -> Operand:
+        """Whether all threads of the subgroup are here now, with one and the same address."""
 
     # -- a launch -------------------------------------------------------------------------------
 
@@ -277,5 +319,13 @@ class ThreadCode(Code):
         """The number of this thread in its block, u32."""
 
     @abstractmethod
+    def threads_in_block(self) -> Operand:
+        """How many threads a block has, u32."""
+
+    @abstractmethod
     def lane(self) -> Operand:
         """The number of this thread in its subgroup, u32, where that has several."""
+
+    def is_first_lane(self) -> Operand:
+        """Whether this is the first thread of its subgroup."""
+        return self.compare("eq", u32, self.lane(), self.constant(0, u32))

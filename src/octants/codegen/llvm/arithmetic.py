@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from octants.codegen.function import Combine
 from octants.codegen.llvm import floats, halves, integers, tables
 from octants.codegen.llvm.floats import ZERO
 from octants.codegen.llvm.function import FunctionText
@@ -34,6 +35,11 @@ def combine(f: FunctionText, fn: str, dtype: DType, lhs: str, rhs: str) -> str:
     if dtype is u1:
         table = integers.BOOL_BINARY
     return table[fn](f, dtype, lhs, rhs)
+
+
+def combined(f: FunctionText, op: Combine) -> str:
+    """See `combine`."""
+    return combine(f, op.fn, op.dtype, op.lhs, op.rhs)
 
 
 def fma(f: FunctionText, op: ops.Fma) -> None:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.codegen.code import Code, Element, Kind, Place
-from octants.codegen.llvm import arithmetic, floats, integers
+from octants.codegen.llvm import halves
 from octants.codegen.llvm import text as names
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.library import finished
 from octants.diagnostics.span import Span
+from octants.ir.core import ArrayRef, Companion, Space
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, u1
 
@@ -42,11 +43,13 @@ class LlvmCode(Code):
     """A function of the CPU, or of a thread of a GPU."""
 
     has_f64 = True
+    shares_by_address = True
 
     def __init__(self, f: FunctionText) -> None:
         self._f = f
         self._hoisted: dict[Any, str] = {}
         self._variables = 0
+        self._exits: list[str] = []  # of the loops that what is written now is in
 
     def note(self, location: Span | None) -> None:
         pass
@@ -66,7 +69,7 @@ class LlvmCode(Code):
         if dtype.is_float:
             if fn in _FLOAT:
                 return self._f.apply(_FLOAT[fn], kind, *operands)
-            return floats.intrinsic(self._f, _INTRINSIC.get(fn, fn), kind, *operands)
+            return self._f.intrinsic(_INTRINSIC.get(fn, fn), kind, [(kind, x) for x in operands])
         if fn == "not":
             return self._f.apply("xor", kind, *operands, "true" if dtype is u1 else -1)
         if fn == "neg":
@@ -74,10 +77,16 @@ class LlvmCode(Code):
         instruction = _INTEGER.get(fn) or _BY_SIGN[fn][not dtype.is_signed]
         return self._f.apply(instruction, kind, *operands)
 
+    def index(self, fn: str, a: str, b: str, *, signed: bool = False) -> str:
+        return self._f.apply(f"{fn} {'nsw' if signed else 'nuw nsw'}", "i64", a, b)
+
     def compare(self, fn: str, dtype: DType, a: str, b: str) -> str:
         if dtype.is_float:
-            return self._f.apply(f"fcmp {floats.COMPARE[fn]}", names.REGISTER[dtype], a, b)
-        return self._f.apply(f"icmp {integers.predicate(fn, dtype)}", names.REGISTER[dtype], a, b)
+            test = "fcmp une" if fn == "ne" else f"fcmp o{fn}"
+        else:
+            sign = "" if fn in ("eq", "ne") else "s" if dtype.is_signed else "u"
+            test = f"icmp {sign}{fn}"
+        return self._f.apply(test, names.REGISTER[dtype], a, b)
 
     def choose(self, condition: str, dtype: DType, on_true: str, on_false: str) -> str:
         return self._f.choose(condition, names.REGISTER[dtype], on_true, on_false)
@@ -88,10 +97,13 @@ class LlvmCode(Code):
             if known is not None:
                 number = int(known) if source.is_signed else known % (1 << source.bits)
                 return names.literal(number, target)
-            return arithmetic.resize(self._f, x, source, target)
-        if source is target:
+            if source.bits == target.bits:
+                return x
+            extension = "sext" if source.is_signed else "zext"
+            instruction = "trunc" if source.bits > target.bits else extension
+        elif source is target:
             return x
-        if source.is_float and target.is_float:
+        elif source.is_float and target.is_float:
             instruction = "fpext" if source.bits < target.bits else "fptrunc"
         elif source.is_float:
             instruction = "fptosi" if target.is_signed else "fptoui"
@@ -103,6 +115,12 @@ class LlvmCode(Code):
         if source.is_float == target.is_float:
             return x
         return self._f.convert("bitcast", names.REGISTER[source], x, names.REGISTER[target])
+
+    def half_bits(self, x: str) -> str:
+        return self._f.convert("zext", "i16", halves.to_integer(self._f, x), "i32")
+
+    def half_value(self, bits: str) -> str:
+        return halves.from_integer(self._f, self._f.convert("trunc", "i32", bits, "i16"))
 
     def bit_count(self, x: str) -> str:
         return self._f.intrinsic("ctpop", "i32", [("i32", x)])
@@ -153,6 +171,7 @@ class LlvmCode(Code):
     ) -> None:
         f = self._f
         head, turn, leave = (f.fresh_label(hint) for hint in ("test", "body", "leave"))
+        self._exits.append(leave)
         f.branch(head)
         f.start(head)
         f.branch_if(test(), turn, leave)
@@ -161,6 +180,10 @@ class LlvmCode(Code):
         if f.is_open:
             f.branch(head)
         f.start(leave)
+        self._exits.pop()
+
+    def stop(self) -> None:
+        self._f.branch(self._exits[-1])
 
     def leave(self) -> None:
         self._f.leave()
@@ -178,8 +201,9 @@ class LlvmCode(Code):
     def at(self, address: str, nbytes: int) -> str:
         return self.moved(address, str(nbytes)) if nbytes else address
 
-    def moved(self, address: str, nbytes: str) -> str:
-        return self._f.assign(f"getelementptr i8, ptr {address}, i64 {nbytes}")
+    def moved(self, address: str, nbytes: str, *, inside: bool = False) -> str:
+        how = "inbounds " if inside else ""
+        return self._f.assign(f"getelementptr {how}i8, ptr {address}, i64 {nbytes}")
 
     def _pointer(self, place: Place, dtype: DType) -> str:
         if not isinstance(place, Element):
@@ -187,18 +211,24 @@ class LlvmCode(Code):
         kind = names.MEMORY[dtype]
         return self._f.assign(f"getelementptr {kind}, ptr {place.array}, i32 {place.index}")
 
-    def load(self, place: Place, dtype: DType) -> str:
-        pointer, suffix = self._pointer(place, dtype), self._f.kernel.scopes.suffix(None)
-        loaded = f"load {names.MEMORY[dtype]}, ptr {pointer}, align {dtype.size}{suffix}"
+    def _metadata(self, of: ArrayRef | None) -> str:
+        """What is known of an access; an argument never changes, so that its load may move."""
+        if of is not None and of[0].space is Space.ARGUMENT and of[1] is Companion.PRIMAL:
+            return f", !invariant.load {self._f.text.empty}"
+        return self._f.kernel.scopes.suffix(of)
+
+    def load(self, place: Place, dtype: DType, of: ArrayRef | None = None) -> str:
+        pointer, kind = self._pointer(place, dtype), names.MEMORY[dtype]
+        loaded = f"load {kind}, ptr {pointer}, align {dtype.size}{self._metadata(of)}"
         found = self._f.assign(loaded)
         return self._f.apply("icmp ne", "i8", found, 0) if dtype is u1 else found
 
-    def store(self, place: Place, dtype: DType, value: str) -> None:
-        pointer, suffix = self._pointer(place, dtype), self._f.kernel.scopes.suffix(None)
+    def store(self, place: Place, dtype: DType, value: str, of: ArrayRef | None = None) -> None:
+        pointer, kind = self._pointer(place, dtype), names.MEMORY[dtype]
         if dtype is u1:
             value = self._f.convert("zext", "i1", value, "i8")
-        kind = names.MEMORY[dtype]
-        self._f.emit(f"store {kind} {value}, ptr {pointer}, align {dtype.size}{suffix}")
+        stored = f"store {kind} {value}, ptr {pointer}, align {dtype.size}{self._metadata(of)}"
+        self._f.emit(stored)
 
     def local_array(self, dtype: DType, count: int) -> str:
         self._variables += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.codegen.llvm import records
+from octants.codegen import records
 from octants.codegen.llvm.function import FunctionText, Phi
 from octants.ir import ops
 from octants.ir.core import Value
@@ -30,7 +30,7 @@ def turns(
     before = f.label
     f.branch_if(_less(f, counter_type, lower, upper), enter, leave)
     f.start(enter)
-    records.reserve(f, op)
+    records.reserve(f, op, runs=True)
     preheader = f.label
     f.branch(body)
     f.start(body)

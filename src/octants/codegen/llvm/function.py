@@ -14,12 +14,13 @@ from typing import Any
 from octants.analysis.sums import Sums
 from octants.artifact import Slot
 from octants.codegen.code import Code
+from octants.codegen.function import Combine, Tape
 from octants.codegen.llvm import text as names
 from octants.codegen.llvm.chains import Chains
 from octants.codegen.llvm.module import KernelText
-from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Record, Value
+from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Value
 from octants.lazy_dataclass import dataclass
-from octants.types.scalars import DType, i64
+from octants.types.scalars import DType, i32, i64
 
 Handler = Callable[[Any, Any], Any]
 HandlerTable = dict[type[Any], Handler]
@@ -68,42 +69,6 @@ class Machine(ABC):
     @abstractmethod
     def tape(self, f: FunctionText) -> Tape:
         """Where the work items of a function keep their records."""
-
-
-class Tape(ABC):
-    """The memory of a work item's records, by positions in bytes."""
-
-    def stride(self, record: Record) -> int:
-        """The bytes that one iteration takes."""
-        return record.stride
-
-    @abstractmethod
-    def address(self, position: str) -> str:
-        """The address of an iteration that begins at a position (i64)."""
-
-    @abstractmethod
-    def write(self, start: str, offset: int, type: str, stored: str) -> None:
-        """Store a member of the iteration at an address, so many bytes after its beginning."""
-
-    @abstractmethod
-    def read(self, start: str, offset: int, type: str) -> str:
-        """Load a member of the iteration at an address."""
-
-    @abstractmethod
-    def share(self) -> str:
-        """The bytes (i64) that the records of the worker's items should take."""
-
-    @abstractmethod
-    def require(self, nbytes: str, refused: Callable[[], None]) -> None:
-        """Have room for positions below ``nbytes`` (i64); ``refused`` writes what happens else."""
-
-    @abstractmethod
-    def give_up(self, item: str, nbytes: str) -> bool:
-        """End a work item that has changed nothing, so that it can run again with more memory.
-
-        If that is not all, what follows in the current block is for when there will be no more, and
-        this gives False.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +124,7 @@ class FunctionText:
         self.restartable: set[Operation] = set()  # see `recording.restartable`
         self.chains = Chains()
         self.scalar_table = table  # what writes functions of one work item
-        self.collected: dict[Operation, tuple[str, str]] = {}  # see `atomics.collect`
+        self.collected: dict[Operation, tuple[Any, Any]] = {}  # see `collecting`
         self.sums = Sums()  # the targets to which it adds plainly; see `sums`
         self.parts: dict[ArrayRef, str] = {}  # where it does so; see `local`, too
         self.shared = "true"  # whether it has to add atomically after all
@@ -169,6 +134,7 @@ class FunctionText:
         self.series: Any = None  # how functions are computed then for which there are instructions
         self._names: dict[Value, str] = {}
         self._once: dict[Any, str] = {}
+        self._local_arrays: dict[Any, Any] = {}
         self._count = 0
 
     @functools.cached_property
@@ -240,6 +206,11 @@ class FunctionText:
     def wide(self, value: Value) -> str:
         """An integer as an i64."""
         return str(self.code.convert(self.use(value), value.type, i64))
+
+    def index(self, value: Value) -> str:
+        """An index, i32 or i64, as an i64."""
+        operand = self.use(value)
+        return self.widen(operand) if value.type is i32 and operand[0] == "%" else operand
 
     def item_number(self) -> str:
         """The number of the work item, i64."""
@@ -334,6 +305,14 @@ class FunctionText:
             self.entry.append(f"  {known} = {instruction}")
         return known
 
+    def combine(self, fn: str, dtype: DType, lhs: str, rhs: str) -> str:
+        """The value of a binary function."""
+        return str(self.table[Combine](self, Combine(fn, dtype, lhs, rhs)))
+
+    def operation(self, op: Operation) -> None:
+        """Write an operation."""
+        self.table[type(op)](self, op)
+
     def block(self, block: Block) -> list[str]:
         """The operations of a block; gives what stands for the values that it yields."""
         table, filled = self.table, self.chains.filled
@@ -376,6 +355,10 @@ class FunctionText:
             return part
         return self.parameter(self.kernel.pointer_offset(array, companion), "ptr")
 
+    def scalar_offset(self, array: Array) -> int:
+        """The byte of an argument's first component in the parameter block."""
+        return self.kernel.scalar_offset(array)
+
     def extent(self, array: Array, axis: int) -> str:
         """The extent of an axis of an ndarray, i64."""
         return self.parameter(self.kernel.shape_offset(array, axis), "i64")
@@ -383,6 +366,12 @@ class FunctionText:
     def stride(self, array: Array, companion: Companion, index: int) -> str:
         """The bytes between neighbours along an index of a strided array, i64."""
         return self.parameter(self.kernel.stride_offset(array, companion, index), "i64")
+
+    def local_array(self, key: Any, dtype: DType, count: int) -> Any:
+        """An array of the function's own, there once for each key."""
+        if key not in self._local_arrays:
+            self._local_arrays[key] = self.code.local_array(dtype, count)
+        return self._local_arrays[key]
 
     def messages(self) -> str:
         """The address of the launch's message buffer."""

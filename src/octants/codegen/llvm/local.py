@@ -35,4 +35,4 @@ def _on_tape(f: FunctionText, task: Task, total: int) -> str:
         str(total),
         lambda: messages.fail(f, memory_message(task.location), [str(total)]),
     )
-    return f.tape.address("0")
+    return str(f.tape.address("0"))

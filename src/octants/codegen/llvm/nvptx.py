@@ -79,23 +79,6 @@ class Nvptx(Gpu):
     # -- subgroups --------------------------------------------------------------------------------
 
     def from_lane(self, f: ThreadText, type: str, value: str, distance: int) -> str:
-        if type in ("float", "i32"):
-            return self._shuffled(f, type, value, distance)
-        bits = int(type[1:]) if type.startswith("i") else 64
-        number = value if type != "double" else f.convert("bitcast", type, value, "i64")
-        if bits < 32:
-            wide = f.convert("zext", type, number, "i32")
-            return f.convert("trunc", "i32", self._shuffled(f, "i32", wide, distance), type)
-        halves = [number, f.apply("lshr", "i64", number, 32)]
-        words = [f.convert("trunc", "i64", half, "i32") for half in halves]
-        low, high = (
-            f.convert("zext", "i32", self._shuffled(f, "i32", word, distance), "i64")
-            for word in words
-        )
-        both = f.apply("or", "i64", low, f.apply("shl", "i64", high, 32))
-        return both if type == "i64" else f.convert("bitcast", "i64", both, type)
-
-    def _shuffled(self, f: ThreadText, type: str, value: str, distance: int) -> str:
         suffix = "f32" if type == "float" else "i32"
         name = f"@llvm.nvvm.shfl.sync.bfly.{suffix}"
         f.text.declare(name, type, f"i32, {type}, i32, i32")
@@ -168,11 +151,8 @@ class Nvptx(Gpu):
         name = f.text.declare("@llvm.nvvm.vote.ballot.sync", "i32", "i32, i1")
         return f.assign(f"call i32 {name}(i32 {mask}, i1 {condition})")
 
-    def lane(self, f: ThreadText) -> str:
-        return f.apply("and", "i32", self._special(f, "tid.x"), self.subgroup - 1)
-
     def is_first_lane(self, f: ThreadText) -> str:
-        return f.apply("icmp eq", "i32", self.lane(f), 0)
+        return f.apply("icmp eq", "i32", f.code.lane(), 0)
 
     def subgroup_in_block(self, f: ThreadText) -> str:
         return f.apply("udiv", "i32", self._special(f, "tid.x"), self.subgroup)

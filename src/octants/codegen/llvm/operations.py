@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from octants.codegen import messages
+from octants.codegen import collecting, memory, messages, records
+from octants.codegen.atomics import compare_exchange
+from octants.codegen.function import Combine
 from octants.codegen.llvm import (
     arithmetic,
     atomics,
     control,
     estimates,
     library,
-    memory,
     outlined,
     random,
-    records,
     tables,
 )
 from octants.codegen.llvm.chains import Table
@@ -24,11 +24,12 @@ TABLE: HandlerTable = {
     Table: tables.fill,
     library.Call: library.call_scalar,
     estimates.ReciprocalRoot: estimates.root_of_one,
-    Collect: atomics.collect,
-    Deliver: atomics.deliver,
+    Collect: collecting.collect,
+    Deliver: collecting.deliver,
     ops.Constant: arithmetic.constant,
     ops.Unary: arithmetic.unary,
     ops.Binary: arithmetic.binary,
+    Combine: arithmetic.combined,
     ops.Fma: arithmetic.fma,
     ops.Compare: arithmetic.compare,
     ops.Select: arithmetic.select,
@@ -43,7 +44,7 @@ TABLE: HandlerTable = {
     ops.Store: memory.store,
     ops.Shape: memory.shape,
     ops.Atomic: atomics.atomic,
-    ops.CompareExchange: atomics.compare_exchange,
+    ops.CompareExchange: compare_exchange,
     ops.Print: messages.print_,
     ops.Assert: messages.assert_,
     ops.ActAs: messages.act_as,
@@ -52,6 +53,6 @@ TABLE: HandlerTable = {
     ops.RecordEnd: records.end,
     ops.RecordRoom: records.room,
     ops.Longest: records.longest,
-    ops.RecordReserve: records.make_room_now,
+    ops.RecordReserve: records.reserve_now,
     ops.RecordCheck: records.check,
 }

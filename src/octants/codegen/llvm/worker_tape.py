@@ -8,7 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants import abi
-from octants.codegen.llvm.function import FunctionText, Tape
+from octants.codegen.function import Tape
+from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.memory import from_memory, memory_type, to_memory
+from octants.ir.core import Record
+from octants.types.scalars import DType
 
 
 class WorkerTape(Tape):
@@ -46,15 +50,24 @@ class WorkerTape(Tape):
     def address(self, position: str) -> str:
         return self._f.assign(f"getelementptr i8, ptr {self.start()}, i64 {position}")
 
-    def write(self, start: str, offset: int, type: str, stored: str) -> None:
+    def write(self, start: str, record: Record, operands: list[str]) -> None:
         f = self._f
-        place = f.assign(f"getelementptr i8, ptr {start}, i64 {offset}")
-        f.emit(f"store {type} {stored}, ptr {place}, align 1{f.kernel.scopes.suffix(None)}")
+        suffix = f.kernel.scopes.suffix(None)
+        for offset, slots in record.members().items():
+            dtype = record.slots[slots[0]]
+            stored = together(f, dtype, [operands[slot] for slot in slots])
+            place = f.code.at(start, offset)
+            f.emit(f"store {memory_type(f, dtype)} {stored}, ptr {place}, align 1{suffix}")
 
-    def read(self, start: str, offset: int, type: str) -> str:
-        f = self._f
-        place = f.assign(f"getelementptr i8, ptr {start}, i64 {offset}")
-        return f.assign(f"load {type}, ptr {place}, align 1{f.kernel.scopes.suffix(None)}")
+    def read(self, start: str, record: Record) -> list[str]:
+        f, found = self._f, dict[int, str]()
+        suffix = f.kernel.scopes.suffix(None)
+        for offset, slots in record.members().items():
+            dtype = record.slots[slots[0]]
+            place = f.code.at(start, offset)
+            stored = f.assign(f"load {memory_type(f, dtype)}, ptr {place}, align 1{suffix}")
+            found |= zip(slots, apart(f, dtype, len(slots), stored), strict=True)
+        return [found[slot] for slot in range(len(record.slots))]
 
     def share(self) -> str:
         f = self._f
@@ -62,7 +75,6 @@ class WorkerTape(Tape):
         return f.once("share", f"load i64, ptr {place}, align 8")
 
     def require(self, nbytes: str, refused: Callable[[], None]) -> None:
-        """A position gone wrong counts as a very large one."""
         f = self._f
         start, capacity = self._variables()
         room, grow, grown, not_grown = (
@@ -94,8 +106,7 @@ class WorkerTape(Tape):
         last = f.assign(f"load i64, ptr {self._word(abi.WORKER_LAST)}, align 8")
         f.branch_if(f.assign(f"icmp ne i64 {last}, 0"), fails, ends)
         f.start(ends)
-        number = item if f.item_type == "i64" else f.assign(f"sext {f.item_type} {item} to i64")
-        f.emit(f"store i64 {number}, ptr {self._word(abi.WORKER_ITEM)}, align 8")
+        f.emit(f"store i64 {item}, ptr {self._word(abi.WORKER_ITEM)}, align 8")
         f.emit(f"store i64 1, ptr {self._word(abi.WORKER_REFUSED)}, align 8")
         f.branch("return")
         f.start(fails)
@@ -103,3 +114,19 @@ class WorkerTape(Tape):
 
     def _word(self, offset: int) -> str:
         return self._f.assign(f"getelementptr i8, ptr %worker, i64 {offset}")
+
+
+def together(f: FunctionText, dtype: DType, operands: list[str]) -> str:
+    """An operand as it is stored, or truth values in the bits of a byte."""
+    stored = to_memory(f, dtype, operands[0])
+    for bit, operand in enumerate(operands[1:], 1):
+        stored = f.apply("or", "i8", stored, f.choose(operand, "i8", 1 << bit, 0))
+    return stored
+
+
+def apart(f: FunctionText, dtype: DType, count: int, stored: str) -> list[str]:
+    """The operand of what is stored, or so many truth values."""
+    if count == 1:
+        return [from_memory(f, dtype, stored)]
+    bits = [f.apply("and", "i8", stored, 1 << bit) for bit in range(count)]
+    return [from_memory(f, dtype, single) for single in bits]

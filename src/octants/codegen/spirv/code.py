@@ -33,6 +33,7 @@ from octants.codegen.spirv.words import (
     Storage,
     instruction,
 )
+from octants.codegen.structured import halves
 from octants.types.scalars import DType, f32, f64, i64, u1, u32, u64
 
 _SCOPES = {"device": DEVICE_SCOPE, "block": BLOCK_SCOPE, "subgroup": SUBGROUP_SCOPE}
@@ -117,6 +118,12 @@ class SpirvCode(Flow):
             return x
         return self.assign(Op.BITCAST, self.assembly.type(target), x)
 
+    def half_bits(self, x: int) -> int:
+        return int(halves.to_bits(self, x))
+
+    def half_value(self, bits: int) -> int:
+        return int(halves.from_bits(self, bits))
+
     def bit_count(self, x: int) -> int:
         return self.assign(Op.BIT_COUNT, self.assembly.type(u32), x)
 
@@ -152,15 +159,15 @@ class SpirvCode(Flow):
     def at(self, address: Place, nbytes: int) -> Any:
         return self.moved(address, self.constant(nbytes, i64)) if nbytes else address
 
-    def moved(self, address: Place, nbytes: Any) -> Any:
+    def moved(self, address: Place, nbytes: Any, *, inside: bool = False) -> Any:  # noqa: ARG002
         return self.apply("add", u64, address, nbytes)
 
-    def load(self, place: Place, dtype: DType) -> int:
+    def load(self, place: Place, dtype: DType, of: Any = None) -> int:  # noqa: ARG002
         alignment = self._alignment(place, dtype)
         pointer, kind = self._place(place, dtype), self.assembly.type(dtype)
         return self.assign(Op.LOAD, kind, pointer, *alignment)
 
-    def store(self, place: Place, dtype: DType, value: int) -> None:
+    def store(self, place: Place, dtype: DType, value: int, of: Any = None) -> None:  # noqa: ARG002
         alignment = self._alignment(place, dtype)
         self.emit(Op.STORE, self._place(place, dtype), value, *alignment)
 
@@ -251,9 +258,19 @@ class SpirvCode(Flow):
         )
         return self.apply("or", u64, low, self.apply("shl", u64, high, self.constant(32, u64)))
 
-    def all_equal(self, x: int) -> int:
+    def _all_equal(self, x: Any) -> int:
+        """Whether those who come here have the same u32."""
         kind = self.assembly.type(u1)
         return self._across(Op.GROUP_ALL_EQUAL, Capability.GROUP_VOTE, kind, x)
+
+    def all_at(self, address: Place) -> int:
+        everybody = self.constant((1 << self.subgroup) - 1, u64)
+        all_here = self.compare("eq", u64, self.ballot(self.constant(True, u1)), everybody)
+        high = self.apply("ushr", u64, address, self.constant(32, u64))
+        for half in (address, high):
+            is_same = self._all_equal(self.convert(half, u64, u32))
+            all_here = self.apply("and", u1, all_here, is_same)
+        return all_here
 
     # -- functions ------------------------------------------------------------------------------
 
@@ -328,6 +345,9 @@ class SpirvCode(Flow):
             return self.apply("add", u32, before, self._of_subgroup(BuiltIn.LANE))
 
         return self.hoisted("thread in block", make)
+
+    def threads_in_block(self) -> int:
+        return self.constant(self._entry.block, u32)
 
     def lane(self) -> int:
         return self._of_subgroup(BuiltIn.LANE)

@@ -52,6 +52,9 @@ class Words:
 class Flow(ThreadCode):
     """A function of an entry point: its variables, what is computed at its start, and the rest."""
 
+    has_graphs = False
+    shares_by_address = False
+
     def __init__(self, assembly: Assembly, entry: Entry) -> None:
         self.assembly = assembly
         self.has_f64 = assembly.features.has("float64")
@@ -66,6 +69,7 @@ class Flow(ThreadCode):
         self._hoisted: dict[Any, int] = {}
         self._types: dict[int, int] = {}  # of variables
         self._loops = 0  # that what is written now is in
+        self._exits: list[tuple[int, int | None]] = []  # of these, and what is noted of one
         self.nesting = Nesting(assembly.features)
 
     # -- words ----------------------------------------------------------------------------------
@@ -155,8 +159,12 @@ class Flow(ThreadCode):
             self._loop(test, body)
             self._note_cut(is_left())
 
-    def _loop(self, test: Callable[[], int], body: Callable[[], object]) -> None:
+    def _loop(
+        self, test: Callable[[], int], body: Callable[[], object], seen: int | None = None
+    ) -> None:
+        """``seen`` is a variable whose lowest bit says whether the condition holds."""
         header, first, turn, latch, merge = (self.assembly.fresh() for _ in range(5))
+        self._exits.append((merge, seen))
         self._jump(Op.BRANCH, header)
         self._label(header)
         self.emit(Op.LOOP_MERGE, merge, latch, 0)
@@ -172,6 +180,7 @@ class Flow(ThreadCode):
         self._label(latch)
         self._jump(Op.BRANCH, header)
         self._label(merge)
+        self._exits.pop()
 
     def _watched_loop(self, test: Callable[[], int], body: Callable[[], object]) -> None:
         """A loop of which it is noted whether it has ended although its condition holds.
@@ -191,7 +200,7 @@ class Flow(ThreadCode):
             self.write(seen, self.apply("add", u32, twice, self.convert(goes_on, u1, u32)))
             return goes_on
 
-        self._loop(watched, body)
+        self._loop(watched, body, seen)
         bit = self.apply("and", u32, self.read(seen), one)
         self._note_cut(self.compare("eq", u32, bit, one))
 
@@ -214,6 +223,12 @@ class Flow(ThreadCode):
         if "cuts" in self._hoisted:
             word, one = self._pushed(CUT_WORD), self.constant(1, u32)
             self.branch(self.read(self._cuts()), lambda: self.atomic("or", u32, word, one))
+
+    def stop(self) -> None:
+        merge, seen = self._exits[-1]
+        if seen is not None:
+            self.write(seen, self.constant(0, u32))
+        self._jump(Op.BRANCH, merge)
 
     def leave(self) -> None:
         if self._loops and self.assembly.features.has("cuts"):

@@ -199,12 +199,12 @@ class PairCode(SpirvCode):
             return Element(place.array, low), Element(place.array, high)
         return place, self._sum(place, self.constant(4, u64))
 
-    def load(self, place: Place, dtype: DType) -> Any:
+    def load(self, place: Place, dtype: DType, of: Any = None) -> Any:  # noqa: ARG002
         if not is_wide(dtype):
             return super().load(place, dtype)
         return Pair(*(super(PairCode, self).load(half, u32) for half in self._halves_at(place)))
 
-    def store(self, place: Place, dtype: DType, value: Any) -> None:
+    def store(self, place: Place, dtype: DType, value: Any, of: Any = None) -> None:  # noqa: ARG002
         if not is_wide(dtype):
             super().store(place, dtype, value)
             return
@@ -227,11 +227,6 @@ class PairCode(SpirvCode):
         if not is_wide(dtype):
             return super().read_lane(x, dtype, lane)
         return Pair(super().read_lane(x.low, u32, lane), super().read_lane(x.high, u32, lane))
-
-    def all_equal(self, x: Any) -> int:
-        if not isinstance(x, Pair):
-            return super().all_equal(x)
-        return super().apply("and", u1, super().all_equal(x.low), super().all_equal(x.high))
 
     # -- functions, and a launch ----------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from octants.codegen.code import Operand
+from octants.codegen.function import Combine
 from octants.codegen.structured import floats, integers, library
 from octants.codegen.structured.body import Body, register
 from octants.codegen.structured.conversions import bitcast as bits_as
@@ -42,6 +43,11 @@ def combine(body: Body, fn: str, dtype: DType, lhs: Operand, rhs: Operand) -> Op
     if dtype is u1:
         table = integers.BOOL_BINARY
     return table[fn](body.code, dtype, lhs, rhs)
+
+
+def combined(body: Body, op: Combine) -> Operand:
+    """See `combine`."""
+    return combine(body, op.fn, op.dtype, op.lhs, op.rhs)
 
 
 def fma(body: Body, op: ops.Fma) -> None:

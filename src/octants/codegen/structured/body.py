@@ -6,20 +6,23 @@ that holds one of its values.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
 from octants.codegen.code import Operand, ThreadCode, Variable
 from octants.codegen.code import register as register
+from octants.codegen.function import Combine, Lanes, Tape
+from octants.codegen.tape import ThreadTape
 from octants.diagnostics.vulkan_errors import NotOnThisArch
 from octants.ir import ops
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Value
 from octants.lazy_dataclass import dataclass
-from octants.types.scalars import DType, i64, u64
+from octants.types.scalars import DType, i32, i64, u64
 
-Handler = Callable[[Any, Any], None]
-HandlerTable = dict[type[Operation], Handler]
+Handler = Callable[[Any, Any], Any]
+HandlerTable = dict[type[Any], Handler]
 
 
 class Kernel:
@@ -48,22 +51,6 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
-    """The lane of a thread, and how many lanes of its subgroup have work items; both u32."""
-
-    own: Operand
-    count: Operand
-
-
-@dataclass(slots=True)
-class Tape:
-    """The tape of a thread: where its words begin, and the bytes that it holds; u64 and i64."""
-
-    start: Operand
-    capacity: Operand
-
-
-@dataclass(frozen=True, slots=True)
 class Guess:
     """That no rare way is needed in a loop; what has ``noted`` if one is, None if none can be."""
 
@@ -89,8 +76,8 @@ class Body:
         self.speaks_of: Operand | None = None  # another work item, for messages
         self.lanes: Lanes | None = None
         self.guess: Guess | None = None
-        self.collected: dict[Operation, tuple[Variable, Variable]] = {}  # see `reductions`
-        self.copies: dict[ArrayRef, Any] = {}  # arrays of the block; see `copies`
+        self.collected: dict[Operation, tuple[Variable, Variable]] = {}  # see `collecting`
+        self.shared_arrays: dict[ArrayRef, Any] = {}  # see `block_copies`
         self.shared_updates: set[Operation] = set()
         self.restartable: set[Operation] = set()
         self.reserved: set[Operation] = set()  # pushes for which there is room already
@@ -144,6 +131,10 @@ class Body:
         self.code.note(op.location)
         handler(self, op)
 
+    def combine(self, fn: str, dtype: DType, lhs: Operand, rhs: Operand) -> Operand:
+        """The value of a binary function."""
+        return self.table[Combine](self, Combine(fn, dtype, lhs, rhs))
+
     def leave(self) -> None:
         """End the work item."""
         self.code.leave()
@@ -182,6 +173,14 @@ class Body:
             return self.number(known, i64)
         return self.code.convert(operand, value.type, i64)
 
+    def index(self, value: Value) -> Operand:
+        """An index as an i64."""
+        return self.wide(value)
+
+    def widen(self, index: Operand) -> Operand:
+        """An i32 that an index is, or a part of one, as an i64."""
+        return self.code.convert(index, i32, i64)
+
     # -- what a launch gives --------------------------------------------------------------------
 
     def parameter(self, offset: int, dtype: DType) -> Operand:
@@ -197,6 +196,19 @@ class Body:
     def item_number(self) -> Operand:
         """The number of the work item, i64."""
         return self.item
+
+    def first_item(self) -> Operand:
+        """The first work item of the launch, i64."""
+        return self.lower
+
+    @functools.cached_property
+    def tape(self) -> Tape:
+        """Where records are kept."""
+        return ThreadTape(self)
+
+    def share(self, nbytes: Operand) -> Operand:
+        """All of so many bytes of the tape."""
+        return nbytes
 
     def messages(self) -> Operand:
         """The address of the launch's message buffer."""

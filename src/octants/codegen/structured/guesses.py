@@ -17,9 +17,9 @@ import functools
 from collections.abc import Sequence
 
 from octants.analysis.magnitudes import Magnitudes
-from octants.codegen import guesses
+from octants.codegen import guesses, records
 from octants.codegen.code import Operand
-from octants.codegen.structured import control, library, records
+from octants.codegen.structured import control, library
 from octants.codegen.structured.body import Body, Guess, register
 from octants.ir import ops
 from octants.ir.core import Operation, Value
@@ -34,7 +34,7 @@ _FEW_TURNS = 3
 
 def for_(body: Body, op: ops.For) -> None:
     """A loop as it is, or first without rare ways. What it records in all its turns finds room."""
-    records.reserve(body, op)
+    records.reserve(body, op, runs=False)
     if body.guess is None and body.code.masks and _is_worth_it(body, op):
         _guess(body, op)
     else:

@@ -6,7 +6,7 @@ All by integers and f32: no machine needs to know the type, and all of them roun
 from __future__ import annotations
 
 from octants.codegen.code import Code, Operand
-from octants.types.scalars import f32, u16, u32
+from octants.types.scalars import f32, u32
 
 _SIGN, _SIZE = 0x8000, 0x7FFFFFFF
 _SMALLEST_NORMAL = 0x38800000  # 2**-14 as f32
@@ -17,16 +17,6 @@ _INFINITY = 0x7F800000
 def round_float(code: Code, x: Operand) -> Operand:
     """The value of f16 nearest to an f32, even at a tie."""
     return from_bits(code, to_bits(code, x))
-
-
-def load(code: Code, address: Operand) -> Operand:
-    """The f32 of an f16 in memory."""
-    return from_bits(code, code.convert(code.load(address, u16), u16, u32))
-
-
-def store(code: Code, address: Operand, x: Operand) -> None:
-    """Store an f32 as f16."""
-    code.store(address, u16, code.convert(to_bits(code, x), u32, u16))
 
 
 def to_bits(code: Code, x: Operand) -> Operand:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from octants.codegen import messages
+from octants.codegen import atomics, cooperation, memory, messages, records
+from octants.codegen.function import Combine
 from octants.codegen.structured import (
     arithmetic,
-    atomics,
     control,
-    cooperation,
     guesses,
-    memory,
     random,
-    records,
     reductions,
 )
 from octants.codegen.structured.body import HandlerTable
@@ -21,6 +18,7 @@ TABLE: HandlerTable = {
     ops.Constant: arithmetic.constant,
     ops.Unary: arithmetic.unary,
     ops.Binary: arithmetic.binary,
+    Combine: arithmetic.combined,
     ops.Fma: arithmetic.fma,
     ops.Compare: arithmetic.compare,
     ops.Select: arithmetic.select,

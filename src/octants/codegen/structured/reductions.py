@@ -8,65 +8,40 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from octants.codegen.code import Element, Operand, Place, ThreadCode
+from octants.codegen import atomics, collecting, cooperation, memory
+from octants.codegen.code import Element, ThreadCode
+from octants.codegen.cooperation import summed, update_together
+from octants.codegen.memory import place_of
 from octants.codegen.reductions import Reduction, neutral
-from octants.codegen.structured import arithmetic, atomics, copies, memory
 from octants.codegen.structured.body import Body, register
-from octants.codegen.structured.cooperation import read
-from octants.codegen.structured.memory import place_of
-from octants.codegen.structured.words import word_of
+from octants.codegen.words import word_of
 from octants.ir import ops
 from octants.ir.core import Space
-from octants.types.scalars import DType, u1, u32, u64
+from octants.types.scalars import u1, u32, u64
 
 _BYTES = 1 << 14  # that sums of a block may take of the memory that its threads share
-
-
-def collect(body: Body, reduction: Reduction) -> None:
-    """Have the updates of a reduction go to a variable; another one says whether there were any."""
-    code, dtype = body.code, register(reduction.dtype)
-    total, some = code.variable(dtype), code.variable(u1)
-    code.write(total, code.constant(neutral(reduction.fn, reduction.dtype), dtype))
-    code.write(some, code.constant(False, u1))
-    body.collected.update(dict.fromkeys(reduction.atomics, (total, some)))
 
 
 def atomic(body: Body, op: ops.Atomic) -> None:
     """An update: of the variable of a reduction, together with other threads, or by itself."""
     if op in body.collected:
-        total, some = body.collected[op]
-        dtype, code = Reduction.type_of(op.array), body.code
-        new = arithmetic.combine(body, op.fn, dtype, code.read(total), body.use(op.value))
-        code.write(total, new)
-        code.write(some, code.constant(True, u1))
-    elif op.ref in body.copies:
-        copies.atomic(body, op)
+        collecting.collect_one(body, op)
+    elif op.ref in body.shared_arrays:
+        _update_copy(body, op)
     elif op in body.shared_updates and op.array.space is not Space.SHARED:
-        place = place_of(body, op.array, op.companion, op.indices)
-        _update_together(body, op.fn, op.array.dtype, place, body.use(op.value))
+        update_together(body, op)
     else:
         atomics.atomic(body, op)
 
 
-def _update_together(body: Body, fn: str, dtype: DType, place: Place, value: Operand) -> None:
-    """Threads of a subgroup that all come here, with one place, make one update of all."""
-    code, alone = body.code, body.code.variable(u1)
-    code.write(alone, code.constant(True, u1))
-    everybody = code.constant((1 << code.subgroup) - 1, u64)
-
-    def together() -> None:
-        total = _summed(body, fn, dtype, value)
-        code.branch(_is_first(code), lambda: atomics.update(body, fn, dtype, place, total))
-        code.write(alone, code.constant(False, u1))
-
-    def compare() -> None:
-        high = code.apply("ushr", u64, place, code.constant(32, u64))
-        halves = [code.all_equal(code.convert(half, u64, u32)) for half in (place, high)]
-        code.branch(code.apply("and", u1, *halves), together)
-
-    all_here = code.compare("eq", u64, code.ballot(code.constant(True, u1)), everybody)
-    code.branch(all_here, compare)
-    code.branch(code.read(alone), lambda: atomics.update(body, fn, dtype, place, value))
+def _update_copy(body: Body, op: ops.Atomic) -> None:
+    """An update of a copy; nobody asks what was there before."""
+    code, dtype = body.code, op.array.dtype
+    place = place_of(body, op.array, op.companion, op.indices)
+    offset = code.apply("sub", u64, place, body.pointer(*op.ref))
+    number = code.apply("ushr", u64, offset, code.constant(dtype.size.bit_length() - 1, u64))
+    element = Element(body.shared_arrays[op.ref], code.convert(number, u64, u32))
+    atomics.update(body, op.fn, dtype, element, body.use(op.value))
 
 
 def deliver(body: Body, found: list[Reduction], threads: int) -> None:
@@ -85,11 +60,7 @@ def deliver(body: Body, found: list[Reduction], threads: int) -> None:
         _deliver_in_blocks(body, found, threads)
         return
     for reduction in found:
-        total, some = _collected(body, reduction)
-        if code.subgroup > 1:
-            total = _summed(body, reduction.fn, reduction.dtype, total)
-            some = code.apply("and", u1, _for_any(code, some), _is_first(code))
-        _update(body, reduction, total, some)
+        cooperation.deliver(body, reduction)
 
 
 def _deliver_in_blocks(body: Body, found: list[Reduction], threads: int) -> None:
@@ -104,7 +75,7 @@ def _deliver_in_blocks(body: Body, found: list[Reduction], threads: int) -> None
     for number, reduction in enumerate(found):
         chosen = code.constant(number * code.subgroup % threads, u32)
         is_chosen = code.compare("eq", u32, code.thread_in_block(), chosen)
-        is_mine = _for_any(code, is_chosen)
+        is_mine = code.any_lane(is_chosen)
         code.branch(is_mine, partial(_take, body, reduction, threads))
 
 
@@ -114,12 +85,12 @@ def _leave(body: Body, reduction: Reduction, threads: int) -> None:
     The first thread leaves it, the others nothing.
     """
     code, dtype = body.code, register(reduction.dtype)
-    total, some = _collected(body, reduction)
-    total, some = _summed(body, reduction.fn, reduction.dtype, total), _for_any(code, some)
+    total, some = collecting.collected(body, reduction)
+    total, some = summed(body, reduction.fn, reduction.dtype, total), code.any_lane(some)
     nothing = code.constant(neutral(reduction.fn, reduction.dtype), dtype)
     sums, any_ = _left(code, reduction, threads)
     own = code.thread_in_block()
-    total = code.choose(_is_first(code), dtype, total, nothing)
+    total = code.choose(code.is_first_lane(), dtype, total, nothing)
     memory.write(code, Element(sums, own), reduction.dtype, total)
     memory.write(code, Element(any_, own), u1, some)
 
@@ -133,10 +104,11 @@ def _take(body: Body, reduction: Reduction, threads: int) -> None:
     for start in range(0, threads, code.subgroup):
         place = code.apply("add", u32, code.lane(), code.constant(start, u32))
         value = memory.read(code, Element(sums, place), dtype)
-        total = arithmetic.combine(body, fn, dtype, total, value)
+        total = body.combine(fn, dtype, total, value)
         some = code.apply("or", u1, some, memory.read(code, Element(any_, place), u1))
-    some = code.apply("and", u1, _for_any(code, some), _is_first(code))
-    _update(body, reduction, _summed(body, fn, dtype, total), some)
+    some = code.apply("and", u1, code.any_lane(some), code.is_first_lane())
+    total = summed(body, fn, dtype, total)
+    collecting.update(body, reduction, lambda: total, some)
 
 
 def _left(code: ThreadCode, reduction: Reduction, threads: int) -> tuple[Any, Any]:
@@ -144,37 +116,3 @@ def _left(code: ThreadCode, reduction: Reduction, threads: int) -> tuple[Any, An
     word = word_of(reduction.dtype)
     sums = code.shared_array((reduction, "sums"), word, threads)
     return sums, code.shared_array((reduction, "any"), word_of(u1), threads)
-
-
-def _collected(body: Body, reduction: Reduction) -> tuple[Operand, Operand]:
-    total, some = body.collected[reduction.atomics[0]]
-    return body.code.read(total), body.code.read(some)
-
-
-def _for_any(code: ThreadCode, condition: Operand) -> Operand:
-    """Whether a condition holds for any thread of the subgroup."""
-    return code.compare("ne", u64, code.ballot(condition), code.constant(0, u64))
-
-
-def _update(body: Body, reduction: Reduction, total: Operand, adds: Operand) -> None:
-    def update() -> None:
-        for op in reduction.recipe:
-            body.operation(op)
-        place = place_of(body, reduction.array, reduction.companion, reduction.indices)
-        atomics.update(body, reduction.fn, reduction.array.dtype, place, total)
-
-    body.code.branch(adds, update)
-
-
-def _is_first(code: ThreadCode) -> Operand:
-    return code.compare("eq", u32, code.lane(), code.constant(0, u32))
-
-
-def _summed(body: Body, fn: str, dtype: DType, value: Operand) -> Operand:
-    """What all threads of a subgroup have, all of which are here."""
-    code, distance = body.code, body.code.subgroup // 2
-    while distance:
-        lane = code.apply("xor", u32, code.lane(), code.constant(distance, u32))
-        value = arithmetic.combine(body, fn, dtype, value, read(code, dtype, value, lane))
-        distance //= 2
-    return value

@@ -7,6 +7,7 @@ from functools import partial
 
 from octants import abi
 from octants.artifact import Dispatch, Needs
+from octants.codegen import block_copies, collecting, cooperation
 from octants.codegen.bounds import host_bounds
 from octants.codegen.code import Operand, ThreadCode, Variable
 from octants.codegen.copies import find_copies
@@ -18,13 +19,15 @@ from octants.codegen.recording import (
     pushed_again,
     restartable,
 )
-from octants.codegen.reductions import Reduction, find_reductions, find_shared
-from octants.codegen.structured import cooperation, copies, records, reductions
+from octants.codegen.reductions import Collect, Reduction, find_reductions, find_shared
+from octants.codegen.structured import reductions
 from octants.codegen.structured.blocks import Together, has_barriers
 from octants.codegen.structured.body import Body, Kernel
 from octants.codegen.structured.endings import Ending, can_end
 from octants.codegen.structured.integers import is_less
+from octants.codegen.structured.limits import check
 from octants.codegen.structured.operations import TABLE
+from octants.codegen.tape import refused_bit
 from octants.ir.cooperation import cooperates, shared_places, sizes
 from octants.ir.core import ArrayRef, Task
 from octants.ir.ops.cooperation import Barrier, Fence, Subgroup
@@ -81,7 +84,7 @@ def functions(
             found.append(Function(dispatch, write, items))
             continue
         assert blocks is not None, "the frontend refuses"
-        cooperation.check(task, blocks)
+        check(task, blocks)
         threads = -(-items // blocks.subgroup_size) * blocks.subgroup_size
         write = partial(_write_blocks, kernel, position, threads, is_known=bool(bounds))
         found.append(Function(dispatch, write, threads, _has_lanes(task)))
@@ -207,8 +210,8 @@ def _write_items(
     code.write(item, code.apply("add", i64, lower, code.thread()))
     collected = _collects(kernel, task)
     for reduction in collected:
-        reductions.collect(body, reduction)
-    copies.begin(body, targets, threads)
+        collecting.collect(body, Collect(reduction))
+    block_copies.begin(body, targets)
     run = _item(kernel, position, task, body, is_known=is_known)
 
     def turn() -> None:
@@ -220,7 +223,7 @@ def _write_items(
         code.write(item, code.apply("add", i64, number, code.threads()))
 
     _loop_until(code, item, upper, turn)
-    copies.end(body, targets, threads)
+    block_copies.end(body, targets)
     reductions.deliver(body, collected, threads)
 
 
@@ -250,7 +253,7 @@ def _item(
         inner.item = given[0]
         inner.lower, upper = _bounds(code, is_known=is_known)
         inner.restartable, inner.reserved = restartable(task.body), pushed_again(task.body)
-        inner.collected, inner.copies = body.collected, body.copies
+        inner.collected, inner.shared_arrays = body.collected, body.shared_arrays
         if task.is_parallel and not task.options.get("fixed_order"):
             inner.shared_updates = find_shared(task.body) if code.gathers else set()
         if isinstance(inner, Ending):
@@ -261,7 +264,7 @@ def _item(
         inner.bind(index, code.convert(inner.item, i64, index.type))
         inner.block(task.body)
 
-    if not ends or body.collected or body.copies:
+    if not ends or body.collected or body.shared_arrays:
         return lambda number: write(body.code, [number])
     name = f"item.{position}"
     return lambda number: body.code.call(name, [i64], None, write, [number])
@@ -345,7 +348,7 @@ def _run_unless_done(
 
     def look() -> None:
         place = code.launch_word(abi.LAUNCH_REFUSED)
-        word, bit = records.refused_bit(code, place, code.apply("sub", i64, number, lower))
+        word, bit = refused_bit(code, place, code.apply("sub", i64, number, lower))
         before = code.atomic("and", u32, word, code.apply("not", u32, bit))
         found = code.apply("and", u32, before, bit)
         code.write(wanted, code.compare("ne", u32, found, code.constant(0, u32)))

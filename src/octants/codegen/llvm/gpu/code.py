@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.codegen.code import ThreadCode
+from octants.codegen.code import Place, ThreadCode
 from octants.codegen.llvm.code import LlvmCode
 from octants.codegen.llvm.gpu.text import ThreadText
 from octants.codegen.llvm.text import REGISTER
-from octants.types.scalars import DType
+from octants.types.scalars import DType, u32
 
 
 class GpuCode(LlvmCode, ThreadCode):
-    """A function of a thread; what threads exchange is between the lanes of its work item."""
+    """A function of a thread."""
 
+    has_graphs = True
     masks = False
 
     def __init__(self, f: ThreadText) -> None:
@@ -21,35 +22,40 @@ class GpuCode(LlvmCode, ThreadCode):
         self._thread, self._gpu = f, f.gpu
         self.subgroup = f.gpu.subgroup
         self.gathers = f.gpu.has_blocks
+        self._shared: dict[Any, str] = {}
 
     # -- other threads --------------------------------------------------------------------------
 
     def shared_array(self, key: Any, dtype: DType, count: int) -> str:
-        raise NotImplementedError
+        if key not in self._shared:
+            name = f"octants_block_{self._thread.task}_{len(self._shared)}"
+            self._shared[key] = self._gpu.shared_memory(self._thread, name, count * dtype.size)
+        return self._shared[key]
 
     def barrier(self, scope: str) -> None:
         if scope == "block":
             self._gpu.block_barrier(self._thread)
         else:
-            self._gpu.subgroup_barrier(self._thread, self._mask())
+            self._gpu.subgroup_barrier(self._thread, self._thread.lane_mask)
 
     def fence(self, scope: str = "device") -> None:
         self._gpu.fence(self._thread, scope)
 
-    def _mask(self) -> str:
-        """The bits of the lanes that come here."""
-        assert self._thread.lanes is not None
-        return self._thread.lanes.mask
-
     def read_lane(self, x: str, dtype: DType, lane: str) -> str:
-        return self._gpu.read_lane(self._thread, REGISTER[dtype], x, lane, self._mask())
+        return self._gpu.read_lane(self._thread, REGISTER[dtype], x, lane, self._thread.lane_mask)
+
+    def read_across(self, x: str, dtype: DType, distance: int) -> str:
+        return self._gpu.from_lane(self._thread, REGISTER[dtype], x, distance)
 
     def ballot(self, condition: str) -> str:
-        bits = self._gpu.ballot(self._thread, condition, self._mask())
+        bits = self._gpu.ballot(self._thread, condition, self._thread.lane_mask)
         return self._thread.convert("zext", "i32", bits, "i64")
 
-    def all_equal(self, x: str) -> str:
-        raise NotImplementedError
+    def any_lane(self, condition: str) -> str:
+        return self._gpu.any_lane(self._thread, condition)
+
+    def all_at(self, address: Place) -> str:
+        return self._gpu.all_at(self._thread, address)
 
     # -- a launch -------------------------------------------------------------------------------
 
@@ -74,5 +80,12 @@ class GpuCode(LlvmCode, ThreadCode):
     def thread_in_block(self) -> str:
         return self._gpu.thread_in_block(self._thread)
 
+    def threads_in_block(self) -> str:
+        return self._gpu.threads_in_block(self._thread)
+
     def lane(self) -> str:
-        return self._gpu.lane(self._thread)
+        """Computed where it is used, so that it takes no register before."""
+        return self.apply("and", u32, self.thread_in_block(), str(self.subgroup - 1))
+
+    def is_first_lane(self) -> str:
+        return self._gpu.is_first_lane(self._thread)

@@ -8,14 +8,15 @@ from functools import partial
 from octants import abi
 from octants.analysis.sides import sides_of
 from octants.artifact import Artifact, Dispatch
+from octants.codegen import block_copies, cooperation
 from octants.codegen.bounds import host_bounds
 from octants.codegen.copies import find_copies
-from octants.codegen.llvm import atomics
 from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.control import several
 from octants.codegen.llvm.cost import CHEAP
 from octants.codegen.llvm.function import HandlerTable
-from octants.codegen.llvm.gpu import approximations, cooperation, copies, reductions, rows
+from octants.codegen.llvm.gpu import approximations, reductions, rows
+from octants.codegen.llvm.gpu.cooperation import begin_item, begin_task, end_item
 from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
@@ -31,6 +32,7 @@ from octants.codegen.recording import (
     restartable,
 )
 from octants.codegen.reductions import Collect, find_reductions, find_scattered, find_shared
+from octants.codegen.tape import refused_bit
 from octants.ir import ops
 from octants.ir.cooperation import LEAST_BLOCKS, cooperates
 from octants.ir.core import Module, Operation, Task
@@ -52,7 +54,6 @@ _WAVES = 4
 _TABLE: HandlerTable = {
     **TABLE,
     **cooperation.TABLE,
-    Collect: atomics.collect,
     ops.Atomic: reductions.atomic,
     ops.For: rows.for_,
     ops.Load: rows.load,
@@ -264,7 +265,7 @@ def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
         f.table[Collect](f, Collect(reduction))
     has_copies = f.gpu.has_blocks and not is_alone
     targets = find_copies(task, f.kernel.module.apart, f.collected) if has_copies else []
-    copies.begin(f, targets)
+    block_copies.begin(f, targets)
 
     def begin(item: str) -> None:
         if again:
@@ -275,7 +276,7 @@ def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
         f.start("done")
 
     _write_loop(f, task, begin, end, "done")
-    copies.end(f, targets)
+    block_copies.end(f, targets)
     reductions.deliver(f, found)
     f.adds_up = bool(found or targets)
 
@@ -285,12 +286,12 @@ def _write_blocks(f: ThreadText, task: Task) -> None:
 
     A thread that has none, or that fails, ends: so barriers do not wait for it.
     """
-    cooperation.begin_task(f, task)
+    begin_task(f, task)
 
     def begin(item: str) -> None:
-        cooperation.begin_item(f, task, item)
+        begin_item(f, task, item)
 
-    _write_loop(f, task, begin, partial(cooperation.end_item, f), "return")
+    _write_loop(f, task, begin, partial(end_item, f), "return")
 
 
 def _write_loop(
@@ -305,7 +306,7 @@ def _write_loop(
     What ends an item early goes to the block ``leave``. Afterwards the block "return" is open.
     """
     (index,) = task.body.args
-    first = f.assign(f"add i64 {f.lower()}, {f.thread()}")
+    first = f.assign(f"add i64 {f.first_item()}, {f.thread()}")
     upper = f.upper()
     before = f.label
     f.branch_if(f.apply("icmp slt", "i64", first, upper), "item", "return")
@@ -353,7 +354,8 @@ def _skip_unless_refused(f: ThreadText, item: str) -> None:
     is_again = f.apply("icmp ne", "i64", f.told(abi.LAUNCH_AGAIN, "i64"), 0)
     f.branch_if(is_again, check, run)
     f.start(check)
-    word, bit = f.item_bit(f.apply("sub", "i64", item, f.lower()))
+    number = f.apply("sub", "i64", item, f.first_item())
+    word, bit = refused_bit(f.code, f.code.launch_address(abi.LAUNCH_REFUSED), number)
     bits = f.assign(f"load atomic i32, ptr {word} {f.order}, align 4")
     was_refused = f.apply("icmp ne", "i32", f.apply("and", "i32", bits, bit), 0)
     f.branch_if(was_refused, taken, "done")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from octants.codegen.function import Tape
 from octants.codegen.llvm.code import LlvmCode
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.gpu.code import GpuCode
 from octants.codegen.llvm.gpu.remainder import remainder
-from octants.codegen.llvm.gpu.tape import ThreadTape
 from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
+from octants.codegen.tape import ThreadTape
 
 
 class Gpu(GpuMachine):
@@ -20,6 +21,6 @@ class Gpu(GpuMachine):
     def code(self, f: FunctionText) -> LlvmCode:
         return GpuCode(f) if isinstance(f, ThreadText) else LlvmCode(f)
 
-    def tape(self, f: FunctionText) -> ThreadTape:
+    def tape(self, f: FunctionText) -> Tape:
         assert isinstance(f, ThreadText)
         return ThreadTape(f)

@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-from octants.codegen.llvm import arithmetic, atomics
-from octants.codegen.llvm.gpu import cooperation
+from octants.codegen import atomics, collecting, cooperation
+from octants.codegen.cooperation import summed, update_together
+from octants.codegen.llvm.atomics import atomic as update_alone
 from octants.codegen.llvm.gpu.text import ThreadText
-from octants.codegen.llvm.memory import address
+from octants.codegen.memory import place_of
 from octants.codegen.reductions import Reduction, neutral
 from octants.ir import ops
-from octants.types.scalars import DType
 
 
 def atomic(f: ThreadText, op: ops.Atomic) -> None:
     """An update; threads of a subgroup that make it together, at one place, make one of all."""
     has_copy = op.ref in f.shared_arrays
     if op in f.collected or has_copy or not f.gpu.has_blocks:
-        atomics.atomic(f, op)
+        update_alone(f, op)
     elif op in f.shared_updates:
-        _update_together(f, op)
+        update_together(f, op)
     elif op in f.scattered_updates:
         _update_by_places(f, op)
     else:
-        atomics.atomic(f, op)
-
-
-def _update_together(f: ThreadText, op: ops.Atomic) -> None:
-    """Where all threads seem to have one place."""
-    dtype, fn = op.array.dtype, op.fn
-    place, value = address(f, op.array, op.companion, op.indices), f.use(op.value)
-    together, alone, further = (f.fresh_label(hint) for hint in ("together", "alone", "further"))
-    f.branch_if(f.gpu.all_at(f, place), together, alone)
-    f.start(together)
-    total = _summed(f, fn, dtype, value)
-    first = f.fresh_label("first")
-    f.branch_if(f.gpu.is_first_lane(f), first, further)
-    f.start(first)
-    atomics.update(f, fn, dtype, place, total)
-    f.branch(further)
-    f.start(alone)
-    atomics.update(f, fn, dtype, place, value)
-    f.branch(further)
-    f.start(further)
+        update_alone(f, op)
 
 
 def _update_by_places(f: ThreadText, op: ops.Atomic) -> None:
@@ -49,9 +30,9 @@ def _update_by_places(f: ThreadText, op: ops.Atomic) -> None:
     In each turn every second one that is left of a place takes over what the next one has.
     """
     dtype, fn, value = op.array.dtype, op.fn, f.use(op.value)
-    place = address(f, op.array, op.companion, op.indices)
+    place = place_of(f, op.array, op.companion, op.indices)
     mask, same = f.gpu.at_one_place(f, place)
-    own, register = f.gpu.lane(f), f.type(dtype)
+    own, register = f.code.lane(), f.type(dtype)
     before = f.apply("sub", "i32", f.apply("shl", "i32", 1, own), 1)
     rank = f.intrinsic("ctpop", "i32", [("i32", f.apply("and", "i32", same, before))])
     behind = f.apply("and", "i32", same, f.apply("shl", "i32", -2, own))
@@ -64,13 +45,16 @@ def _update_by_places(f: ThreadText, op: ops.Atomic) -> None:
     f.branch_if(f.apply("icmp ne", "i32", f.gpu.ballot(f, has_next, mask), 0), turn, done)
     f.start(turn)
     following = f.intrinsic("cttz", "i32", [("i32", left.name)], flag=True)
-    other = cooperation.read(f, dtype, total.name, f.choose(has_next, "i32", following, own), mask)
-    both = arithmetic.combine(f, fn, dtype, total.name, other)
-    summed = f.choose(has_next, register, both, total.name)
+    everybody, f.lane_mask = f.lane_mask, mask
+    source = f.choose(has_next, "i32", following, own)
+    other = cooperation.read(f.code, dtype, total.name, source)
+    f.lane_mask = everybody
+    both = f.combine(fn, dtype, total.name, other)
+    taken = f.choose(has_next, register, both, total.name)
     is_last = f.apply("icmp ne", "i32", f.apply("and", "i32", number.name, 1), 0)
     stays = f.gpu.ballot(f, f.apply("xor", "i1", is_last, "true"), mask)
     for phi, first, later in (
-        (total, value, summed),
+        (total, value, taken),
         (left, behind, f.apply("and", "i32", left.name, stays)),
         (number, rank, f.apply("lshr", "i32", number.name, 1)),
     ):
@@ -87,25 +71,13 @@ def _update_by_places(f: ThreadText, op: ops.Atomic) -> None:
     f.start(further)
 
 
-def _summed(f: ThreadText, fn: str, dtype: DType, value: str) -> str:
-    """What all threads of a subgroup have."""
-    register, distance = f.type(dtype), f.gpu.subgroup // 2
-    while distance:
-        other = f.gpu.from_lane(f, register, value, distance)
-        value = arithmetic.combine(f, fn, dtype, value, other)
-        distance //= 2
-    return value
-
-
 def deliver(f: ThreadText, found: list[Reduction]) -> None:
     """All threads come here together. Who collected nothing adds what changes nothing."""
     if f.gpu.has_blocks and found:
         _deliver_in_blocks(f, found)
         return
     for reduction in found:
-        some = f.gpu.any_lane(f, _any(f, reduction))
-        value = _of_subgroup(f, reduction)
-        _update(f, reduction, value, f.apply("and", "i1", some, f.gpu.is_first_lane(f)))
+        cooperation.deliver(f, reduction)
 
 
 def _deliver_in_blocks(f: ThreadText, found: list[Reduction]) -> None:
@@ -120,7 +92,7 @@ def _deliver_in_blocks(f: ThreadText, found: list[Reduction]) -> None:
         f.branch_if(f.apply("and", "i1", is_mine, any_[number]), mine, further)
         f.start(mine)
         value = _of_block(f, reduction, sums[number], count)
-        _update(f, reduction, value, f.gpu.is_first_lane(f))
+        collecting.update(f, reduction, lambda: value, f.gpu.is_first_lane(f))
         f.branch(further)
         f.start(further)
 
@@ -143,33 +115,20 @@ def _leave(f: ThreadText, number: int, reduction: Reduction) -> str:
 
 def _of_block(f: ThreadText, reduction: Reduction, sums: str, count: str) -> str:
     """What so many subgroups have left, by the threads of one."""
-    dtype, lane = reduction.dtype, f.gpu.lane(f)
+    dtype, lane = reduction.dtype, f.code.lane()
     register = f.type(dtype)
     place = f.assign(f"getelementptr {register}, ptr {sums}, i32 {lane}")
     value = f.assign(f"load {register}, ptr {place}, align {dtype.size}")
     nothing = f.literal(neutral(reduction.fn, dtype), dtype)
     is_there = f.apply("icmp ult", "i32", lane, count)
-    return _summed(f, reduction.fn, dtype, f.choose(is_there, register, value, nothing))
+    return str(summed(f, reduction.fn, dtype, f.choose(is_there, register, value, nothing)))
 
 
 def _of_subgroup(f: ThreadText, reduction: Reduction) -> str:
-    dtype, (total, _) = reduction.dtype, f.collected[reduction.atomics[0]]
-    value = f.assign(f"load {f.type(dtype)}, ptr {total}, align 8")
-    return _summed(f, reduction.fn, dtype, value)
+    total, _ = collecting.collected(f, reduction)
+    return str(summed(f, reduction.fn, reduction.dtype, total))
 
 
 def _any(f: ThreadText, reduction: Reduction) -> str:
     """Whether the thread has collected anything."""
-    return f.assign(f"load i1, ptr {f.collected[reduction.atomics[0]][1]}, align 1")
-
-
-def _update(f: ThreadText, reduction: Reduction, value: str, adds: str) -> None:
-    update, further = f.fresh_label("update"), f.fresh_label("further")
-    f.branch_if(adds, update, further)
-    f.start(update)
-    for op in reduction.recipe:
-        f.table[type(op)](f, op)
-    place = address(f, reduction.array, reduction.companion, reduction.indices)
-    atomics.update(f, reduction.fn, reduction.array.dtype, place, value)
-    f.branch(further)
-    f.start(further)
+    return str(collecting.collected(f, reduction)[1])

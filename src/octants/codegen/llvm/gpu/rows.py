@@ -19,6 +19,7 @@ from octants.codegen.llvm import control, integers, memory
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.gpu import guesses
 from octants.codegen.llvm.gpu.text import ThreadText
+from octants.codegen.memory import load as load_one
 from octants.ir import ops
 from octants.ir.cooperation import SHARED_LOOPS
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Space, Task, Value
@@ -67,7 +68,7 @@ def load(f: FunctionText, op: ops.Load) -> None:
     """What a chunk has loaded, or a load of its own."""
     found = f.loaded.get(op) if isinstance(f, ThreadText) else None
     if found is None:
-        memory.load(f, op)
+        load_one(f, op)
     else:
         f.bind(op.result, found)
 

@@ -9,20 +9,12 @@ from typing import Any
 
 from octants import abi
 from octants.analysis.strictness import FREE_WAVES, is_free, waves
+from octants.codegen.code import ThreadCode
+from octants.codegen.function import Lanes
 from octants.codegen.llvm.function import FunctionText, HandlerTable, Machine
 from octants.codegen.llvm.module import KernelText
 from octants.ir.core import Array, ArrayRef, Companion, Operation, Value
 from octants.ir.ops import Constant
-from octants.lazy_dataclass import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Lanes:
-    """The lane of a thread, how many lanes of its subgroup have work items, their bits; all i32."""
-
-    own: str
-    count: str
-    mask: str
 
 
 class ThreadText(FunctionText):
@@ -51,11 +43,19 @@ class ThreadText(FunctionText):
         self.scattered_updates: set[Operation] = set()  # see `codegen.reductions.find_scattered`
         self.adds_up = False  # whether the threads of a block add up what they have, in the end
         self.lanes: Lanes | None = None  # of the work item; see `cooperation`
+        self.lane_mask = "-1"  # the bits (i32) of the lanes that come to what is written
         self.shared_updates: set[Operation] = set()  # see `codegen.reductions.find_shared`
         self.least_blocks = 0  # that are to run side by side; 0 if it does not matter
         self.loaded: dict[Operation, str] = {}  # what was loaded for some turns; see `rows`
         self.normal_roots: set[Value] = set()  # see `approximations.normal_roots`
         super().__init__(kernel, machine, table, task)
+
+    @functools.cached_property
+    def code(self) -> ThreadCode:
+        """Writes what several targets share."""
+        code = self.gpu.code(self)
+        assert isinstance(code, ThreadCode)
+        return code
 
     @functools.cached_property
     def constants(self) -> dict[Value, Any]:
@@ -91,7 +91,7 @@ class ThreadText(FunctionText):
         place = self.once(("told", offset), f"getelementptr i8, ptr %launch, i64 {offset}")
         return self.once(("told", offset, type), f"load {type}, ptr {place}, align 8")
 
-    def lower(self) -> str:
+    def first_item(self) -> str:
         """The first work item, i64."""
         return self._bound(0, abi.LAUNCH_LOWER)
 
@@ -109,15 +109,6 @@ class ThreadText(FunctionText):
     def thread(self) -> str:
         """The number of the thread, i64."""
         return self.gpu.thread(self)
-
-    def item_bit(self, index: str) -> tuple[str, str]:
-        """The word, and the bit in it, that stand for a work item so many after the first."""
-        number = self.convert("trunc", "i64", self.apply("and", "i64", index, 31), "i32")
-        bit = self.apply("shl", "i32", 1, number)
-        offset = self.apply("shl", "i64", self.apply("lshr", "i64", index, 5), 2)
-        offset = self.apply("add", "i64", offset, abi.REFUSED_ITEMS)
-        start = self.in_global(self.told(abi.LAUNCH_REFUSED, "ptr"))
-        return self.assign(f"getelementptr i8, ptr {start}, i64 {offset}"), bit
 
 
 class GpuMachine(Machine):
@@ -142,7 +133,7 @@ class GpuMachine(Machine):
 
     @abstractmethod
     def from_lane(self, f: ThreadText, type: str, value: str, distance: int) -> str:
-        """The value of the thread in the subgroup whose number differs by the bit ``distance``.
+        """The value (i32 or float) of the thread whose lane differs by the bit ``distance``.
 
         All threads of the subgroup come here.
         """
@@ -173,10 +164,6 @@ class GpuMachine(Machine):
 
     most_subgroups = 1
     """The most subgroups that a block has; not more than a subgroup has threads."""
-
-    def lane(self, f: ThreadText) -> str:
-        """The number of the thread in its subgroup, i32."""
-        raise NotImplementedError
 
     def subgroup_in_block(self, f: ThreadText) -> str:
         """The number of the subgroup in its block, i32."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from octants.codegen.llvm import arithmetic, atomics
+from octants.codegen import atomics, collecting
+from octants.codegen.llvm import arithmetic
+from octants.codegen.llvm.atomics import add_to, either
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.memory import Place
 from octants.codegen.llvm.lanes.text import LaneText
@@ -25,7 +27,7 @@ def atomic(f: LaneText, op: ops.Atomic) -> None:
     if is_one and op.result not in f.used:
         total = _combined(f, _COMBINED[op.fn], op.array.dtype, value)
         if op.ref in f.sums:
-            atomics.add_to(f, op, place.start, total)
+            add_to(f, op, place.start, total)
         else:
             atomics.update(f, op.fn, op.array.dtype, place.start, total)
     elif op.ref in f.sums:
@@ -39,7 +41,8 @@ def _one_by_one(f: LaneText, op: ops.Atomic, place: Place, value: str) -> None:
 
     def one(lane: str) -> str:
         address = f.element("ptr", pointers, lane)
-        return atomics.update(f, op.fn, dtype, address, f.element(f.type(dtype), value, lane))
+        mine = f.element(f.type(dtype), value, lane)
+        return str(atomics.update(f, op.fn, dtype, address, mine))
 
     is_used = op.result in f.used
     found = f.each_active(one, f.type(dtype) if is_used else "")
@@ -67,7 +70,7 @@ def _add_to(f: LaneText, op: ops.Atomic, place: Place, value: str) -> None:
         new = arithmetic.combine(f, op.fn, dtype, old, f.element(register, value, lane))
         f.emit(f"store {register} {new}, ptr {address}, align {dtype.size}{suffix}")
 
-    atomics.either(f, plainly, lambda: _one_by_one(f, op, place, value))
+    either(f, plainly, lambda: _one_by_one(f, op, place, value))
 
 
 def _combined(f: LaneText, fn: str, dtype: DType, value: str) -> str:
@@ -101,15 +104,15 @@ def _half(f: LaneText, register: str, vector: str, lanes: int, first: int) -> st
 
 
 def collect(f: LaneText, wanted: Collect) -> None:
-    """As `codegen.llvm.atomics.collect`, with a sum for each lane."""
+    """As `codegen.collecting.collect`, with a sum for each lane."""
     reduction = wanted.reduction
     dtype = reduction.dtype
     vector = f.vector(f.type(dtype))
     total = f.once((reduction, "total"), f"alloca {vector}, align 64")
-    any_ = f.once((reduction, "any"), "alloca i1, align 1")
+    any_ = f.code.variable(u1)
     start = f.literal(neutral(reduction.fn, dtype), dtype)
     f.entry.append(f"  store {vector} {f.spread(f.type(dtype), start)}, ptr {total}, align 64")
-    f.entry.append(f"  store i1 false, ptr {any_}, align 1")
+    f.code.write(any_, f.code.constant(False, u1))
     f.collected.update(dict.fromkeys(reduction.atomics, (total, any_)))
 
 
@@ -120,11 +123,11 @@ def _collect_one(f: LaneText, op: ops.Atomic) -> None:
     old = f.assign_vector(f"load {f.vector(register)}, ptr {total}, align 64")
     new = f.active(register, arithmetic.combine(f, op.fn, dtype, old, f.use(op.value)), old)
     f.emit(f"store {f.vector(register)} {new}, ptr {total}, align 64")
-    f.emit(f"store i1 true, ptr {any_}, align 1")
+    f.code.write(any_, f.code.constant(True, u1))
 
 
 def deliver(f: LaneText, wanted: Deliver) -> None:
-    """As `codegen.llvm.atomics.deliver`, of the sums of all lanes."""
+    """As `codegen.collecting.deliver`, of the sums of all lanes."""
     reduction = wanted.reduction
 
     def total(place: str) -> str:
@@ -132,7 +135,7 @@ def deliver(f: LaneText, wanted: Deliver) -> None:
         vector = f.assign_vector(f"load {f.vector(register)}, ptr {place}, align 64")
         return fold(f, reduction.fn, reduction.dtype, vector)
 
-    atomics.deliver(f, wanted, total)
+    collecting.deliver(f, wanted, total)
 
 
 def compare_exchange(f: LaneText, op: ops.CompareExchange) -> None:
@@ -144,6 +147,7 @@ def compare_exchange(f: LaneText, op: ops.CompareExchange) -> None:
 
     def one(lane: str) -> str:
         wanted, new = f.element(register, expected, lane), f.element(register, value, lane)
-        return atomics.exchange_if(f, dtype, f.element("ptr", pointers, lane), wanted, new)
+        address = f.element("ptr", pointers, lane)
+        return str(atomics.exchange_if(f, dtype, address, wanted, new))
 
     f.bind(op.result, f.each_active(one, register))

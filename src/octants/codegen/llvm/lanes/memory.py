@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from octants.codegen.llvm import memory
 from octants.codegen.llvm import text as names
 from octants.codegen.llvm.lanes.text import LaneText
-from octants.codegen.llvm.memory import Offset
+from octants.codegen.memory import Offset, add_indices
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Space, Value
 from octants.lazy_dataclass import dataclass
@@ -34,7 +34,6 @@ class LaneOffset(Offset):
     def __init__(self, f: LaneText) -> None:
         super().__init__(f)
         self._lanes = f
-        self._flags = ""
         self._step = 0
         self._vectors: list[tuple[str, int]] = []
 
@@ -73,14 +72,14 @@ class LaneOffset(Offset):
         pointer = f"{f.vector('ptr') if f.is_vector(start) else 'ptr'} {start}"
         return f.assign_vector(f"getelementptr {unit}, {pointer}, {f.vector('i64')} {index}")
 
-    def _pointer(self, base: str, offset: str | int) -> str:
-        return self._f.assign(f"getelementptr i8, ptr {base}, i64 {offset}")
+    def _moved(self, base: str, nbytes: str) -> str:
+        return self._lanes.assign(f"getelementptr i8, ptr {base}, i64 {nbytes}")
 
 
 def locate(f: LaneText, array: Array, companion: Companion, indices: Sequence[Value]) -> Place:
     """Where the lanes access an array."""
     offset = LaneOffset(f)
-    return offset.place(memory.add_indices(f, offset, array, companion, indices))
+    return offset.place(add_indices(f, offset, array, companion, indices))
 
 
 def addresses(f: LaneText, place: Place) -> str:

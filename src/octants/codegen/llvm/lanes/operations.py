@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from octants.codegen.function import Combine
 from octants.codegen.llvm import operations, outlined
 from octants.codegen.llvm.chains import Table
 from octants.codegen.llvm.estimates import ReciprocalRoot
@@ -21,6 +22,7 @@ from octants.codegen.reductions import Collect, Deliver
 from octants.ir import ops
 
 _SAME = (
+    Combine,
     ops.Constant,
     ops.Unary,
     ops.Fma,

@@ -6,13 +6,12 @@ Where all lanes are at the same iteration a member is one vector in memory.
 
 from __future__ import annotations
 
-from octants import abi
+from octants.codegen import records
 from octants.codegen.llvm import memory as scalar_memory
-from octants.codegen.llvm import records
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.memory import Place
 from octants.codegen.llvm.lanes.text import LaneText
-from octants.codegen.llvm.worker_tape import WorkerTape
+from octants.codegen.llvm.worker_tape import WorkerTape, apart, together
 from octants.codegen.recording import counted_pushes
 from octants.ir import ops
 from octants.ir.core import Record
@@ -35,8 +34,8 @@ def push(f: LaneText, op: ops.RecordPush) -> None:
     start = _start(f, f.use(op.base), index, stride)
     suffix = f.kernel.scopes.suffix(None)
     for offset, slots in op.record.members().items():
-        values = [op.values[slot] for slot in slots]
-        dtype, stored = values[0].type, records.together(f, values)
+        dtype = op.record.slots[slots[0]]
+        stored = together(f, dtype, [f.use(op.values[slot]) for slot in slots])
         place = _member(f, start, offset, dtype.size)
         stored_as = scalar_memory.memory_type(f, dtype)
         memory.store_to(f, place, stored_as, stored, dtype.size, suffix)
@@ -52,12 +51,12 @@ def pop(f: LaneText, op: ops.RecordPop) -> None:
     if not f.is_vector(start):
         f.mask = None  # what other lanes read is there, and is of no consequence
     for offset, slots in op.record.members().items():
-        results = [op.results[slot] for slot in slots]
-        dtype = results[0].type
+        dtype = op.record.slots[slots[0]]
         place = _member(f, start, offset, dtype.size)
         stored_as = scalar_memory.memory_type(f, dtype)
         stored = memory.load_from(f, place, stored_as, dtype.size, suffix)
-        records.apart(f, results, stored)
+        for slot, operand in zip(slots, apart(f, dtype, len(slots), stored), strict=True):
+            f.bind(op.results[slot], operand)
     f.mask = mask
 
 
@@ -65,7 +64,7 @@ def _start(f: LaneText, base: str, index: str, stride: int) -> str:
     """Where an iteration begins: one address, or one for each lane."""
     position = records.position(f, base, index, stride)
     if not f.is_vector(position):
-        return f.tape.address(position)
+        return str(f.tape.address(position))
     assert isinstance(f.tape, WorkerTape)
     start = f.tape.start()
     return f.assign_vector(f"getelementptr i8, ptr {start}, {f.vector('i64')} {position}")
@@ -113,8 +112,7 @@ def reserve(f: LaneText, loop: ops.For) -> None:
         bound = f.wide(loop.upper)
         if from_zero:
             bound = f.apply("sub", "i64", bound, f.wide(loop.lower))
-        limit = str(abi.MAXIMUM_TAPE // stride + 1)
-        least = f.intrinsic("umin", "i64", [("i64", f.largest(bound)), ("i64", limit)])
+        least = records.limited(f.code, f.largest(bound), stride)
         nbytes = records.position(f, f.use(op.base), least, stride)
         _make_room(f, op, bound, records.needed(f, nbytes, condition))
         f.reserved.add(op)
@@ -124,10 +122,10 @@ def _make_room(
     f: LaneText, op: ops.RecordPush | ops.RecordReserve, counts: str, nbytes: str
 ) -> None:
     """Let the tape grow if it must; who asked for most is who is told of if that is refused."""
-    first = f.item
+    outer, first = f.item, f.item_number()
     wanting = f.mask
     if f.is_vector(counts):
         wanting = f.both(f.mask, f.apply("icmp eq", "i64", counts, f.largest(counts)))
     f.item = f.item_of(wanting)
     records.make_room(f, op, nbytes, first)
-    f.item = first
+    f.item = outer

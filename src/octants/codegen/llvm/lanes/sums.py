@@ -5,8 +5,9 @@ Lanes whose places may be equal add one after the other.
 
 from __future__ import annotations
 
-from octants.codegen.llvm import arithmetic, atomics
+from octants.codegen.llvm import arithmetic
 from octants.codegen.llvm import memory as scalar_memory
+from octants.codegen.llvm.atomics import add_to, either
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.atomics import atomic as shared_atomic
 from octants.codegen.llvm.lanes.atomics import fold
@@ -25,7 +26,7 @@ def atomic(f: LaneText, op: ops.Atomic) -> None:
     if place.step == 0:
         _add_total(f, op, place)
     elif place.step is not None:
-        atomics.either(f, lambda: _add_vector(f, op, place), lambda: _add_each(f, op, place))
+        either(f, lambda: _add_vector(f, op, place), lambda: _add_each(f, op, place))
     else:
         _add_each(f, op, place)
 
@@ -36,7 +37,7 @@ def _add_total(f: LaneText, op: ops.Atomic, place: Place) -> None:
     register = f.type(dtype)
     nothing = f.literal(neutral("add", dtype), dtype)
     values = f.active(register, f.held(register, f.use(op.value)), nothing)
-    atomics.add_to(f, op, place.start, fold(f, "add", dtype, values))
+    add_to(f, op, place.start, fold(f, "add", dtype, values))
 
 
 def _add_vector(f: LaneText, op: ops.Atomic, place: Place) -> None:
@@ -55,6 +56,6 @@ def _add_each(f: LaneText, op: ops.Atomic, place: Place) -> None:
     pointers = memory.addresses(f, place)
 
     def one(lane: str) -> None:
-        atomics.add_to(f, op, f.element("ptr", pointers, lane), f.element(register, value, lane))
+        add_to(f, op, f.element("ptr", pointers, lane), f.element(register, value, lane))
 
     f.each_active(one)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from octants.codegen.code import Code, Operand
-from octants.codegen.structured import halves
 from octants.types.scalars import DType, f16, u1, u32, u64
 
 
@@ -17,7 +16,7 @@ def to_word(code: Code, dtype: DType, number: Operand) -> Operand:
     if dtype.bits >= 32:
         return code.bitcast(number, dtype, word_of(dtype))
     if dtype is f16:
-        return halves.to_bits(code, number)
+        return code.half_bits(number)
     wide = code.convert(number, dtype, u32)
     return code.apply("and", u32, wide, code.constant((1 << max(8, dtype.bits)) - 1, u32))
 
@@ -28,7 +27,7 @@ def from_word(code: Code, dtype: DType, word: Operand) -> Operand:
         return code.bitcast(word, word_of(dtype), dtype)
     if dtype is f16:
         mask = code.constant(0xFFFF, u32)
-        return halves.from_bits(code, code.apply("and", u32, word, mask))
+        return code.half_value(code.apply("and", u32, word, mask))
     if dtype is u1:
         byte = code.apply("and", u32, word, code.constant(0xFF, u32))
         return code.compare("ne", u32, byte, code.constant(0, u32))

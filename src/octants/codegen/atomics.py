@@ -1,0 +1,144 @@
+"""Atomic updates: instructions where there are any, else loops of compare-and-exchange.
+
+All are relaxed: they are updates of numbers, and order nothing else. What is smaller than 32 bits
+is updated within its word of four bytes, unless the machine exchanges less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from octants.codegen.code import Element, Operand, Place, register
+from octants.codegen.function import Function
+from octants.codegen.memory import place_of
+from octants.codegen.words import from_word, to_word, word_of
+from octants.ir import ops
+from octants.types.scalars import DType, f16, u1, u8, u16, u32, u64
+
+_BOOL = {"add": "or", "sub": "xor", "mul": "and", "min": "and", "max": "or"}
+_NATIVE = frozenset(("add", "sub", "min", "max", "and", "or", "xor", "exchange"))
+_STORED = {u1: u8, f16: u16}  # the integers as which they are in memory
+
+
+def atomic(f: Function, op: ops.Atomic) -> None:
+    """Bind the result to the value before."""
+    place = place_of(f, op.array, op.companion, op.indices)
+    f.bind(op.result, update(f, op.fn, op.array.dtype, place, f.use(op.value)))
+
+
+def update(f: Function, fn: str, dtype: DType, place: Place, value: Operand) -> Operand:
+    """Update a place; gives the value before."""
+    code = f.code
+    if dtype is u1:
+        fn = _BOOL.get(fn, fn)
+    if dtype.is_float and fn == "sub":
+        fn, value = "add", code.apply("neg", register(dtype), value)
+    if _has_instruction(f, fn, dtype, place):
+        if dtype is not u1:
+            return code.atomic(fn, dtype, place, value)
+        before = code.atomic(fn, u8, place, code.convert(value, u1, u8))
+        return code.compare("ne", u8, before, code.constant(0, u8))
+
+    def change(old: Operand) -> Operand:
+        return value if fn == "exchange" else f.combine(fn, dtype, old, value)
+
+    return _Word(f, dtype, place).change(change, may_stay=fn in ("min", "max"))
+
+
+def _has_instruction(f: Function, fn: str, dtype: DType, place: Place) -> bool:
+    if isinstance(place, Element) and (dtype.is_float or dtype.bits < 32):
+        return False  # a word of bits
+    return (
+        fn in _NATIVE and dtype is not f16 and f.code.has_atomic(fn, u8 if dtype is u1 else dtype)
+    )
+
+
+def compare_exchange(f: Function, op: ops.CompareExchange) -> None:
+    """Bind the result to the value before."""
+    place = place_of(f, op.array, op.companion, op.indices)
+    found = exchange_if(f, op.array.dtype, place, f.use(op.expected), f.use(op.value))
+    f.bind(op.result, found)
+
+
+def exchange_if(
+    f: Function, dtype: DType, place: Place, expected: Operand, value: Operand
+) -> Operand:
+    """Store a value where another one is expected; gives the value before.
+
+    Floats are compared as numbers, not by their bits: zeros are equal, a NaN is not.
+    """
+    code = f.code
+    if dtype.is_integer and (dtype.bits >= 32 or code.has_atomic("exchange", dtype)):
+        return code.exchange_if(dtype, place, expected, value)
+
+    def is_expected(old: Operand) -> Operand:
+        return code.compare("eq", register(dtype), old, expected)
+
+    return _Word(f, dtype, place).change(lambda _: value, is_expected)
+
+
+class _Word:
+    """The word of a number in memory, and where in it the number stands."""
+
+    def __init__(self, f: Function, dtype: DType, place: Place) -> None:
+        code = self._code = f.code
+        self._dtype, self._word, self._place = dtype, word_of(dtype), place
+        self._bits = max(8, dtype.bits)
+        self._is_part = dtype.bits < 32 and not isinstance(place, Element)
+        stored = _STORED.get(dtype, dtype)
+        if self._is_part and code.has_atomic("exchange", stored):
+            self._is_part, self._word = False, stored
+        if self._is_part:
+            three = code.constant(3, u64)
+            byte = code.convert(code.apply("and", u64, place, three), u64, u32)
+            self._shift = code.apply("shl", u32, byte, code.constant(3, u32))
+            self._place = code.apply("and", u64, place, code.apply("not", u64, three))
+
+    def change(
+        self,
+        make: Callable[[Operand], Operand],
+        test: Callable[[Operand], Operand] | None = None,
+        *,
+        may_stay: bool = False,
+    ) -> Operand:
+        """Put the new value there until nobody has changed the old one; gives the old one.
+
+        Nothing is changed where ``test`` does not hold of the old one, or where the new one
+        ``may_stay`` the old one, and is.
+        """
+        code, word = self._code, self._word
+        known = code.variable(word)
+        code.write(known, code.atomic_load(self._place, word))
+
+        def goes_on() -> Operand:
+            """Change it, or stop; whether somebody else has changed it meanwhile."""
+            before = code.read(known)
+            if test is not None:
+                code.branch(code.apply("not", u1, test(self._number(before))), code.stop)
+            new = self._with(before, make(self._number(before)))
+            if may_stay:
+                code.branch(code.compare("eq", word, new, before), code.stop)
+            found = code.exchange_if(word, self._place, before, new)
+            code.write(known, found)
+            return code.compare("ne", word, found, before)
+
+        code.loop(goes_on, lambda: None)
+        return self._number(code.read(known))
+
+    def _number(self, word: Operand) -> Operand:
+        """The number in a word."""
+        code = self._code
+        if self._is_part:
+            word = code.apply("ushr", u32, word, self._shift)
+        elif self._word.bits < 32:
+            word = code.convert(word, self._word, u32)
+        return from_word(code, self._dtype, word)
+
+    def _with(self, word: Operand, number: Operand) -> Operand:
+        """A word with another number in it."""
+        code, bits = self._code, to_word(self._code, self._dtype, number)
+        if not self._is_part:
+            return code.convert(bits, u32, self._word) if self._word.bits < 32 else bits
+        mask = code.apply("shl", u32, code.constant((1 << self._bits) - 1, u32), self._shift)
+        rest = code.apply("and", u32, word, code.apply("not", u32, mask))
+        return code.apply("or", u32, rest, code.apply("shl", u32, bits, self._shift))

@@ -1,0 +1,57 @@
+"""What a thread collects for one place, and updates it by once; see `codegen.reductions`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from octants.codegen import atomics
+from octants.codegen.code import Operand
+from octants.codegen.function import Function
+from octants.codegen.memory import place_of
+from octants.codegen.reductions import Collect, Deliver, Reduction, neutral
+from octants.ir import ops
+from octants.types.scalars import u1
+
+
+def collect(f: Function, wanted: Collect) -> None:
+    """Have the updates of a reduction go to a variable; another one says whether there were any."""
+    code, reduction = f.code, wanted.reduction
+    total, some = code.variable(reduction.dtype), code.variable(u1)
+    code.write(total, code.constant(neutral(reduction.fn, reduction.dtype), reduction.dtype))
+    code.write(some, code.constant(False, u1))
+    f.collected.update(dict.fromkeys(reduction.atomics, (total, some)))
+
+
+def collect_one(f: Function, op: ops.Atomic) -> None:
+    """An update of the variable."""
+    code, (total, some) = f.code, f.collected[op]
+    dtype = Reduction.type_of(op.array)
+    code.write(total, f.combine(op.fn, dtype, code.read(total), f.use(op.value)))
+    code.write(some, code.constant(True, u1))
+
+
+def collected(f: Function, reduction: Reduction) -> tuple[Operand, Operand]:
+    """What the thread has collected, and whether there was anything."""
+    total, some = f.collected[reduction.atomics[0]]
+    return f.code.read(total), f.code.read(some)
+
+
+def deliver(f: Function, wanted: Deliver, read: Callable[[Any], Operand] | None = None) -> None:
+    """Update the place, if there is something to; ``read`` gives what a variable has collected."""
+    total, some = f.collected[wanted.reduction.atomics[0]]
+    update(f, wanted.reduction, lambda: (read or f.code.read)(total), f.code.read(some))
+
+
+def update(
+    f: Function, reduction: Reduction, total: Callable[[], Operand], condition: Operand
+) -> None:
+    """Update the place of a reduction, if a condition holds."""
+
+    def write() -> None:
+        for op in reduction.recipe:
+            f.operation(op)
+        place = place_of(f, reduction.array, reduction.companion, reduction.indices)
+        atomics.update(f, reduction.fn, reduction.array.dtype, place, total())
+
+    f.code.branch(condition, write)

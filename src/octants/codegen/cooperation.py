@@ -1,0 +1,204 @@
+"""Work items that work together: what lanes exchange, and who of them is there.
+
+The lanes of a subgroup that have a work item are its first `Lanes.count`; others must not be asked
+for anything: on some GPUs they have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from octants.codegen import atomics, collecting
+from octants.codegen.code import Operand, ThreadCode, register
+from octants.codegen.function import Lanes, ThreadFunction
+from octants.codegen.memory import place_of
+from octants.codegen.reductions import Reduction
+from octants.codegen.words import from_word, to_word, word_of
+from octants.ir import ops
+from octants.ir.cooperation import sizes
+from octants.ir.core import Operation, Task
+from octants.ir.ops.cooperation import SCANS
+from octants.types.scalars import DType, f32, i32, i64, u1, u32, u64
+
+
+def find_lanes(code: ThreadCode, task: Task, item: Operand, upper: Operand) -> Lanes:
+    """The lane of a thread with this work item, and how many lanes have one."""
+    block_dim, size = sizes(task)
+    thread = code.thread_in_block()
+    own = code.lane() if size > 1 else code.constant(0, u32)
+    first = code.apply("sub", i64, item, code.convert(own, u32, i64))
+    count = _least(code, code.apply("sub", i64, upper, first), code.constant(size, i64))
+    if block_dim % size:
+        start = code.convert(code.apply("sub", u32, thread, own), u32, i64)
+        rest = code.apply("sub", i64, code.constant(block_dim, i64), start)
+        count = _least(code, count, rest)
+    return Lanes(own, code.convert(count, i64, u32))
+
+
+def _least(code: ThreadCode, a: Operand, b: Operand) -> Operand:
+    return code.choose(code.compare("lt", i64, a, b), i64, a, b)
+
+
+# -- operations ---------------------------------------------------------------------------------
+
+
+def barrier(f: ThreadFunction, op: ops.Barrier) -> None:
+    """By those who come here."""
+    f.code.barrier(op.scope)
+
+
+def fence(f: ThreadFunction, op: ops.Fence) -> None:
+    """An instruction."""
+    f.code.fence(op.scope)
+
+
+def subgroup(f: ThreadFunction, op: ops.Subgroup) -> None:
+    """Reads of other lanes' registers, in the order of the interpreter: the same bits."""
+    assert f.lanes is not None
+    if op.lanes == 1:  # who is alone asks nobody
+        found = f.use(op.value)
+        found = f.code.convert(found, u1, u64) if op.fn == "ballot" else found
+    elif op.lane:
+        found = _shuffle(f, f.lanes, op)
+    elif op.fn == "ballot":
+        found = f.code.ballot(f.use(op.value))
+    elif op.fn in SCANS:
+        found = _scan(f, f.lanes, op, op.fn.removeprefix("inclusive_"))
+    elif op.value.type.is_bool:
+        found = _vote(f.code, f.lanes, op, f.use(op.value))
+    else:
+        found = _reduce(f, f.lanes, op)
+    f.bind(op.result, found)
+
+
+TABLE: dict[type[Operation], Callable[[Any, Any], Any]] = {
+    ops.Barrier: barrier,
+    ops.Fence: fence,
+    ops.Subgroup: subgroup,
+}
+
+
+_SOURCES = {"shuffle_up": "sub", "shuffle_down": "add", "shuffle_xor": "xor"}
+
+
+def _shuffle(f: ThreadFunction, lanes: Lanes, op: ops.Subgroup) -> Operand:
+    """The value of a lane; the own one where that has no work item."""
+    code, source = f.code, f.code.convert(f.use(op.lane[0]), i32, u32)
+    if op.fn in _SOURCES:
+        source = code.apply(_SOURCES[op.fn], u32, lanes.own, source)
+    is_there = code.compare("lt", u32, source, lanes.count)
+    source = code.choose(is_there, u32, source, lanes.own)
+    return read(code, op.value.type, f.use(op.value), source)
+
+
+def _reduce(f: ThreadFunction, lanes: Lanes, op: ops.Subgroup) -> Operand:
+    """Neighbours first, then neighbouring pairs; the first lane of the group tells the others."""
+    code, dtype, value, distance = f.code, op.value.type, f.use(op.value), 1
+    while distance < op.lanes:
+        source = code.apply("add", u32, lanes.own, code.constant(distance, u32))
+        is_there = code.compare("lt", u32, source, lanes.count)
+        other = read(code, dtype, value, code.choose(is_there, u32, source, lanes.own))
+        both = f.combine(op.fn, dtype, value, other)
+        value = code.choose(is_there, register(dtype), both, value)
+        distance *= 2
+    return read(code, dtype, value, _first(code, lanes, op.lanes))
+
+
+def _first(code: ThreadCode, lanes: Lanes, count: int) -> Operand:
+    """The first lane of the own group of so many."""
+    return code.apply("and", u32, lanes.own, code.constant((1 << 32) - count, u32))
+
+
+def _scan(f: ThreadFunction, lanes: Lanes, op: ops.Subgroup, fn: str) -> Operand:
+    """Each lane takes in what the one 1, 2, 4, ... before it has."""
+    code, dtype, value, distance = f.code, op.value.type, f.use(op.value), 1
+    inside = code.apply("and", u32, lanes.own, code.constant(op.lanes - 1, u32))
+    while distance < op.lanes:
+        step = code.constant(distance, u32)
+        is_there = code.compare("ge", u32, inside, step)
+        before = code.apply("sub", u32, lanes.own, step)
+        other = read(code, dtype, value, code.choose(is_there, u32, before, lanes.own))
+        both = f.combine(fn, dtype, other, value)
+        value = code.choose(is_there, register(dtype), both, value)
+        distance *= 2
+    return value
+
+
+def _vote(code: ThreadCode, lanes: Lanes, op: ops.Subgroup, value: Operand) -> Operand:
+    """What the bits of the group say: that some are set, all, or an odd number of them."""
+    word = u32 if code.subgroup <= 32 else u64
+    if op.fn == "and":  # no lane says no
+        value = code.apply("not", u1, value)
+    bits = code.convert(code.ballot(value), u64, word)
+    if op.lanes < code.subgroup:
+        first = code.convert(_first(code, lanes, op.lanes), u32, word)
+        ones = code.constant((1 << op.lanes) - 1, word)
+        bits = code.apply("and", word, bits, code.apply("shl", word, ones, first))
+    if op.fn in ("and", "or"):
+        return code.compare("eq" if op.fn == "and" else "ne", word, bits, code.constant(0, word))
+    low = code.convert(bits, word, u32)
+    if word is u64:
+        high = code.convert(code.apply("ushr", u64, bits, code.constant(32, u64)), u64, u32)
+        low = code.apply("xor", u32, high, low)
+    odd = code.apply("and", u32, code.bit_count(low), code.constant(1, u32))
+    return code.compare("ne", u32, odd, code.constant(0, u32))
+
+
+def read(code: ThreadCode, dtype: DType, value: Operand, lane: Operand) -> Operand:
+    """A value of a lane (u32) that comes here, too."""
+    return exchanged(code, dtype, value, lambda x, kind: code.read_lane(x, kind, lane))
+
+
+def exchanged(
+    code: ThreadCode, dtype: DType, value: Operand, take: Callable[[Operand, DType], Operand]
+) -> Operand:
+    """A value of another lane; ``take`` gives its u32 or f32."""
+    if register(dtype) is f32:
+        return take(value, f32)
+    word = to_word(code, dtype, value)
+    if word_of(dtype) is u32:
+        return from_word(code, dtype, take(word, u32))
+    parts = (word, code.apply("ushr", u64, word, code.constant(32, u64)))
+    halves = (take(code.convert(part, u64, u32), u32) for part in parts)
+    low, high = (code.convert(half, u32, u64) for half in halves)
+    both = code.apply("or", u64, low, code.apply("shl", u64, high, code.constant(32, u64)))
+    return from_word(code, dtype, both)
+
+
+# -- sums of a subgroup -------------------------------------------------------------------------
+
+
+def summed(f: ThreadFunction, fn: str, dtype: DType, value: Operand) -> Operand:
+    """What all threads of a subgroup have, all of which are here."""
+    code, distance = f.code, f.code.subgroup // 2
+    while distance:
+        take = partial(code.read_across, distance=distance)
+        value = f.combine(fn, dtype, value, exchanged(code, dtype, value, take))
+        distance //= 2
+    return value
+
+
+def update_together(f: ThreadFunction, op: ops.Atomic) -> None:
+    """Threads of a subgroup that all come here, with one place, make one update of all."""
+    code, fn, dtype = f.code, op.fn, op.array.dtype
+    place, value = place_of(f, op.array, op.companion, op.indices), f.use(op.value)
+
+    def together() -> None:
+        total = summed(f, fn, dtype, value)
+        code.branch(code.is_first_lane(), lambda: atomics.update(f, fn, dtype, place, total))
+
+    code.branch(code.all_at(place), together, lambda: atomics.update(f, fn, dtype, place, value))
+
+
+def deliver(f: ThreadFunction, reduction: Reduction) -> None:
+    """The threads of a subgroup, which all come here, update a place by what they have collected.
+
+    Who has collected nothing adds what changes nothing.
+    """
+    code, (total, some) = f.code, collecting.collected(f, reduction)
+    if code.subgroup > 1:
+        total = summed(f, reduction.fn, reduction.dtype, total)
+        some = code.apply("and", u1, code.any_lane(some), code.is_first_lane())
+    collecting.update(f, reduction, lambda: total, some)

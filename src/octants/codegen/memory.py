@@ -1,0 +1,209 @@
+"""Addresses, loads and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from octants.codegen.code import Code, Element, Operand, Place, ThreadCode
+from octants.codegen.function import Function
+from octants.codegen.words import from_word, to_word, word_of
+from octants.diagnostics.exceptions import InternalError
+from octants.ir import ops
+from octants.ir.cooperation import words
+from octants.ir.core import Array, ArrayRef, Companion, Space, Value
+from octants.types.layouts import Layout, Strided, Term
+from octants.types.scalars import DType, f16, i64, u1, u8, u16, u32, u64
+
+
+class Offset:
+    """An offset in bytes while it is summed up: a known part, and parts known at run time.
+
+    Indices are in range, so that no step wraps. Strides that a launch passes may be negative.
+    """
+
+    def __init__(self, f: Function) -> None:
+        self._code = f.code
+        self._known = 0
+        self._parts: list[Operand] = []
+        self._is_signed = False
+
+    def add(self, index: Operand, stride: int) -> None:
+        """Add ``index`` (i64) times ``stride``."""
+        number = self._code.known(index)
+        if number is not None:
+            self._known += number * stride
+        elif stride == 1:
+            self._parts.append(index)
+        else:
+            self._parts.append(self._code.index("mul", index, self._code.constant(stride, i64)))
+
+    def add_unknown(self, index: Operand, stride: Operand) -> None:
+        """Add ``index`` (i64) times the operand ``stride``, of either sign."""
+        if self._code.known(index) != 0:
+            self._is_signed = True
+            self._parts.append(self._code.index("mul", index, stride, signed=True))
+
+    def apply(self, base: Place) -> Place:
+        """The address so many bytes after ``base``."""
+        if self._parts:
+            base = self._moved(base, self._total(self._parts))
+        return self._moved(base, self._code.constant(self._known, i64)) if self._known else base
+
+    def number(self) -> Operand:
+        """All of it, i64."""
+        known = [self._code.constant(self._known, i64)] if self._known or not self._parts else []
+        return self._total([*self._parts, *known])
+
+    def _total(self, parts: list[Operand]) -> Operand:
+        total = parts[0]
+        for part in parts[1:]:
+            total = self._code.index("add", total, part, signed=self._is_signed)
+        return total
+
+    def _moved(self, base: Place, nbytes: Operand) -> Place:
+        return self._code.moved(base, nbytes, inside=True)
+
+
+def place_of(f: Function, array: Array, companion: Companion, indices: Sequence[Value]) -> Place:
+    """The place of an element."""
+    offset = Offset(f)
+    if array.space is Space.SHARED and not f.code.shares_by_address:
+        return _shared_element(f, offset, ArrayRef(array, companion), indices)
+    return offset.apply(add_indices(f, offset, array, companion, indices))
+
+
+def _shared_element(
+    f: Function, offset: Offset, reference: ArrayRef, indices: Sequence[Value]
+) -> Element:
+    """The word that a number has for itself."""
+    assert isinstance(f.code, ThreadCode), "others have no blocks"
+    array, stride = reference[0], 1
+    extents = (*(array.fixed_shape or ()), *array.element_shape)
+    for index, extent in zip(reversed(indices), reversed(extents), strict=True):
+        offset.add(f.index(index), stride)
+        stride *= extent
+    number = f.code.convert(offset.number(), i64, u32)
+    return Element(f.code.shared_array(reference, word_of(array.dtype), words(array)), number)
+
+
+def add_indices(
+    f: Function, offset: Offset, array: Array, companion: Companion, indices: Sequence[Value]
+) -> Place:
+    """Add the offset of an element; gives the address that it counts from."""
+    wide = [f.index(index) for index in indices[array.rank :]]
+    if array.space is Space.ARGUMENT and companion is Companion.PRIMAL:
+        offset.add(f.code.constant(f.scalar_offset(array), i64), 1)
+        extents = [f.code.constant(extent, i64) for extent in array.element_shape]
+        _add_row_major(f, offset, extents, wide, 8)
+        return f.code.parameters()
+    layout = array.layouts[companion]
+    if layout is None:
+        outer = [f.index(index) for index in indices[: array.rank]]
+        _add_row_major(f, offset, _extents(f, array), [*outer, *wide], array.dtype.size)
+    elif isinstance(layout, Strided):
+        for number, value in enumerate(indices):
+            offset.add_unknown(f.index(value), f.stride(array, companion, number))
+    else:
+        _add_terms(f, offset, layout, indices)
+        for index, stride in zip(wide, layout.element_strides, strict=True):
+            offset.add(index, stride)
+    return f.pointer(array, companion)
+
+
+def _extents(f: Function, array: Array) -> list[Operand]:
+    """The extents of a row-major array and its element; the first one is never needed."""
+    if array.rank > 1 and array.space is not Space.NDARRAY:
+        raise InternalError(f"array {array.name} of rank {array.rank} has no layout and no shape")
+    outer = [f.code.constant(0, i64)] if array.rank else []
+    outer += [f.extent(array, axis) for axis in range(1, array.rank)]
+    return outer + [f.code.constant(extent, i64) for extent in array.element_shape]
+
+
+def _add_row_major(
+    f: Function, offset: Offset, extents: list[Operand], indices: list[Operand], size: int
+) -> None:
+    """Horner's rule while extents are known at launch only; strides for the axes after those."""
+    code = f.code
+    while any(code.known(extent) is None for extent in extents[1:]):
+        head = indices[1]
+        if code.known(indices[0]) != 0:
+            head = code.index("add", code.index("mul", indices[0], extents[1]), head)
+        indices, extents = [head, *indices[2:]], [code.constant(0, i64), *extents[2:]]
+    stride = size
+    for index, extent in zip(reversed(indices), reversed(extents), strict=True):
+        offset.add(index, stride)
+        stride *= code.known(extent)
+
+
+def _add_terms(f: Function, offset: Offset, layout: Layout, indices: Sequence[Value]) -> None:
+    for term in layout.terms:
+        index = indices[term.axis]
+        number = f.code.known(f.use(index))
+        if number is None:
+            offset.add(_term(f, term, index), term.stride)
+        else:
+            part = number // term.divisor
+            part = part % term.modulus if term.modulus else part
+            offset.add(f.code.constant(part, i64), term.stride)
+
+
+def _term(f: Function, term: Term, index: Value) -> Operand:
+    """A part of an index, as i64; the division is done in the index's own width."""
+    code, operand = f.code, f.use(index)
+    dtype = u64 if index.type.bits == 64 else u32
+    if term.divisor != 1:
+        operand = code.apply("quotient", dtype, operand, code.constant(term.divisor, dtype))
+    if term.modulus:
+        operand = code.apply("remainder", dtype, operand, code.constant(term.modulus, dtype))
+    return operand if index.type.bits == 64 else f.widen(operand)
+
+
+# -- what is stored, and what registers hold ----------------------------------------------------
+
+
+def read(code: Code, place: Place, dtype: DType, of: ArrayRef | None = None) -> Operand:
+    """What stands at a place, of an array."""
+    if isinstance(place, Element):
+        return from_word(code, dtype, code.load(place, word_of(dtype)))
+    if dtype is u1:
+        return code.compare("ne", u8, code.load(place, u8, of), code.constant(0, u8))
+    if dtype is f16:
+        return code.half_value(code.convert(code.load(place, u16, of), u16, u32))
+    return code.load(place, dtype, of)
+
+
+def write(
+    code: Code, place: Place, dtype: DType, operand: Operand, of: ArrayRef | None = None
+) -> None:
+    """Have something stand at a place, of an array."""
+    if isinstance(place, Element):
+        code.store(place, word_of(dtype), to_word(code, dtype, operand))
+    elif dtype is f16:
+        code.store(place, u16, code.convert(code.half_bits(operand), u32, u16), of)
+    elif dtype is u1:
+        code.store(place, u8, code.convert(operand, u1, u8), of)
+    else:
+        code.store(place, dtype, operand, of)
+
+
+def load(f: Function, op: ops.Load) -> None:
+    """Each time anew: others may have written."""
+    place = place_of(f, op.array, op.companion, op.indices)
+    f.bind(op.result, read(f.code, place, op.array.dtype, op.ref))
+
+
+def store(f: Function, op: ops.Store) -> None:
+    """A plain store: what other work items do to the place at the same time is their affair."""
+    place = place_of(f, op.array, op.companion, op.indices)
+    write(f.code, place, op.array.dtype, f.use(op.value), op.ref)
+
+
+def shape(f: Function, op: ops.Shape) -> None:
+    """A number where the layout knows it, else a parameter."""
+    dtype, fixed = op.result.type, op.array.fixed_shape
+    if fixed is not None:
+        f.bind(op.result, f.code.constant(fixed[op.axis], dtype))
+        return
+    extent = f.extent(op.array, op.axis)
+    key = "extent", op.array, op.axis, dtype
+    f.bind(op.result, f.code.hoisted(key, lambda: f.code.convert(extent, i64, dtype)))
