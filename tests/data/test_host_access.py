@@ -445,3 +445,21 @@ def test_text() -> None:
         repr(make_ndarray(f32, 1, element_shape=(3,)))
         == "<qd.ndarray f32 (1,), elements of (3,): [[0. 0. 0.]]>"
     )
+
+
+@pytest.mark.parametrize("shape", [(), 5, 2047, 4096, (100, 41), (3, 700, 2)])
+def test_fill_repeats_vectors_and_matrices(shape: Any) -> None:
+    vectors = Vector.field(3, f32, shape=shape)
+    vectors.fill([1.5, -2.0, 3.0])
+    expected = np.broadcast_to(np.array([1.5, -2.0, 3.0], np.float32), (*vectors.shape, 3))
+    np.testing.assert_array_equal(vectors.to_numpy(), expected)
+    matrices = Matrix.ndarray(2, 2, f64, shape or 1)
+    matrices.fill([[1, 2], [3, 4]])
+    found = matrices.to_numpy().reshape(-1, 4)
+    assert (found == [1, 2, 3, 4]).all()
+    placed = Vector.field(3, f32)
+    other = field(f32)
+    size = int(np.prod(vectors.shape)) or 1
+    root.dense(ax.i, size).place(placed, other)
+    placed.fill(Vector([4.0, 5.0, 6.0]))
+    assert (placed.to_numpy() == [4.0, 5.0, 6.0]).all() and not other.to_numpy().any()
