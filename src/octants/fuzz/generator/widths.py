@@ -82,6 +82,25 @@ def _arithmetic(c: Context, depth: int) -> str:
     return f"(({left}) {symbol} ({right}))"
 
 
+LARGE = (2**31, 2**32 - 1, 3 * 10**9, 2**40 + 1, 2**63 - 1, 2**63, 2**64 - 1)
+
+
+def _with_large_literal(c: Context, depth: int) -> str | None:
+    """A literal that i32 does not hold, with something that is not known when it is compiled."""
+    other, literal = expression(c, depth), c.pick(LARGE)
+    if not RUN_TIME.search(other):
+        return None
+    c.note("literal beyond i32")
+    if c.chance(0.3):
+        return f"{c.pick(['qd.min', 'qd.max'])}({other}, {literal})"
+    symbol = c.pick(["+", "-", "*", "&", "|", "^", "//", "%"])
+    pair = [f"({other})", str(literal)]
+    c.rng.shuffle(pair)
+    if symbol in ("//", "%"):
+        pair = [f"({other})", str(literal)]
+    return f"({pair[0]} {symbol} {pair[1]})"
+
+
 def _shift(c: Context, depth: int) -> str:
     c.note("shift of widths")
     count = c.pick([str(c.integer(0, 7)), f"({c.whole(0).text} & 7)"])
@@ -130,6 +149,7 @@ SIMPLE: list[tuple[float, Maker]] = [(4.0, _variable), (1.0, _literal), (0.5, _c
 LEAVES: list[tuple[float, Maker]] = [*SIMPLE, (3.0, _load), (1.0, _cast)]
 OPERATIONS: list[tuple[float, Maker]] = [
     (4.0, _arithmetic),
+    (0.6, _with_large_literal),
     (1.0, _shift),
     (1.0, _unary),
     (1.0, _extremum),

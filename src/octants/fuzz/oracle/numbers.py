@@ -92,11 +92,18 @@ def lift(value: Any) -> Num:
     if not isinstance(value, (int, float)):
         raise IllDefined(f"not a number: {value!r}")
     if isinstance(value, int):
-        result = Num(Defaults.integer, wrap(Defaults.integer, value))
+        kind = _type_of_literal(value)
+        result = Num(kind, wrap(kind, value))
     else:
         result = Num(Defaults.floating, rounded(Defaults.floating, value))
     result.literal = True
     return result
+
+
+def _type_of_literal(value: int) -> Type:
+    """The first type that holds an integer: the default one, i64, u64."""
+    fitting = (kind for kind in (Defaults.integer, I64, U64) if wrap(kind, value) == value)
+    return next(fitting, Defaults.integer)
 
 
 _FORMATS = {32: struct.Struct("f"), 16: struct.Struct("e")}
