@@ -432,3 +432,38 @@ def test_debug_mode_looks_at_each_launch_on_a_tape() -> None:
             scatter(x, a)
 
     refused(body, x, loss, SEEN)
+
+
+def test_forward_mode_refuses_the_same() -> None:
+    y = qd.field(qd.f64, N, needs_dual=True)
+    counts = qd.field(qd.i32, N)
+    next_of = indices(1, 2, 3, 4, 5, 6, 7, 0)
+
+    @qd.kernel
+    def scan():
+        for i in range(1, N):
+            y[i] = y[i - 1] + 1.0
+
+    @qd.kernel
+    def move(at: qd.template()):
+        for i in range(N):
+            y[at[i]] = 2.0 * y[i]
+
+    @qd.kernel
+    def mark():
+        for i in range(N):
+            counts[0] = i
+            y[i] = 2.0 * y[i]
+
+    def tangents(body: Callable[[], Any]) -> Any:
+        y.from_numpy(np.arange(1.0, N + 1))
+        with qd.ad.FwdMode(loss=y, param=y, seed=[1.0] * N):
+            body()
+            return y.dual.to_numpy().tolist()
+
+    with pytest.raises(qd.OctantsCompilationError, match=SURE):
+        tangents(scan)
+    with pytest.raises(qd.OctantsAssertionError, match=SEEN):
+        tangents(lambda: move(next_of))
+    assert tangents(lambda: move(indices(*range(N)))) == [2.0] * N
+    assert tangents(mark) == [2.0] * N  # `counts` is left to chance, and has no tangent

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants import driver
+from octants import driver, options
 from octants.ad.clearing import clear_gradients
 from octants.ad.unseen import UnseenWrites
 from octants.data.events import HostWrite, forget_observer, observe_writes
@@ -20,6 +20,7 @@ from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.ir.core import Companion
 from octants.launch.gradient import merge_aliases, tangent_program
 from octants.launch.memory import equals_of, memories_of, memory_of_write
+from octants.launch.races import look_before_gradient
 from octants.launch.specialisation import Specialisation
 from octants.launch.varying import with_constants
 from octants.types.signature import FieldHandle
@@ -93,12 +94,18 @@ class FwdMode:
         self._touched.update(memory.key for memory in memories.values())
         aliases = equals_of(specialisation, memories)
         try:
-            program = tangent_program(merge_aliases(specialisation, aliases))
+            merged = merge_aliases(specialisation, aliases)
+            program = tangent_program(merged)
         except OctantsError:
             if not specialisation.hidden:
                 raise
             return self.launch(*with_constants(specialisation, arguments))
         number = specialisation.number = next(driver.state.numbers)
+        chosen = options.current()
+        if chosen.on_overwrite != "trust":
+            look_before_gradient(
+                merged, number, arguments, always=chosen.debug, effects=True, companion=TANGENT
+            )
         results = program.launch(driver.state.seed, number, 0, *arguments)
         return specialisation.wrap(results) if results else None
 

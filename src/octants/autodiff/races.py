@@ -3,7 +3,9 @@
 In a task that changes something which has a derivative, these are the races for an element of such
 an array: between plain stores, unless what they store has no derivative or is the same for all
 work items, between a store and a read or an update, and between a read and an update. Of arrays
-without a derivative, what is read matters, since a reverse run reads it again.
+without a derivative, what is read matters in reverse mode, since a reverse run reads it again.
+
+The companion tells the modes apart: adjoints are of reverse mode, tangents of forward mode.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ from octants.ir import ops
 from octants.ir.core import Array, Companion, Module, Operation, Task, Value
 
 
-def gradient_races(module: Module) -> list[Meeting]:
+def gradient_races(module: Module, companion: Companion = Companion.ADJOINT) -> list[Meeting]:
     """The races in a kernel, sure or not, on which its derivative depends."""
     found: list[Meeting] = []
     for task in module.tasks:
-        if task.is_parallel and changes_something(task, _is_active):
-            found += races_of(task, _matters(task))
+        if task.is_parallel and changes_something(task, _active(companion)):
+            found += races_of(task, _matters(task, companion))
     return found
 
 
@@ -34,10 +36,12 @@ def launch_races(module: Module) -> list[Meeting]:
 
 def value_races(module: Module) -> list[Meeting]:
     """The `launch_races` for elements of arrays that have a derivative."""
-    return [race for race in launch_races(module) if _is_active(race.one.array)]
+    return [race for race in launch_races(module) if _active()(race.one.array)]
 
 
-def stamps(module: Module) -> Callable[[Operation], int | None]:
+def stamps(
+    module: Module, companion: Companion = Companion.ADJOINT
+) -> Callable[[Operation], int | None]:
     """What stores store, as far as a derivative goes through it; see `passes.watch_races.Stamp`.
 
     All without a derivative store the same. So do all executions of a store whose value no work
@@ -45,7 +49,7 @@ def stamps(module: Module) -> Callable[[Operation], int | None]:
     """
     found: dict[Operation, int] = {}
     for task in module.tasks:
-        varied = Flow(task.body).varied(_is_active)
+        varied = Flow(task.body).varied(_active(companion))
         races = Races(task)
         same: dict[Value, int] = {}
         for op in task.body.walk():
@@ -56,29 +60,32 @@ def stamps(module: Module) -> Callable[[Operation], int | None]:
     return found.get
 
 
-def refuse_races(module: Module) -> None:
+def refuse_races(module: Module, companion: Companion = Companion.ADJOINT) -> None:
     """An error for a kernel that surely has a race on which its derivative depends.
 
     Raises:
         OctantsCompilationError: it has; the error shows both accesses.
     """
-    sure = [meeting for meeting in gradient_races(module) if meeting.is_sure]
+    sure = [meeting for meeting in gradient_races(module, companion) if meeting.is_sure]
     if sure:
         raise racing(module.name, sure)
 
 
-def _is_active(array: Array) -> bool:
-    return array.dtype.is_float and array.has(Companion.ADJOINT)
+def _active(companion: Companion = Companion.ADJOINT) -> Callable[[Array], bool]:
+    """Whether an array has a derivative in a mode."""
+    return lambda array: array.dtype.is_float and array.has(companion)
 
 
-def _matters(task: Task) -> Matters:
-    varied = Flow(task.body).varied(_is_active)
+def _matters(task: Task, companion: Companion) -> Matters:
+    is_active = _active(companion)
+    varied = Flow(task.body).varied(is_active)
+    reads_again = companion is Companion.ADJOINT
 
     def matters(races: Races, one: ops.Access, other: ops.Access) -> bool:
         if isinstance(one, ops.Store) and isinstance(other, ops.Store):
-            if not _is_active(one.array) or races.store_the_same(one, other):
+            if not is_active(one.array) or races.store_the_same(one, other):
                 return False
             return one.value in varied or other.value in varied
-        return _is_active(one.array) or isinstance(other, ops.Load)
+        return is_active(one.array) or (reads_again and isinstance(other, ops.Load))
 
     return matters

@@ -413,6 +413,7 @@ def tangent_program(specialisation: Specialisation) -> Program:
 
     def make() -> Program:
         _require_primal(specialisation.module)
+        races.refuse_races(specialisation.module, TANGENT)
         stage = driver.stage_of(specialisation.options)
         module = pipeline.differentiate_forward(specialisation.module, stage)
         return Program(specialisation, module, specialisation.returned)

@@ -20,7 +20,7 @@ from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsAssertionError, OctantsError, OctantsWarning
 from octants.diagnostics.race_errors import NoRaceCheck, RaceAccess, describe_race
 from octants.diagnostics.stack import levels_to_the_user
-from octants.ir.core import Space
+from octants.ir.core import Companion, Space
 from octants.launch.logs import read_back, zeros
 from octants.launch.memory import memories_of
 from octants.launch.program import Program
@@ -130,7 +130,12 @@ class Race:
         return describe_race("OCT304", title, self.accesses)
 
 
-def gradient_check(specialisation: Specialisation, *, effects: bool = True) -> RaceCheck:
+def gradient_check(
+    specialisation: Specialisation,
+    *,
+    effects: bool = True,
+    companion: Companion = Companion.ADJOINT,
+) -> RaceCheck:
     """How to look for races on which the derivative of a launch depends.
 
     Without ``effects``, there is no look where it would have to write.
@@ -138,10 +143,11 @@ def gradient_check(specialisation: Specialisation, *, effects: bool = True) -> R
 
     def make() -> RaceCheck:
         module = specialisation.module
-        found = gradients.gradient_races(module)
-        return _check(specialisation, found, gradients.stamps(module), effects)
+        found = gradients.gradient_races(module, companion)
+        return _check(specialisation, found, gradients.stamps(module, companion), effects)
 
-    return specialisation.remember(("races", "gradient", effects), make)
+    kind = "gradient" if companion is Companion.ADJOINT else "tangent"
+    return specialisation.remember(("races", kind, effects), make)
 
 
 def launch_check(specialisation: Specialisation) -> RaceCheck:
@@ -198,6 +204,7 @@ def look_before_gradient(
     *,
     always: bool,
     effects: bool,
+    companion: Companion = Companion.ADJOINT,
 ) -> None:
     """Look for races on which the derivative of a launch depends, ``always`` or now and then.
 
@@ -208,10 +215,10 @@ def look_before_gradient(
     Raises:
         OctantsAssertionError: there is one.
     """
-    check = gradient_check(specialisation, effects=effects)
+    check = gradient_check(specialisation, effects=effects, companion=companion)
     if check.program is None:
         return
-    looked: dict[Any, int] = specialisation.ways.setdefault("looked", {})
+    looked: dict[Any, int] = specialisation.ways.setdefault(("looked", companion), {})
     key = tuple(each if type(each) is int else getattr(each, "shape", None) for each in arguments)
     if key not in looked and len(looked) >= _MOST_KEYS:
         key = ()
