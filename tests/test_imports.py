@@ -31,6 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("abi", "artifact", "ir", "lang"),
     ("mathlib",),
     ("analysis", "cache", "frontend", "interpreter", "lockstep", "runtime", "simplify", "stage"),
+    ("lowering",),
     ("autodiff", "codegen", "data", "passes"),
     ("pipeline",),
     ("backends",),

@@ -124,7 +124,3 @@ TAPE_WORD = 4
 REFUSED_NEED = 0  # u64: the most bytes that any of them needs
 REFUSED_COUNT = 8  # u64: how many there are
 REFUSED_ITEMS = 16  # u32 words: bit i % 32 of word i // 32 stands for the item lower + i
-
-LIBRARY_PREFIX = "octants_libm_"
-"""Compiled code calls the C library's ``sin`` as ``octants_libm_sin``: a name that LLVM does not
-know, so that a call is never folded to other bits than it gives when it runs."""

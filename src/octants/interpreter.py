@@ -28,6 +28,7 @@ from octants.ir.core import (
 from octants.ir.philox import draw
 from octants.lockstep import EndOfItem, run_blocks, undefined
 from octants.mathlib.evaluate import evaluate
+from octants.mathlib.table import function
 from octants.types.scalars import convert
 
 Storage = dict[ArrayRef, "np.ndarray[Any, Any]"]
@@ -141,6 +142,22 @@ def _bitcast(_: Interpreter, op: ops.Bitcast, env: dict[Value, Any]) -> None:
 def _random(self: Interpreter, op: ops.Random, env: dict[Value, Any]) -> None:
     position = (op.task, env[op.item], env[op.draw])
     env[op.result] = draw(op.result.type, self.seed, self.launch, *position)
+
+
+def _call(self: Interpreter, op: ops.Call, env: dict[Value, Any]) -> None:
+    block = function(op.fn, op.given[0].type).block
+    given = dict(zip(block.args, (env[value] for value in op.given), strict=True))
+    (env[op.result],) = self.block(block, given)
+
+
+def _float_to_int(_: Interpreter, op: ops.FloatToInt, env: dict[Value, Any]) -> None:
+    env[op.result] = convert(env[op.x], op.result.type)
+    if env[op.result] != int(env[op.x]):
+        raise ArithmeticError(f"{env[op.x]} as {op.result.type} is not defined")
+
+
+def _launch_state(self: Interpreter, op: ops.LaunchState, env: dict[Value, Any]) -> None:
+    env[op.result] = convert({"seed": self.seed, "launch": self.launch}[op.name], op.result.type)
 
 
 def _for(self: Interpreter, op: ops.For, env: dict[Value, Any]) -> None:
@@ -296,6 +313,9 @@ HANDLERS: dict[type[Operation], Callable[..., None]] = {
     ops.Cast: _cast,
     ops.Bitcast: _bitcast,
     ops.Random: _random,
+    ops.Call: _call,
+    ops.FloatToInt: _float_to_int,
+    ops.LaunchState: _launch_state,
     ops.For: _for,
     ops.While: _while,
     ops.If: _if,

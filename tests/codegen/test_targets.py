@@ -87,9 +87,7 @@ def test_an_object_needs_only_what_the_runtime_knows(target: Target, opt_level: 
     if not target.triple.endswith("linux-gnu"):
         pytest.skip("the object is not ELF")
     artifact = cpu.compile_module(everything(), target, opt_level=opt_level)
-    facts = dict(artifact.metadata)
-    assert undefined(artifact.code) <= set(facts["symbols"]) | set(native.implied_symbols())
-    assert all(symbol.startswith(abi.LIBRARY_PREFIX) for symbol in facts["symbols"])
+    assert undefined(artifact.code) <= set(native.implied_symbols())
 
 
 def test_code_for_another_system_is_generated() -> None:
@@ -121,16 +119,6 @@ def test_an_artifact_survives_pickling_and_loads() -> None:
     data = {"x": np.ones(3, np.float32)}
     kernel.run(data)
     np.testing.assert_allclose(data["x"], np.sin(1), rtol=1e-6)
-
-
-def test_a_function_that_the_system_lacks_is_named() -> None:
-    artifact = cpu.compile_module(everything(), TARGET)
-    facts = tuple(
-        (key, (*value, abi.LIBRARY_PREFIX + "frobnicate") if key == "symbols" else value)
-        for key, value in artifact.metadata
-    )
-    with pytest.raises(OctantsRuntimeError, match="has no function frobnicate"):
-        runtime.load(replace(artifact, metadata=facts))
 
 
 def test_code_that_is_damaged_is_an_error() -> None:

@@ -9,6 +9,7 @@ for. `codegen.spirv.code` implements all of it, `codegen.llvm.code` what several
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -16,6 +17,7 @@ from typing import Any, TypeAlias
 from octants.diagnostics.span import Span
 from octants.ir.core import ArrayRef
 from octants.lazy_dataclass import dataclass
+from octants.lowering.legal import Legal
 from octants.types.scalars import DType, f16, f32, i64, u32, u64
 
 Operand: TypeAlias = Any
@@ -45,6 +47,7 @@ Kind: TypeAlias = DType | None
 ARITHMETIC = frozenset(("add", "sub", "mul", "neg"))  # integers wrap, floats round
 INTEGER = frozenset(("quotient", "remainder", "and", "or", "xor", "not", "shl", "shr", "ushr"))
 FLOAT = frozenset(("div", "abs", "floor", "ceil", "round", "trunc", "sqrt", "fma"))
+SOMEWHERE = frozenset(("min", "max", "abs", "popcount", "clz", "rsqrt"))  # where they are legal
 ATOMIC = frozenset(("add", "sub", "min", "max", "and", "or", "xor", "exchange"))
 
 
@@ -56,6 +59,8 @@ class Code(ABC):
 
     shares_by_address: bool
     """Whether what the threads of a block share has addresses; else it is an array of words."""
+    legal: Legal
+    """The operations for which there are instructions, or functions of `mathlib`."""
 
     @abstractmethod
     def note(self, location: Span | None) -> None:
@@ -73,7 +78,7 @@ class Code(ABC):
 
     @abstractmethod
     def apply(self, fn: str, dtype: DType, *operands: Operand) -> Operand:
-        """One of `ARITHMETIC`, of `INTEGER` (on u1: and, or, xor, not), or of `FLOAT`.
+        """One of `ARITHMETIC`, of `INTEGER` (on u1: and, or, xor, not), of `FLOAT`, `SOMEWHERE`.
 
         Of integers, `quotient` and `remainder` go towards zero; the counts of shifts are below the
         width, and `shr` keeps the sign of signed types. Whether `fma` rounds the product is up
@@ -88,13 +93,24 @@ class Code(ABC):
     def compare(self, fn: str, dtype: DType, a: Operand, b: Operand) -> Operand:
         """One of `ir.ops.arithmetic.COMPARE`: a NaN is unequal to everything."""
 
+    def instruction(self, fn: str, dtype: DType) -> Callable[..., Operand]:
+        """What `apply` does for a function of a type."""
+        return functools.partial(self.apply, fn, dtype)
+
+    def comparison(self, fn: str, dtype: DType) -> Callable[..., Operand]:
+        """What `compare` does for a comparison of a type."""
+        return functools.partial(self.compare, fn, dtype)
+
     @abstractmethod
     def choose(self, condition: Operand, dtype: DType, on_true: Operand, on_false: Operand) -> Any:
         """The first operand where the condition holds, else the second."""
 
     @abstractmethod
     def convert(self, x: Operand, source: DType, target: DType) -> Operand:
-        """A number as another type that can hold it; integers are cut off, u1 becomes 0 or 1."""
+        """A number as another type that can hold it; integers are cut off, u1 becomes 0 or 1.
+
+        Floats become what they are legally cast to, whatever they are.
+        """
 
     @abstractmethod
     def bitcast(self, x: Operand, source: DType, target: DType) -> Operand:
@@ -102,15 +118,15 @@ class Code(ABC):
 
     @abstractmethod
     def half_bits(self, x: Operand) -> Operand:
-        """The bits, u32, of the f16 nearest to an f32."""
+        """The 16 bits (u32) of the f16 nearest to an f32, even at a tie."""
 
     @abstractmethod
-    def half_value(self, bits: Operand) -> Operand:
-        """The f32 of the f16 of 16 bits, u32 with zeros above them."""
+    def half_value(self, word: Operand) -> Operand:
+        """The f32 that is the f16 of 16 bits (u32, zero above them)."""
 
-    @abstractmethod
-    def bit_count(self, x: Operand) -> Operand:
-        """How many bits of a u32 are set, u32."""
+    def round_half(self, x: Operand) -> Operand:
+        """The value of f16 nearest to an f32, even at a tie."""
+        return self.half_value(self.half_bits(x))
 
     # -- variables, and control flow ------------------------------------------------------------
 

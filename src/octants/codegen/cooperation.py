@@ -142,7 +142,7 @@ def _vote(code: ThreadCode, lanes: Lanes, op: ops.Subgroup, value: Operand) -> O
     if word is u64:
         high = code.convert(code.apply("ushr", u64, bits, code.constant(32, u64)), u64, u32)
         low = code.apply("xor", u32, high, low)
-    odd = code.apply("and", u32, code.bit_count(low), code.constant(1, u32))
+    odd = code.apply("and", u32, code.apply("popcount", u32, low), code.constant(1, u32))
     return code.compare("ne", u32, odd, code.constant(0, u32))
 
 

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from octants.codegen.code import Code, Operand, Place, ThreadCode
-from octants.ir.core import Array, ArrayRef, Companion, Operation, Record, Value
+from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType
 
@@ -85,6 +85,9 @@ class Function(Protocol):
     collected: dict[Operation, tuple[Any, Any]]
     reserved: set[Operation]
     restartable: set[Operation]
+    table: dict[type[Any], Callable[[Any, Any], Any]]
+    writers: dict[tuple[str, DType], Callable[..., Operand]]
+    """What writes each function of a type that has been used; see `arithmetic.combine`."""
 
     @property
     def code(self) -> Code:
@@ -98,6 +101,12 @@ class Function(Protocol):
 
     def bind(self, value: Value, operand: Operand) -> None:
         """Say what stands for a value."""
+
+    def inlined(self, block: Block, operands: Sequence[Operand]) -> list[Operand]:
+        """Write the operations of a block for given arguments; what stands for what it yields."""
+
+    def launch_state(self, name: str) -> Operand:
+        """The "seed", or the number ("launch"), of the launch, u64."""
 
     def wide(self, value: Value) -> Operand:
         """An integer as an i64."""

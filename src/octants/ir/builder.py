@@ -13,6 +13,7 @@ from octants.ir.core import Array, Block, Companion, Operation, Value
 from octants.types.scalars import DType, convert, i32, i64, u1, u64
 
 PRIMAL = Companion.PRIMAL
+_NEUTRAL_ZERO = ("add", "sub", "or", "xor", "shl", "shr", "ushr", "lsl", "lsr", "asr")
 
 
 class Builder:
@@ -122,6 +123,14 @@ class Builder:
             return x
         return self.append(ops.Bitcast(x, results=[Value(dtype)])).result
 
+    def float_to_int(self, x: Value, dtype: DType) -> Value:
+        """A float whose whole part the type can hold, towards zero."""
+        return self.append(ops.FloatToInt(x, results=[Value(dtype)])).result
+
+    def call(self, fn: str, operands: Sequence[Value], dtype: DType) -> Value:
+        """A function of `mathlib`, whose result is of a type."""
+        return self.append(ops.Call(fn, list(operands), results=[Value(dtype)])).result
+
     def random(self, dtype: DType, task: int, item: Value, draw: Value) -> Value:
         return self.append(ops.Random(task, item, draw, results=[Value(dtype)])).result
 
@@ -140,13 +149,15 @@ class Builder:
         if right is not None:
             if fn in ("mul", "div", "floordiv", "truncdiv") and right == 1:
                 return lhs if not (is_float and fn in ("floordiv", "truncdiv")) else None
-            if fn in ("add", "sub", "or", "xor", "shl", "shr", "ushr") and right == 0:
+            if fn in _NEUTRAL_ZERO and right == 0:
                 kept = fn == "sub" and math.copysign(1.0, right) > 0  # -0.0 - -0.0 is 0.0
                 return lhs if not is_float or kept else None
             if fn == "mul" and right == 0 and not is_float:
                 return rhs
             if fn == "and" and lhs.type is u1:
                 return lhs if right else rhs
+            if fn == "and" and right == convert(-1, lhs.type):
+                return lhs
             if fn == "or" and lhs.type is u1:
                 return rhs if right else lhs
         if left is not None and fn in ("add", "mul", "and", "or", "xor") and right is None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,18 +17,24 @@ WEYL = (0x9E3779B9, 0xBB67AE85)
 _MASK = 0xFFFFFFFF
 
 
-def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Ten rounds of Philox4x32; all words are 32 bits."""
+def _product(word: int, factor: int) -> tuple[int, int]:
+    return word * factor >> 32, word * factor & _MASK
+
+
+def philox(
+    counter: tuple[Any, Any, Any, Any],
+    key: tuple[Any, Any],
+    product: Callable[[Any, int], tuple[Any, Any]] = _product,
+) -> tuple[Any, Any, Any, Any]:
+    """Ten rounds of Philox4x32; all words are 32 bits: Python integers, or values of code.
+
+    ``product`` gives the high and the low word of a word times a constant.
+    """
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(ROUNDS):
-        first, second = MULTIPLIERS[0] * c0, MULTIPLIERS[1] * c2
-        c0, c1, c2, c3 = (
-            (second >> 32) ^ c1 ^ k0,
-            second & _MASK,
-            (first >> 32) ^ c3 ^ k1,
-            first & _MASK,
-        )
+        (high0, low0), (high1, low1) = product(c0, MULTIPLIERS[0]), product(c2, MULTIPLIERS[1])
+        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
         k0, k1 = (k0 + WEYL[0]) & _MASK, (k1 + WEYL[1]) & _MASK
     return c0, c1, c2, c3
 
@@ -50,9 +57,12 @@ def draw(dtype: DType, seed: int, launch: int, task: int, item: int, draw: int) 
     return bits - (1 << dtype.bits) if bits > high else bits
 
 
+def digits(dtype: DType) -> int:
+    """As many leading bits as the mantissa holds, so that a float is exact and below one."""
+    return {64: 53, 32: 24, 16: 11}[dtype.bits]
+
+
 def _unit_interval(dtype: DType, w0: int, w1: int) -> float:
-    """As many leading bits as the mantissa holds, so that the result is exact and below one."""
     if dtype.bits == 64:
         return (w0 << 21 ^ w1 >> 11) * 2.0**-53
-    digits = 24 if dtype.bits == 32 else 11
-    return float(np.float64(w0 >> (32 - digits)) * 2.0**-digits)
+    return float(np.float64(w0 >> (32 - digits(dtype))) * 2.0 ** -digits(dtype))

@@ -137,6 +137,31 @@ def _truncdiv(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
+def _defined(holds: bool, what: str) -> None:
+    if not holds:
+        raise ArithmeticError(f"{what} is not defined")
+
+
+def _quotient(dtype: DType, a: int, b: int) -> int:
+    found = _truncdiv(a, b)
+    _defined(b != 0 and found == convert(found, dtype), f"quotient of {a} and {b}")
+    return found
+
+
+def _remainder(dtype: DType, a: int, b: int) -> int:
+    return a - _quotient(dtype, a, b) * b
+
+
+def _within(shift: Callable[[DType, int, int], int]) -> Callable[[DType, int, int], int]:
+    """A shift by less than the width."""
+
+    def run(dtype: DType, a: int, b: int) -> int:
+        _defined(0 <= b < dtype.bits, f"shift of {dtype} by {b}")
+        return shift(dtype, a, b)
+
+    return run
+
+
 def _power(a: int, b: int) -> int:
     if b >= 0:
         return pow(a, b, 1 << 64) if a >= 0 else _signed_power(a, b)
@@ -181,6 +206,14 @@ INTEGER: dict[str, Callable[..., Any]] = {
     "shl": lambda t, a, b: a << (b & (t.bits - 1)),
     "shr": lambda t, a, b: a >> (b & (t.bits - 1)),
     "ushr": lambda t, a, b: (a & ((1 << t.bits) - 1)) >> (b & (t.bits - 1)),
+}
+
+INTEGER |= {
+    "quotient": _quotient,
+    "remainder": _remainder,
+    "lsl": _within(INTEGER["shl"]),
+    "lsr": _within(INTEGER["ushr"]),
+    "asr": _within(INTEGER["shr"]),
 }
 
 EXACT = (frozenset(INTEGER) | frozenset(COMPARISONS) | {"div", "sqrt"}) - {"pow"}

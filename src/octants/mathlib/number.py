@@ -5,7 +5,7 @@ Each operator appends one operation, rounded by itself; nothing is contracted or
 
 from __future__ import annotations
 
-from typing import Union
+from typing import Any, Union
 
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Value
@@ -26,6 +26,11 @@ class Number:
     @property
     def type(self) -> DType:
         return self.value.type
+
+    @property
+    def known(self) -> Any:
+        """The Python number that this is, None unless it is a constant of the builder's."""
+        return self.build.constant_of(self.value)
 
     def lift(self, other: Operand) -> Number:
         """A Python number as a constant of this type."""

@@ -1,9 +1,13 @@
-"""pow: the logarithm to base two as a double, times the exponent, and 2 to the power of that."""
+"""pow: the logarithm to base two as a double, times the exponent, and 2 to the power of that.
+
+Powers of integers are products.
+"""
 
 from __future__ import annotations
 
 import math
 
+from octants.ir.core import Block, Value
 from octants.mathlib import coefficients as table
 from octants.mathlib.double import (
     Double,
@@ -17,6 +21,7 @@ from octants.mathlib.exponential import exp2_of
 from octants.mathlib.formats import format_of
 from octants.mathlib.logarithm import decomposed
 from octants.mathlib.number import Number, select
+from octants.types.scalars import i32
 
 
 def _log2(x: Number) -> Double:
@@ -76,3 +81,24 @@ def pow(x: Number, y: Number) -> Number:  # noqa: A001
     result = select(is_undefined, x.lift(math.nan), result)
     result = select(x.is_nan | y.is_nan, x + y, result)
     return select(y.equals(0.0) | x.equals(1.0), x.lift(1.0), result)
+
+
+def integer_power(a: Number, b: Number) -> Number:
+    """By squaring; a negative exponent leaves 1 and -1, up to the sign, and gives 0 otherwise."""
+    square, rest = a, b
+    if a.type.is_signed:
+        keeps = a.equals(1) | a.equals(-1)
+        negative = b < 0
+        square = select(negative & ~keeps, a.lift(0), a)
+        rest = select(negative, select(keeps, b & 1, 1), b)
+    turns = a.type.bits - rest.apply("clz").to(i32)
+    build = a.build
+    body = Block([Value(i32), *(Value(a.type) for _ in range(3))])
+    with build.into(body):
+        result, square_, rest_ = (Number(build, arg) for arg in body.args[1:])
+        factor = select((rest_ & 1).differs(0), square_, 1)
+        values = result * factor, square_ * square_, rest_.apply("ushr", 1)
+        build.yield_([value.value for value in values])
+    inits = [a.lift(1).value, square.value, rest.value]
+    loop = build.for_(turns.lift(0).value, turns.value, inits, body)
+    return Number(build, loop.results[0])

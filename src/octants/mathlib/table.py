@@ -13,15 +13,18 @@ from octants.mathlib import (
     error_function,
     exponential,
     fast,
+    halves,
     hyperbolic,
     logarithm,
     plain,
     power,
+    random_bits,
+    remainder,
     roots,
     trigonometric,
 )
 from octants.mathlib.number import Number
-from octants.types.scalars import DType, f32
+from octants.types.scalars import DType, f32, u32, u64
 
 Formula = Callable[..., Number]
 
@@ -78,10 +81,22 @@ _SHORT = {
 }
 ALL = FUNCTIONS | SLOPES
 
+HELPERS: dict[str, tuple[Formula, tuple[DType | None, ...]]] = {
+    "half_bits": (halves.bits, (f32,)),
+    "half_value": (halves.value, (u32,)),
+    "random_bits": (random_bits.random_bits, (u32, u64, u32, u64, u64)),
+    "remainder": (remainder.remainder, (None, None)),
+    "integer_power": (power.integer_power, (None, None)),
+}
+"""What `octants.lowering` calls, and the types of the parameters; None stands for any one type."""
+
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """A function's code: the arguments of the block are its parameters, it yields the result."""
+    """A function's code: the arguments of the block are its parameters, it yields the result.
+
+    `dtype` is the type of the first parameter.
+    """
 
     name: str
     dtype: DType
@@ -91,15 +106,16 @@ class Function:
 
 @functools.cache
 def function(name: str, dtype: DType, allow_fast: bool = False, machine: str = "fused") -> Function:
-    """The code of a function of f32 or f64. Nobody may change it.
+    """The code of a function of f32 or f64, or of one of `HELPERS`. Nobody may change it.
 
     The ``machine`` is "fused" if it has a fused operation, else "plain".
     """
     short = _SHORT[machine]
     is_fast = allow_fast and (name, dtype) in short
-    formula = short[name, dtype] if is_fast else ALL[name]
-    count = 2 if name in BINARY else 1
-    block = Block([Value(dtype) for _ in range(count)])
+    types: tuple[DType | None, ...] = (dtype,) * (2 if name in BINARY else 1)
+    formula, types = HELPERS[name] if name in HELPERS else (ALL[name], types)
+    formula = short[name, dtype] if is_fast else formula
+    block = Block([Value(each or dtype) for each in types])
     build = Builder(block)
     result = formula(*(Number(build, arg) for arg in block.args))
     build.yield_([result.value])

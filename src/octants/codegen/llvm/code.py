@@ -7,26 +7,47 @@ kernel is in: of messages, tapes, launches, and what blocks share.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.codegen.code import Code, Element, Kind, Place
 from octants.codegen.llvm import halves
 from octants.codegen.llvm import text as names
+from octants.codegen.llvm.estimates import ReciprocalRoot
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.library import finished
 from octants.diagnostics.span import Span
 from octants.ir.core import ArrayRef, Companion, Space
+from octants.ir.ops.arithmetic import BITWISE, COMPARE
 from octants.lazy_dataclass import dataclass
-from octants.types.scalars import DType, u1
+from octants.lowering.legal import (
+    EXACT,
+    FLOATS,
+    INTEGERS,
+    SIGNED_INTEGERS,
+    Legal,
+    casts,
+    table,
+)
+from octants.mathlib.table import ALL
+from octants.types import scalars
+from octants.types.scalars import DType, f16, f32, f64, u1
 
 _INTEGER = {
     **{fn: fn for fn in ("add", "sub", "mul", "and", "or", "xor", "shl")},
     "ushr": "lshr",
 }
 _BY_SIGN = {"quotient": ("sdiv", "udiv"), "remainder": ("srem", "urem"), "shr": ("ashr", "lshr")}
+_INTEGER_INTRINSIC = {"min": ("smin", "umin"), "max": ("smax", "umax"), "popcount": ("ctpop",) * 2}
+_FLAGGED = {"clz": "ctlz", "abs": "abs"}
+"""Intrinsics with an i1 that says whether a special operand is undefined: it is not."""
+
 _FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "neg": "fneg"}
-_INTRINSIC = {"abs": "fabs", "round": "roundeven"}
+_INTRINSIC = {"abs": "fabs", "round": "rint"}
+_FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+_BASIC = ("add", "sub", "mul", "neg")
+_ON_INTEGERS = (*_BASIC, *BITWISE, "not", "quotient", "remainder", "lsl", "lsr", "popcount", "clz")
 _ATOMIC = {fn: fn for fn in ("add", "sub", "and", "or", "xor")} | {"exchange": "xchg"}
 _FLOAT_ATOMIC = {"add": "fadd", "sub": "fsub", "exchange": "xchg"}
 
@@ -47,6 +68,8 @@ class LlvmCode(Code):
 
     def __init__(self, f: FunctionText) -> None:
         self._f = f
+        has_root = f.text.fast_math and f.machine.reciprocal_root is not None
+        self.legal = _legal(f.machine.has_fused, has_root)
         self._hoisted: dict[Any, str] = {}
         self._variables = 0
         self._exits: list[str] = []  # of the loops that what is written now is in
@@ -65,28 +88,57 @@ class LlvmCode(Code):
         return int(operand) if operand.lstrip("-").isdigit() else None
 
     def apply(self, fn: str, dtype: DType, *operands: str) -> str:
-        kind = names.REGISTER[dtype]
+        return self.instruction(fn, dtype)(*operands)
+
+    def instruction(self, fn: str, dtype: DType) -> Callable[..., str]:
+        """Without fast-math flags: a replay must give the bits of what it replays.
+
+        LLVM may treat two copies of an operation that carries such flags differently.
+        """
+        kind, unsigned = names.REGISTER[dtype], not dtype.is_signed
         if dtype.is_float:
-            if fn in _FLOAT:
-                return self._f.apply(_FLOAT[fn], kind, *operands)
-            return self._f.intrinsic(_INTRINSIC.get(fn, fn), kind, [(kind, x) for x in operands])
-        if fn == "not":
-            return self._f.apply("xor", kind, *operands, "true" if dtype is u1 else -1)
+            return self._float_instruction(fn, kind)
+        if fn in ("not", "neg"):
+            return functools.partial(self._of_one, fn, kind)
+        if fn in _FLAGGED:
+            return lambda x: self._f.intrinsic(_FLAGGED[fn], kind, [(kind, x)], flag=True)
+        if fn in _INTEGER_INTRINSIC:
+            return functools.partial(self._intrinsic, _INTEGER_INTRINSIC[fn][unsigned], kind)
+        name = _INTEGER.get(fn) or _BY_SIGN[fn][unsigned]
+        return functools.partial(self._f.apply, name, kind)
+
+    def _float_instruction(self, fn: str, kind: str) -> Callable[..., str]:
+        if fn in _FLOAT:
+            return functools.partial(self._f.apply, _FLOAT[fn], kind)
+        if fn == "rsqrt":
+            return self._estimated_root
+        return functools.partial(self._intrinsic, _INTRINSIC.get(fn, fn), kind)
+
+    def _of_one(self, fn: str, kind: str, x: str) -> str:
         if fn == "neg":
-            return self._f.apply("sub", kind, "0", *operands)
-        instruction = _INTEGER.get(fn) or _BY_SIGN[fn][not dtype.is_signed]
-        return self._f.apply(instruction, kind, *operands)
+            return self._f.apply("sub", kind, "0", x)
+        return self._f.apply("xor", kind, x, "true" if kind == "i1" else "-1")
+
+    def _estimated_root(self, x: str) -> str:
+        estimate = self._f.machine.reciprocal_root
+        assert estimate is not None
+        return str(self._f.table[ReciprocalRoot](self._f, ReciprocalRoot(x, estimate)))
+
+    def _intrinsic(self, name: str, kind: str, *operands: str) -> str:
+        return self._f.intrinsic(name, kind, [(kind, x) for x in operands])
 
     def index(self, fn: str, a: str, b: str, *, signed: bool = False) -> str:
         return self._f.apply(f"{fn} {'nsw' if signed else 'nuw nsw'}", "i64", a, b)
 
     def compare(self, fn: str, dtype: DType, a: str, b: str) -> str:
+        return self.comparison(fn, dtype)(a, b)
+
+    def comparison(self, fn: str, dtype: DType) -> Callable[..., str]:
+        kind = names.REGISTER[dtype]
         if dtype.is_float:
-            test = "fcmp une" if fn == "ne" else f"fcmp o{fn}"
-        else:
-            sign = "" if fn in ("eq", "ne") else "s" if dtype.is_signed else "u"
-            test = f"icmp {sign}{fn}"
-        return self._f.apply(test, names.REGISTER[dtype], a, b)
+            return functools.partial(self._f.apply, f"fcmp {_FLOAT_COMPARE[fn]}", kind)
+        sign = "" if fn in ("eq", "ne") else "s" if dtype.is_signed else "u"
+        return functools.partial(self._f.apply, f"icmp {sign}{fn}", kind)
 
     def choose(self, condition: str, dtype: DType, on_true: str, on_false: str) -> str:
         return self._f.choose(condition, names.REGISTER[dtype], on_true, on_false)
@@ -97,18 +149,25 @@ class LlvmCode(Code):
             if known is not None:
                 number = int(known) if source.is_signed else known % (1 << source.bits)
                 return names.literal(number, target)
-            if source.bits == target.bits:
-                return x
-            extension = "sext" if source.is_signed else "zext"
-            instruction = "trunc" if source.bits > target.bits else extension
-        elif source is target:
+            return self._resized(x, source, target)
+        if source is target:
             return x
         elif source.is_float and target.is_float:
             instruction = "fpext" if source.bits < target.bits else "fptrunc"
         elif source.is_float:
-            instruction = "fptosi" if target.is_signed else "fptoui"
+            name, kind = f"fpto{'s' if target.is_signed else 'u'}i.sat", names.REGISTER[source]
+            result = names.REGISTER[target]
+            return self._f.intrinsic(name, result, [(kind, x)], overloads=(result, kind))
         else:
             instruction = "sitofp" if source.is_signed else "uitofp"
+        return self._f.convert(instruction, names.REGISTER[source], x, names.REGISTER[target])
+
+    def _resized(self, x: str, source: DType, target: DType) -> str:
+        """An integer or u1 as an integer: cut off, or extended by its own sign."""
+        if source.bits == target.bits:
+            return x
+        extension = "sext" if source.is_signed else "zext"
+        instruction = "trunc" if source.bits > target.bits else extension
         return self._f.convert(instruction, names.REGISTER[source], x, names.REGISTER[target])
 
     def bitcast(self, x: str, source: DType, target: DType) -> str:
@@ -119,11 +178,11 @@ class LlvmCode(Code):
     def half_bits(self, x: str) -> str:
         return self._f.convert("zext", "i16", halves.to_integer(self._f, x), "i32")
 
-    def half_value(self, bits: str) -> str:
-        return halves.from_integer(self._f, self._f.convert("trunc", "i32", bits, "i16"))
+    def half_value(self, word: str) -> str:
+        return halves.from_integer(self._f, self._f.convert("trunc", "i32", word, "i16"))
 
-    def bit_count(self, x: str) -> str:
-        return self._f.intrinsic("ctpop", "i32", [("i32", x)])
+    def round_half(self, x: str) -> str:
+        return halves.from_bits(self._f, halves.to_bits(self._f, x))
 
     # -- variables, and control flow ------------------------------------------------------------
 
@@ -306,3 +365,20 @@ class LlvmCode(Code):
 
     def parameters(self) -> str:
         return "%parameters"
+
+
+@functools.cache
+def _legal(has_fused: bool, has_root: bool) -> Legal:
+    """What LLVM has instructions or intrinsics for; and 1 / sqrt(x) of f32, if it is estimated."""
+    functions = table(
+        (INTEGERS, (*_ON_INTEGERS, "min", "max")),
+        (SIGNED_INTEGERS, ("abs", "asr")),
+        (FLOATS, (*_BASIC, "div", "sqrt", *EXACT, *ALL)),
+        ((f16,), EXACT),
+        ((u1,), (*BITWISE, "not")),
+        (scalars.ALL, COMPARE),
+        ((f32,) * has_root, ("rsqrt",)),
+    )
+    kinds = (*INTEGERS, *FLOATS)
+    fused = frozenset((f32, f64) if has_fused else (f64,))
+    return Legal(functions, casts((*kinds, u1), kinds), frozenset(FLOATS), fused)

@@ -42,11 +42,10 @@ from octants.target import Target
 
 _LONG_ROW = 4096  # work items
 _REST, _SINGLE = "_rest", "_single"  # endings of the names of functions of one task
-_PURE = "nounwind willreturn nofree nosync memory(none)"
 
 
 class Cpu(Machine):
-    """x64 and arm64; `fmod` is the C library's."""
+    """x64 and arm64."""
 
     has_functions = True
 
@@ -54,11 +53,6 @@ class Cpu(Machine):
         self.has_half = not is_x64(target) or "+f16c" in target.features.split(",")
         self.has_fused = has_fused(target)
         self.reciprocal_root = estimate_of(target)
-
-    def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
-        symbol = abi.LIBRARY_PREFIX + fn + ("f" if type == "float" else "")
-        name = f.text.declare_symbol(symbol, type, ", ".join([type] * len(operands)), _PURE)
-        return f.call(name, type, [(type, x) for x in operands])
 
     def poll(self, f: FunctionText) -> None:
         flag = f.context(abi.CONTEXT_INTERRUPTED)
@@ -110,7 +104,7 @@ def compile_modules(
         code = machine.emit_object(module)
         note.gives(code.__len__, "bytes")
     entries = [_entry_name(module, number) for number, module in enumerate(modules)]
-    facts = (("symbols", tuple(text.symbols)), ("entries", tuple(entries)))
+    facts = (("entries", tuple(entries)),)
     return [
         Artifact(
             name=kernel.module.name,

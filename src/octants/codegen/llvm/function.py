@@ -50,10 +50,6 @@ class Machine(ABC):
     function_sums = 8
     """How many sums can be made while one of them is found."""
 
-    @abstractmethod
-    def library(self, f: FunctionText, fn: str, type: str, operands: list[str]) -> str:
-        """A mathematical function that is no instruction, of operands of an LLVM type."""
-
     def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:  # noqa: ARG002
         """A function of f32 by what the machine has for it, where `fast_math` allows that."""
         return None
@@ -132,6 +128,7 @@ class FunctionText:
         self.quick_turns: set[Operation] = set()  # loops that run four turns at a time
         self.doubts: list[str] | None = None  # where rare ways are left out: what was to be true
         self.series: Any = None  # how functions are computed then for which there are instructions
+        self.writers: dict[tuple[str, DType], Callable[..., str]] = {}
         self._names: dict[Value, str] = {}
         self._once: dict[Any, str] = {}
         self._local_arrays: dict[Any, Any] = {}
@@ -323,6 +320,15 @@ class FunctionText:
             for each in filled.get(op, ()):
                 table[type(each)](self, each)
         return [self._names[value] for value in block.yielded]
+
+    def inlined(self, block: Block, operands: Sequence[str]) -> list[str]:
+        """The operations of a block for given arguments; what stands for what it yields."""
+        self._names.update(zip(block.args, operands, strict=True))
+        return self.block(block)
+
+    def launch_state(self, name: str) -> str:
+        """The "seed", or the number ("launch"), of the launch, i64."""
+        return self.system(name, "i64")
 
     def begin_item(self, index: Value, end: str) -> None:  # noqa: ARG002
         """Bind the index in a turn of the loop over the work items, which ends before ``end``."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import functools
 
+from octants.codegen.arithmetic import LibraryCall
 from octants.codegen.llvm.function import FunctionText, Handler
 from octants.hashing import blake2b
 from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.lazy_dataclass import dataclass
-from octants.mathlib.table import Function, function
-from octants.types.scalars import DType, f16, f32
+from octants.lowering.module import lower_function
+from octants.mathlib.table import HELPERS, Function, function
+from octants.types.scalars import DType, f32
 
 ATTRIBUTES = "nounwind willreturn nofree nosync memory(none)"
 _INLINED = 8
@@ -41,23 +43,37 @@ class Call:
 
 
 def call(f: FunctionText, fn: str, dtype: DType, operands: list[str]) -> str:
-    """The value of a function of operands of f32 or f64; f16 is in registers of f32."""
+    """The value of a function of operands of f32 or f64."""
     if f.text.fast_math and dtype is f32:
         found = f.machine.quick(f, fn, operands)
         if found is not None:
             return found
     f.text.mathematics += 1
     attribute = "" if f.text.mathematics <= _INLINED and not f.is_copied else " noinline"
-    kind = f32 if dtype is f16 else dtype
-    result: str = f.table[Call](f, Call(function(fn, kind, f.text.fast_math), operands, attribute))
+    wanted = lower_function(f.code.legal, function(fn, dtype, f.text.fast_math))
+    result: str = f.table[Call](f, Call(wanted, operands, attribute))
     return result
+
+
+def call_by_name(f: FunctionText, op: LibraryCall) -> str:
+    """A function of mathematics, or what `lowering` calls."""
+    if op.fn in HELPERS:
+        return call_function(f, function(op.fn, op.dtype), op.operands)
+    return call(f, op.fn, op.dtype, op.operands)
+
+
+def call_function(f: FunctionText, wanted: Function, operands: list[str]) -> str:
+    """The value of a function that work items call one by one, even where they are lanes."""
+    return call_scalar(f, Call(lower_function(f.code.legal, wanted), operands, ""))
 
 
 def call_scalar(f: FunctionText, op: Call) -> str:
     """A function of one number each."""
     name = f.text.helper(op.name, lambda _, name: _text(f, op.function, name))
-    register = f.type(op.function.dtype)
-    return f.call(name, register, [(register, operand) for operand in op.operands], op.attribute)
+    block = op.function.block
+    types = [f.type(arg.type) for arg in block.args]
+    given = list(zip(types, op.operands, strict=True))
+    return f.call(name, f.type(block.yielded[0].type), given, op.attribute)
 
 
 def _text(caller: FunctionText, wanted: Function, name: str) -> str:
@@ -65,7 +81,7 @@ def _text(caller: FunctionText, wanted: Function, name: str) -> str:
     block, table = wanted.block, caller.scalar_table
     branch = functools.partial(_if, table[ops.If])
     f = FunctionText(caller.kernel, caller.machine, {**table, ops.If: branch}, 0)
-    register = f.type(wanted.dtype)
+    register = f.type(block.yielded[0].type)
     parameters = _bind_parameters(f, block.args)
     f.start("start")
     (result,) = f.block(block)

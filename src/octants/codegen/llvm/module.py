@@ -23,7 +23,6 @@ class ModuleText:
 
     def __init__(self, *, fast_math: bool = False) -> None:
         self.fast_math = fast_math
-        self.symbols: list[str] = []  # what the runtime must supply, in order of first use
         self.mathematics = 0  # calls of functions of `mathlib`
         self._functions: list[str] = []
         self._declarations: dict[str, str] = {}
@@ -44,13 +43,6 @@ class ModuleText:
         if name not in self._declarations:
             self._declarations[name] = f"declare {result} {name}({arguments}) {attributes}"
         return name
-
-    def declare_symbol(self, symbol: str, result: str, arguments: str, attributes: str) -> str:
-        """Declare a function that the runtime supplies; gives its name."""
-        name = f"@{symbol}"
-        if name not in self._declarations:
-            self.symbols.append(symbol)
-        return self.declare(name, result, arguments, attributes)
 
     def helper(self, name: str, make: Callable[[ModuleText, str], str]) -> str:
         """Define a function of our own, once; gives its name."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from octants.codegen import collecting, memory, messages, records
+from octants.codegen import arithmetic, collecting, memory, messages, records
 from octants.codegen.atomics import compare_exchange
-from octants.codegen.function import Combine
 from octants.codegen.llvm import (
-    arithmetic,
     atomics,
     control,
     estimates,
     library,
     outlined,
-    random,
     tables,
 )
 from octants.codegen.llvm.chains import Table
@@ -26,16 +23,9 @@ TABLE: HandlerTable = {
     estimates.ReciprocalRoot: estimates.root_of_one,
     Collect: collecting.collect,
     Deliver: collecting.deliver,
-    ops.Constant: arithmetic.constant,
-    ops.Unary: arithmetic.unary,
-    ops.Binary: arithmetic.binary,
-    Combine: arithmetic.combined,
-    ops.Fma: arithmetic.fma,
-    ops.Compare: arithmetic.compare,
-    ops.Select: arithmetic.select,
-    ops.Cast: arithmetic.cast,
-    ops.Bitcast: arithmetic.bitcast,
-    ops.Random: random.random,
+    **arithmetic.TABLE,
+    arithmetic.LibraryCall: library.call_by_name,
+    ops.Select: tables.select,
     ops.For: control.for_,
     ops.While: outlined.once(control.while_),
     ops.If: outlined.once(control.if_),

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 
 from octants import abi
 from octants.analysis.sums import Sums, Turns
-from octants.codegen.llvm import arithmetic, integers
+from octants.codegen import arithmetic
 from octants.codegen.llvm.cost import GRAIN
 from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.text import known
 from octants.ir import ops
 from octants.ir.core import ArrayRef, Block, Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
@@ -48,7 +49,7 @@ def _count(f: FunctionText, target: ArrayRef) -> str:
 
 
 def _times(f: FunctionText, one: str, other: str) -> str:
-    numbers = integers.known(one), integers.known(other)
+    numbers = known(one), known(other)
     if None not in numbers:
         return str(int(one) * int(other))
     return other if one == "1" else f.assign(f"mul i64 {one}, {other}")
@@ -57,7 +58,7 @@ def _times(f: FunctionText, one: str, other: str) -> str:
 def _bytes(f: FunctionText, target: ArrayRef) -> str:
     """What a target takes in a part."""
     nbytes = _times(f, _count(f, target), str(target[0].dtype.size))
-    if integers.known(nbytes) is not None:
+    if known(nbytes) is not None:
         return str(-(-int(nbytes) // abi.PART_ALIGNMENT) * abi.PART_ALIGNMENT)
     raised = f.assign(f"add i64 {nbytes}, {abi.PART_ALIGNMENT - 1}")
     return f.assign(f"and i64 {raised}, {-abi.PART_ALIGNMENT}")
@@ -69,7 +70,7 @@ def _offsets(f: FunctionText, sums: Sums) -> Iterator[str]:
     yield offset
     for target in sums.parts:
         size = _bytes(f, target)
-        if integers.known(offset) is not None and integers.known(size) is not None:
+        if known(offset) is not None and known(size) is not None:
             offset = str(int(offset) + int(size))
         else:
             offset = f.assign(f"add i64 {offset}, {size}")
@@ -160,7 +161,7 @@ def _length(f: FunctionText, turns: Turns) -> str:
     items = "1"
     for divisor in turns.divisors:
         items = _times(f, items, _magnitude(f, divisor))
-    if integers.known(items) is not None:
+    if known(items) is not None:
         return str(int(items) * turns.rows or _NEVER)
     is_none = f.assign(f"icmp eq i64 {items}, 0")
     length = _times(f, items, str(turns.rows))
@@ -174,7 +175,7 @@ def _write_once(f: FunctionText, op: Operation) -> None:
 
 def _magnitude(f: FunctionText, value: Value) -> str:
     operand = f.use(value)
-    if integers.known(operand) is not None:
+    if known(operand) is not None:
         return str(abs(int(operand)))
     if value.type.bits != 64:
         operand = f.assign(f"sext {f.type(value.type)} {operand} to i64")

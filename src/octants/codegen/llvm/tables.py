@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from octants.codegen import arithmetic
 from octants.codegen.llvm.chains import Read, Table
 from octants.codegen.llvm.function import FunctionText
+from octants.ir import ops
 from octants.ir.core import Value
+
+
+def select(f: FunctionText, op: ops.Select) -> None:
+    """Without a branch, or a part of a long chain of selections."""
+    if op not in f.chains.reads:
+        arithmetic.select(f, op)
+        return
+    found = f.chains.reads[op]
+    if found is not None:
+        f.bind(op.result, read(f, found))
 
 
 def fill(f: FunctionText, table: Table) -> None:

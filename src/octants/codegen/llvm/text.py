@@ -30,6 +30,11 @@ def literal(value: Any, dtype: DType) -> str:
     return str((value + half) % (2 * half) - half)
 
 
+def known(operand: str) -> int | None:
+    """The number that an operand of an integer type is, if it is a literal."""
+    return None if operand[0] == "%" else int(operand)
+
+
 def float_literal(value: float) -> str:
     """The bits of the f64, which is how LLVM writes `float` as well."""
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"

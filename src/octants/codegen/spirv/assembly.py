@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.codegen.spirv.features import Features
+from octants.codegen.spirv.tables import legal
 from octants.codegen.spirv.words import (
     COMPUTE,
     GLSL_MEMORY,
@@ -41,8 +42,9 @@ class Assembly:
     `is_bound` to the module as one buffer, addresses are offsets in that.
     """
 
-    def __init__(self, features: Features) -> None:
+    def __init__(self, features: Features, *, fast_math: bool = False) -> None:
         self.features = features
+        self.legal = legal(features.has("float64"), fast_math)
         self.functions: list[int] = []
         self.depths: dict[int, int] = {}  # of helpers, by what stands for them
         self._bound = 0

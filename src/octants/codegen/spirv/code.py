@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.code import Element, Kind, Place
+from octants.codegen.code import Code, Element, Kind, Place
 from octants.codegen.spirv.flow import Flow, Words
 from octants.codegen.spirv.tables import (
     ATOMIC,
@@ -33,7 +33,8 @@ from octants.codegen.spirv.words import (
     Storage,
     instruction,
 )
-from octants.codegen.structured import halves
+from octants.codegen.straight import write_straight
+from octants.mathlib.table import function
 from octants.types.scalars import DType, f32, f64, i64, u1, u32, u64
 
 _SCOPES = {"device": DEVICE_SCOPE, "block": BLOCK_SCOPE, "subgroup": SUBGROUP_SCOPE}
@@ -67,6 +68,8 @@ class SpirvCode(Flow):
             a, b = operands
             whole = self.apply("mul", dtype, self.apply("quotient", dtype, a, b), b)
             return self.apply("sub", dtype, a, whole)
+        if fn == "popcount":
+            return self.assign(Op.BIT_COUNT, self.assembly.type(dtype), *operands)
         table = SIGNED if dtype.is_signed else UNSIGNED
         return self.assign(table[fn], self.assembly.type(dtype), *operands)
 
@@ -119,13 +122,16 @@ class SpirvCode(Flow):
         return self.assign(Op.BITCAST, self.assembly.type(target), x)
 
     def half_bits(self, x: int) -> int:
-        return int(halves.to_bits(self, x))
+        return int(self._of_halves("half_bits", f32, u32, x))
 
-    def half_value(self, bits: int) -> int:
-        return int(halves.from_bits(self, bits))
+    def half_value(self, word: int) -> int:
+        return int(self._of_halves("half_value", u32, f32, word))
 
-    def bit_count(self, x: int) -> int:
-        return self.assign(Op.BIT_COUNT, self.assembly.type(u32), x)
+    def _of_halves(self, name: str, source: DType, target: DType, x: int) -> Any:
+        def make(code: Code, operands: list[Any]) -> Any:
+            return write_straight(code, function(name, source).block, operands)[0]
+
+        return self.call(name, [source], target, make, [x])
 
     # -- memory ---------------------------------------------------------------------------------
 

@@ -31,7 +31,8 @@ ENOUGH = 1 << 16
 def compile_module(module: Module, target: Target, *, fast_math: bool = False) -> Artifact:
     """The code of a module with tasks; `OctantsRuntimeError` where the device lacks a feature."""
     kernel = Kernel(module, fast_math=fast_math)
-    assembly = Assembly(Features(target, module.kernel or module.name))
+    features = Features(target, module.kernel or module.name)
+    assembly = Assembly(features, fast_math=fast_math)
     enough = 0 if assembly.features.has("cuts") else ENOUGH
     summing = BLOCK if assembly.features.has("masks") else SUMMING
     written = functions(kernel, BLOCK, summing, target.blocks, enough)

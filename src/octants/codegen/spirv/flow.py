@@ -58,6 +58,7 @@ class Flow(ThreadCode):
     def __init__(self, assembly: Assembly, entry: Entry) -> None:
         self.assembly = assembly
         self.has_f64 = assembly.features.has("float64")
+        self.legal = assembly.legal
         self.subgroup = assembly.features.lanes
         self.masks = assembly.features.has("masks")
         self.gathers = self.subgroup > 1 and assembly.features.has("gathers")

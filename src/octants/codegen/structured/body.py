@@ -7,7 +7,7 @@ that holds one of its values.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
@@ -81,6 +81,7 @@ class Body:
         self.shared_updates: set[Operation] = set()
         self.restartable: set[Operation] = set()
         self.reserved: set[Operation] = set()  # pushes for which there is room already
+        self.writers: dict[tuple[str, DType], Callable[..., Operand]] = {}
         self._operands: dict[Value, Operand] = {}
         self._local_arrays: dict[Any, Any] = {}
 
@@ -122,6 +123,11 @@ class Body:
         for op in block.ops:
             self.operation(op)
         return [self._operands[value] for value in block.yielded]
+
+    def inlined(self, block: Block, operands: Sequence[Operand]) -> list[Operand]:
+        """The operations of a block for given arguments; what stands for what it yields."""
+        self._operands.update(zip(block.args, operands, strict=True))
+        return self.block(block)
 
     def operation(self, op: Operation) -> None:
         """One operation."""
@@ -192,6 +198,10 @@ class Body:
             return code.load(place, dtype)
 
         return code.hoisted(("parameter", offset, dtype), make)
+
+    def launch_state(self, name: str) -> Operand:
+        """The "seed", or the number ("launch"), of the launch, u64."""
+        return self.system(name)
 
     def item_number(self) -> Operand:
         """The number of the work item, i64."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from octants.codegen.code import Operand, Variable
+from octants.codegen.code import Code, Operand, Variable
 from octants.codegen.structured.body import Body
-from octants.codegen.structured.integers import is_less
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
+from octants.types.scalars import DType
 
 Inside = Callable[[Block], list[Operand]]
 Condition = Callable[[Operation, Callable[[], Operand]], Operand]
@@ -98,3 +98,21 @@ def write_all(body: Body, variables: list[Variable], operands: list[Operand]) ->
     """Write operands, all of which are computed, to variables."""
     for variable, operand in zip(variables, operands, strict=True):
         body.code.write(variable, operand)
+
+
+def is_less(code: Code, dtype: DType, a: Operand, b: Operand) -> Operand:
+    """a < b, by no comparison of the two: H. S. Warren, "Hacker's Delight", 2013, section 2-12."""
+
+    def bits(fn: str, *operands: Operand) -> Operand:
+        return code.apply(fn, dtype, *operands)
+
+    difference = bits("sub", a, b)
+    if dtype.is_signed:
+        overflows = bits("and", bits("xor", a, b), bits("xor", difference, a))
+        found = bits("xor", difference, overflows)
+    else:
+        other = bits("not", a)
+        borrows = bits("and", bits("or", other, b), difference)
+        found = bits("or", bits("and", other, b), borrows)
+    top = bits("ushr", found, code.constant(dtype.bits - 1, dtype))
+    return code.compare("ne", dtype, top, code.constant(0, dtype))

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import functools
 
+from octants.codegen.arithmetic import LibraryCall
 from octants.codegen.code import Operand, ThreadCode
-from octants.codegen.structured import halves
 from octants.codegen.structured.body import Body, register
 from octants.ir import ops
 from octants.ir.core import Block
+from octants.lowering.module import lower_function
 from octants.mathlib.angles import USUAL
 from octants.mathlib.table import ALL, Function, function
-from octants.types.scalars import DType, f16, f64, u1
+from octants.types.scalars import DType, f64, u1
 
 
-def call(body: Body, fn: str, dtype: DType, operands: list[Operand]) -> Operand:
-    """The value of a function; f16 is in registers of f32."""
-    kind, is_fast = register(dtype), body.kernel.fast_math
-    wanted = _function(fn, kind, is_fast)
+def call(body: Body, op: LibraryCall) -> Operand:
+    """The value of a function."""
+    is_fast = body.kernel.fast_math
+    wanted = lower_function(body.code.legal, _function(op.fn, op.dtype, is_fast))
     block = wanted.block
 
     def make(code: ThreadCode, given: list[Operand]) -> Operand:
         return _value(Body(body.kernel, code, body.table), block, given)
 
-    if body.guess is not None and has_rare_way(fn, dtype, is_fast):
-        result = _usual(body, block, operands)
-    else:
-        name = f"math.{'fast.' * wanted.is_fast}{fn}.{kind}"
-        result = body.code.call(name, [kind] * len(operands), kind, make, operands)
-    return halves.round_float(body.code, result) if dtype is f16 else result
+    if body.guess is not None and has_rare_way(op.fn, op.dtype, is_fast):
+        return _usual(body, block, op.operands)
+    name = f"math.{'fast.' * wanted.is_fast}{op.fn}.{op.dtype}"
+    types = [arg.type for arg in block.args]
+    return body.code.call(name, types, block.yielded[0].type, make, op.operands)
 
 
 def _function(fn: str, kind: DType, is_fast: bool) -> Function:
@@ -36,9 +36,7 @@ def _function(fn: str, kind: DType, is_fast: bool) -> Function:
 
 
 def _value(body: Body, block: Block, operands: list[Operand]) -> Operand:
-    for value, operand in zip(block.args, operands, strict=True):
-        body.bind(value, operand)
-    return body.block(block)[0]
+    return body.inlined(block, operands)[0]
 
 
 # -- rare ways ----------------------------------------------------------------------------------

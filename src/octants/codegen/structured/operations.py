@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from octants.codegen import atomics, cooperation, memory, messages, records
-from octants.codegen.function import Combine
+from octants.codegen import arithmetic, atomics, cooperation, memory, messages, records
 from octants.codegen.structured import (
-    arithmetic,
     control,
     guesses,
-    random,
+    library,
     reductions,
 )
 from octants.codegen.structured.body import HandlerTable
 from octants.ir import ops
 
 TABLE: HandlerTable = {
-    ops.Constant: arithmetic.constant,
-    ops.Unary: arithmetic.unary,
-    ops.Binary: arithmetic.binary,
-    Combine: arithmetic.combined,
-    ops.Fma: arithmetic.fma,
-    ops.Compare: arithmetic.compare,
-    ops.Select: arithmetic.select,
-    ops.Cast: arithmetic.cast,
-    ops.Bitcast: arithmetic.bitcast,
-    ops.Random: random.random,
+    **arithmetic.TABLE,
+    arithmetic.LibraryCall: library.call,
     ops.For: guesses.for_,
     ops.While: control.while_,
     ops.If: control.if_,

@@ -23,8 +23,8 @@ from octants.codegen.reductions import Collect, Reduction, find_reductions, find
 from octants.codegen.structured import reductions
 from octants.codegen.structured.blocks import Together, has_barriers
 from octants.codegen.structured.body import Body, Kernel
+from octants.codegen.structured.control import is_less
 from octants.codegen.structured.endings import Ending, can_end
-from octants.codegen.structured.integers import is_less
 from octants.codegen.structured.limits import check
 from octants.codegen.structured.operations import TABLE
 from octants.codegen.tape import refused_bit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.ir.core import InvalidIR, Operation, Value, attribute, operand, operation
+from octants.ir.core import InvalidIR, Operation, Value, attribute, operand, operands, operation
 
 FLOAT_FUNCTIONS = frozenset(
     "sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2"
@@ -24,6 +24,9 @@ ARITHMETIC = frozenset(
     ("add", "sub", "mul", "floordiv", "mod", "truncdiv", "truncmod", "pow", "min", "max")
 )
 BINARY = FLOAT_ONLY | BITWISE | SHIFTS | ARITHMETIC
+PARTIAL = frozenset(("quotient", "remainder", "lsl", "lsr", "asr"))
+"""Functions of integers as machines have them, defined for some operands only: lowered code."""
+
 COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 
@@ -82,6 +85,10 @@ class Binary(Pure):
     give the first operand of two equal ones (of -0.0 and 0.0). An
     integer power with a negative exponent is the power in exact arithmetic, truncated towards zero.
     `mul_error` is what the rounding of `mul` has taken away: a * b - mul(a, b), rounded once.
+
+    `quotient` and `remainder` are `truncdiv` and `truncmod` where the divisor is not zero and the
+    quotient fits the type; `lsl`, `asr` and `lsr` are `shl`, `shr` and `ushr` by less than the
+    width. Only `octants.lowering` builds these.
     """
 
     fn: str = attribute()
@@ -90,12 +97,12 @@ class Binary(Pure):
 
     def verify(self) -> None:
         dtype = self.lhs.type
-        _require(self.fn in BINARY, f"no binary function {self.fn}")
+        _require(self.fn in BINARY or self.fn in PARTIAL, f"no binary function {self.fn}")
         _require(dtype is self.rhs.type, f"{self.fn} of {dtype} and {self.rhs.type}")
         _require(dtype is self.result.type, f"{self.fn} of {dtype} gives {self.result.type}")
         if self.fn in FLOAT_ONLY:
             _require(dtype.is_float, f"{self.fn} of {dtype}")
-        if self.fn in SHIFTS:
+        if self.fn in SHIFTS or self.fn in PARTIAL:
             _require(dtype.is_integer, f"{self.fn} of {dtype}")
         if self.fn in BITWISE:
             _require(not dtype.is_float, f"{self.fn} of {dtype}")
@@ -177,6 +184,41 @@ class Random(Operation):
     task: int = attribute()
     item: Value = operand()
     draw: Value = operand()
+
+
+@operation("call")
+class Call(Operation):
+    """``%2: i32 = call<integer_power>(%0, %1)``: a function of `octants.mathlib`.
+
+    It is that of the name and of the type of the first operand. Only lowered code has these.
+    """
+
+    fn: str = attribute()
+    given: list[Value] = operands()
+
+
+@operation("float_to_int")
+class FloatToInt(Operation):
+    """``%1: i32 = float_to_int(%0)``: towards zero, of a float whose whole part the type can hold.
+
+    Only lowered code has these.
+    """
+
+    x: Value = operand()
+
+    def verify(self) -> None:
+        _require(self.x.type.is_float, f"float_to_int of {self.x.type}")
+        _require(self.result.type.is_integer, f"float_to_int gives {self.result.type}")
+
+
+@operation("launch_state")
+class LaunchState(Operation):
+    """``%0: u64 = launch_state<seed>()``: the seed, or the number (launch), of a launch.
+
+    Only lowered code has these.
+    """
+
+    name: str = attribute()
 
 
 def _require(condition: bool, message: str) -> None:

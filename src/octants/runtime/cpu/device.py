@@ -177,9 +177,8 @@ class CpuDevice(SerialLaunches, HostMemory):
         library = self._libraries.get(artifact.code)
         if library is None:
             facts = dict(artifact.metadata)
-            symbols = native.library_symbols(facts.get("symbols", ()))
             entries = facts.get("entries", (artifact.entry,))
-            library = native.link(artifact.code, entries, {**native.implied_symbols(), **symbols})
+            library = native.link(artifact.code, entries, native.implied_symbols())
             self._libraries[artifact.code] = library
         return library
 

@@ -13,7 +13,6 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from octants.abi import LIBRARY_PREFIX
 from octants.cache import current
 from octants.deferred import Deferred
 from octants.diagnostics.exceptions import OctantsRuntimeError
@@ -157,17 +156,6 @@ def implied_symbols() -> dict[str, int]:
 
 _MARK = ctypes.c_int32()
 """On Windows, code that computes with floats refers to a mark of that name, and never reads it."""
-
-
-def library_symbols(names: Iterable[str]) -> dict[str, int]:
-    """The addresses of the functions that a kernel calls; an error naming those not found."""
-    found = {name: address_of(name.removeprefix(LIBRARY_PREFIX)) for name in names}
-    missing = [name.removeprefix(LIBRARY_PREFIX) for name, address in found.items() if not address]
-    if missing:
-        raise OctantsRuntimeError(
-            f"the C library of this system has no function {', '.join(missing)}"
-        )
-    return {name: address for name, address in found.items() if address is not None}
 
 
 class Support:

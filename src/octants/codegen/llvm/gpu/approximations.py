@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from octants.analysis.normal import normal_numbers
-from octants.codegen.llvm import arithmetic
+from octants.codegen import arithmetic
 from octants.codegen.llvm.estimates import unless_rare
 from octants.codegen.llvm.function import Estimate, FunctionText
 from octants.codegen.llvm.gpu.text import ThreadText

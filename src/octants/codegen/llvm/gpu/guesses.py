@@ -20,8 +20,8 @@ import functools
 from collections.abc import Container
 
 from octants.analysis.magnitudes import Magnitudes
-from octants.codegen import guesses
-from octants.codegen.llvm import arithmetic, control
+from octants.codegen import arithmetic, guesses
+from octants.codegen.llvm import control
 from octants.codegen.llvm.gpu.approximations import Series, series
 from octants.codegen.llvm.gpu.text import ThreadText
 from octants.codegen.llvm.text import float_literal

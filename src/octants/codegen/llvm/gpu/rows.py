@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from octants.codegen.llvm import control, integers, memory
+from octants.codegen.llvm import control, memory
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.gpu import guesses
 from octants.codegen.llvm.gpu.text import ThreadText
+from octants.codegen.llvm.text import known
 from octants.codegen.memory import load as load_one
 from octants.ir import ops
 from octants.ir.cooperation import SHARED_LOOPS
@@ -128,7 +129,7 @@ def _known(
         return int(op.value)
     if op is not None or index in loop.body.args:
         return None
-    return integers.known(f.use(index))
+    return known(f.use(index))
 
 
 def _place(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from octants.codegen import atomics, collecting
-from octants.codegen.llvm import arithmetic
+from octants.codegen import arithmetic, atomics, collecting
 from octants.codegen.llvm.atomics import add_to, either
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.memory import Place

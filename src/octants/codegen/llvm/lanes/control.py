@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from octants.codegen.llvm import arithmetic
+from octants.codegen import arithmetic
 from octants.codegen.llvm.function import Phi
 from octants.codegen.llvm.lanes import records
 from octants.codegen.llvm.lanes.text import LaneText

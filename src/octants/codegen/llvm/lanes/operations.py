@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.codegen.function import Combine
+from octants.codegen import arithmetic
 from octants.codegen.llvm import operations, outlined
 from octants.codegen.llvm.chains import Table
 from octants.codegen.llvm.estimates import ReciprocalRoot
@@ -21,17 +21,7 @@ from octants.codegen.llvm.library import Call
 from octants.codegen.reductions import Collect, Deliver
 from octants.ir import ops
 
-_SAME = (
-    Combine,
-    ops.Constant,
-    ops.Unary,
-    ops.Fma,
-    ops.Compare,
-    ops.Bitcast,
-    ops.Random,
-    ops.Yield,
-    ops.Shape,
-)
+_SAME = (*arithmetic.TABLE, arithmetic.LibraryCall, ops.Yield, ops.Shape)
 
 TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
     Call: library.call,

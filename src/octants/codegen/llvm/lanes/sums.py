@@ -5,7 +5,7 @@ Lanes whose places may be equal add one after the other.
 
 from __future__ import annotations
 
-from octants.codegen.llvm import arithmetic
+from octants.codegen import arithmetic
 from octants.codegen.llvm import memory as scalar_memory
 from octants.codegen.llvm.atomics import add_to, either
 from octants.codegen.llvm.lanes import memory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from octants.codegen import arithmetic
 from octants.codegen.llvm import tables
 from octants.codegen.llvm.chains import Read, Table
 from octants.codegen.llvm.lanes import memory
@@ -37,8 +38,7 @@ def fill(f: LaneText, table: Table) -> None:
 def select(f: LaneText, op: ops.Select) -> None:
     """A select that is no part of a chain, or the last one of one."""
     if op not in f.chains.reads:
-        sides = f.use(op.on_true), f.use(op.on_false)
-        f.bind(op.result, f.choose(f.use(op.condition), f.type(op.result.type), *sides))
+        arithmetic.select(f, op)
         return
     read = f.chains.reads[op]
     if read is not None:

@@ -25,7 +25,7 @@ from octants.codegen.llvm.function import FunctionText, HandlerTable, Machine
 from octants.codegen.llvm.lanes.rows import Rows
 from octants.codegen.llvm.module import KernelText
 from octants.diagnostics.exceptions import InternalError
-from octants.ir.core import Value
+from octants.ir.core import Block, Value
 from octants.lazy_dataclass import dataclass
 
 _ADDITIVE = ("add", "sub")
@@ -70,6 +70,7 @@ class LaneText(FunctionText):
         self._row, self._place, self._step = "", "", ""
         self.uniformity = uniformity
         self.mask: str | None = None
+        self._is_inlining = False  # what the uniformity of values is not known of
         self.vectors: set[str] = set()
         self.lines_of: dict[str, Line] = {}
         self._forms: Forms | None = None
@@ -120,9 +121,16 @@ class LaneText(FunctionText):
         return self.spread(self.type(value.type), operand) if self.varies(value) else operand
 
     def bind(self, value: Value, operand: str) -> None:
-        if operand in self.vectors and not self.varies(value):
+        is_known = not self._is_inlining
+        if is_known and operand in self.vectors and not self.varies(value):
             raise InternalError(f"{value} is taken for uniform, but is a vector")
         super().bind(value, operand)
+
+    def inlined(self, block: Block, operands: Sequence[str]) -> list[str]:
+        outer, self._is_inlining = self._is_inlining, True
+        found = super().inlined(block, operands)
+        self._is_inlining = outer
+        return found
 
     def is_one(self, value: Value) -> bool:
         return not self.varies(value)

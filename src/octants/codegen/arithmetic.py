@@ -1,0 +1,174 @@
+"""Scalar operations: by an instruction, or by those that `lowering` makes of an operation.
+
+A value of f16 is in a register as an f32 that holds it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from octants.codegen.code import Operand, register
+from octants.codegen.function import Combine, Function
+from octants.ir import ops
+from octants.ir.core import Block
+from octants.ir.ops.arithmetic import COMPARE
+from octants.lazy_dataclass import dataclass
+from octants.lowering import expand
+from octants.mathlib.table import ALL
+from octants.types.scalars import DType, f16, f32, u32
+
+_CODE = {"lsl": "shl", "lsr": "ushr", "asr": "shr"}
+"""Functions that `Code` has under other names."""
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """A function of `mathlib`, by its name and the type of its first operand.
+
+    It is written by who is in the table of operations for it.
+    """
+
+    fn: str
+    dtype: DType
+    operands: list[Operand]
+
+
+def constant(f: Function, op: ops.Constant) -> None:
+    """A constant stands wherever it is used."""
+    f.bind(op.result, f.code.constant(op.value, register(op.result.type)))
+
+
+def unary(f: Function, op: ops.Unary) -> None:
+    """See `combine`."""
+    f.bind(op.result, combine(f, op.fn, op.x.type, f.use(op.x)))
+
+
+def binary(f: Function, op: ops.Binary | ops.Compare) -> None:
+    """See `combine`."""
+    f.bind(op.result, combine(f, op.fn, op.lhs.type, f.use(op.lhs), f.use(op.rhs)))
+
+
+def combine(f: Function, fn: str, dtype: DType, *operands: Operand) -> Operand:
+    """The value of a unary or binary function, or of a comparison."""
+    write = f.writers.get((fn, dtype))
+    if write is None:
+        write = f.writers[fn, dtype] = _writer(f, fn, dtype, len(operands))
+    return write(*operands)
+
+
+def combined(f: Function, op: Combine) -> Operand:
+    """See `combine`."""
+    return combine(f, op.fn, op.dtype, op.lhs, op.rhs)
+
+
+def _writer(f: Function, fn: str, dtype: DType, count: int) -> Callable[..., Operand]:
+    """What writes a function of so many operands of a type."""
+    code = f.code
+    if (fn, dtype) in code.legal.functions:
+        if fn in COMPARE:
+            return code.comparison(fn, register(dtype))
+        if fn in ALL and dtype.is_float:
+            return functools.partial(call_library, f, fn, dtype)
+        return code.instruction(_CODE.get(fn, fn), register(dtype))
+    if fn in expand.BY_CONSTANT and dtype.is_integer:
+        return lambda a, b: _lowered(
+            f, expand.function(code.legal, fn, dtype, 2, code.known(b)), a, b
+        )
+    return functools.partial(_lowered, f, expand.function(code.legal, fn, dtype, count))
+
+
+def _lowered(f: Function, block: Block, *operands: Operand) -> Operand:
+    """The result of what an operation is lowered to."""
+    return f.inlined(block, operands)[0]
+
+
+def fma(f: Function, op: ops.Fma) -> None:
+    """One instruction where the machine has it."""
+    dtype, operands = op.result.type, [f.use(value) for value in op.operands]
+    if dtype in f.code.legal.fma:
+        f.bind(op.result, f.code.apply("fma", dtype, *operands))
+    else:
+        f.bind(op.result, _lowered(f, expand.fma(f.code.legal, dtype), *operands))
+
+
+def select(f: Function, op: ops.Select) -> None:
+    """Without a branch."""
+    sides = f.use(op.on_true), f.use(op.on_false)
+    f.bind(op.result, f.code.choose(f.use(op.condition), register(op.result.type), *sides))
+
+
+# -- conversions --------------------------------------------------------------------------------
+
+
+def cast(f: Function, op: ops.Cast) -> None:
+    """By an instruction, if there is one; to and from f16 by way of its bits."""
+    source, target, x = op.x.type, op.result.type, f.use(op.x)
+    if register(source) is register(target):
+        found = f.code.round_half(x) if target is f16 and source is f32 else x
+    elif (source, target) in f.code.legal.casts:
+        found = f.code.convert(x, source, target)
+    else:
+        found = _lowered(f, expand.cast(f.code.legal, source, target), x)
+    f.bind(op.result, found)
+
+
+def float_to_int(f: Function, op: ops.FloatToInt) -> None:
+    """Of a number that fits, which is what machines convert."""
+    f.bind(op.result, f.code.convert(f.use(op.x), op.x.type, op.result.type))
+
+
+def bitcast(f: Function, op: ops.Bitcast) -> None:
+    """An f16 goes through its 16 bits, because its register has 32."""
+    x, source, target, code = f.use(op.x), op.x.type, op.result.type, f.code
+    if source is f16 and target is not f16:
+        x = code.convert(code.half_bits(x), u32, target)
+    elif target is f16 and source is not f16:
+        wide = code.apply("and", u32, code.convert(x, source, u32), code.constant(0xFFFF, u32))
+        x = code.half_value(wide)
+    elif source is not target:
+        x = code.bitcast(x, source, target)
+    f.bind(op.result, x)
+
+
+# -- functions ----------------------------------------------------------------------------------
+
+
+def call(f: Function, op: ops.Call) -> None:
+    """A function of the library."""
+    given = [f.use(value) for value in op.given]
+    f.bind(op.result, call_library(f, op.fn, op.given[0].type, *given))
+
+
+def call_library(f: Function, fn: str, dtype: DType, *operands: Operand) -> Operand:
+    """The value of a function of the library."""
+    return f.table[LibraryCall](f, LibraryCall(fn, dtype, list(operands)))
+
+
+def random(f: Function, op: ops.Random) -> None:
+    """A function of the launch and of the draw's place in it."""
+    block = expand.random(f.code.legal, op.result.type, op.task, op.item.type)
+    f.bind(op.result, _lowered(f, block, f.use(op.item), f.use(op.draw)))
+
+
+def launch_state(f: Function, op: ops.LaunchState) -> None:
+    """It is in the parameter block."""
+    f.bind(op.result, f.launch_state(op.name))
+
+
+TABLE: dict[type[Any], Callable[[Any, Any], Any]] = {
+    ops.Constant: constant,
+    ops.Unary: unary,
+    ops.Binary: binary,
+    ops.Compare: binary,
+    Combine: combined,
+    ops.Fma: fma,
+    ops.Select: select,
+    ops.Cast: cast,
+    ops.FloatToInt: float_to_int,
+    ops.Bitcast: bitcast,
+    ops.Random: random,
+    ops.Call: call,
+    ops.LaunchState: launch_state,
+}

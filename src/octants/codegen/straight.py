@@ -1,0 +1,38 @@
+"""Writes a block of scalar operations where there is no kernel around it: with `Code` alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from octants.codegen import arithmetic
+from octants.codegen.code import Code, Operand
+from octants.ir.core import Block, Value
+from octants.ir.ops import Yield
+from octants.types.scalars import DType
+
+
+def write_straight(code: Code, block: Block, operands: Sequence[Operand]) -> list[Operand]:
+    """The operations of a block for given arguments; what stands for what it yields."""
+    return _Straight(code).inlined(block, operands)
+
+
+class _Straight:
+    """What stands for each value. There is no control flow, no launch, and no library."""
+
+    def __init__(self, code: Code) -> None:
+        self.code = code
+        self.writers: dict[tuple[str, DType], Callable[..., Operand]] = {}
+        self._operands: dict[Value, Operand] = {}
+
+    def use(self, value: Value) -> Operand:
+        return self._operands[value]
+
+    def bind(self, value: Value, operand: Operand) -> None:
+        self._operands[value] = operand
+
+    def inlined(self, block: Block, operands: Sequence[Operand]) -> list[Operand]:
+        self._operands.update(zip(block.args, operands, strict=True))
+        for op in block.ops:
+            if not isinstance(op, Yield):
+                arithmetic.TABLE[type(op)](self, op)
+        return [self._operands[value] for value in block.yielded]

@@ -1,0 +1,70 @@
+"""C's `fmod`: exact, by long division of the mantissas.
+
+A number is m * 2**(e - bias - fraction) with m of all digits; those of subnormal ones have e < 1.
+Integers alone are used, so that it does not matter whether machines know subnormal numbers.
+"""
+
+from __future__ import annotations
+
+import math
+
+from octants.ir.core import Block, Value
+from octants.mathlib.formats import Format, format_of
+from octants.mathlib.number import Number, select
+from octants.types.scalars import i32
+
+
+def remainder(a: Number, b: Number) -> Number:
+    """a less the multiple of b next to it towards zero; NaN if a is infinite or b is zero."""
+    form = format_of(a)
+    sign = form.sign_of(a)
+    x, y = a.read_as(form.word) ^ sign, b.read_as(form.word) & (form.sign - 1)
+    infinity = ((2 * form.bias) + 1) << form.fraction
+    is_defined = ~(y.equals(0) | (x >= infinity) | (y > infinity))
+    divides = is_defined & (x >= y)
+    (m, e), (divisor, end) = _split(form, x), _split(form, y)
+    turns = select(divides, e - end, 0)
+    rest = _less(_divided(m, divisor, turns), divisor)
+    found = _joined(form, rest, end) | sign
+    result = select(divides, found.read_as(form.dtype), a)
+    return select(is_defined, result, math.nan)
+
+
+def _leading(form: Format, word: Number) -> Number:
+    """By how much a word can move up until it is a mantissa, i32."""
+    return word.apply("clz").to(i32) - (form.dtype.bits - form.digits)
+
+
+def _split(form: Format, word: Number) -> tuple[Number, Number]:
+    """The mantissa and the exponent (i32) of the bits of a number."""
+    one = 1 << form.fraction
+    raw, part = (word >> form.fraction).to(i32), word & (one - 1)
+    up = _leading(form, part)
+    is_normal = raw.differs(0)
+    m = select(is_normal, part | one, part << up.to(form.word))
+    return m, select(is_normal, raw, 1 - up)
+
+
+def _less(m: Number, divisor: Number) -> Number:
+    return select(m >= divisor, m - divisor, m)
+
+
+def _divided(m: Number, divisor: Number, turns: Number) -> Number:
+    """What so many steps of the division leave, each of them doubled."""
+    build = m.build
+    body = Block([Value(i32), Value(m.type)])
+    with build.into(body):
+        left = Number(build, body.args[1])
+        build.yield_([(_less(left, divisor) << 1).value])
+    loop = build.for_(turns.lift(0).value, turns.value, [m.value], body)
+    return Number(build, loop.result)
+
+
+def _joined(form: Format, rest: Number, e: Number) -> Number:
+    """The bits of a number of a mantissa that need not have all digits; of zero, zero."""
+    up = _leading(form, rest)
+    e = e - up
+    lifted = rest << up.to(form.word)
+    normal = (lifted & ((1 << form.fraction) - 1)) | (e.to(form.word) << form.fraction)
+    found = select(e > 0, normal, lifted >> (1 - e).to(form.word))
+    return select(rest.equals(0), rest, found)
