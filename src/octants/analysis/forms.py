@@ -54,7 +54,7 @@ class Forms:
             for value in op.results:
                 self.definitions[value] = op
                 self.home[value] = loops
-            inner = (*loops, op) if isinstance(op, (ops.For, ops.While)) else loops
+            inner = (*loops, op) if isinstance(op, ops.Loop) else loops
             if isinstance(op, ops.For):
                 self._counters[op.body.args[0]] = op.lower, op.upper
             for region in op.regions:

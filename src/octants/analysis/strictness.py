@@ -117,7 +117,7 @@ class _Flow:
         for number, result in enumerate(op.results):
             ends = [block.yielded[number] for block in blocks]
             starts: list[Value] = []
-            if isinstance(op, (ops.For, ops.While)):
+            if isinstance(op, ops.Loop):
                 ends.append(op.inits[number])
                 starts.append(op.body.args[number - len(op.inits)])
             if isinstance(op, ops.While):

@@ -191,7 +191,7 @@ class Uniformity:
             self._edge(test, result)
             self._edge(goes_on, result)
 
-    def _carry(self, op: ops.For | ops.While, args: list[Value]) -> None:
+    def _carry(self, op: ops.Loop, args: list[Value]) -> None:
         values = zip(op.inits, args, op.body.yielded, op.results, strict=True)
         for init, arg, end, result in values:
             self._sources[arg] = [init, end, result]  # all of them are bases, or none is

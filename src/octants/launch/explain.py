@@ -274,7 +274,7 @@ def _storing(
 
 def _runners(module: Module, record: Record) -> set[Record]:
     """The records that are filled by loops which run that of a record, which is one of them."""
-    loops = [op for op in module.walk() if isinstance(op, (ops.For, ops.While))]
+    loops = [op for op in module.walk() if isinstance(op, ops.Loop)]
     return {record} | {
         op.record
         for loop in loops
@@ -316,7 +316,7 @@ def _unrecorded(module: Module, recorded: list[LoopTape]) -> list[LoopTape]:
 
     def walk(block: Block, depth: int) -> None:
         for op in block.ops:
-            is_loop = isinstance(op, (ops.For, ops.While))
+            is_loop = isinstance(op, ops.Loop)
             if is_loop and op.location is not None:
                 place = op.location.file, op.location.line
                 if place not in lines:

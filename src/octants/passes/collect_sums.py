@@ -106,7 +106,7 @@ class _Collector:
             for region in op.regions:
                 self.block(region)
             builder.location = op.location
-            if isinstance(op, (ops.For, ops.While)) and (places := self._places(op)):
+            if isinstance(op, ops.Loop) and (places := self._places(op)):
                 self._collect(builder, op, places)
             else:
                 builder.append(op)
@@ -152,7 +152,7 @@ class _Collector:
 
     # -- how ---------------------------------------------------------------------------------------
 
-    def _collect(self, builder: Builder, loop: ops.For | ops.While, places: list[Place]) -> None:
+    def _collect(self, builder: Builder, loop: ops.Loop, places: list[Place]) -> None:
         """Append the loop with its sums, and what adds them up."""
         inits = [
             value
@@ -165,7 +165,7 @@ class _Collector:
         yes = builder.constant(True, u1)
         args = [Value(value.type) for value in inits]
         self._inner[loop] = {place: len(loop.inits) + 2 * k for k, place in enumerate(places)}
-        loop.inits = [*loop.inits, *inits]
+        loop.inits += inits
         loop.body.args += args
         if isinstance(loop, ops.While):
             loop.condition.args += [Value(value.type) for value in inits]
@@ -211,13 +211,13 @@ class _Collector:
 
     def _go_on(self, loop: Operation, sums: dict[Place, _Sum]) -> dict[Place, _Sum]:
         """Let a loop begin with the sums so far; the sums that it ends with."""
-        assert isinstance(loop, (ops.For, ops.While))
+        assert isinstance(loop, ops.Loop)
         inits = list(loop.inits)
         for place, position in self._inner[loop].items():
             if place in sums:
                 inits[position : position + 2] = [sums[place].total, sums[place].any]
                 sums = {**sums, place: _Sum(*loop.results[position : position + 2])}
-        loop.inits = inits
+        loop.inits[:] = inits
         return sums
 
     def _added(self, builder: Builder, op: Operation, before: _Sum, yes: Value) -> _Sum:

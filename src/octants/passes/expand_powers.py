@@ -35,8 +35,11 @@ After::
     }
 
 That is one `rsqrt` for all negative powers of a number in a block, and much less than `pow`. It is
-done last, since a power has a simpler derivative than what is made of it here, and always in the
+done late, since a power has a simpler derivative than what is made of it here, and always in the
 same way, so that a replay has the bits of what it replays.
+
+No program of examples/ has such a power. The pass stays since forces of masses and charges are
+written so: a sum of `d * (d * d + e) ** -1.5` takes a seventh of the time.
 """
 
 from __future__ import annotations

@@ -86,8 +86,8 @@ def _flow(op: Operation) -> Iterator[tuple[Value, list[Value]]]:
         for region in op.regions:
             pairs = zip(region.yielded, op.results, strict=True)
             yield from ((value, [result]) for value, result in pairs)
-    elif isinstance(op, (ops.For, ops.While)):
-        carried = op.body.args[len(op.body.args) - len(op.inits) :]
+    elif isinstance(op, ops.Loop):
+        carried = op.carried
         for k, (arg, result) in enumerate(zip(carried, op.results, strict=True)):
             yield op.inits[k], [arg, result]
             yield op.body.yielded[k], [arg, result]

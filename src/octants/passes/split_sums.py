@@ -108,7 +108,6 @@ SHARERS = 64
 """So many threads can share a work item at least."""
 
 _FEW = 16  # iterations
-Loop = ops.For | ops.While
 
 
 @staged("split_sums")
@@ -150,7 +149,7 @@ def _loops_to_split(task: Task, facts: PairLoops) -> set[Operation]:
                 return set()
             found.add(op)
             continue
-        loops = [each for each in (op, *inner) if isinstance(each, Loop)]
+        loops = [each for each in (op, *inner) if isinstance(each, ops.Loop)]
         if not all(facts.is_short(loop, _FEW) for loop in loops) or (op.results and has_effects):
             return set()
     sums = {value for op in found for value in op.results}

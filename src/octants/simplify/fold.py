@@ -450,12 +450,11 @@ class _Folder:
         return found
 
     def _loop_arguments(
-        self, op: ops.For | ops.While, inits: list[Value], skip: Iterable[int]
+        self, op: ops.Loop, inits: list[Value], skip: Iterable[int]
     ) -> tuple[list[int], list[Value]]:
         """Map the carried values that do not change to their start; those kept get arguments."""
-        first = len(op.body.args) - len(op.inits)
         kept, args, settled = [], [], _settle(op.body, {})
-        for k, (arg, yielded) in enumerate(zip(op.body.args[first:], op.body.yielded, strict=True)):
+        for k, (arg, yielded) in enumerate(zip(op.carried, op.body.yielded, strict=True)):
             if settled.get(yielded, yielded) is arg:
                 self.values[arg] = self.values[op.results[k]] = inits[k]
                 if isinstance(op, ops.While):
@@ -467,7 +466,7 @@ class _Folder:
         return kept, args
 
     def _loop(
-        self, op: ops.For | ops.While, bounds: tuple[Value, Value] | None, written: set[ArrayRef]
+        self, op: ops.Loop, bounds: tuple[Value, Value] | None, written: set[ArrayRef]
     ) -> _Loop:
         asserts = any(isinstance(inside, ops.Assert) for inside in op.body.walk())
         return _Loop(bounds, written, asserts)

@@ -147,14 +147,13 @@ class _Pruner:
             return  # the counter of a loop
         if isinstance(op, ops.If):
             self.work += [op.then.yielded[k], op.orelse.yielded[k]]
-        elif isinstance(op, (ops.For, ops.While)):
+        elif isinstance(op, ops.Loop):
             self._mark_carried(op, k)
         elif isinstance(op, ops.RecordPop):
             self._mark_slot(op.record, k)
 
-    def _mark_carried(self, op: ops.For | ops.While, k: int) -> None:
-        first = 1 if isinstance(op, ops.For) else 0
-        self.work += [op.results[k], op.inits[k], op.body.yielded[k], op.body.args[first + k]]
+    def _mark_carried(self, op: ops.Loop, k: int) -> None:
+        self.work += [op.results[k], op.inits[k], op.body.yielded[k], op.carried[k]]
         if isinstance(op, ops.While):
             self.work.append(op.condition.args[k])
 

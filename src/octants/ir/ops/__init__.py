@@ -16,7 +16,7 @@ from octants.ir.ops.arithmetic import (
     Select,
     Unary,
 )
-from octants.ir.ops.control import For, If, ParallelFor, While, Yield
+from octants.ir.ops.control import For, If, Loop, ParallelFor, While, Yield
 from octants.ir.ops.cooperation import ActAs, Barrier, Fence, Subgroup
 from octants.ir.ops.memory import (
     Access,
@@ -61,6 +61,7 @@ __all__ = [
     "LaunchState",
     "Load",
     "Longest",
+    "Loop",
     "ParallelFor",
     "Print",
     "Random",

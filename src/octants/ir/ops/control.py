@@ -26,8 +26,22 @@ class Yield(Operation):
     values: list[Value] = operands()
 
 
+class Loop(Operation):
+    """The base of loops: they carry values from one iteration of the body to the next."""
+
+    __slots__ = ()
+    inits: list[Value]
+    body: Block
+
+    @property
+    def carried(self) -> list[Value]:
+        """The arguments of the body that are the carried values."""
+        args = self.body.args
+        return args[len(args) - len(self.inits) :]
+
+
 @operation("for")
-class For(Operation):
+class For(Loop):
     """``%r: f32 = for(%lower, %upper, %init) { (%i: i32, %a: f32): ... yield(%b) }``
 
     Counts from lower to upper (exclusive) by one; the body's arguments are the counter and the
@@ -49,7 +63,7 @@ class For(Operation):
 
 
 @operation("while")
-class While(Operation):
+class While(Loop):
     """``%r: f32 = while(%init) { (%a: f32): ... yield(%go) } { (%b: f32): ... yield(%c) }``
 
     The first region decides from the carried values whether another iteration runs and yields a u1;

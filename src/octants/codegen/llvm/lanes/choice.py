@@ -127,7 +127,7 @@ def _vectors(task: Task, facts: Uniformity) -> int:
     """
     most, widest, folds = 0, 32, False
     for op in task.body.walk():
-        if isinstance(op, (ops.For, ops.While)):
+        if isinstance(op, ops.Loop):
             carried = [arg for arg in op.body.args if facts.varies(arg)]
             most = max(most, len(carried))
             widest = max([widest, *(arg.type.bits for arg in carried if arg.type.is_float)])

@@ -149,7 +149,7 @@ class Estimate:
         body = self._block(op.condition).plus(self._block(op.body))
         return Cost(1 + _TRIPS * (1 + body.item), 4 + _TRIPS * self._turn(op, body))
 
-    def _turn(self, op: ops.For | ops.While, body: Cost) -> float:
+    def _turn(self, op: ops.Loop, body: Cost) -> float:
         """What a turn of a loop takes in lanes."""
         if not self._facts.diverges(op):
             return 1 + body.tile
