@@ -14,8 +14,10 @@ import pytest
 
 from octants import interpreter
 from octants.analysis.forms import Forms
-from octants.codegen.llvm import memory, operations
-from octants.codegen.llvm.function import FunctionText
+from octants.codegen import memory
+from octants.codegen.function import Function
+from octants.codegen.llvm import operations
+from octants.codegen.structured import operations as structured
 from octants.ir import ops
 from octants.ir.core import (
     OPERATIONS,
@@ -35,8 +37,10 @@ from octants.ir.verifier import verify
 from octants.pipeline import Stage, finish
 from octants.simplify import simplify
 from octants.target import Capabilities
+from octants.types.scalars import f32
 from tests.apart import on_cpu
 from tests.codegen.compiled import Compiled
+from tests.vulkan.compiled import OnVulkan
 
 
 class Midpoint(Pure):
@@ -66,15 +70,15 @@ def _scale(self: interpreter.Interpreter, op: Any, env: dict[Value, Any]) -> Non
     data[tuple(env[index] for index in op.indices)] *= env[op.value]
 
 
-def _write_midpoint(f: FunctionText, op: Any) -> None:
-    total = f.apply("fadd", "float", f.use(op.x), f.use(op.y))
-    f.bind(op.result, f.apply("fmul", "float", total, "5.000000e-01"))
+def _write_midpoint(f: Function, op: Any) -> None:
+    total = f.combine("add", f32, f.use(op.x), f.use(op.y))
+    f.bind(op.result, f.combine("mul", f32, total, f.code.constant(0.5, f32)))
 
 
-def _write_scale(f: FunctionText, op: Any) -> None:
-    place = memory.address(f, op.array, op.companion, op.indices)
-    old = f.assign(f"load float, ptr {place}")
-    f.emit(f"store float {f.apply('fmul', 'float', old, f.use(op.value))}, ptr {place}")
+def _write_scale(f: Function, op: Any) -> None:
+    place = memory.place_of(f, op.array, op.companion, op.indices)
+    scaled = f.combine("mul", f32, memory.read(f.code, place, f32, op.ref), f.use(op.value))
+    memory.write(f.code, place, f32, scaled, op.ref)
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +88,8 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         name = declared.__name__.lower()
         made = operation(name)(declared)
         monkeypatch.setitem(interpreter.HANDLERS, made, handlers[name][0])
-        monkeypatch.setitem(operations.TABLE, made, handlers[name][1])
+        for table in (operations.TABLE, structured.TABLE):
+            monkeypatch.setitem(table, made, handlers[name][1])
     yield
     for name in handlers:
         del OPERATIONS[name]
@@ -168,7 +173,8 @@ def test_analyses_know_its_operands() -> None:
 
 
 @on_cpu
-def test_it_is_compiled() -> None:
+@pytest.mark.parametrize("machine", [Compiled, OnVulkan])
+def test_it_is_compiled(machine: type[Compiled]) -> None:
     module = parse(TEXT)
     simplify(module)
-    check(lambda arrays: Compiled(finished(module)).run(arrays))
+    check(lambda arrays: machine(finished(module)).run(arrays))
