@@ -134,7 +134,7 @@ def _is_abrupt(op: Operation) -> bool:
         return op.fn not in ("add", "sub")
     if isinstance(op, (ops.Unary, ops.Binary)) and op.fn in _ABRUPT:
         return True
-    return isinstance(op, ops.CompareExchange) or any(not v.type.is_float for v in op.results)
+    return (op.reads and op.writes) or any(not v.type.is_float for v in op.results)
 
 
 def _is_update(three: list[Operation]) -> bool:

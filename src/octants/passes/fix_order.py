@@ -151,10 +151,8 @@ def _unordered(task: Task, apart: bool) -> list[Operation]:
 
 
 def _depends_on_order(op: Operation, used: set[Value]) -> bool:
-    if isinstance(op, ops.CompareExchange):
-        return True
     if not isinstance(op, ops.Atomic):
-        return False
+        return op.reads and op.writes
     return op.array.dtype.is_float or op.fn == "exchange" or op.result in used
 
 

@@ -152,11 +152,10 @@ def _has_order(task: Task) -> bool:
     used = {value for op in task.body.walk() for value in op.operands}
     functions: dict[ArrayRef, set[str]] = {}
     for op in task.body.walk():
-        if isinstance(op, ops.CompareExchange):
+        if not (op.reads and op.writes):
+            continue
+        if not isinstance(op, ops.Atomic) or op.result in used or op.fn == "exchange":
             return True
-        if isinstance(op, ops.Atomic):
-            if op.result in used or op.fn == "exchange":
-                return True
-            fn = "add" if op.fn == "sub" else op.fn
-            functions.setdefault(op.ref, set()).add(fn)
+        fn = "add" if op.fn == "sub" else op.fn
+        functions.setdefault(op.ref, set()).add(fn)
     return any(len(found) > 1 for found in functions.values())

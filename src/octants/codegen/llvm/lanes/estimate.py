@@ -170,6 +170,8 @@ class Estimate:
         return Cost(item, tile)
 
     def _other(self, op: Operation) -> Cost:
+        if isinstance(op, ops.Write):
+            return self._atomic(op)
         if not op.results:
             return Cost(1, 1)
         return self._pure(op, 1, self._registers(op.results[0].type))
@@ -226,7 +228,7 @@ class Estimate:
     def _store(self, op: ops.Store) -> Cost:
         return Cost(1, self._access(self._step(op), op.array.dtype, _SCATTERED))
 
-    def _atomic(self, op: ops.Atomic | ops.CompareExchange) -> Cost:
+    def _atomic(self, op: ops.Write) -> Cost:
         registers = self._registers(op.array.dtype)
         if op in self._updates.collected:
             return Cost(2, 2 * registers)
@@ -291,7 +293,7 @@ class Estimate:
             return value in inside
 
         for op in body.walk():
-            if isinstance(op, _NEVER_VECTORISED):
+            if isinstance(op, (ops.Loop, ops.Random, ops.RecordAccess)):
                 return False
             if isinstance(op, ops.Unary) and op.fn not in (*CHEAP, "sqrt"):
                 return False  # nor does it know vectors of what a machine estimates
@@ -301,7 +303,7 @@ class Estimate:
                 step = self._stride(op.array, op.companion, op.indices, [counter], varies)
                 if step not in (0, op.array.dtype.size):
                     return False
-            if isinstance(op, ops.Atomic) and op not in self._updates.collected:
+            if op.reads and op.writes and op not in self._updates.collected:
                 return False
         return all(self._is_sum(body, arg) for arg in body.args if arg is not counter)
 
@@ -317,12 +319,6 @@ class Estimate:
     def _waiting(self, op: ops.For) -> float:
         """What a turn takes at least: sums of floats are summed up in order."""
         return _ORDERED if any(arg.type.is_float for arg in op.body.args[1:]) else 0
-
-
-_NEVER_VECTORISED = (
-    *(ops.For, ops.While, ops.CompareExchange),
-    *(ops.Random, ops.RecordPop, ops.RecordPush),
-)
 
 
 def _about_rooms(block: Block) -> Iterator[Value]:
@@ -379,7 +375,6 @@ _COST: dict[type[Operation], Callable[[Estimate, Any], Cost]] = {
     ops.Load: Estimate._load,
     ops.Store: Estimate._store,
     ops.Atomic: Estimate._atomic,
-    ops.CompareExchange: Estimate._atomic,
     ops.RecordPush: Estimate._record,
     ops.RecordPop: Estimate._record,
 }
