@@ -135,6 +135,19 @@ def test_a_struct_that_changes_is_looked_at(make: Callable[[int], Any]) -> None:
     assert total(s, 1) == expected() + 7 * 94
 
 
+def test_a_struct_that_changes_after_one_that_does_not() -> None:
+    arrays = [ndarray(k) for k in range(7)]
+    total.inspect(Outer(Inner(*arrays[:3]), *arrays[3:]), 1)
+    s = Changing(Inner(*arrays[:3]), *arrays[3:])
+    assert total(s, 1) == expected()
+    assert total(s, 1) == expected()
+    s.g = ndarray(100)
+    assert total(s, 1) == expected() + 7 * 94
+    assert total(Outer(Inner(*arrays[:3]), *arrays[3:]), 1) == expected()
+    s.f = ndarray(50)
+    assert total(s, 1) == expected() + 7 * 94 + 6 * 45
+
+
 @OWN
 def test_a_frozen_struct_that_holds_one_which_changes(make: Callable[[int], Any]) -> None:
     @dataclasses.dataclass

@@ -48,7 +48,7 @@ def make_entry(
     kernel itself is compiled and loaded when it is launched: a recorder may launch another one.
     """
     specialisation.recognition = recognition = Recognition(
-        specialisation.signature.leaves(), arguments
+        specialisation.signature.leaves(), specialisation.structs, arguments
     )
     terms, names = specialisation.guard
     conditions, scope = [*recognition.conditions, *terms], recognition.scope | names

@@ -33,14 +33,14 @@ _FEWEST = 2  # leaves for which it is quicker to know the struct
 class FrozenStruct:
     """A frozen dataclass among the arguments, by its location, and the leaves that it settles.
 
-    `kinds` are the types of it and of the structs inside it, by their expressions: a struct with
-    the same types, and with leaves of the same key, is frozen, too.
+    `kinds` are the types of it and of the structs inside it, by their paths: a struct with the same
+    types, and with leaves of the same key, is frozen, too.
     """
 
     position: int
     path: tuple[str, ...]
     leaves: tuple[Leaf, ...]
-    kinds: Mapping[str, type]
+    kinds: Mapping[tuple[str, ...], type]
 
     @property
     def expression(self) -> str:
@@ -53,20 +53,28 @@ class FrozenStruct:
         It is for structs with leaves of the same key.
         """
         terms = []
-        for expression, kind in self.kinds.items():
+        for path, kind in self.kinds.items():
             name = f"kind{len(scope)}"
             scope[name] = kind
-            terms.append(f"type({expression}) is {name}")
+            terms.append(f"type({_expression(self.position, path)}) is {name}")
         return " and ".join(terms)
 
     def value(self, arguments: Sequence[Any]) -> Any:
         """The struct."""
-        return functools.reduce(getattr, self.path, arguments[self.position])
+        return self._value(self.path, arguments)
+
+    def is_frozen_in(self, arguments: Sequence[Any]) -> bool:
+        """The same as `kind_test`."""
+        values = {path: self._value(path, arguments) for path in self.kinds}
+        return all(type(values[path]) is kind for path, kind in self.kinds.items())
+
+    def _value(self, path: tuple[str, ...], arguments: Sequence[Any]) -> Any:
+        return functools.reduce(getattr, path, arguments[self.position])
 
 
 def frozen_structs(leaves: Iterable[Leaf], arguments: Sequence[Any]) -> list[FrozenStruct]:
     """The outermost frozen dataclasses among the arguments that settle several leaves."""
-    found: dict[Location, tuple[list[Leaf], dict[str, type]]] = {}
+    found: dict[Location, tuple[list[Leaf], dict[tuple[str, ...], type]]] = {}
     for leaf in leaves:
         if leaf.path and not isinstance(leaf.annotation, ScalarType):
             values = _values_to(leaf, arguments)
@@ -75,7 +83,7 @@ def frozen_structs(leaves: Iterable[Leaf], arguments: Sequence[Any]) -> list[Fro
                 settled, kinds = found.setdefault((leaf.position, leaf.path[:depth]), ([], {}))
                 settled.append(leaf)
                 for k in range(depth, len(leaf.path)):
-                    kinds[_expression(leaf.position, leaf.path[:k])] = type(values[k])
+                    kinds[leaf.path[:k]] = type(values[k])
     structs = [
         FrozenStruct(position, path, tuple(settled), kinds)
         for (position, path), (settled, kinds) in found.items()

@@ -27,11 +27,15 @@ class Recognition:
     """Conditions on arguments with the same key as some that were given.
 
     `conditions` are generated code over the names in `scope`, which keeps no argument alive.
+    ``structs`` are frozen structs of other arguments with the key, which may not be frozen here.
     """
 
-    def __init__(self, leaves: Sequence[Leaf], arguments: Sequence[Any]) -> None:
+    def __init__(
+        self, leaves: Sequence[Leaf], structs: Sequence[FrozenStruct], arguments: Sequence[Any]
+    ) -> None:
         self.scope: dict[str, Any] = {}
-        structs = frozen_structs(leaves, arguments)
+        if not all(each.is_frozen_in(arguments) for each in structs):
+            structs = frozen_structs(leaves, arguments)
         self._structs = [_LastStruct(each, arguments) for each in structs]
         settled = {(leaf.position, leaf.path) for each in structs for leaf in each.leaves}
         others = [leaf for leaf in leaves if (leaf.position, leaf.path) not in settled]
