@@ -38,7 +38,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
     "taichi": {"offline_cache": False, "log_level": "error"},
 }
-PATIENCE = 400.0  # seconds for a program in one system
 TOLERANCE = 1e-2
 CLOCKS = "cpu: the time of the processes, for a busy machine"
 COLUMNS = ("first", "steady", "first gradient", "gradient")
@@ -52,6 +51,7 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help=CLOCKS)
     parser.add_argument("--seconds", type=float, default=2.0, help="for repeated calls, each")
+    parser.add_argument("--patience", type=float, default=400.0, help="for a program in a system")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="a folder")
     parser.add_argument("--docs", action="store_true", help="put the table into docs/examples.md")
     parser.add_argument("--worker", nargs=2, metavar=("SYSTEM", "FILE"), help=argparse.SUPPRESS)
@@ -85,22 +85,29 @@ def work(name: str, system: str, path: str, options: argparse.Namespace) -> None
         qd.init(arch=qd.cpu, default_fp=qd.f32, cpu_max_num_threads=1, **OPTIONS[system])
         exec(compile(changed, str(file), "exec"), module.__dict__)
         result: dict[str, Any] = {}
-        gradient = None
         try:
             begin = clock()
             forward, backward = module.workload()  # type: ignore[attr-defined]
             forward()
             result["first"] = clock() - begin
             result["steady"] = best(forward, clock, options.seconds)
+            store(path, result)
             if backward is not None:
-                result["first gradient"], gradient = timed(backward, clock)
-                gradient = np.array(gradient, copy=True)
+                result["first gradient"], found = timed(backward, clock)
+                gradient = np.array(found, copy=True)
+                store(path, result, gradient)
                 result["gradient"] = best(backward, clock, options.seconds)
+                store(path, result, gradient)
         except Exception as error:
             result["error"] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-    np.savez(
-        path, result=json.dumps(result), gradient=np.array([] if gradient is None else gradient)
-    )
+            store(path, result)
+
+
+def store(path: str, result: dict[str, Any], gradient: Any = ()) -> None:
+    """Write what is known so far, which counts if the process has to be ended."""
+    new = Path(f"{path}.new.npz")
+    np.savez(new, result=json.dumps(result), gradient=np.array(gradient))
+    new.replace(path)
 
 
 def timed(function: Any, clock: Any) -> tuple[float, Any]:
@@ -129,24 +136,27 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]
             command = [sys.executable, __file__, name, "--worker", system, str(path)]
             command += ["--seconds", str(options.seconds), "--clock", options.clock]
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+            problem = {}
             try:
                 run = subprocess.run(
                     command,
                     check=False,
                     capture_output=True,
                     text=True,
-                    timeout=PATIENCE,
+                    timeout=options.patience,
                     env=environment,
                 )
             except subprocess.TimeoutExpired:
-                found[system] = {"error": f"not done after {PATIENCE:.0f} s"}
-                continue
+                problem = {"error": f"> {options.patience:g} s"}
+            else:
+                if not path.exists():
+                    lines = run.stderr.strip().splitlines() or [f"ended with {run.returncode}"]
+                    problem = {"error": lines[-1][:200]}
             if not path.exists():
-                lines = run.stderr.strip().splitlines() or [f"ended with {run.returncode}"]
-                found[system] = {"error": lines[-1][:200]}
+                found[system] = problem
                 continue
             stored = np.load(path)
-            found[system] = json.loads(str(stored["result"]))
+            found[system] = {**json.loads(str(stored["result"])), **problem}
             gradient = stored["gradient"].astype(float)
         if gradient.size and reference is None:
             reference = gradient
@@ -176,7 +186,11 @@ def table(report: dict[str, Any], systems: list[str]) -> str:
 def cell(found: dict[str, Any], column: str) -> str:
     """One time, or why there is none."""
     if column not in found:
-        return "error" if "error" in found and column in ("first", "first gradient") else "-"
+        problem = found.get("error")
+        missing = next((each for each in COLUMNS if each not in found), None)
+        if problem is None or column != missing:
+            return "-"
+        return problem if problem.startswith("> ") else "error"
     seconds = found[column]
     text = f"{seconds:.2f} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
     if column == "gradient" and found.get("difference", 0.0) > TOLERANCE:
