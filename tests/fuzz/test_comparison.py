@@ -11,7 +11,7 @@ import pytest
 
 from octants.fuzz import runner
 from octants.fuzz.backends import BACKENDS, Actual
-from octants.fuzz.compare import Status, check
+from octants.fuzz.compare import HARMLESS, Status, check
 from octants.fuzz.generator.build import generate
 from octants.fuzz.oracle.run import run
 from octants.fuzz.program import Program
@@ -191,3 +191,14 @@ def k():
     assert 0 < abs(actual.primal["x"][0] - in_order) < 1e-14
     (verdict,) = check([program], BACKENDS["cpu"]())
     assert verdict.status is Status.AGREES, verdict.problems
+
+
+def test_races_without_an_effect_are_no_shortcoming() -> None:
+    entry = {"modes": [], "refusals": {}, "features": [], "nonzero": True, "blunt": False}
+    for reason, shortcomings in ((HARMLESS, 0), ("close", 1)):
+        report = Report("cpu")
+        for number in range(100):
+            aside = number < 20
+            status = Status.SET_ASIDE if aside else Status.AGREES
+            report.add(entry | {"status": status.value, "problems": [f"{reason}: x"] * aside})
+        assert len(report.shortcomings()) == shortcomings

@@ -17,6 +17,8 @@ from octants.fuzz.generator.profiles import PROFILES
 from octants.fuzz.report import Report
 from octants.fuzz.runner import PRECISIONS, Entry
 
+PROGRESS = 100  # programs after which a run says how far it is
+
 
 def main() -> int:
     """The command. The exit code is 0 if nothing is wrong."""
@@ -34,6 +36,8 @@ def main() -> int:
     def see(report: Report, entry: Entry) -> None:
         if "script" in entry:
             _show(entry, options.save)
+        if report.count % PROGRESS == 0:
+            print(report.summary(), flush=True)
         if sys.stderr.isatty():
             print(f"\r{report.count} programs, {report.wrong} wrong", end="", file=sys.stderr)
 
