@@ -38,6 +38,11 @@ class Target:
     has_i64: bool = True
     blocks: Blocks | None = None
 
+    def names(self) -> frozenset[str]:
+        """The features, without those that work on 64-bit integers where there are none."""
+        found = frozenset(self.features.split(","))
+        return found if "int64" in found else found - {"atomic64", "shared64"}
+
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:

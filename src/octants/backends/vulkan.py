@@ -17,11 +17,9 @@ from octants.target import Arch, Capabilities, Target
 
 if TYPE_CHECKING:
     from octants.codegen.spirv import compile as spirv
-    from octants.codegen.spirv import features
     from octants.runtime.vulkan import device, hardware
 else:
     spirv = Deferred("octants.codegen.spirv.compile")
-    features = Deferred("octants.codegen.spirv.features")
     device = Deferred("octants.runtime.vulkan.device")
     hardware = Deferred("octants.runtime.vulkan.hardware")
 
@@ -83,7 +81,7 @@ class VulkanBackend(Backend):
             contracts=True,
             fills=workers,
             blocks=found.blocks,
-            updates_64_bits=features.Features(found.target).has("atomic64"),
+            updates_64_bits="atomic64" in found.target.names(),
             memory_bytes=found.memory_bytes,
             workers=workers,
             tape_local=NEAR_BYTES,

@@ -29,7 +29,6 @@ what it knows something about."""
 
 _NARROW = "let work items update numbers of 32 bits, such as sums of f32; or use"
 _WAYS_OUT = {"atomic64": _NARROW, "shared64": _NARROW}
-_WITH_INT64 = frozenset(("atomic64", "shared64"))
 
 
 class Features:
@@ -39,8 +38,7 @@ class Features:
         self.device = target.cpu
         self.kernel = kernel
         self.location: Span | None = None
-        names = frozenset(target.features.split(","))
-        self._names = names if "int64" in names else names - _WITH_INT64
+        self._names = target.names()
         blocks = target.blocks
         self.lanes = blocks.subgroup_size if blocks is not None and self.has("lanes") else 1
 
