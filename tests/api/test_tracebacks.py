@@ -63,7 +63,7 @@ class Owner:
         with_a_typo.inspect,
         with_a_typo.grad.explain,
         lambda: Owner().method(),
-        lambda: out_of_bounds(qd.ndarray(qd.f32, 4)),
+        lambda: (out_of_bounds(qd.ndarray(qd.f32, 4)), qd.sync()),
         lambda: qd.init(arch="no such arch"),
         lambda: qd.ad.Tape(loss=qd.ndarray(qd.f32, 4)),
     ],

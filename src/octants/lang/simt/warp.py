@@ -18,11 +18,11 @@ WHOLE = 0xFFFFFFFF
 
 @library_function
 def _check(mask: CompileTime) -> None:
-    static_assert(subgroup.group_size() == 32, "simt.warp is for subgroups of 32 lanes")
     static_assert(
         mask == WHOLE,
         "the mask of simt.warp is the constant 0xFFFFFFFF (leave lanes out by what they pass in)",
     )
+    static_assert(subgroup.group_size() == 32, "simt.warp is for subgroups of 32 lanes")
 
 
 @library_function
