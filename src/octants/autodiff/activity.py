@@ -63,7 +63,7 @@ class Flow:
 
 
 def _edges(op: Operation) -> Iterable[tuple[Value, Value]]:
-    if isinstance(op, (ops.For, ops.While)):
+    if isinstance(op, ops.Loop):
         args = op.body.args[len(op.body.args) - len(op.inits) :]
         for init, arg, yielded, result in zip(
             op.inits, args, op.body.yielded, op.results, strict=True

@@ -91,7 +91,7 @@ class _Logger:
         looped = {
             inner
             for op in log.body.walk()
-            if isinstance(op, (ops.For, ops.While))
+            if isinstance(op, ops.Loop)
             for region in op.regions
             for inner in region.walk()
         }

@@ -304,6 +304,6 @@ def _has_free_sums(task: Task) -> bool:
 
 def _freedoms(task: Task) -> dict[str, bool]:
     """The option that no replay of a task must find its sines again to the bit, if so."""
-    has_loops = any(isinstance(op, (ops.For, ops.While)) for op in task.body.walk())
+    has_loops = any(isinstance(op, ops.Loop) for op in task.body.walk())
     numbers = waves(task.body) if has_loops else set()
     return {FREE_WAVES: True} if numbers and nobody_minds(task.body, numbers) else {}

@@ -87,7 +87,7 @@ def _visit(block: Block) -> None:
 def _asking(loop: ops.For) -> ops.If | None:
     """The branch of a loop that records, or not, for all turns alike."""
     inside = list(loop.body.walk())
-    if len(inside) > _SMALL or any(isinstance(op, (ops.For, ops.While)) for op in inside):
+    if len(inside) > _SMALL or any(isinstance(op, ops.Loop) for op in inside):
         return None
     own = {value for op in inside for value in op.results}.union(loop.body.args)
     for op in loop.body.ops:

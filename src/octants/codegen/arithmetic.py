@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.codegen.code import Operand, register
-from octants.codegen.function import Combine, Function
+from octants.codegen.function import Function
 from octants.ir import ops
 from octants.ir.core import Block
 from octants.ir.ops.arithmetic import COMPARE
@@ -56,11 +56,6 @@ def combine(f: Function, fn: str, dtype: DType, *operands: Operand) -> Operand:
     if write is None:
         write = f.writers[fn, dtype] = _writer(f, fn, dtype, len(operands))
     return write(*operands)
-
-
-def combined(f: Function, op: Combine) -> Operand:
-    """See `combine`."""
-    return combine(f, op.fn, op.dtype, op.lhs, op.rhs)
 
 
 def _writer(f: Function, fn: str, dtype: DType, count: int) -> Callable[..., Operand]:
@@ -162,7 +157,6 @@ TABLE: dict[type[Any], Callable[[Any, Any], Any]] = {
     ops.Unary: unary,
     ops.Binary: binary,
     ops.Compare: binary,
-    Combine: combined,
     ops.Fma: fma,
     ops.Select: select,
     ops.Cast: cast,

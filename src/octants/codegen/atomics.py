@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from octants.codegen import arithmetic
 from octants.codegen.code import Element, Operand, Place, register
 from octants.codegen.function import Function
 from octants.codegen.memory import place_of
@@ -40,7 +41,7 @@ def update(f: Function, fn: str, dtype: DType, place: Place, value: Operand) -> 
         return code.compare("ne", u8, before, code.constant(0, u8))
 
     def change(old: Operand) -> Operand:
-        return value if fn == "exchange" else f.combine(fn, dtype, old, value)
+        return value if fn == "exchange" else arithmetic.combine(f, fn, dtype, old, value)
 
     return _Word(f, dtype, place).change(change, may_stay=fn in ("min", "max"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from octants.codegen import atomics
+from octants.codegen import arithmetic, atomics
 from octants.codegen.code import Operand
 from octants.codegen.function import Function
 from octants.codegen.memory import place_of
@@ -27,7 +27,7 @@ def collect_one(f: Function, op: ops.Atomic) -> None:
     """An update of the variable."""
     code, (total, some) = f.code, f.collected[op]
     dtype = Reduction.type_of(op.array)
-    code.write(total, f.combine(op.fn, dtype, code.read(total), f.use(op.value)))
+    code.write(total, arithmetic.combine(f, op.fn, dtype, code.read(total), f.use(op.value)))
     code.write(some, code.constant(True, u1))
 
 

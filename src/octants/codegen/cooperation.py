@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from octants.codegen import atomics, collecting
+from octants.codegen import arithmetic, atomics, collecting
 from octants.codegen.code import Operand, ThreadCode, register
 from octants.codegen.function import Lanes, ThreadFunction
 from octants.codegen.memory import place_of
@@ -100,7 +100,7 @@ def _reduce(f: ThreadFunction, lanes: Lanes, op: ops.Subgroup) -> Operand:
         source = code.apply("add", u32, lanes.own, code.constant(distance, u32))
         is_there = code.compare("lt", u32, source, lanes.count)
         other = read(code, dtype, value, code.choose(is_there, u32, source, lanes.own))
-        both = f.combine(op.fn, dtype, value, other)
+        both = arithmetic.combine(f, op.fn, dtype, value, other)
         value = code.choose(is_there, register(dtype), both, value)
         distance *= 2
     return read(code, dtype, value, _first(code, lanes, op.lanes))
@@ -120,7 +120,7 @@ def _scan(f: ThreadFunction, lanes: Lanes, op: ops.Subgroup, fn: str) -> Operand
         is_there = code.compare("ge", u32, inside, step)
         before = code.apply("sub", u32, lanes.own, step)
         other = read(code, dtype, value, code.choose(is_there, u32, before, lanes.own))
-        both = f.combine(fn, dtype, other, value)
+        both = arithmetic.combine(f, fn, dtype, other, value)
         value = code.choose(is_there, register(dtype), both, value)
         distance *= 2
     return value
@@ -175,7 +175,7 @@ def summed(f: ThreadFunction, fn: str, dtype: DType, value: Operand) -> Operand:
     code, distance = f.code, f.code.subgroup // 2
     while distance:
         take = partial(code.read_across, distance=distance)
-        value = f.combine(fn, dtype, value, exchanged(code, dtype, value, take))
+        value = arithmetic.combine(f, fn, dtype, value, exchanged(code, dtype, value, take))
         distance //= 2
     return value
 

@@ -62,16 +62,6 @@ class Lanes:
     count: Operand
 
 
-@dataclass(frozen=True, slots=True)
-class Combine:
-    """A binary function of operands that are not values; written by who is in the table for it."""
-
-    fn: str
-    dtype: DType
-    lhs: Operand
-    rhs: Operand
-
-
 class Function(Protocol):
     """The code of a function, what stands for each value, and its work item.
 
@@ -128,9 +118,6 @@ class Function(Protocol):
 
     def scalar_offset(self, array: Array) -> int:
         """The byte of an argument's first component in the parameter block."""
-
-    def combine(self, fn: str, dtype: DType, lhs: Operand, rhs: Operand) -> Operand:
-        """The value of a binary function."""
 
     def operation(self, op: Operation) -> None:
         """Write an operation."""

@@ -7,7 +7,7 @@ import os.path
 import sys
 import warnings
 from collections.abc import Iterable
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from octants.diagnostics.errors import UserError
@@ -15,14 +15,19 @@ from octants.diagnostics.exceptions import OctantsWarning
 from octants.diagnostics.render import Diagnostic, render
 from octants.diagnostics.span import Span
 
-_PACKAGE = os.path.dirname(os.path.dirname(__file__))
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
+def is_internal(code: CodeType) -> bool:
+    """Whether code is of this package, and not of its users."""
+    return code.co_filename.startswith(_PACKAGE)
 
 
 def levels_to_the_user() -> int:
     """The ``stacklevel`` at which `warnings.warn` names the first frame outside of this package."""
     level = 0
     frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and is_internal(frame.f_code):
         level, frame = level + 1, frame.f_back
     return level
 
@@ -46,7 +51,7 @@ _told: dict[Any, Any] = {}
 def user_span() -> Span | None:
     """The code of the first frame outside of this package: the call, or its line."""
     frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and is_internal(frame.f_code):
         frame = frame.f_back
     if frame is None:
         return None

@@ -8,14 +8,13 @@ the screen. What users call - kernels, gradients, tapes, `init` - takes them awa
 from __future__ import annotations
 
 import functools
-import os.path
 from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.stack import is_internal
 
-_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -43,7 +42,7 @@ def of_users(error: OctantsError) -> TracebackType | None:
 def _without_internal(traceback: TracebackType | None) -> TracebackType | None:
     entries = []
     while traceback is not None:
-        if not traceback.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        if not is_internal(traceback.tb_frame.f_code):
             entries.append(traceback)
         traceback = traceback.tb_next
     result: TracebackType | None = None

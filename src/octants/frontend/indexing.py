@@ -64,12 +64,18 @@ def _slice_bound(context: Context, node: ast.expr | None) -> Any:
     return bound
 
 
+def is_builder(value: Any) -> bool:
+    """Whether this is a parameter that takes a builder of sparse matrices."""
+    is_struct = isinstance(value, StructValue)
+    return is_struct and isinstance(value.python_type, SparseMatrixBuilderAnnotation)
+
+
 def element(context: Context, base: Any, index: Any, node: ast.Subscript) -> Any:
     """The element of ``base`` at an index."""
     if isinstance(base, ArrayReference):
         return _array_element(context, base, index, node)
     if isinstance(base, StructValue) and base.members and _holds_arrays(base):
-        if isinstance(base.python_type, SparseMatrixBuilderAnnotation):
+        if is_builder(base):
             context.fail(BuilderAccess(), node)
         members = {name: element(context, m, index, node) for name, m in base.members.items()}
         return StructValue(members, base.python_type)

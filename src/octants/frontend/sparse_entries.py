@@ -9,16 +9,9 @@ from typing import Any, cast
 from octants.diagnostics.linalg_errors import BuilderAccess
 from octants.frontend import arithmetic, functions
 from octants.frontend.context import Context
-from octants.frontend.indexing import evaluate_indices
+from octants.frontend.indexing import evaluate_indices, is_builder
 from octants.frontend.values import StructValue, VariableReference
 from octants.lang.memory import _add_entry
-from octants.types.annotations import SparseMatrixBuilderAnnotation
-
-
-def is_builder(value: Any) -> bool:
-    """Whether this is a parameter that takes a builder of sparse matrices."""
-    is_struct = isinstance(value, StructValue)
-    return is_struct and isinstance(value.python_type, SparseMatrixBuilderAnnotation)
 
 
 def builder_of(context: Context, target: ast.expr) -> StructValue | None:

@@ -56,9 +56,8 @@ class LinearOperator:
         """So many arrays of the kind of another one, which the operator keeps for its solvers."""
         key = (driver.state.generation, isinstance(like, Ndarray), like.dtype, like.shape)
         found = self._spares.setdefault((*key, like.element_shape), [])
-        make = make_ndarray if isinstance(like, Ndarray) else make_field
         while len(found) < count:
-            found.append(make(like.dtype, like.shape, element_shape=like.element_shape))
+            found.append(_array_like(like))
         return found[:count]
 
     def transposed(self) -> LinearOperator:
@@ -137,7 +136,7 @@ def _solve(
     def propagate() -> None:
         if not x.has_grad():
             return
-        adjoint, image = (_with_gradient(x) for _ in range(2))
+        adjoint, image = (_array_like(x, needs_grad=True) for _ in range(2))
         method(back, x.grad, adjoint, tol, maxiter, _silent)
         if b.has_grad():
             _add(b.grad, adjoint, 1.0)
@@ -157,9 +156,9 @@ def _silent(_: str) -> None:
     """Print nothing."""
 
 
-def _with_gradient(like: Any) -> Any:
+def _array_like(like: Any, *, needs_grad: bool = False) -> Any:
     make = make_ndarray if isinstance(like, Ndarray) else make_field
-    return make(like.dtype, like.shape, element_shape=like.element_shape, needs_grad=True)
+    return make(like.dtype, like.shape, element_shape=like.element_shape, needs_grad=needs_grad)
 
 
 def _check(name: str, b: Any, x: Any) -> None:

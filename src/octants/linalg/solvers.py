@@ -10,7 +10,7 @@ import numpy as np
 from octants.data.ndarray import Ndarray
 from octants.diagnostics.extras import import_optional
 from octants.diagnostics.linalg_errors import NotFactorized, WrongMatrixOption, WrongOperandShape
-from octants.linalg.matrix import SparseMatrix, check_dtype
+from octants.linalg.matrix import SparseMatrix, check_dtype, sparse
 from octants.linalg.vectors import recorded, refuse_tangents, vector_of
 from octants.types.scalars import f32
 
@@ -53,7 +53,6 @@ class SparseSolver:
 
     def compute(self, sparse_matrix: SparseMatrix) -> SparseSolver:
         """Compute the factors of a matrix; see `info`."""
-        self.analyze_pattern(sparse_matrix)
         self.factorize(sparse_matrix)
         return self
 
@@ -131,9 +130,8 @@ def _of_lower_entries(u: Any, v: Any, rows: Any, columns: Any) -> Any:
 
 def _from_lower_triangle(values: Any) -> Any:
     """The symmetric matrix whose lower triangle a matrix has."""
-    sparse = import_optional("scipy.sparse", "linalg")
-    strict = sparse.tril(values, -1)
-    return (strict + strict.T + sparse.diags(values.diagonal())).tocsc()
+    strict = sparse().tril(values, -1)
+    return (strict + strict.T + sparse().diags(values.diagonal())).tocsc()
 
 
 def _is_positive(factors: Any) -> bool:

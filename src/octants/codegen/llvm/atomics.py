@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.codegen import atomics, collecting
+from octants.codegen import arithmetic, atomics, collecting
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.memory import place_of
 from octants.ir import ops
@@ -27,7 +27,7 @@ def add_to(f: FunctionText, op: ops.Atomic, place: str, value: str) -> None:
     def plainly() -> None:
         suffix = f.kernel.scopes.suffix(op.ref)
         old = f.assign(f"load {f.type(dtype)}, ptr {place}, align {dtype.size}{suffix}")
-        new = f.combine(op.fn, dtype, old, value)
+        new = arithmetic.combine(f, op.fn, dtype, old, value)
         f.emit(f"store {f.type(dtype)} {new}, ptr {place}, align {dtype.size}{suffix}")
 
     either(f, plainly, lambda: atomics.update(f, op.fn, dtype, place, value))

@@ -14,7 +14,7 @@ from typing import Any
 from octants.analysis.sums import Sums
 from octants.artifact import Slot
 from octants.codegen.code import Code
-from octants.codegen.function import Combine, Tape
+from octants.codegen.function import Tape
 from octants.codegen.llvm import text as names
 from octants.codegen.llvm.chains import Chains
 from octants.codegen.llvm.module import KernelText
@@ -301,10 +301,6 @@ class FunctionText:
             known = self._once[key] = f"%e{self._count}"
             self.entry.append(f"  {known} = {instruction}")
         return known
-
-    def combine(self, fn: str, dtype: DType, lhs: str, rhs: str) -> str:
-        """The value of a binary function."""
-        return str(self.table[Combine](self, Combine(fn, dtype, lhs, rhs)))
 
     def operation(self, op: Operation) -> None:
         """Write an operation."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from octants.codegen import arithmetic
 from octants.codegen.llvm.chains import Read, Table
 from octants.codegen.llvm.function import FunctionText
@@ -11,6 +14,11 @@ from octants.ir.core import Value
 
 def select(f: FunctionText, op: ops.Select) -> None:
     """Without a branch, or a part of a long chain of selections."""
+    select_by(read, f, op)
+
+
+def select_by(read: Callable[[Any, Read], str], f: FunctionText, op: ops.Select) -> None:
+    """The same, where ``read`` gives what the last one of a chain finds in its table."""
     if op not in f.chains.reads:
         arithmetic.select(f, op)
         return

@@ -13,7 +13,7 @@ from typing import Any
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
 from octants.codegen.code import Operand, ThreadCode, Variable
 from octants.codegen.code import register as register
-from octants.codegen.function import Combine, Lanes, Tape
+from octants.codegen.function import Lanes, Tape
 from octants.codegen.tape import ThreadTape
 from octants.diagnostics.vulkan_errors import NotOnThisArch
 from octants.ir import ops
@@ -136,10 +136,6 @@ class Body:
             raise NotOnThisArch(op.NAME).at(op.location)
         self.code.note(op.location)
         handler(self, op)
-
-    def combine(self, fn: str, dtype: DType, lhs: Operand, rhs: Operand) -> Operand:
-        """The value of a binary function."""
-        return self.table[Combine](self, Combine(fn, dtype, lhs, rhs))
 
     def leave(self) -> None:
         """End the work item."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from octants.codegen import atomics, collecting, cooperation, memory
+from octants.codegen import arithmetic, atomics, collecting, cooperation, memory
 from octants.codegen.code import Element, ThreadCode
 from octants.codegen.cooperation import summed, update_together
 from octants.codegen.memory import place_of
@@ -104,7 +104,7 @@ def _take(body: Body, reduction: Reduction, threads: int) -> None:
     for start in range(0, threads, code.subgroup):
         place = code.apply("add", u32, code.lane(), code.constant(start, u32))
         value = memory.read(code, Element(sums, place), dtype)
-        total = body.combine(fn, dtype, total, value)
+        total = arithmetic.combine(body, fn, dtype, total, value)
         some = code.apply("or", u1, some, memory.read(code, Element(any_, place), u1))
     some = code.apply("and", u1, code.any_lane(some), code.is_first_lane())
     total = summed(body, fn, dtype, total)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.codegen import atomics, collecting, cooperation
+from octants.codegen import arithmetic, atomics, collecting, cooperation
 from octants.codegen.cooperation import summed, update_together
 from octants.codegen.llvm.atomics import atomic as update_alone
 from octants.codegen.llvm.gpu.text import ThreadText
@@ -49,7 +49,7 @@ def _update_by_places(f: ThreadText, op: ops.Atomic) -> None:
     source = f.choose(has_next, "i32", following, own)
     other = cooperation.read(f.code, dtype, total.name, source)
     f.lane_mask = everybody
-    both = f.combine(fn, dtype, total.name, other)
+    both = arithmetic.combine(f, fn, dtype, total.name, other)
     taken = f.choose(has_next, register, both, total.name)
     is_last = f.apply("icmp ne", "i32", f.apply("and", "i32", number.name, 1), 0)
     stays = f.gpu.ballot(f, f.apply("xor", "i1", is_last, "true"), mask)

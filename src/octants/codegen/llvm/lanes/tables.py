@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from octants.codegen import arithmetic
 from octants.codegen.llvm import tables
 from octants.codegen.llvm.chains import Read, Table
 from octants.codegen.llvm.lanes import memory
@@ -37,12 +36,7 @@ def fill(f: LaneText, table: Table) -> None:
 
 def select(f: LaneText, op: ops.Select) -> None:
     """A select that is no part of a chain, or the last one of one."""
-    if op not in f.chains.reads:
-        arithmetic.select(f, op)
-        return
-    read = f.chains.reads[op]
-    if read is not None:
-        f.bind(op.result, _read(f, read))
+    tables.select_by(_read, f, op)
 
 
 def _read(f: LaneText, read: Read) -> str:
