@@ -7,12 +7,14 @@ block right after one of them is what it prints; ``...`` in it stands for anythi
 from __future__ import annotations
 
 import doctest
+import json
 import os
 import re
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,6 +113,44 @@ def anchors(text: str) -> set[str]:
     headings = re.findall(r"^#+ +(.*)$", FENCE.sub("", text), re.MULTILINE)
     plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
     return {heading.strip().replace(" ", "-") for heading in plain}
+
+
+SYSTEMS = ("octants", "by hand", "quadrants", "taichi", "warp", "jax")
+
+
+def test_speed_in_the_readme_was_measured() -> None:
+    text = (REPOSITORY / "README.md").read_text()
+    files = dict(re.findall(r"\[(CPU|GPU)\]\((bench/results/[\w.-]+)\)", text))
+    results = {which: json.loads((REPOSITORY / file).read_text()) for which, file in files.items()}
+    rows = re.findall(r"^\| (\w+) \| (CPU, one thread|H100) \| (.*) \|$", text, re.MULTILINE)
+    assert len(rows) == 6
+    for workload, machine, cells in rows:
+        which = "CPU" if machine.startswith("CPU") else "GPU"
+        measured = gradient_times(results[which], workload)
+        for system, cell in zip(SYSTEMS, cells.split(" | "), strict=True):
+            if cell in ("-", "failed"):
+                assert system not in measured, (workload, system)
+                continue
+            number = float(cell.strip("*ms "))
+            exact = measured[system] / (1 if system == "octants" else measured["octants"])
+            assert number == pytest.approx(exact, rel=0.01), (workload, machine, system)
+
+
+def gradient_times(results: Any, workload: str) -> dict[str, float]:
+    """Milliseconds of a backward run, by the system."""
+    (row,) = (
+        row
+        for row in results["rows"]
+        if row["measure"] == "backward" and row["subject"].split(",")[0] == workload
+    )
+    which = "least" if "cuda" in row["numbers"] else "median"
+    times = {
+        system: numbers[which]
+        for system, numbers in row["numbers"].items()
+        if isinstance(numbers, dict)
+    }
+    times["by hand"] = times.pop("cuda", None) or times.pop("c-simd")
+    return times
 
 
 def test_commands_of_the_pages_exist() -> None:
