@@ -351,7 +351,9 @@ def test_unknown_options_of_a_vector_tensor() -> None:
 # -- life ------------------------------------------------------------------------------------------
 
 
-def test_nothing_works_before_init() -> None:
+def test_nothing_works_before_init(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `octants.api`, which would call `init` itself."""
+    monkeypatch.setattr("octants.options._InForce.initialise", None)
     current.stop()
     for make in (
         lambda: field(f32, 3),

@@ -14,7 +14,7 @@ import pytest
 
 from octants import interpreter
 from octants.analysis.forms import Forms
-from octants.codegen import memory
+from octants.codegen import arithmetic, memory
 from octants.codegen.function import Function
 from octants.codegen.llvm import operations
 from octants.codegen.structured import operations as structured
@@ -71,13 +71,15 @@ def _scale(self: interpreter.Interpreter, op: Any, env: dict[Value, Any]) -> Non
 
 
 def _write_midpoint(f: Function, op: Any) -> None:
-    total = f.combine("add", f32, f.use(op.x), f.use(op.y))
-    f.bind(op.result, f.combine("mul", f32, total, f.code.constant(0.5, f32)))
+    total = arithmetic.combine(f, "add", f32, f.use(op.x), f.use(op.y))
+    f.bind(op.result, arithmetic.combine(f, "mul", f32, total, f.code.constant(0.5, f32)))
 
 
 def _write_scale(f: Function, op: Any) -> None:
     place = memory.place_of(f, op.array, op.companion, op.indices)
-    scaled = f.combine("mul", f32, memory.read(f.code, place, f32, op.ref), f.use(op.value))
+    scaled = arithmetic.combine(
+        f, "mul", f32, memory.read(f.code, place, f32, op.ref), f.use(op.value)
+    )
     memory.write(f.code, place, f32, scaled, op.ref)
 
 

@@ -270,7 +270,7 @@ def test_debug_mode_runs_what_cannot_be_checked_for_races(vulkan: str) -> None:
 def test_memory_is_what_can_be_bound() -> None:
     reach = qd.driver.capabilities(qd.options.current()).memory_bytes
     with pytest.raises(OctantsMemoryError, match="OCT506"):
-        qd.ndarray(qd.i8, reach)
+        qd.ndarray(qd.i8, (reach // 2**20, 2**20))
     most = qd.ndarray(qd.i32, reach // 64)
 
     @qd.kernel
