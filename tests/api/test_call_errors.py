@@ -247,7 +247,7 @@ def test_the_place_of_a_parameter_behind_decorators_and_over_lines(tmp_path: Any
     lines = str(caught.value).splitlines()
     assert lines[1].endswith("program.py:5 in `step`")
     assert lines[2] == "5 |         self, größe: qd.f32, x,"
-    assert lines[3] == "  |                              ^ of which type is it?"
+    assert lines[3] == "  |                              ^ it needs a type"
 
 
 def test_a_parameter_without_source_is_named_all_the_same() -> None:

@@ -492,7 +492,7 @@ def test_kernels_as_graphs_take_no_arrays_of_the_host() -> None:
         for i in a:
             a[i] += 1
 
-    with pytest.raises(qd.OctantsArgumentError, match="argument `a` is in memory of the host"):
+    with pytest.raises(qd.OctantsArgumentError, match="argument `a` is in host memory"):
         add(np.zeros(3, np.float32))
     add(qd.ndarray(qd.f32, 3))
 

@@ -24,7 +24,7 @@ class WrongDtype(UserError):
     code = "OCT501"
     exception = OctantsRuntimeTypeError
     title = "{what}: {problem}"
-    remedy = "give a type such as `qd.f32`, `float`, or `qd.types.vector(3, qd.f32)`"
+    remedy = "pass a type such as `qd.f32`, `float`, or `qd.types.vector(3, qd.f32)`"
 
 
 class WrongExtents(UserError):
@@ -46,7 +46,7 @@ class ExtentTooLarge(UserError):
     given: str
     code = "OCT507"
     exception = OctantsValueError
-    title = "{what}: indices are i32, and the last one of {given} is none"
+    title = "{what}: {given} elements are too many for an index of type i32"
     remedy = "an axis has at most 2147483647 elements, its offset included: use more axes"
 
 
@@ -93,7 +93,7 @@ class OutOfMemory(UserError):
     size: str
     code = "OCT506"
     exception = OctantsMemoryError
-    title = "{what} needs {size} of memory, which the device refused"
+    title = "{what} needs {size} of memory, more than the device has left"
     remedy = "make it smaller, use a narrower type, or free other arrays"
 
 
@@ -106,7 +106,7 @@ class NotPlaced(UserError):
     name: str
     code = "OCT510"
     exception = OctantsRuntimeError
-    title = "the {name} is used, but it was made without a shape and is not placed"
+    title = "the {name} is used, but it has no shape and is not placed"
     remedy = "give it a shape, or place it: `qd.root.dense(qd.i, n).place(x)`"
 
 
@@ -117,7 +117,7 @@ class PlacedTwice(UserError):
     code = "OCT511"
     exception = OctantsRuntimeError
     title = "the {name} is placed already"
-    remedy = "place each field once; a field that was made with a shape is placed by that"
+    remedy = "place each field once; a field with a shape is placed already"
 
 
 class CannotPlace(UserError):
@@ -128,8 +128,8 @@ class CannotPlace(UserError):
     exception = OctantsRuntimeTypeError
     title = "place() was given {given}, which is not a field"
     remedy = (
-        "give fields, their `.grad` or `.dual`, or lists of them; a field without a gradient can"
-        " be given one until it is first used, when it gets its memory"
+        "pass fields, their `.grad` or `.dual`, or lists of them; a field can get a gradient until"
+        " its first use, when it gets its memory"
     )
 
 
@@ -151,7 +151,9 @@ class TreeIsAllocated(UserError):
     exception = OctantsRuntimeError
     title = "{what}: the memory of this tree is allocated already"
     notes = ("a tree is allocated when one of its fields is first used",)
-    remedy = "place all its fields before that, or start again from `qd.root`: it is a new tree now"
+    remedy = (
+        "place all its fields before that; or start again from `qd.root`, which is a new tree now"
+    )
 
 
 class NotFinalized(UserError):
@@ -232,8 +234,8 @@ class MissingCompanion(UserError):
     exception = OctantsRuntimeError
     title = "the {name} has no {companion}"
     remedy = (
-        "make it with `{keyword}=True`; for fields, `block.place(x, x.{attribute})` and"
-        " `qd.root.lazy_{attribute}()` before the first use do as well"
+        "create it with `{keyword}=True`; or, for fields, call `block.place(x, x.{attribute})` or"
+        " `qd.root.lazy_{attribute}()` before the first use"
     )
 
 
@@ -260,7 +262,7 @@ class UsedAfterReset(UserError):
     title = (
         "the {what} was made before the last `qd.init()` or `qd.reset()`, which freed its memory"
     )
-    remedy = "make it anew after `qd.init()`"
+    remedy = "create it again after `qd.init()`"
 
 
 class UsedAfterDestroy(UserError):
@@ -270,7 +272,7 @@ class UsedAfterDestroy(UserError):
     code = "OCT521"
     exception = OctantsRuntimeError
     title = "the {what} was used after its tree was destroyed"
-    remedy = "call `destroy()` when the fields of the tree are no longer needed"
+    remedy = "call `destroy()` only when the fields of the tree are no longer needed"
 
 
 # -- access from the host --------------------------------------------------------------------------
@@ -336,7 +338,7 @@ class ValueChanges(UserError):
     stored: str
     code = "OCT534"
     title = "{what}: {given} becomes {stored} in {dtype}"
-    remedy = "convert it before, or make the array of a type that holds it"
+    remedy = "convert the value first, or use an array of a type that can hold it"
 
 
 class NotOneNumber(UserError):
@@ -357,7 +359,7 @@ class NotIterable(UserError):
     rank: int
     code = "OCT541"
     exception = OctantsRuntimeTypeError
-    title = "{what} has {rank} axes: a loop of the host goes over arrays of one"
+    title = "{what} has {rank} axes; the host can loop over arrays with one axis only"
     remedy = "loop over `x.to_numpy()`"
 
 

@@ -30,13 +30,13 @@ class StepIsAnother(UserError):
     code = "OCT331"
     exception = OctantsRuntimeError
     title = (
-        "step {step} of a checkpointed loop did something else when it was run again for its"
+        "step {step} of a checkpointed loop did something different when it ran again for its"
         " gradient"
     )
     notes = ("the first time it {first}", "now it {again}")
     remedy = (
-        "let the step depend on its number and on arrays alone: a variable of Python that it"
-        " changes, or numpy's random numbers, belong into a field, or are computed from the number"
+        "let the step depend only on its number and on arrays: keep Python variables that it"
+        " changes, and random numbers of numpy, in a field, or compute them from the number"
     )
 
 
@@ -47,7 +47,7 @@ class StepHasFailed(UserError):
     error: str
     code = "OCT332"
     exception = OctantsRuntimeError
-    title = "step {step} of a checkpointed loop has raised {error}: its launches have no gradient"
+    title = "step {step} of a checkpointed loop raised {error}, so its launches have no gradient"
     remedy = "let the exception leave the body of the tape; to end a loop, return False from `step`"
 
 
@@ -57,7 +57,7 @@ class StepChangesGradient(UserError):
     what: str
     code = "OCT333"
     exception = OctantsRuntimeError
-    title = "{what}, in a step of a checkpointed loop: it would do so again in the backward pass"
+    title = "{what} in a step of a checkpointed loop, and the backward pass would do so again"
     remedy = "change gradients before or after the tape"
 
 
@@ -72,8 +72,8 @@ class SnapshotsTooLarge(UserError):
     code = "OCT334"
     exception = OctantsMemoryError
     title = (
-        "a snapshot of `{array}` takes {nbytes} bytes, but the tape and the checkpointed loop hold"
-        " {held} bytes of their {budget} already"
+        "a snapshot of `{array}` takes {nbytes} bytes, but the tape and the checkpointed loop"
+        " already hold {held} of their {budget} bytes"
     )
     remedy = (
         "use fewer than {slots} `slots`, which costs more runs, or raise"
@@ -88,8 +88,8 @@ class NoArgumentGradients(UserError):
     code = "OCT335"
     exception = OctantsRuntimeError
     title = (
-        "kernel `{kernel}` is launched in a checkpointed loop, which has no gradients of arguments"
-        " that are passed by value"
+        "kernel `{kernel}` is launched in a checkpointed loop, which computes no gradients of"
+        " arguments that are passed by value"
     )
     remedy = "pass the number in a field or an ndarray with `needs_grad=True`"
 
@@ -104,4 +104,4 @@ class OrderIsAnother(UserError):
         "kernel `{kernel}` depends on the order in which work items update an array, and a"
         " checkpointed loop runs it again, in another order"
     )
-    remedy = "fix the order by `init(deterministic=True)`"
+    remedy = "fix the order with `init(deterministic=True)`"

@@ -15,11 +15,11 @@ class OutsideOfBlocks(UserError):
 
     name: str
     code = "OCT240"
-    title = "`simt.{name}` stands in serial code"
+    title = "`simt.{name}` is in serial code"
     label = "only the work items of a parallel loop are in blocks"
     remedy = (
-        "call it in a top-level loop of the kernel, one that is not serialised and none of whose"
-        " iterations needs a variable that another one has assigned"
+        "call it in a top-level loop of the kernel; the loop must not be serialised, and no"
+        " iteration may need a variable that another one assigned"
     )
 
 
@@ -29,9 +29,9 @@ class NoBlocks(UserError):
     name: str
     code = "OCT241"
     exception = OctantsRuntimeError
-    title = "`simt.{name}` needs work items that run in blocks, which this arch does not have"
+    title = "`simt.{name}` needs work items that run in blocks, but this arch has no blocks"
     label = "used here"
-    remedy = "run it where there are blocks, such as `qd.init(arch=qd.cpu)`"
+    remedy = "use an arch that has blocks, such as `qd.init(arch=qd.cpu)`"
 
 
 class Divergent(UserError):
@@ -40,9 +40,9 @@ class Divergent(UserError):
     name: str
     who: str
     code = "OCT242"
-    title = "not all {who} come to this `simt.{name}`, which has to wait for all of them"
-    label = "not all of them come here"
-    remedy = "move it out, so that all of them run it equally often"
+    title = "not all {who} reach this `simt.{name}`, which waits for all of them"
+    label = "not all of them reach this"
+    remedy = "move it out of the branch or loop, so that all of them run it equally often"
 
 
 class WrongLanes(UserError):
@@ -75,13 +75,13 @@ class NoOrder(UserError):
     code = "OCT245"
     exception = OctantsRuntimeError
     title = (
-        "kernel `{kernel}`: work items that work together cannot run one after the other, as is"
-        " needed here"
+        "kernel `{kernel}`: work items that share arrays or barriers cannot run one after the"
+        " other, as this kernel needs"
     )
-    label = "they work together here"
+    label = "they wait for each other here"
     notes = (
-        "`deterministic=True` orders updates of places that work items share",
-        "so does the derivative of updates other than sums",
+        "`deterministic=True` orders updates of elements that work items share",
+        "the derivative of updates other than sums needs an order, too",
     )
     remedy = "move these updates to a loop of their own"
 
@@ -105,6 +105,6 @@ class NotMet(UserError):
     item: int
     code = "OCT424"
     exception = OctantsAssertionError
-    title = "kernel `{kernel}`: not all work items that have to meet come to one place"
+    title = "kernel `{kernel}`: its work items wait for each other at different places"
     label = "work item {item} waits here for others, which have ended or wait elsewhere"
-    remedy = "let all of them run it equally often"
+    remedy = "let all of them reach the same place, equally often"

@@ -108,7 +108,7 @@ class NoSource(UserError):
     name: str
     code = "OCT102"
     title = "the source of `{name}` cannot be found"
-    notes = ("a kernel is compiled from its source text, which is read from its file",)
+    notes = ("Octants compiles a kernel from its source text, which it reads from its file",)
     remedy = (
         "define it with `def` in a file or a notebook cell; for code made by exec(), put the text"
         " into `linecache.cache` under the file name that it was compiled with"
@@ -206,7 +206,7 @@ class UsedBeforeAssignment(UserError):
     exception = OctantsNameError
     title = "`{name}` is used before it is assigned"
     label = "it has no value here"
-    remedy = "assign `{name}` on every way that leads here"
+    remedy = "assign `{name}` on every path that leads here"
 
 
 class AssignedInBranch(UserError):
@@ -226,7 +226,7 @@ class BranchTypes(UserError):
     name: str
     code = "OCT117"
     exception = OctantsTypeError
-    title = "`{name}` is of another sort in each branch of an `if`"
+    title = "`{name}` has a different type in each branch of an `if`"
     label = "used here"
     remedy = "use two names, or make both a scalar, or vectors or matrices of one shape"
 
@@ -319,7 +319,7 @@ class CompileTimeVariable(UserError):
     holds: str
     code = "OCT123"
     exception = OctantsTypeError
-    title = "`{name}` holds {holds}, which cannot depend on what happens at run time"
+    title = "`{name}` holds {holds}, which cannot change at run time"
     label = "changed under a run-time condition or in a loop"
     remedy = "use `static(...)` for the condition or the loop, or a number in place of the object"
 
@@ -332,7 +332,7 @@ class EndlessRecursion(UserError):
     code = "OCT124"
     title = "`{name}` calls itself without end"
     label = "{depth} calls deep"
-    notes = ("functions are inlined, and so a recursion must end while the kernel is compiled",)
+    notes = ("functions are inlined, so a recursion must end at compile time",)
     remedy = "end it by `if static(...)` on a template() argument, or write a loop"
 
 
@@ -342,8 +342,8 @@ class TooDeep(UserError):
     kernel: str
     code = "OCT126"
     title = "kernel `{kernel}` nests too deeply to be compiled"
-    notes = ("expressions, branches, loops and inlined calls within each other are counted",)
-    remedy = "give names to parts of long expressions; split long chains of `elif` or `and`"
+    notes = ("nested expressions, branches, loops and inlined calls count",)
+    remedy = "give names to the steps of long expressions; split long chains of `elif` or `and`"
 
 
 class NumberTooLarge(UserError):
@@ -405,7 +405,7 @@ class IdentityOfRunTimeValue(UserError):
 
     code = "OCT133"
     exception = OctantsTypeError
-    title = "`is` compares objects, and numbers at run time are none"
+    title = "`is` compares objects, but run-time numbers are not objects"
     label = "known only when the kernel runs"
     remedy = "use `==`"
 
@@ -449,7 +449,7 @@ class WrongLoopTargets(UserError):
     wanted: int
     code = "OCT137"
     exception = OctantsIndexError
-    title = "the loop has {given} target(s), and what it runs over has {wanted} index(es)"
+    title = "the loop has {given} target(s), but its range has {wanted} index(es)"
     label = "one name per index"
     remedy = "or use `for I in qd.grouped(...)` for all indices as one vector"
 
@@ -547,8 +547,8 @@ class MissingCompanion(UserError):
     code = "OCT145"
     exception = OctantsNameError
     title = "`{array}` has no `.{name}`"
-    label = "it was made without"
-    remedy = "make it with needs_{name}=True"
+    label = "it has none"
+    remedy = "create it with needs_{name}=True"
 
 
 # -- calls -----------------------------------------------------------------------------------------
@@ -604,7 +604,7 @@ class MissingReturn(UserError):
     code = "OCT154"
     exception = OctantsSyntaxError
     title = "`{name}` may end without returning a value"
-    label = "some ways through it return a value, and others do not"
+    label = "some paths through it return a value, others do not"
     remedy = "add a `return` at its end"
 
 
@@ -642,8 +642,8 @@ class LossyAssignment(UserError):
     title = "an {given} is assigned to an {held}: {what}"
     label = "the {given} becomes an {held} here"
     remedy = (
-        "begin with a number of the wider type: `a = 1.0`, `a: qd.f64 = 1`; if it is meant, say so:"
-        " `qd.cast(..., qd.{held})`"
+        "begin with a number of the wider type: `a = 1.0`, `a: qd.f64 = 1`; if you mean the"
+        " conversion, write it: `qd.cast(..., qd.{held})`"
     )
 
 
@@ -652,6 +652,6 @@ class EndlessLoop(UserError):
 
     code = "OCT159"
     exception = OctantsSyntaxError
-    title = "this loop never ends: its condition is always true, and nothing leaves it"
+    title = "this loop never ends: its condition is always true, and nothing in it leaves the loop"
     label = "always true"
-    remedy = "leave it by `break` or `return`, or change the condition in the loop"
+    remedy = "leave it with `break` or `return`, or change the condition in the loop"

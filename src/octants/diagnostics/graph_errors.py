@@ -19,7 +19,7 @@ class NotInAGraph(UserError):
     code = "OCT460"
     exception = OctantsRuntimeError
     title = "while a graph is captured, {what}"
-    notes = ("the capture has ended there; what had run until then is done",)
+    notes = ("the capture ended here; the work before it was done",)
     remedy = "{advice}"
 
 
@@ -39,7 +39,7 @@ class NestedCapture(UserError):
     code = "OCT462"
     exception = OctantsRuntimeError
     title = "a graph is being captured already; captures cannot be nested"
-    remedy = "leave the other one first; one graph can hold all launches"
+    remedy = "end the other capture first; one graph can hold all launches"
 
 
 class GraphUnderTape(UserError):
@@ -51,9 +51,7 @@ class GraphUnderTape(UserError):
     title = (
         "a graph cannot be {what} under a tape or forward mode, which would not see its launches"
     )
-    remedy = (
-        "let the capture contain the whole tape: `with qd.graph.capture() as g: with tape: ...`"
-    )
+    remedy = "put the whole tape into the capture: `with qd.graph.capture() as g: with tape: ...`"
 
 
 class GraphRanOut(UserError):
@@ -63,9 +61,9 @@ class GraphRanOut(UserError):
     count: int
     code = "OCT465"
     exception = OctantsMemoryError
-    title = "a replay of a graph cannot go on: {reason}"
-    notes = ("replays that are not complete, or have not begun: {count}",)
-    remedy = "free memory, put back what the arrays held before, and replay it"
+    title = "a replay of a graph cannot continue: {reason}"
+    notes = ("replays that are incomplete or have not begun: {count}",)
+    remedy = "free memory, restore what the arrays held before, and replay it"
 
 
 class GraphIsOver(UserError):
@@ -84,7 +82,7 @@ class GraphReturns(UserError):
     kernel: str
     code = "OCT466"
     exception = OctantsCompilationError
-    title = "kernel `{kernel}` has `graph=True` and returns a value"
+    title = "kernel `{kernel}` has `graph=True`, but returns a value"
     remedy = "let it write to an array of one element"
 
 
@@ -95,9 +93,7 @@ class HostArrayInGraph(UserError):
     parameter: str
     code = "OCT467"
     exception = OctantsArgumentError
-    title = (
-        "kernel `{kernel}` has `graph=True`, and argument `{parameter}` is in memory of the host"
-    )
+    title = "kernel `{kernel}` has `graph=True`, but argument `{parameter}` is in host memory"
     remedy = "pass a field, an ndarray, or a tensor on the device"
 
 

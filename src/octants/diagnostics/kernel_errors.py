@@ -45,8 +45,8 @@ class TapeMemoryRefused(UserError):
     title = "kernel `{kernel}`: there is no memory for the tape of its gradient: {text}"
     notes = ("in work item {item}; the gradients of this launch are void",)
     remedy = (
-        "use narrower types, or loops that carry less; where a kernel overwrites what it reads,"
-        " lower `ad_stack_budget_bytes`: its work items cannot be run again with shorter blocks"
+        "use narrower types, or loops that carry less; if the kernel overwrites what it reads,"
+        " lower `ad_stack_budget_bytes`, since its work items cannot run again with shorter blocks"
     )
 
 
@@ -57,11 +57,11 @@ class UnseenWrite(UserError):
     code = "OCT425"
     exception = OctantsRuntimeError
     title = (
-        "the gradient of {what} is not complete: an array that decides how much its"
-        " loops record was written while it ran, or from outside"
+        "the gradient of {what} is incomplete: an array that determines how much its loops record"
+        " was written while it ran, or by another library"
     )
     remedy = (
-        "let launches and copies that write such arrays come before it in the same stream, or wait"
+        "issue launches and copies that write such arrays before it in the same stream, or wait"
         " for an event after them"
     )
 
@@ -74,7 +74,9 @@ class TapeOverflow(UserError):
     item: int
     code = "OCT423"
     exception = OctantsAssertionError
-    title = "kernel `{kernel}`: the tape of a loop has overflowed: {text}"
+    title = "kernel `{kernel}`: the tape of a loop overflowed: {text}"
     label = "this loop"
     notes = ("in work item {item}, the one that needs most; the gradients of this launch are void",)
-    remedy = "leave `ad_stack_size` at 0, its default: records then hold what their loops need"
+    remedy = (
+        "leave `ad_stack_size` at 0, its default: each record then grows to what its loop needs"
+    )

@@ -67,7 +67,9 @@ class MissingBackend(UserError):
     code = "OCT404"
     exception = OctantsRuntimeError
     title = "arch `{arch}` is not available: {reason}"
-    remedy = "use `qd.init(arch=qd.cpu)`, or `arch=qd.gpu`, which takes the best that there is"
+    remedy = (
+        "use `qd.init(arch=qd.cpu)`, or `arch=qd.gpu`, which takes the best device that there is"
+    )
 
 
 class MissingAnnotation(UserError):
@@ -78,7 +80,7 @@ class MissingAnnotation(UserError):
     code = "OCT410"
     exception = OctantsSyntaxError
     title = "parameter `{parameter}` of kernel `{kernel}` has no annotation"
-    label = "of which type is it?"
+    label = "it needs a type"
     remedy = "annotate it with a scalar type, `qd.types.ndarray()`, `qd.template()`, or a struct"
 
 
@@ -90,7 +92,9 @@ class WrongAnnotation(UserError):
     annotation: str
     code = "OCT411"
     exception = OctantsSyntaxError
-    title = "{what} of kernel `{kernel}` is annotated with {annotation}, which is not a type here"
+    title = (
+        "{what} of kernel `{kernel}` is annotated with {annotation}, which is not a type of kernels"
+    )
     label = "not a type of the language"
     remedy = (
         "use a scalar type, `qd.types.vector(n, dtype)`, `qd.types.ndarray()` or `qd.template()`"
@@ -176,8 +180,8 @@ class WrongStream(UserError):
     exception = OctantsRuntimeTypeError
     title = "{what} cannot be of type {given}"
     remedy = (
-        "make a stream by `qd.create_stream()`, or by `qd.Stream(handle)` of one that another"
-        " library has, such as `qd.Stream(torch.cuda.current_stream().cuda_stream)`"
+        "create a stream with `qd.create_stream()`, or wrap a stream of another library, as in"
+        " `qd.Stream(torch.cuda.current_stream().cuda_stream)`"
     )
 
 
@@ -188,7 +192,7 @@ class EndedQueue(UserError):
     code = "OCT418"
     exception = OctantsRuntimeError
     title = "the {what} was made before the last `qd.init()` or `qd.reset()`, which ended it"
-    remedy = "make it anew after `qd.init()`: `qd.create_{what}()`"
+    remedy = "create a new one after `qd.init()`: `qd.create_{what}()`"
 
 
 class QuadrantsIsImported(UserError):
@@ -197,12 +201,10 @@ class QuadrantsIsImported(UserError):
     origin: str
     code = "OCT419"
     exception = OctantsRuntimeError
-    title = (
-        "`import quadrants` cannot be answered by Octants: Quadrants has been imported ({origin})"
-    )
+    title = "Octants cannot answer `import quadrants`: Quadrants is imported already ({origin})"
     remedy = (
         "call `octants.compat.install()` before anything imports `quadrants`, or run the program"
-        " by `python -m octants.compat program.py`"
+        " with `python -m octants.compat program.py`"
     )
 
 

@@ -86,7 +86,7 @@ class NotAType(UserError):
     exception = OctantsTypeError
     title = "`{function}` needs a scalar type, not {given}"
     label = "not a type"
-    remedy = "types are `qd.f32`, `qd.i32`, `int`, `float`, ..."
+    remedy = "pass a type such as `qd.f32`, `qd.i32`, `int` or `float`"
 
 
 class DifferentWidths(UserError):
@@ -166,7 +166,7 @@ class WrongAtomic(UserError):
     code = "OCT222"
     exception = OctantsTypeError
     title = "`{function}` is not defined for {dtype}"
-    label = "this place holds {dtype}"
+    label = "this element holds {dtype}"
     remedy = "{way_out}"
 
 
@@ -190,9 +190,9 @@ class MissingElementType(UserError):
     example: str
     code = "OCT224"
     exception = OctantsTypeError
-    title = "the type `{kind}` says nothing of its elements"
+    title = "the type `{kind}` has no element type"
     label = "needs an element type"
-    notes = ("without one, a type checks the shape of what a function or an array is given",)
+    notes = ("without an element type, a type only checks shapes",)
     remedy = "state it: `qd.types.{example}`"
 
 

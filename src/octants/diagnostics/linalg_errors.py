@@ -32,8 +32,8 @@ class TooManyEntries(UserError):
     room: int
     code = "OCT602"
     exception = OctantsRuntimeError
-    title = "{added} entries were added to a builder of sparse matrices with room for {room}"
-    remedy = "make it with `max_num_triplets={added}` or more"
+    title = "{added} entries were added to a builder of sparse matrices that holds {room}"
+    remedy = "create it with `max_num_triplets={added}` or more"
 
 
 class EntryOutOfRange(UserError):
@@ -56,7 +56,7 @@ class WrongOperand(UserError):
     code = "OCT604"
     exception = OctantsRuntimeTypeError
     title = "{operation}: {given} cannot be an operand"
-    remedy = "give {wanted}"
+    remedy = "pass {wanted}"
 
 
 class WrongOperandShape(UserError):
@@ -67,7 +67,7 @@ class WrongOperandShape(UserError):
     second: str
     code = "OCT605"
     exception = OctantsValueError
-    title = "{operation}: {first} and {second} do not fit"
+    title = "{operation}: {first} and {second} do not match"
 
 
 class NotFactorized(UserError):
@@ -86,7 +86,7 @@ class NoTranspose(UserError):
     code = "OCT607"
     exception = OctantsRuntimeError
     title = "the gradient of MatrixFreeBICGSTAB needs the transposed operator"
-    remedy = "give its kernel: `LinearOperator(matvec, transpose=kernel)`"
+    remedy = "pass its kernel: `LinearOperator(matvec, transpose=kernel)`"
 
 
 class NoTangents(UserError):
@@ -95,8 +95,8 @@ class NoTangents(UserError):
     name: str
     code = "OCT608"
     exception = OctantsRuntimeError
-    title = "{name} has no derivatives in forward mode"
-    remedy = "solve again for the tangents: A dx = db - dA x; or use a Tape"
+    title = "{name} has no derivative in forward mode"
+    remedy = "solve again for the tangents: A dx = db - dA x; or use a tape"
 
 
 class BuilderAccess(UserError):
@@ -105,5 +105,5 @@ class BuilderAccess(UserError):
     code = "OCT609"
     exception = OctantsTypeError
     title = "a builder of sparse matrices takes `A[i, j] += value` and `A[i, j] -= value` only"
-    label = "something else"
-    remedy = "read entries of the matrix that `build()` gives, on the host"
+    label = "this is neither"
+    remedy = "on the host, read entries of the matrix that `build()` returns"

@@ -17,7 +17,7 @@ class NestedTape(UserError):
     code = "OCT310"
     exception = OctantsRuntimeError
     title = "a tape or forward mode is active already; they cannot be nested"
-    remedy = "leave the outer one first; `loss=[...]` takes several losses"
+    remedy = "leave the outer one first; a tape takes several losses: `loss=[...]`"
 
 
 class TapeIsUsed(UserError):
@@ -26,7 +26,7 @@ class TapeIsUsed(UserError):
     code = "OCT311"
     exception = OctantsRuntimeError
     title = "this tape has been used already"
-    remedy = "make a new `qd.ad.Tape(...)` for each pass"
+    remedy = "create a new `qd.ad.Tape(...)` for each pass"
 
 
 class WrongLoss(UserError):
@@ -37,8 +37,8 @@ class WrongLoss(UserError):
     exception = OctantsRuntimeError
     title = "the loss of a tape {problem}"
     remedy = (
-        "give a 0-D field or an ndarray of one element made with `needs_grad=True`, a torch tensor"
-        " of one element with `requires_grad=True`, or a kernel that returns a float"
+        "pass a 0-D field or an ndarray of one element with `needs_grad=True`, a torch tensor of"
+        " one element with `requires_grad=True`, or a kernel that returns a float"
     )
 
 
@@ -73,7 +73,10 @@ class ChangedUnseen(UserError):
         "`{array}` was changed through a pointer or a shared view after a launch on the tape that"
         " needs its contents, or its gradient"
     )
-    remedy = "write it by `from_numpy`, `from_torch`, `fill` or a kernel, which the tape sees"
+    remedy = (
+        "write it with `from_numpy`, `from_torch`, `fill` or a kernel, which the tape sees; or"
+        " call `mark_written()` after the write"
+    )
 
 
 class ChangedSinceLaunch(UserError):
@@ -84,8 +87,8 @@ class ChangedSinceLaunch(UserError):
     code = "OCT325"
     exception = OctantsAssertionError
     title = (
-        "`{array}` does not hold what kernel `{kernel}` read on the tape, and its gradient would be"
-        " wrong"
+        "`{array}` no longer holds what kernel `{kernel}` read on the tape, so the gradient would"
+        " be wrong"
     )
     remedy = (
         "leave `on_overwrite` at 'save', and call `mark_written()` after writing through a pointer"
@@ -106,8 +109,9 @@ class OperandChanged(UserError):
         " gradient reads it"
     )
     remedy = (
-        "record the launches with `qd.ad.Tape`, which keeps what is needed; if the array holds what"
-        ' the launch read, call `grad.using(on_overwrite="trust")`, or say so in `init`'
+        "record the launches with `qd.ad.Tape`, which keeps what is needed; if the array still"
+        ' holds what the launch read, call `grad.using(on_overwrite="trust")`, or set this option'
+        " in `init`"
     )
 
 
@@ -122,13 +126,13 @@ class TooManySnapshots(UserError):
     code = "OCT326"
     exception = OctantsMemoryError
     title = (
-        "{writer} would have the tape copy {nbytes} bytes of `{array}`, which the gradient needs,"
-        " but it holds {held} of its {budget} bytes already"
+        "{writer} overwrites `{array}`, of which the gradient needs a copy of {nbytes} bytes, but"
+        " the tape already holds {held} of its {budget} bytes"
     )
     notes = ("nothing was launched or written, and all arrays are as they were",)
     remedy = (
-        "raise `init(ad_snapshot_budget_bytes=...)`, write to new elements instead (as"
-        " `x[t + 1, i]`), or run steps under `qd.ad.checkpointed`"
+        "raise `init(ad_snapshot_budget_bytes=...)`, write to new elements instead (as `x[t + 1,"
+        " i]`), or run the steps under `qd.ad.checkpointed`"
     )
 
 
@@ -142,11 +146,13 @@ class LogTooLarge(UserError):
     code = "OCT328"
     exception = OctantsMemoryError
     title = (
-        "kernel `{kernel}` would have the tape keep {nbytes} bytes of what atomics return, but it"
-        " holds {held} of its {budget} bytes already"
+        "the gradient of kernel `{kernel}` needs {nbytes} bytes for what its atomics return, but"
+        " the tape already holds {held} of its {budget} bytes"
     )
     notes = ("the loop with these atomics was not run",)
-    remedy = "raise `init(ad_snapshot_budget_bytes=...)`, or run steps under `qd.ad.checkpointed`"
+    remedy = (
+        "raise `init(ad_snapshot_budget_bytes=...)`, or run the steps under `qd.ad.checkpointed`"
+    )
 
 
 class SnapshotRefused(UserError):
@@ -158,8 +164,8 @@ class SnapshotRefused(UserError):
     code = "OCT327"
     exception = OctantsMemoryError
     title = (
-        "there is no memory to copy {nbytes} bytes of `{array}`, which the gradient needs; the tape"
-        " holds {held} bytes already"
+        "there is no memory for a copy of {nbytes} bytes of `{array}`, which the gradient needs;"
+        " the tape already holds {held} bytes"
     )
     notes = ("nothing was launched or written, and all arrays are as they were",)
     remedy = "write to new elements instead, or run steps under `qd.ad.checkpointed`"
@@ -172,7 +178,10 @@ class ArgumentsNotAsked(UserError):
     code = "OCT324"
     exception = OctantsRuntimeError
     title = "the tape has no gradients of the arguments of kernel `{kernel}`"
-    remedy = "ask for them before: `qd.ad.Tape(loss=..., argument_gradients=[{kernel}])`"
+    remedy = (
+        "request them when you create the tape: `qd.ad.Tape(loss=...,"
+        " argument_gradients=[{kernel}])`"
+    )
 
 
 class PartialOverlap(UserError):
@@ -245,7 +254,9 @@ class CannotCheck(UserError):
     code = "OCT322"
     exception = OctantsRuntimeError
     title = "`grad_check`: {problem}"
-    remedy = "check a body of kernels, on arrays of ours with gradients, with an array as the loss"
+    remedy = (
+        "use a body of kernels only, fields and ndarrays with gradients, and an array as the loss"
+    )
 
 
 class NotReplaced(UserError):
@@ -255,7 +266,7 @@ class NotReplaced(UserError):
     code = "OCT319"
     exception = OctantsRuntimeError
     title = "`{name}` is not decorated with `@qd.ad.grad_replaced`"
-    remedy = "decorate it, or name the function whose gradient is given"
+    remedy = "decorate it, or pass the function whose gradient this is"
 
 
 class NoGradientGiven(UserError):
@@ -265,7 +276,7 @@ class NoGradientGiven(UserError):
     code = "OCT321"
     exception = OctantsRuntimeError
     title = "`{name}` is decorated with `@qd.ad.grad_replaced`, but has no gradient"
-    remedy = "decorate one with `@qd.ad.grad_for({name})`, or use `@qd.ad.no_grad`"
+    remedy = "decorate its gradient with `@qd.ad.grad_for({name})`, or use `@qd.ad.no_grad`"
 
 
 class NothingHasGradient(UserError):
@@ -276,7 +287,7 @@ class NothingHasGradient(UserError):
     exception = OctantsRuntimeError
     title = "`{kernel}.grad` has nothing to compute: none of the kernel's arrays has a gradient"
     remedy = (
-        "make arrays and fields with `needs_grad=True`; in place of arrays of numpy pass tensors of"
-        " torch that require a gradient; of numbers, `{kernel}.grad.using(argument_gradients=True)`"
-        " returns the gradients"
+        "create fields and ndarrays with `needs_grad=True`; instead of numpy arrays, pass torch"
+        " tensors that require a gradient; for numbers, call"
+        " `{kernel}.grad.using(argument_gradients=True)`"
     )

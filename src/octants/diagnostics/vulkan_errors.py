@@ -46,7 +46,7 @@ class NoVulkanDevice(UserError):
     title = "Vulkan has no device: {problem}"
     remedy = (
         "install the driver of the GPU, or `mesa-vulkan-drivers`, which runs on the CPU;"
-        " VK_DRIVER_FILES names the drivers that are looked at"
+        " VK_DRIVER_FILES names the drivers that the loader considers"
     )
 
 
@@ -79,7 +79,7 @@ class VulkanFailed(UserError):
     problem: str
     code = "OCT455"
     exception = OctantsRuntimeError
-    title = "Vulkan's `{function}` has failed: {problem}"
+    title = "Vulkan's `{function}` failed: {problem}"
 
 
 class DeviceLost(UserError):
@@ -89,12 +89,12 @@ class DeviceLost(UserError):
     kernels: str
     code = "OCT456"
     exception = OctantsRuntimeError
-    title = "the Vulkan device `{device}` was lost, and what was in its memory with it"
+    title = "the Vulkan device `{device}` was lost, with all that was in its memory"
     notes = (
         "{kernels}",
-        "a kernel may have run for longer than the driver allows, or beyond an array",
+        "a kernel may have run longer than the driver allows, or accessed memory outside an array",
     )
-    remedy = "call `qd.init` again; with `debug=True` indices are checked"
+    remedy = "call `qd.init` again; with `debug=True` kernels check their indices"
 
 
 class LoopCut(UserError):
@@ -103,8 +103,8 @@ class LoopCut(UserError):
     device: str
     code = "OCT457"
     exception = OctantsRuntimeError
-    title = "the driver of `{device}` has ended a loop early: results of the launch are wrong"
-    notes = ("it allows one work item some 65,000 turns of its loops",)
+    title = "the driver of `{device}` ended a loop early: results of the launch are wrong"
+    notes = ("it allows one work item some 65,000 iterations of its loops",)
     remedy = "split the loop over several launches, or use another device or `qd.init(arch=qd.cpu)`"
 
 
@@ -136,7 +136,7 @@ class ForkedVulkan(UserError):
     code = "OCT447"
     exception = OctantsRuntimeError
     title = "a forked process cannot use the Vulkan device of the process that it was forked from"
-    remedy = 'start processes anew: `multiprocessing.set_start_method("spawn")`'
+    remedy = 'start new processes instead: `multiprocessing.set_start_method("spawn")`'
 
 
 class ValidationFailed(UserError):
@@ -145,9 +145,9 @@ class ValidationFailed(UserError):
     problem: str
     code = "OCT448"
     exception = OctantsRuntimeError
-    title = "Vulkan's validation layer has found an error: {problem}"
-    notes = ("this is a mistake of Octants, or of the layer; programs cannot cause it",)
-    remedy = "report it; without `debug=True` the layer is not asked"
+    title = "Vulkan's validation layer found an error: {problem}"
+    notes = ("this is a bug of Octants or of the layer; no program can cause it",)
+    remedy = "please report it; without `debug=True` the layer is off"
 
 
 class TooDeepForDriver(UserError):
@@ -158,6 +158,6 @@ class TooDeepForDriver(UserError):
     device: str
     code = "OCT449"
     exception = OctantsRuntimeError
-    title = "kernel `{kernel}` has more than {most} branches and loops within each other"
-    notes = ("the driver of `{device}` would take those further in wrong, without a word",)
-    remedy = "use fewer `elif`, or another device or `qd.init(arch=qd.cpu)`"
+    title = "kernel `{kernel}` nests more than {most} branches and loops"
+    notes = ("the driver of `{device}` silently miscompiles deeper ones",)
+    remedy = "use fewer `elif`, another device, or `qd.init(arch=qd.cpu)`"

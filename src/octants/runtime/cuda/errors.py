@@ -138,7 +138,7 @@ class Closed(UserError):
     code = "OCT439"
     exception = OctantsRuntimeError
     title = "this {what} was destroyed"
-    remedy = "make a new one: `qd.create_{what}()`"
+    remedy = "create a new one: `qd.create_{what}()`"
 
 
 class Forked(UserError):
@@ -147,4 +147,4 @@ class Forked(UserError):
     code = "OCT440"
     exception = OctantsRuntimeError
     title = "a forked process cannot use the GPU of the process that it was forked from"
-    remedy = 'start processes anew: `multiprocessing.set_start_method("spawn")`'
+    remedy = 'start new processes instead: `multiprocessing.set_start_method("spawn")`'
