@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import octants
+from octants.target import Capabilities, LaneCosts, Vectors
 
 ROOT = Path(octants.__file__).parent
 
@@ -132,6 +133,36 @@ def find_cycle(graph: dict[str, set[str]]) -> list[str]:
 def test_a_cycle_is_found() -> None:
     assert find_cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]
     assert not find_cycle({"a": {"b", "c"}, "b": {"c"}})
+
+
+def test_nothing_flows_back() -> None:
+    """What makes and changes modules cannot ask what comes after it, in no number of steps."""
+    reached = {"octants.pipeline"}
+    below = list(reached)
+    while below:
+        found = {name for name, _ in EDGES[below.pop()]} - reached
+        reached |= found
+        below += found
+    after = {"codegen", "backends", "runtime", "driver", "launch", "data"}
+    assert not {name for name in reached if unit_of(name) in after}
+
+
+@pytest.mark.parametrize("part", [Capabilities, LaneCosts, Vectors])
+def test_what_a_backend_tells_is_data(part: type) -> None:
+    """Frozen, without functions by which a pass could ask a backend something, and without sets.
+
+    Keys of the cache have the text of it, which must be the same in each process.
+    """
+    kinds = {kind for name in part.__annotations__ for kind in _names_of(part, name)}
+    plain = {"int", "float", "bool", "str", "None", "tuple", "Ellipsis"}
+    assert kinds <= plain | {"Blocks", "Vectors", "LaneCosts"}
+    assert part.__hash__ is not object.__hash__
+
+
+def _names_of(part: type, field: str) -> set[str]:
+    tree = ast.parse(part.__annotations__[field])
+    constants = {str(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    return constants | {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 @pytest.mark.parametrize("module", MODULES)

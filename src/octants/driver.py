@@ -244,7 +244,6 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
         capabilities(chosen),
         verifies=chosen.debug or options.verifies_passes(),
         observe=observe,
-        count_lanes=functools.partial(_count_lanes, chosen),
     )
 
 
@@ -259,10 +258,6 @@ def snapshot_budget() -> int:
     if not state.snapshot_budget:
         state.snapshot_budget = chosen.snapshot_budget(capabilities(chosen).memory_bytes)
     return state.snapshot_budget
-
-
-def _count_lanes(chosen: Options, module: Module) -> int:
-    return sum(bool(made.lanes) for made in backend_of(chosen.arch).choices(module, chosen))
 
 
 def _show(chosen: Options, name: str, module: Module) -> None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from octants.analysis.lanes.choice import choose, may_run
 from octants.autodiff.forward import forward
 from octants.autodiff.reverse import Reversed, reverse
 from octants.compile_profile import stage as timed
-from octants.ir.core import BYTES, Module
+from octants.ir.core import BYTES, Module, Task
 from octants.ir.ops import RecordRoom
 from octants.ir.rewriter import copy_module
 from octants.ir.rewriter import serialise as serialise_task
@@ -38,7 +39,7 @@ from octants.passes.split_sums import SHARERS, split_sums
 from octants.simplify import simplify
 from octants.stage import Observer as Observer
 from octants.stage import Stage as Stage
-from octants.target import Capabilities
+from octants.target import Capabilities, Vectors
 
 Condition = Callable[[Capabilities], bool]
 
@@ -259,27 +260,42 @@ def differentiate_reverse(
 
     with timed("reverse", f"{module.name}_reverse", module.size) as note:
         result = make(machine.nests)
-        if machine.nests == "auto" and _stores_nests(result.module):
-            result = _for_lanes(stage, result, make)
+        if machine.nests == "auto" and machine.vectors is not None:
+            result = _for_lanes(machine, machine.vectors, result, make)
         note.gives(result.module.size)
     stage.see("reverse", result.module)
     return result
 
 
-def _stores_nests(module: Module) -> bool:
-    return any(isinstance(op, RecordRoom) and op.record.name == BYTES for op in module.walk())
+def _for_lanes(
+    machine: Capabilities, vectors: Vectors, stored: Reversed, make: Callable[[str], Reversed]
+) -> Reversed:
+    """A reverse kernel that stores nests, or one without if that has more tasks run in lanes.
+
+    What a task costs in lanes is known when passes have found cheaper updates for it, and so the
+    code is needed. Where all tasks that store nests run in lanes, that of the other is not.
+    """
+    tasks = [task for task in stored.module.tasks if task.is_parallel and may_run(task, vectors)]
+    names = {task.name for task in tasks if _stores_nests(task)}
+    if not names:
+        return stored
+    plain = Stage(replace(machine, fills=0, splits=False))
+
+    def in_lanes(module: Module) -> int:
+        tasks = [task for task in module.tasks if task.name in names]
+        finished = finish(Module(module.name, module.arrays, None, tasks), plain, apart=True)
+        return sum(bool(choose(task, vectors, apart=True).lanes) for task in finished.tasks)
+
+    found = in_lanes(stored.module)
+    if found == len(names):
+        return stored
+    replayed = make("replay")
+    return replayed if in_lanes(replayed.module) > found else stored
 
 
-def _for_lanes(stage: Stage, stored: Reversed, make: Callable[[str], Reversed]) -> Reversed:
-    if stage.count_lanes is None:
-        return stored
-    plain = Stage(replace(stage.capabilities, fills=0, splits=False))
-    in_lanes = stage.count_lanes(finish(stored.module, plain, apart=True))
-    if in_lanes == sum(task.is_parallel for task in stored.module.tasks):
-        return stored
-    again = make("replay")
-    more = stage.count_lanes(finish(again.module, plain, apart=True)) > in_lanes
-    return again if more else stored
+def _stores_nests(task: Task) -> bool:
+    rooms = (op for op in task.body.walk() if isinstance(op, RecordRoom))
+    return any(op.record.name == BYTES for op in rooms)
 
 
 def differentiate_forward(module: Module, stage: Stage) -> Module:

@@ -23,14 +23,12 @@ Observer = Callable[[str, Module], None]
 class Stage:
     """For which machine the passes of one compilation run, and who looks on.
 
-    The verifier, if it `verifies`, and `observe` see the module after each pass. `count_lanes` is
-    how many tasks of a finished module would run in lanes.
+    The verifier, if it `verifies`, and `observe` see the module after each pass.
     """
 
     capabilities: Capabilities = Capabilities()
     verifies: bool = False
     observe: Observer | None = None
-    count_lanes: Callable[[Module], int] | None = None
 
     def see(self, name: str, module: Module) -> None:
         """Verify and show a module."""

@@ -44,6 +44,46 @@ class Target:
         return found if "int64" in found else found - {"atomic64", "shared64"}
 
 
+AUTO, ALWAYS, NEVER = "auto", "always", "never"
+"""What `init` says: lanes where they pay, wherever they can be, or nowhere."""
+
+MOST_VECTORS = 4
+"""The vectors of the widest tiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneCosts:
+    """What lanes take besides instructions on vectors, in additions of registers.
+
+    A lane that calls a function on its own takes `call` besides it. To find out how much of a row
+    is left takes `new_tile`. A load from addresses that are no neighbours takes `gathered` a lane,
+    a store `scattered`, and an addition, three times, `added`. A product of integers of 64 bits
+    takes `product_of_64` for each vector.
+    """
+
+    call: float
+    new_tile: float
+    gathered: float
+    scattered: float
+    added: float
+    product_of_64: float
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """What decides, besides its code, whether a task runs in the lanes of vectors.
+
+    A vector has so many `lanes` of 32 bits, 0 where vectors are none to rely on. `simd` says
+    whether they are wanted: one of `AUTO`, `ALWAYS` and `NEVER`. Lanes can do the `operations` of
+    these names. That is a tuple, since the text of this is part of the cache's keys.
+    """
+
+    lanes: int
+    simd: str
+    operations: tuple[str, ...]
+    costs: LaneCosts
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a machine can do and code must do, as far as passes and autodiff need to know it.
@@ -53,7 +93,8 @@ class Capabilities:
     Where it `serialises_blocks`, work items that work together run one after the other. `fills` is
     how many work items a GPU needs to be busy; 0 on CPUs, which are so with few. Where it `splits`,
     lanes of a subgroup may share a work item. `blocks` is what there is for work items that work
-    together; None where they cannot. `updates_64_bits` says that they can update integers of 64
+    together; None where they cannot. Work items may run in the lanes of `vectors`; None where each
+    has a thread. `updates_64_bits` says that they can update integers of 64
     bits in memory atomically.
 
     Of the tape: arrays, tapes and their copies share `memory_bytes`. `workers` divide the bytes for
@@ -72,6 +113,7 @@ class Capabilities:
     fills: int = 0
     splits: bool = False
     blocks: Blocks | None = None
+    vectors: Vectors | None = None
     updates_64_bits: bool = True
     memory_bytes: int = 0
     workers: int = 1

@@ -11,7 +11,7 @@ import pytest
 
 import octants as qd
 from octants.codegen.llvm.cpu import host_target
-from octants.codegen.llvm.lanes.widths import lanes_of_target
+from octants.codegen.llvm.lanes.vectors import lanes_of_target
 from octants.launch.explanation import Storing
 from octants.options import make_options
 from tests.apart import on_cpu

@@ -11,12 +11,12 @@ import pytest
 
 from octants.abi import MAXIMUM_TAPE
 from octants.autodiff.reverse import differentiate
-from octants.codegen.llvm.lanes.widths import NEVER
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.core import Companion, Module, Value
 from octants.runtime.cpu import CpuDevice
 from octants.simplify import simplify
+from octants.target import NEVER
 from tests.autodiff.random_ir import Generator, gradient, inputs
 from tests.autodiff.strict_tape import strict_tape
 from tests.codegen.compiled import Compiled

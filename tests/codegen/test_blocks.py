@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from octants import interpreter
+from octants.analysis.reductions import find_reductions
 from octants.autodiff.forward import forward
 from octants.autodiff.reverse import differentiate
 from octants.codegen.llvm import nvptx
-from octants.codegen.reductions import find_reductions
 from octants.diagnostics.exceptions import OctantsTypeError
 from octants.ir import ops
 from octants.ir.cooperation import cooperates

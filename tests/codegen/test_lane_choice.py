@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from octants.codegen.llvm.lanes.choice import Choice, choose
-from octants.codegen.llvm.lanes.widths import ALWAYS, AUTO
+from octants.analysis.lanes.choice import Choice, choose
+from octants.codegen.llvm.lanes.operations import TABLE
+from octants.codegen.llvm.lanes.vectors import vectors_of
+from octants.ir.core import OPERATIONS
 from octants.ir.parser import parse
-from octants.target import Target
+from octants.target import ALWAYS, AUTO, Target
 
 AVX512 = Target("cpu", "x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512vl")
 AVX2 = Target("cpu", "x86_64-unknown-linux-gnu", "haswell", "+avx2")
@@ -67,7 +71,7 @@ ROWS_INSIDE = """\
 
 def chosen(body: str, count: str = OPEN, target: Target = AVX512, simd: str = AUTO) -> Choice:
     (task,) = parse(TEXT.format(body=body, count=count)).tasks
-    return choose(task, target, simd)
+    return choose(task, vectors_of(target, simd))
 
 
 @pytest.mark.parametrize("body", [COPY, HISTOGRAM, ROWS_INSIDE], ids=["copy", "bins", "rows"])
@@ -115,3 +119,16 @@ def test_tiles_are_wide_where_lanes_are_summed_up_in_each_turn(place: str, lanes
     body = THREE_CARRIED.format(place=place).replace("%1,", "%30,")
     body = "  %30: i32 = constant<50>()\n" + body
     assert chosen(body, simd=ALWAYS).lanes == lanes
+
+
+def test_lanes_have_a_handler_for_each_operation_that_analyses_choose_them_for() -> None:
+    written = {name for name, operation in OPERATIONS.items() if operation in TABLE}
+    assert set(vectors_of(AVX512, AUTO).operations) == written
+
+
+def test_a_task_with_another_operation_runs_one_by_one() -> None:
+    vectors = vectors_of(AVX512, ALWAYS)
+    task = parse(TEXT.format(count=OPEN, body=SINE)).tasks[0]
+    assert choose(task, vectors).lanes
+    without = replace(vectors, operations=tuple({*vectors.operations} - {"unary"}))
+    assert choose(task, without).reason == "it has a `unary`"

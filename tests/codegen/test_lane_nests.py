@@ -7,13 +7,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from octants.analysis.lanes.choice import choose
 from octants.autodiff import reverse
 from octants.autodiff.plan import Plan
-from octants.codegen.llvm.lanes.choice import choose
-from octants.codegen.llvm.lanes.widths import ALWAYS, NEVER, lanes_of_target
+from octants.codegen.llvm.lanes.vectors import lanes_of_target, vectors_of
 from octants.ir.core import Array, Companion, Module, Value
 from octants.ir.rewriter import copy_module
 from octants.runtime.cpu import CpuDevice
+from octants.target import ALWAYS, NEVER
 from octants.types.scalars import i32
 from tests.autodiff import random_ir
 from tests.autodiff.test_checkpoints import LongLoops
@@ -103,9 +104,8 @@ def test_random_nests(budget: int, plans: list[Plan]) -> None:
         lanes = (16, 64)[seed % 2]
         found["stored"] += any(plan.nests.around for plan in plans)
         found["in blocks"] += any(plan.in_blocks for plan in plans)
-        found["in lanes"] += any(
-            choose(task, TARGET, ALWAYS).lanes for task in result.module.tasks if task.is_parallel
-        )
+        vectors, tasks = vectors_of(TARGET, ALWAYS), result.module.tasks
+        found["in lanes"] += any(choose(task, vectors).lanes for task in tasks if task.is_parallel)
         alone = adjoints(result.module, budget, 0)
         for name, values in adjoints(result.module, budget, lanes).items():
             message = f"{seed}, {name}"

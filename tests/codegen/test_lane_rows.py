@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.codegen.llvm.lanes.choice import choose
-from octants.codegen.llvm.lanes.rows import find_rows
-from octants.codegen.llvm.lanes.widths import ALWAYS, AUTO
+from octants.analysis.lanes.choice import choose
+from octants.analysis.lanes.rows import find_rows
+from octants.codegen.llvm.lanes.vectors import vectors_of
 from octants.ir.core import Module, Task
 from octants.ir.parser import parse
-from octants.target import Target
+from octants.target import ALWAYS, AUTO, Target
 
 AVX512 = Target("cpu", "x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512vl")
 SHAPES = [(7, 33), (5, 3), (3, 100), (1, 64), (200, 1), (16, 16), (6, 40)]
@@ -127,6 +127,6 @@ def test_which_loops_have_rows() -> None:
 
 def test_short_rows_are_no_tiles() -> None:
     """Where most lanes would be empty, tiles go on over the ends of rows."""
-    assert choose(task_of(200), AVX512, AUTO).rows is not None
-    assert choose(task_of(16), AVX512, AUTO).rows is not None
-    assert choose(task_of(3), AVX512, ALWAYS).rows is None
+    assert choose(task_of(200), vectors_of(AVX512, AUTO)).rows is not None
+    assert choose(task_of(16), vectors_of(AVX512, AUTO)).rows is not None
+    assert choose(task_of(3), vectors_of(AVX512, ALWAYS)).rows is None

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from octants.analysis.lanes.choice import choose
 from octants.analysis.uniformity import Uniformity
 from octants.autodiff.reverse import differentiate
 from octants.codegen.llvm import cpu
-from octants.codegen.llvm.lanes.choice import choose
-from octants.codegen.llvm.lanes.widths import ALWAYS, NEVER, lanes_of_target
+from octants.codegen.llvm.lanes.vectors import lanes_of_target, vectors_of
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Companion, Module, Space, Value
 from octants.ir.ops import arithmetic
 from octants.ir.rewriter import copy_module
 from octants.ir.verifier import verify
-from octants.target import Target
+from octants.target import ALWAYS, NEVER, Target
 from octants.types import scalars
 from octants.types.scalars import DType, f16, f32, f64, i32, i64, u1
 from tests.autodiff import random_ir
@@ -76,7 +76,7 @@ def both(kernel: Module, data: Data) -> tuple[Data, Data]:
 def is_in_lanes(kernel: Module, simd: str) -> bool:
     """Whether the only task of a kernel runs several work items at once."""
     (task,) = kernel.tasks
-    return choose(task, TARGET, simd).lanes > 0
+    return choose(task, vectors_of(TARGET, simd)).lanes > 0
 
 
 def check(kernel: Module, data: Data, *, runs_in_lanes: bool = True) -> None:
@@ -516,8 +516,8 @@ def test_few_items_take_few_lanes(count: int, lanes: int) -> None:
 
     task = parallel("lanes_0", lambda b: (b.index(0), b.index(count)), body)
     avx512 = Target("cpu", "x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512vl")
-    assert choose(task, avx512, ALWAYS).lanes == lanes
-    assert choose(task, avx512, NEVER).lanes == 0
+    assert choose(task, vectors_of(avx512, ALWAYS)).lanes == lanes
+    assert choose(task, vectors_of(avx512, NEVER)).lanes == 0
 
 
 def test_loops_can_say_it_themselves() -> None:

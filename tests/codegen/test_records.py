@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from octants.codegen.llvm import cpu
-from octants.codegen.llvm.lanes.widths import NEVER
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.span import Span
 from octants.ir import ops
 from octants.ir.core import Module, Record, Value
 from octants.runtime.cpu import CpuDevice
+from octants.target import NEVER
 from octants.types import scalars
 from octants.types.scalars import f16, f32, f64, i32, i64
 from tests.codegen.compiled import Compiled, argument, for_, ndarray, parallel, while_

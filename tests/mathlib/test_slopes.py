@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from octants.codegen.llvm.lanes.widths import ALWAYS, NEVER
 from octants.ir.builder import Builder
 from octants.ir.core import Module, Value
+from octants.target import ALWAYS, NEVER
 from octants.types.scalars import DType, f32, f64
 from tests.codegen.compiled import Compiled, ndarray, parallel
 

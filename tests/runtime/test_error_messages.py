@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.codegen.llvm.lanes.widths import NEVER
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.kernel_errors import UnseenWrite
 from octants.diagnostics.span import Span
 from octants.ir import ops
 from octants.ir.core import Module, Record
 from octants.runtime.cpu import CpuDevice
+from octants.target import NEVER
 from octants.types.scalars import f32, i32
 from tests.codegen.compiled import Compiled, for_, ndarray, parallel
 from tests.golden_files import check_golden

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from octants.codegen.llvm.lanes.widths import NEVER
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.runtime.vulkan import VulkanDevice
 from octants.runtime.vulkan.kernel import VulkanKernel
+from octants.target import NEVER
 from tests.codegen import test_records as records
 from tests.vulkan import compiled
 

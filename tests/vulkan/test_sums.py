@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.codegen.reductions import find_reductions, find_shared
+from octants.analysis.reductions import find_reductions, find_shared
 from octants.codegen.spirv.compile import ENOUGH, compile_module
 from octants.codegen.spirv.words import Op
 from octants.diagnostics.exceptions import OctantsAssertionError

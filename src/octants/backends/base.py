@@ -16,13 +16,12 @@ from octants.runtime.device import Device
 from octants.target import Capabilities, Target
 
 if TYPE_CHECKING:
-    from octants.analysis import sums
-    from octants.codegen import reductions
-    from octants.codegen.llvm.lanes import choice
+    from octants.analysis import reductions, sums
+    from octants.analysis.lanes import choice
 else:
     sums = Deferred("octants.analysis.sums")
-    reductions = Deferred("octants.codegen.reductions")
-    choice = Deferred("octants.codegen.llvm.lanes.choice")
+    reductions = Deferred("octants.analysis.reductions")
+    choice = Deferred("octants.analysis.lanes.choice")
 
 Run = Callable[[int], None]
 

@@ -10,7 +10,7 @@ from octants.artifact import Artifact
 from octants.backends.base import Backend, Updates
 from octants.cache import current
 from octants.codegen.llvm import backend
-from octants.codegen.llvm.lanes.widths import NEVER, most_lanes
+from octants.codegen.llvm.lanes.vectors import most_lanes, vectors_of
 from octants.deferred import Deferred
 from octants.ir.core import Module, Task
 from octants.options import Options, memory_of_the_machine
@@ -18,15 +18,15 @@ from octants.runtime.cpu import CpuDevice
 from octants.runtime.cpu.identity import processor
 from octants.runtime.cpu.sums import FIXED_PARTS
 from octants.runtime.device import Device
-from octants.target import HOST, Blocks, Capabilities, Target
+from octants.target import HOST, NEVER, Blocks, Capabilities, Target
 
 if TYPE_CHECKING:
+    from octants.analysis.lanes import choice
     from octants.codegen.llvm import cpu
-    from octants.codegen.llvm.lanes import choice
     from octants.runtime.cpu import apart
 else:
     cpu = Deferred("octants.codegen.llvm.cpu")
-    choice = Deferred("octants.codegen.llvm.lanes.choice")
+    choice = Deferred("octants.analysis.lanes.choice")
     apart = Deferred("octants.runtime.cpu.apart")
 
 
@@ -77,14 +77,15 @@ class CpuBackend(Backend):
             contracts=backend.has_fused(target),
             serialises_blocks=True,
             blocks=Blocks(),
+            vectors=vectors_of(target, chosen.simd),
             memory_bytes=memory_of_the_machine(),
             workers=device.threads if isinstance(device, CpuDevice) else 1,
             tape_sharers=max(1, in_step),
         )
 
     def choices(self, module: Module, chosen: Options) -> list[choice.Choice]:
-        target = host_target()
-        return [choice.choose(task, target, chosen.simd, module.apart) for task in module.tasks]
+        vectors = vectors_of(host_target(), chosen.simd)
+        return [choice.choose(task, vectors, module.apart) for task in module.tasks]
 
     def updates(self, task: Task, apart: bool, device: Device | None) -> Updates:
         fixed = FIXED_PARTS if task.options.get("fixed_order") else 0

@@ -16,11 +16,11 @@ from octants.target import Blocks, Capabilities, Target
 
 if TYPE_CHECKING:
     from octants.analysis import sums
-    from octants.codegen.llvm.lanes import choice
+    from octants.analysis.lanes import choice
     from octants.runtime import reference
 else:
     sums = Deferred("octants.analysis.sums")
-    choice = Deferred("octants.codegen.llvm.lanes.choice")
+    choice = Deferred("octants.analysis.lanes.choice")
     reference = Deferred("octants.runtime.reference")
 
 

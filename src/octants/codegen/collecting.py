@@ -1,15 +1,15 @@
-"""What a thread collects for one place, and updates it by once; see `codegen.reductions`."""
+"""What a thread collects for one place, and updates it by once; see `analysis.reductions`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from octants.analysis.reductions import Collect, Deliver, Reduction, neutral
 from octants.codegen import arithmetic, atomics
 from octants.codegen.code import Operand
 from octants.codegen.function import Function
 from octants.codegen.memory import place_of
-from octants.codegen.reductions import Collect, Deliver, Reduction, neutral
 from octants.ir import ops
 from octants.types.scalars import u1
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from octants.analysis.reductions import Reduction
 from octants.codegen import arithmetic, atomics, collecting
 from octants.codegen.code import Operand, ThreadCode, register
 from octants.codegen.function import Lanes, ThreadFunction
 from octants.codegen.memory import place_of
-from octants.codegen.reductions import Reduction
 from octants.codegen.words import from_word, to_word, word_of
 from octants.ir import ops
 from octants.ir.cooperation import sizes

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
+from octants.analysis.apart import are_apart
 from octants.analysis.forms import Forms
 from octants.analysis.sums import find_sums, is_dense
-from octants.codegen.apart import are_apart
 from octants.ir import ops
 from octants.ir.core import ArrayRef, Operation, Task
 

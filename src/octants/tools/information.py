@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import llvmlite.binding as llvm
 
 from octants.codegen.llvm.cpu import host_target
-from octants.codegen.llvm.lanes.widths import lanes_of_target
+from octants.codegen.llvm.lanes.vectors import lanes_of_target
 from octants.options import default_cache_directory
 from octants.version import __version__
 

@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from octants import abi
+from octants.analysis.costs import UNINTERRUPTED
+from octants.analysis.lanes.choice import Choice, choose
+from octants.analysis.reductions import find_reductions
 from octants.analysis.sums import Sums, find_sums
 from octants.analysis.uniformity import Uniformity
 from octants.artifact import Artifact
@@ -20,25 +23,22 @@ from octants.codegen.llvm.backend import has_fused, is_x64
 from octants.codegen.llvm.backend import host_target as host_target
 from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.code import LlvmCode
-from octants.codegen.llvm.cost import UNINTERRUPTED
 from octants.codegen.llvm.estimates import estimate_of
 from octants.codegen.llvm.function import FunctionText, Machine
 from octants.codegen.llvm.lanes import items as lane_items
-from octants.codegen.llvm.lanes.choice import Choice, choose
 from octants.codegen.llvm.lanes.operations import TABLE as LANE_TABLE
 from octants.codegen.llvm.lanes.text import LaneText
-from octants.codegen.llvm.lanes.widths import NEVER
+from octants.codegen.llvm.lanes.vectors import vectors_of
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.sums import Loop
 from octants.codegen.llvm.text import identifier
 from octants.codegen.llvm.worker_tape import WorkerTape
 from octants.codegen.recording import recorded_loops, restartable
-from octants.codegen.reductions import find_reductions
 from octants.compile_profile import stage
 from octants.ir import ops
 from octants.ir.core import Module, Task
-from octants.target import Target
+from octants.target import NEVER, Target
 
 _LONG_ROW = 4096  # work items
 _REST, _SINGLE = "_rest", "_single"  # endings of the names of functions of one task
@@ -168,7 +168,8 @@ def _write(
     kernels = []
     for number, module in enumerate(modules):
         kernel = KernelText(text, module)
-        kernel.choices = [choose(task, target, simd, module.apart) for task in module.tasks]
+        vectors = vectors_of(target, simd)
+        kernel.choices = [choose(task, vectors, module.apart) for task in module.tasks]
         kernel.sums = [sums_of(task, module.apart) for task in module.tasks]
         name = _entry_name(module, number)
         _write_entry(FunctionText(kernel, machine, TABLE, 0), name)

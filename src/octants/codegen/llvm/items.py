@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from octants.analysis.reductions import Collect, Deliver, find_reductions
 from octants.codegen.llvm.function import FunctionText
-from octants.codegen.reductions import Collect, Deliver, find_reductions
 from octants.ir import ops
 from octants.ir.core import Task
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
+from octants.analysis.costs import Costs
+from octants.analysis.lanes.decision import Choice
 from octants.analysis.sums import Sums
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
 from octants.codegen.llvm.alias import Scopes
-from octants.codegen.llvm.cost import Costs
-from octants.codegen.llvm.lanes.decision import Choice
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Module, Value
 from octants.types.scalars import i64

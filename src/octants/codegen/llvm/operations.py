@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from octants.analysis.reductions import Collect, Deliver
 from octants.codegen import arithmetic, collecting, memory, messages, records
 from octants.codegen.atomics import compare_exchange
 from octants.codegen.llvm import (
@@ -14,7 +15,6 @@ from octants.codegen.llvm import (
 )
 from octants.codegen.llvm.chains import Table
 from octants.codegen.llvm.function import HandlerTable
-from octants.codegen.reductions import Collect, Deliver
 from octants.ir import ops
 
 TABLE: HandlerTable = {

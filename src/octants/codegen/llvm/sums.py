@@ -15,9 +15,9 @@ import math
 from collections.abc import Iterator
 
 from octants import abi
+from octants.analysis.costs import GRAIN
 from octants.analysis.sums import Sums, Turns
 from octants.codegen import arithmetic
-from octants.codegen.llvm.cost import GRAIN
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.text import known
 from octants.ir import ops

@@ -1,6 +1,6 @@
 """What the threads of a GPU update at one place: collected by each, summed up by their block.
 
-See `codegen.reductions` for what can be collected, and put together.
+See `analysis.reductions` for what can be collected, and put together.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from octants.analysis.reductions import Reduction, neutral
 from octants.codegen import arithmetic, atomics, collecting, cooperation, memory
 from octants.codegen.code import Element, ThreadCode
 from octants.codegen.cooperation import summed, update_together
 from octants.codegen.memory import place_of
-from octants.codegen.reductions import Reduction, neutral
 from octants.codegen.structured.body import Body, register
 from octants.codegen.words import word_of
 from octants.ir import ops

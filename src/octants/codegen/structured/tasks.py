@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from octants import abi
+from octants.analysis.reductions import Collect, Reduction, find_reductions, find_shared
 from octants.artifact import Dispatch, Needs
 from octants.codegen import block_copies, collecting, cooperation
 from octants.codegen.bounds import host_bounds
@@ -19,7 +20,6 @@ from octants.codegen.recording import (
     pushed_again,
     restartable,
 )
-from octants.codegen.reductions import Collect, Reduction, find_reductions, find_shared
 from octants.codegen.structured import reductions
 from octants.codegen.structured.blocks import Together, has_barriers
 from octants.codegen.structured.body import Body, Kernel

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from octants import abi
+from octants.analysis.costs import CHEAP
+from octants.analysis.reductions import Collect, find_reductions, find_scattered, find_shared
 from octants.analysis.sides import sides_of
 from octants.artifact import Artifact, Dispatch
 from octants.codegen import block_copies, cooperation
@@ -13,7 +15,6 @@ from octants.codegen.bounds import host_bounds
 from octants.codegen.copies import find_copies
 from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.control import several
-from octants.codegen.llvm.cost import CHEAP
 from octants.codegen.llvm.function import HandlerTable
 from octants.codegen.llvm.gpu import approximations, reductions, rows
 from octants.codegen.llvm.gpu.cooperation import begin_item, begin_task, end_item
@@ -31,7 +32,6 @@ from octants.codegen.recording import (
     recorded_loops,
     restartable,
 )
-from octants.codegen.reductions import Collect, find_reductions, find_scattered, find_shared
 from octants.codegen.tape import refused_bit
 from octants.ir import ops
 from octants.ir.cooperation import LEAST_BLOCKS, cooperates

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from octants.analysis.reductions import Reduction, neutral
 from octants.codegen import arithmetic, atomics, collecting, cooperation
 from octants.codegen.cooperation import summed, update_together
 from octants.codegen.llvm.atomics import atomic as update_alone
 from octants.codegen.llvm.gpu.text import ThreadText
 from octants.codegen.memory import place_of
-from octants.codegen.reductions import Reduction, neutral
 from octants.ir import ops
 
 

@@ -40,11 +40,11 @@ class ThreadText(FunctionText):
         self.device_bounds = device_bounds
         self.block_size = block_size
         self.shared_arrays: dict[ArrayRef, str] = {}  # those of the block
-        self.scattered_updates: set[Operation] = set()  # see `codegen.reductions.find_scattered`
+        self.scattered_updates: set[Operation] = set()  # see `analysis.reductions.find_scattered`
         self.adds_up = False  # whether the threads of a block add up what they have, in the end
         self.lanes: Lanes | None = None  # of the work item; see `cooperation`
         self.lane_mask = "-1"  # the bits (i32) of the lanes that come to what is written
-        self.shared_updates: set[Operation] = set()  # see `codegen.reductions.find_shared`
+        self.shared_updates: set[Operation] = set()  # see `analysis.reductions.find_shared`
         self.least_blocks = 0  # that are to run side by side; 0 if it does not matter
         self.loaded: dict[Operation, str] = {}  # what was loaded for some turns; see `rows`
         self.normal_roots: set[Value] = set()  # see `approximations.normal_roots`

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from octants.analysis.reductions import Collect, Deliver, neutral
 from octants.codegen import arithmetic, atomics, collecting
 from octants.codegen.llvm.atomics import add_to, either
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.memory import Place
 from octants.codegen.llvm.lanes.text import LaneText
-from octants.codegen.reductions import Collect, Deliver, neutral
 from octants.ir import ops
 from octants.types.scalars import DType, f16, f32, u1
 

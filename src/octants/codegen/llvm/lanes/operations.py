@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from octants.analysis.reductions import Collect, Deliver
 from octants.codegen import arithmetic
 from octants.codegen.llvm import operations, outlined
 from octants.codegen.llvm.chains import Table
@@ -18,7 +19,6 @@ from octants.codegen.llvm.lanes import (
     tables,
 )
 from octants.codegen.llvm.library import Call
-from octants.codegen.reductions import Collect, Deliver
 from octants.ir import ops
 
 _SAME = (*arithmetic.TABLE, arithmetic.LibraryCall, ops.Yield, ops.Shape)

@@ -5,6 +5,7 @@ Lanes whose places may be equal add one after the other.
 
 from __future__ import annotations
 
+from octants.analysis.reductions import neutral
 from octants.codegen import arithmetic
 from octants.codegen.llvm import memory as scalar_memory
 from octants.codegen.llvm.atomics import add_to, either
@@ -13,7 +14,6 @@ from octants.codegen.llvm.lanes.atomics import atomic as shared_atomic
 from octants.codegen.llvm.lanes.atomics import fold
 from octants.codegen.llvm.lanes.memory import Place
 from octants.codegen.llvm.lanes.text import LaneText
-from octants.codegen.reductions import neutral
 from octants.ir import ops
 
 

@@ -19,10 +19,10 @@ from contextlib import contextmanager
 
 from octants.analysis.affine import wrapped
 from octants.analysis.forms import Forms
+from octants.analysis.lanes.rows import Rows
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import text as names
 from octants.codegen.llvm.function import FunctionText, HandlerTable, Machine
-from octants.codegen.llvm.lanes.rows import Rows
 from octants.codegen.llvm.module import KernelText
 from octants.diagnostics.exceptions import InternalError
 from octants.ir.core import Block, Value

@@ -1,11 +1,14 @@
-"""How long code takes, roughly, in additions: it decides how many work items are run at a time."""
+"""How long code takes, roughly, in additions of registers.
+
+It decides how many work items are run at a time, and, with `lanes.estimate`, whether in lanes.
+"""
 
 from __future__ import annotations
 
 from octants.ir import ops
 from octants.ir.core import Block, Module, Operation, Value
 
-_DIVISION, _LIBRARY, _ATOMIC, _RANDOM = 6, 30, 20, 40
+DIVISION, LIBRARY, ATOMIC, RANDOM = 6, 30, 20, 40
 DIVISIONS = ("div", "floordiv", "mod", "truncdiv", "truncmod")
 CHEAP = ("neg", "abs", "sign", "floor", "ceil", "round", "trunc", "not", "popcount", "clz")
 _LONG = 256
@@ -66,13 +69,13 @@ class Costs:
 
 def _scalar(op: Operation) -> int:
     if isinstance(op, ops.Unary):
-        return 1 if op.fn in CHEAP else _LIBRARY
+        return 1 if op.fn in CHEAP else LIBRARY
     if isinstance(op, ops.Binary):
         if op.fn in DIVISIONS:
-            return _DIVISION
-        return _LIBRARY if op.fn in ("pow", "atan2") else 1
+            return DIVISION
+        return LIBRARY if op.fn in ("pow", "atan2") else 1
     if isinstance(op, ops.Write) and op.reads:
-        return _ATOMIC
+        return ATOMIC
     if isinstance(op, ops.Random):
-        return _RANDOM
+        return RANDOM
     return 0 if isinstance(op, (ops.Constant, ops.Yield)) else 1

@@ -25,9 +25,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from octants.analysis.apart import are_apart
 from octants.analysis.forms import Forms
 from octants.analysis.uniformity import Uniformity
-from octants.codegen.apart import are_apart
 from octants.ir import ops
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Space, Task, Value
 from octants.ir.semantics import identity_of

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from octants.analysis.costs import ATOMIC, CHEAP, DIVISION, DIVISIONS, LIBRARY, RANDOM
 from octants.analysis.forms import Forms
+from octants.analysis.lanes.rows import Rows
 from octants.analysis.uniformity import Uniformity
-from octants.codegen.llvm.cost import CHEAP, DIVISIONS
-from octants.codegen.llvm.lanes.rows import Rows
 from octants.ir import ops
 from octants.ir.core import (
     CHECKPOINT,
@@ -28,20 +28,16 @@ from octants.ir.core import (
     Value,
 )
 from octants.lazy_dataclass import dataclass
+from octants.target import Vectors
 from octants.types.layouts import Layout
 from octants.types.scalars import DType, f16, i64, u64
 
-_LIBRARY, _DIVISION, _ATOMIC, _RANDOM, _REMAINDER = 30, 6, 20, 40, 20
-_ADDED = 1.5  # for each lane that adds to a place of its own, three times
-_NEW_TILE = 12  # to find out how much of a row is left
-_CALL = 4  # what it takes to get at a lane, call, and put the result back
-_GATHERED, _SCATTERED = 2.0, 4.0  # for each lane
+_REMAINDER = 20
 _MISPREDICTED = 3  # of a branch that nobody can foresee, on average
 _TRIPS = 16  # of a loop that does not say
 _RAGGED = 1.4  # how much longer the longest of several loops is than one of them
 _ORDERED = 3  # an addition to a sum, which waits for the one before
 _GOOD = 0.6  # what it makes of inner loops, as a share of what vectors could do
-_DOUBLE_MULTIPLY = 3  # a product of 64 bits
 
 _FLOAT_INSTRUCTIONS = ("add", "sub", "mul", "min", "max", "mul_error")
 
@@ -69,23 +65,21 @@ _NO_UPDATES = Updates()
 
 
 class Estimate:
-    """Costs of the body of a parallel task, for so many lanes on a machine with so wide vectors.
-
-    ``width`` is in lanes of 32 bits.
-    """
+    """Costs of the body of a parallel task, for so many lanes on a machine with such vectors."""
 
     def __init__(
         self,
         task: Task,
         facts: Uniformity,
         lanes: int,
-        width: int,
+        vectors: Vectors,
         updates: Updates = _NO_UPDATES,
         rows: Rows | None = None,
     ) -> None:
         self._facts = facts
         self._lanes = lanes
-        self._width = width
+        self._width = vectors.lanes
+        self._costs = vectors.costs
         self._forms = Forms(task)
         self._updates = updates
         self._rare = set(_about_rooms(task.body))
@@ -96,9 +90,9 @@ class Estimate:
         self._rows = rows
         self.cost = self._block(task.body)
         if rows is not None:
-            self.cost.tile += _NEW_TILE
+            self.cost.tile += self._costs.new_tile
         if self._is_simple(task.body, task.body.args[0]):
-            vectorised = self.cost.item / width  # as well as it is done here, in less code
+            vectorised = self.cost.item / vectors.lanes  # as well as it is done here, in less code
             self.cost.item = max(vectorised, self._summing())
 
     @property
@@ -181,7 +175,7 @@ class Estimate:
 
     def _unary(self, op: ops.Unary) -> Cost:
         registers = self._registers(op.x.type)
-        cost = 1 if op.fn in CHEAP else _DIVISION if op.fn in ("sqrt", "rsqrt") else _LIBRARY
+        cost = 1 if op.fn in CHEAP else DIVISION if op.fn in ("sqrt", "rsqrt") else LIBRARY
         if op.fn in ("popcount", "clz"):
             registers *= 4
         return self._pure(op, cost, cost * registers)
@@ -200,49 +194,49 @@ class Estimate:
                 return self._pure(op, 1, registers)
             if op.fn in ("mod", "truncmod"):
                 return self._pure(op, _REMAINDER, self._one_by_one(_REMAINDER))
-            cost = _LIBRARY if op.fn in ("pow", "atan2") else _DIVISION
+            cost = LIBRARY if op.fn in ("pow", "atan2") else DIVISION
             return self._pure(op, cost, cost * registers)
         if op.fn == "pow":
-            return self._pure(op, _LIBRARY, self._one_by_one(_LIBRARY))
+            return self._pure(op, LIBRARY, self._one_by_one(LIBRARY))
         if op.fn in DIVISIONS:
             divisor = self._constants.get(op.rhs)
             if divisor is not None:
                 is_shift = divisor > 0 and divisor & (divisor - 1) == 0
                 return self._pure(op, 1 if is_shift else 3, (2 if is_shift else 12) * registers)
-            return self._pure(op, _DIVISION, self._one_by_one(_DIVISION))
+            return self._pure(op, DIVISION, self._one_by_one(DIVISION))
         if op.fn == "mul" and dtype in (i64, u64):
-            return self._pure(op, 1, _DOUBLE_MULTIPLY * registers)
+            return self._pure(op, 1, self._costs.product_of_64 * registers)
         return self._pure(op, 1, registers)
 
     def _random(self, op: ops.Random) -> Cost:
-        return self._pure(op, _RANDOM, self._one_by_one(_RANDOM))
+        return self._pure(op, RANDOM, self._one_by_one(RANDOM))
 
     def _one_by_one(self, cost: float) -> float:
-        return self._lanes * (cost + _CALL)
+        return self._lanes * (cost + self._costs.call)
 
     # -- memory -----------------------------------------------------------------------------------
 
     def _load(self, op: ops.Load) -> Cost:
-        return Cost(1, self._access(self._step(op), op.array.dtype, _GATHERED))
+        return Cost(1, self._access(self._step(op), op.array.dtype, self._costs.gathered))
 
     def _store(self, op: ops.Store) -> Cost:
-        return Cost(1, self._access(self._step(op), op.array.dtype, _SCATTERED))
+        return Cost(1, self._access(self._step(op), op.array.dtype, self._costs.scattered))
 
     def _atomic(self, op: ops.Write) -> Cost:
         registers = self._registers(op.array.dtype)
         if op in self._updates.collected:
             return Cost(2, 2 * registers)
         if isinstance(op, ops.Atomic) and op.ref in self._updates.plain:
-            tile = self._access(self._step(op), op.array.dtype, _ADDED)
+            tile = self._access(self._step(op), op.array.dtype, self._costs.added)
             return Cost(3, 3 * tile)
         if isinstance(op, ops.Atomic) and self._step(op) == 0:
-            return Cost(_ATOMIC, _ATOMIC + 4 * registers + 4)
-        return Cost(_ATOMIC, self._one_by_one(_ATOMIC))
+            return Cost(ATOMIC, ATOMIC + 4 * registers + 4)
+        return Cost(ATOMIC, self._one_by_one(ATOMIC))
 
     def _record(self, op: ops.RecordPush | ops.RecordPop) -> Cost:
         values = op.values if isinstance(op, ops.RecordPush) else op.results
         step = None if self._facts.varies(op.index) else 0
-        each = _SCATTERED if isinstance(op, ops.RecordPush) else _GATHERED
+        each = self._costs.scattered if isinstance(op, ops.RecordPush) else self._costs.gathered
         tile = sum(
             self._registers(value.type) if step == 0 else self._access(None, value.type, each)
             for value in values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from octants.codegen.llvm.lanes.rows import Rows
+from octants.analysis.lanes.rows import Rows
 from octants.lazy_dataclass import dataclass
 
 

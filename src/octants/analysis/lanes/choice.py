@@ -6,17 +6,15 @@ A loop runs in lanes where that pays by an estimate, if nobody says otherwise: `
 
 from __future__ import annotations
 
+from octants.analysis.lanes.decision import Choice as Choice
+from octants.analysis.lanes.estimate import Estimate, Updates
+from octants.analysis.lanes.rows import Rows, find_rows
+from octants.analysis.reductions import find_reductions
 from octants.analysis.sums import find_sums
 from octants.analysis.uniformity import Uniformity
-from octants.codegen.llvm.lanes.decision import Choice as Choice
-from octants.codegen.llvm.lanes.estimate import Estimate, Updates
-from octants.codegen.llvm.lanes.operations import TABLE
-from octants.codegen.llvm.lanes.rows import Rows, find_rows
-from octants.codegen.llvm.lanes.widths import ALWAYS, MOST_VECTORS, NEVER, lanes_of_target
-from octants.codegen.reductions import find_reductions
 from octants.ir import ops
 from octants.ir.core import ArrayRef, Operation, Task
-from octants.target import Target
+from octants.target import ALWAYS, MOST_VECTORS, NEVER, Vectors
 
 _FEW = 2  # values that a loop carries, and work items
 _SMALL = 60  # operations: only a body of less is compiled for whole tiles and once more for others
@@ -27,8 +25,8 @@ _FEWEST = 4  # the share of a tile, as a divisor, that is worth a tile
 _USUALLY_FILLED = 0.9  # of the lanes, in rows of unknown length
 
 
-def choose(task: Task, target: Target, simd: str, apart: bool = False) -> Choice:
-    """How a task is run; ``simd`` is one of `AUTO`, `ALWAYS` and `NEVER`.
+def choose(task: Task, vectors: Vectors, apart: bool = False) -> Choice:
+    """How a task is run on a machine with such vectors.
 
     ``apart`` says that no two arrays of its kernel share memory. Under the option "choice" of a
     task stands a choice that was made before.
@@ -36,9 +34,9 @@ def choose(task: Task, target: Target, simd: str, apart: bool = False) -> Choice
     if "choice" in task.options:
         made: Choice = task.options["choice"]
         return made
-    wanted, width = task.options.get("simd"), lanes_of_target(target)
+    wanted, simd = task.options.get("simd"), vectors.simd
     is_forced = wanted is not None and wanted is not False
-    obstacle = _obstacle(task, width, simd, wanted)
+    obstacle = _obstacle(task, vectors, wanted)
     if obstacle:
         return Choice(obstacle)
     facts, count = Uniformity(task.body), _count(task)
@@ -47,14 +45,14 @@ def choose(task: Task, target: Target, simd: str, apart: bool = False) -> Choice
     if count is not None and count <= _FEW and not is_forced:
         return Choice(f"it has {count} work items")
     size = sum(1 for _ in task.body.walk())
-    lanes = _width(task, facts, width, count)
+    lanes = _width(task, facts, vectors.lanes, count)
     if wanted is not None and wanted is not True:
         lanes = int(wanted)
     updates = _updates(task, apart)
-    gain, rows = Estimate(task, facts, lanes, width, updates).gain, find_rows(task)
+    gain, rows = Estimate(task, facts, lanes, vectors, updates).gain, find_rows(task)
     if rows is not None:
         facts = Uniformity(task.body, rows.numbers)
-        in_rows = Estimate(task, facts, lanes, width, updates, rows).gain * _filled(rows, lanes)
+        in_rows = Estimate(task, facts, lanes, vectors, updates, rows).gain * _filled(rows, lanes)
         gain, rows = max((gain, None), (in_rows, rows), key=lambda way: way[0])
     if gain < _PAYS and simd != ALWAYS and not is_forced:
         return Choice(f"lanes would gain a factor of {gain:.1f}")
@@ -68,6 +66,13 @@ def choose(task: Task, target: Target, simd: str, apart: bool = False) -> Choice
         gain=max(1.0, gain),
         rows=rows,
     )
+
+
+def may_run(task: Task, vectors: Vectors) -> bool:
+    """Whether lanes are wanted for a task, and there are vectors to rely on."""
+    wanted = task.options.get("simd")
+    is_wanted = vectors.simd != NEVER if wanted is None else wanted is not False
+    return is_wanted and vectors.lanes > 0
 
 
 def _updates(task: Task, apart: bool) -> Updates:
@@ -84,16 +89,17 @@ def _filled(rows: Rows, lanes: int) -> float:
     return rows.length / (tiles * lanes)
 
 
-def _obstacle(task: Task, width: int, simd: str, wanted: object) -> str:
+def _obstacle(task: Task, vectors: Vectors, wanted: object) -> str:
     """Why a task cannot or shall not run in lanes; empty if it may."""
     if not task.is_parallel:
         return "it is serial"
-    if wanted is False or (wanted is None and simd == NEVER):
-        return "nobody wants it"
-    if width == 0:
+    if vectors.lanes == 0:
         return "the vectors of this processor are none to rely on"
+    if not may_run(task, vectors):
+        return "nobody wants it"
+    known = frozenset(vectors.operations)
     for op in task.body.walk():
-        if type(op) not in TABLE:
+        if op.NAME not in known:
             return f"it has a `{op.NAME}`"
         if isinstance(op, ops.RecordAccess) and op.record.capacity:
             return "its records have a forced size"
