@@ -11,10 +11,10 @@ import pytest
 
 import octants as qd
 from octants.diagnostics.exceptions import OctantsMemoryError
-from octants.runtime import recording
 from octants.runtime.capture import captures
 from octants.runtime.cuda.graphs import CudaGraph
 from octants.runtime.cuda.streams import Streams
+from octants.runtime.gpu import recording
 from tests.codegen.on_emulated_gpu import AddressableCuda, emulated_gpu
 from tests.graphs import test_graphs, test_stopped
 from tests.graphs.test_graphs import SIZE, World, differences

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.runtime import recording
 from octants.runtime.capture import captures
+from octants.runtime.gpu import recording
 
 SIZE = 40
 

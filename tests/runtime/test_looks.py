@@ -13,8 +13,8 @@ import octants as qd
 from octants import driver
 from octants.artifact import Place
 from octants.diagnostics.exceptions import OctantsRuntimeError
-from octants.runtime import recording
-from octants.runtime.tapes import TapeMemory
+from octants.runtime.gpu import recording
+from octants.runtime.gpu.tapes import Tape
 from octants.runtime.versions import Versions
 from octants.runtime.vulkan import hardware
 from tests.codegen.on_emulated_gpu import emulated_gpu
@@ -34,18 +34,18 @@ def _has_vulkan() -> bool:
 def looks(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What the host has looked at, on a GPU that the CPU stands for."""
     found: list[str] = []
-    refused, read_bounds = TapeMemory.refused, TapeMemory.read_bounds
+    refused, read_bounds = Tape.refused, Tape.read_bounds
 
-    def look(self: TapeMemory) -> tuple[int, int]:
+    def look(self: Tape) -> tuple[int, int]:
         found.append("refused")
         return refused(self)
 
-    def look_at_bounds(self: TapeMemory, address: int) -> tuple[int, int]:
+    def look_at_bounds(self: Tape, address: int) -> tuple[int, int]:
         found.append("bounds")
         return read_bounds(self, address)
 
-    monkeypatch.setattr(TapeMemory, "refused", look)
-    monkeypatch.setattr(TapeMemory, "read_bounds", look_at_bounds)
+    monkeypatch.setattr(Tape, "refused", look)
+    monkeypatch.setattr(Tape, "read_bounds", look_at_bounds)
     with contextlib.ExitStack() as stack:
         if request.param == "cuda":
             stack.enter_context(emulated_gpu(total=1 << 28))

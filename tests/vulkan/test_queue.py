@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -187,3 +188,17 @@ def test_a_gpu_is_looked_at_before_the_host_sleeps(
     double(a)
     assert np.all(a.to_numpy() == 1.0)
     assert not slept
+
+
+def test_who_looks_at_tapes_takes_locks_in_the_order_of_a_launch(device: VulkanDevice) -> None:
+    """Else a launch that records and a look of another thread could wait for each other."""
+    device.tape.nothing_refused(1)
+    device.tape.trust("k")
+    look = threading.Thread(target=device.deliver)
+    with device.queue.lock:
+        look.start()
+        look.join(0.1)
+        assert device.tape.lock.acquire(timeout=3)  # as a launch does that has the queue
+        device.tape.lock.release()
+    look.join()
+    assert not device.tape.is_trusted

@@ -11,8 +11,8 @@ import pytest
 import octants as qd
 from octants.ir.core import Companion
 from octants.runtime import moves
+from octants.runtime.gpu import staging
 from octants.runtime.memory import address_of
-from octants.runtime.vulkan import staging
 from octants.runtime.vulkan.device import VulkanDevice
 from tests.vulkan import compiled
 
@@ -26,13 +26,13 @@ def far(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[VulkanDevice, Any]]:
     qd.init(arch=qd.vulkan, offline_cache=False)
     device: Any = qd.driver.state.device
     array = qd.ndarray(qd.i32, COUNT)
-    buffer, _ = device.transfers._place(array.address(Companion.PRIMAL), 4 * COUNT)
+    buffer, _ = device.transfers.place(array.address(Companion.PRIMAL), 4 * COUNT)
     qd.sync()
     monkeypatch.setattr(buffer, "host", 0)
     monkeypatch.setattr("octants.runtime.vulkan.transfers._FEW", 16)
-    device.transfers._staging._slots.clear()
+    device.transfers._staging._chunks.clear()
     yield device, array
-    device.transfers._staging._slots.clear()
+    device.transfers._staging._chunks.clear()
     qd.reset()
 
 
@@ -46,17 +46,17 @@ def test_little_takes_little(far: tuple[VulkanDevice, Any]) -> None:
     device, array = far
     array.from_numpy(np.arange(COUNT, dtype=np.int32))
     assert array[COUNT - 1] == COUNT - 1
-    assert list(device.transfers._staging._slots) == [staging.SMALL]
-    assert 4 * COUNT < staging.SMALL < staging.CHUNK
+    assert list(device.transfers._staging._chunks) == [staging.SMALL]
+    assert 4 * COUNT < staging.SMALL < device.transfers._staging.large
 
 
 @pytest.mark.parametrize("chunk", [1 << 22, 40_028, 40_000, 4096, 1004])
 def test_whatever_the_size_of_the_parts(
     far: tuple[VulkanDevice, Any], monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(staging, "CHUNK", chunk)
     monkeypatch.setattr(staging, "SMALL", 1)
     device, array = far
+    monkeypatch.setattr(device.transfers._staging, "large", chunk)
     values = np.random.default_rng(1).integers(-1000, 1000, COUNT, dtype=np.int32)
     for _ in range(3):
         array.from_numpy(values)
@@ -72,9 +72,9 @@ def test_whatever_the_size_of_the_parts(
 def test_the_host_does_not_wait_for_what_it_has_sent(
     far: tuple[VulkanDevice, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "CHUNK", 4096)
     monkeypatch.setattr(staging, "SMALL", 1)
     device, array = far
+    monkeypatch.setattr(device.transfers._staging, "large", 4096)
     values = np.arange(COUNT, dtype=np.int32)
     array.from_numpy(values)
     sizes = 4 * COUNT // 4096 + 1
@@ -82,7 +82,7 @@ def test_the_host_does_not_wait_for_what_it_has_sent(
     monkeypatch.setattr(device.context, "wait", lambda number: (waits.append(number), wait(number)))
     number = device.context.submitted
     array.from_numpy(values)
-    last = number + sizes - staging.SLOTS  # that a part has to be free of
+    last = number + sizes - staging.CHUNKS  # that a part has to be free of
     assert max(waits) == last
     assert (array.to_numpy() == values).all()
 

@@ -14,7 +14,7 @@ from octants.artifact import Dispatch
 from octants.diagnostics.exceptions import InternalError, OctantsMemoryError, OctantsRuntimeError
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.device import CudaDevice
-from octants.runtime.cuda.staging import CHUNK
+from octants.runtime.cuda.transfers import LARGE as CHUNK
 from tests.runtime.cuda.fake_cuda import LAUNCH_FAILED, Call, FakeCuda, Trap
 from tests.runtime.cuda.kernels import Block, artifact, launch, read, write
 

@@ -25,7 +25,7 @@ from octants.runtime.capture import Capture
 from octants.runtime.cuda.device import CudaDevice
 from octants.runtime.cuda.graphs import CudaGraph
 from octants.runtime.cuda.kernel import CudaKernel
-from octants.runtime.cuda.staging import CHUNK
+from octants.runtime.cuda.transfers import LARGE as CHUNK
 from tests.runtime.cuda import ptx
 from tests.runtime.cuda.kernels import ASSERT, PRINT, Block, launch, read, write
 

@@ -14,8 +14,8 @@ from octants import abi
 from octants.artifact import Artifact, Dispatch, Needs
 from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
 from octants.diagnostics.span import Span
-from octants.runtime import recording
 from octants.runtime.cuda.device import CudaDevice
+from octants.runtime.gpu import recording
 from tests.runtime.cuda.fake_cuda import Call, FakeCuda
 from tests.runtime.cuda.kernels import artifact, launch
 

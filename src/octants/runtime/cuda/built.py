@@ -19,11 +19,12 @@ from octants.lazy_dataclass import dataclass
 from octants.runtime.capture import NUMBER, Command, Launch, Told
 from octants.runtime.cuda.frame import Action, Step, parameter_bytes
 from octants.runtime.cuda.memory import DeviceAllocation
-from octants.runtime.cuda.messages import DeviceBuffer
 from octants.runtime.cuda.nodes import Handles, Nodes, kernel_node
 from octants.runtime.cuda.stoppable import StoppableNodes
+from octants.runtime.gpu.messages import DeviceBuffer
+from octants.runtime.gpu.recording import Planned
+from octants.runtime.gpu.tapes import refused_bytes
 from octants.runtime.memory import view_memory
-from octants.runtime.recording import Planned
 
 if TYPE_CHECKING:
     from octants.runtime.cuda.machine import Machine
@@ -72,7 +73,7 @@ class CapturedLaunch:
         self._place = c_void_p()
         self._copy: DeviceAllocation | None = None
         if self._large:
-            self._copy = machine.memory.allocate(self._large, "parameters", zeroed=False)
+            self._copy = machine.memory.allocate(self._large, "parameters")
             self._place.value = self._copy.address
         self.renumber(later)
         self.nodes = list(self._make_nodes())
@@ -111,8 +112,7 @@ class CapturedLaunch:
         ctypes.c_uint64.from_address(place).value = self.command.number + later
         if self._copy is not None:
             block = view_memory(self.command.block, np.uint8, (self._large,))
-            stream = self._machine.streams.ready()
-            self._machine.staging.write(self._copy.address, block, stream)
+            self._machine.streams.ready_queue().write(self._copy.address, block)
 
     def go_on(self, first: int) -> None:
         """Run what is left of the launch in the thread's stream, from a node that was stopped on.
@@ -146,7 +146,7 @@ class BuiltGraph:
     def __init__(self, machine: Machine, commands: Sequence[Command], later: int) -> None:
         self._machine = machine
         self.later = later
-        self._bounds = machine.memory.allocate(_BOUNDS_BYTES, "the bounds of loops")
+        self._bounds = machine.memory.allocate(_BOUNDS_BYTES, "bounds of loops", zeroed=True)
         self.launches = {
             id(command): CapturedLaunch(machine, command, self._bounds.address, later)
             for command in commands
@@ -180,11 +180,11 @@ class BuiltGraph:
     def _take_heap(self) -> DeviceAllocation:
         """Room for all tapes, one launch at a time; with fewer threads where it is refused."""
         while True:
-            nbytes = max(plan.room.nbytes for plan in self._plans)
+            nbytes = max(plan.quota.nbytes for plan in self._plans)
             try:
                 return self._machine.graph_tapes(nbytes)
             except OctantsMemoryError:
-                shrunk = [plan.shrink() for plan in self._plans if plan.room.nbytes == nbytes]
+                shrunk = [plan.shrink() for plan in self._plans if plan.quota.nbytes == nbytes]
                 if not any(shrunk):
                     raise
 
@@ -192,13 +192,13 @@ class BuiltGraph:
         """Tell nodes where tapes are, and where the one that is stopped notes refused items."""
         assert self._heap is not None
         nbytes = max(_refused_bytes(node) for node in nodes)
-        self._refused = self._machine.memory.allocate(nbytes, "refused work items")
+        self._refused = self._machine.memory.allocate(nbytes, "refused work items", zeroed=True)
         for node in nodes:
             node.refused = self._refused.address
             assert node.plan is not None
-            node.plan.tell(node.step.words, self._heap.address, node.refused)
-            node.step.configuration.grid = node.plan.room.blocks
-            node.step.configuration.block = node.plan.room.block
+            node.plan.put(node.step.words, self._heap.address, node.refused)
+            node.step.configuration.grid = node.plan.quota.blocks
+            node.step.configuration.block = node.plan.quota.block
 
     def _build(self, commands: Sequence[Command]) -> Handles:
         with self._machine.context.active():
@@ -221,9 +221,9 @@ class BuiltGraph:
             getattr(nodes, told.method)(*told.arguments)
             return
         address, values = told.arguments
-        constant = self._machine.memory.allocate(values.nbytes, "constants of graphs", zeroed=False)
-        stream = self._machine.streams.ready()
-        self._machine.staging.write(constant.address, values.reshape(-1).view(np.uint8), stream)
+        constant = self._machine.memory.allocate(values.nbytes, "constants of graphs")
+        queue = self._machine.streams.ready_queue()
+        queue.write(constant.address, values.reshape(-1).view(np.uint8))
         self._constants.append(constant)
         nodes.copy(address, constant.address, values.nbytes)
 
@@ -292,5 +292,4 @@ def _written(command: Command) -> Iterator[tuple[int, int]]:
 def _refused_bytes(node: Node) -> int:
     """The bytes of what is told of refused work items of a node, in whole lines."""
     assert node.plan is not None
-    nbytes = abi.REFUSED_ITEMS + 4 * -(-node.plan.items // 32)
-    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+    return -(-refused_bytes(node.plan.items) // _ALIGNMENT) * _ALIGNMENT

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import sys
 import weakref
 from collections.abc import Iterator, Sequence
@@ -25,12 +24,11 @@ from octants.runtime.cuda.errors import OtherDevice
 from octants.runtime.cuda.foreign import ForeignArray, array_interface, foreign_array, torch_stream
 from octants.runtime.cuda.graphs import CudaGraph
 from octants.runtime.cuda.kernel import CudaKernel
-from octants.runtime.cuda.library import MOST_PITCH, ON_DEVICE, RowCopy
+from octants.runtime.cuda.library import MOST_PITCH
 from octants.runtime.cuda.machine import Machine
 from octants.runtime.cuda.memory import DeviceAllocation, Lent
-from octants.runtime.cuda.staging import SMALL
 from octants.runtime.cuda.streams import Event, Stream, Using
-from octants.runtime.cuda.words import FILLS, words_of
+from octants.runtime.cuda.words import words_of
 from octants.runtime.device import Bytes
 from octants.runtime.elements import set_elements
 from octants.runtime.rows import copy_rows
@@ -70,7 +68,7 @@ class CudaDevice(Machine):
 
         Raises `OctantsMemoryError` with the table of all that is allocated.
         """
-        allocation = self.memory.allocate(nbytes, what)
+        allocation = self.memory.allocate(nbytes, what, zeroed=True)
         capture = own_capture()
         if capture is not None:
             capture.allocated(self.clear, allocation)
@@ -80,26 +78,21 @@ class CudaDevice(Machine):
         """Copy memory to the host, after all that was launched; raises what went wrong in it."""
         refuse_read()
         self.replays.settle()
-        if into.nbytes <= SMALL:
-            self.streams.leave(self.streams.current.stream)
-            self.streams.settle()
-            self.staging.read_small(address, into, self.synchronize)
-            return
-        self.synchronize()
-        self.staging.read(address, into)
+        self.streams.leave(self.streams.current.stream)
+        self.streams.settle()
+        self.streams.default.transfers.read(address, into, self.synchronize)
 
     @noted
     def write(self, address: int, values: Bytes) -> None:
         """Copy from the host, after what was launched; ``values`` may be changed at once."""
         self._will_write(address, values.nbytes)
-        self.staging.write(address, values, self.streams.here())
+        self.streams.queue().write(address, values)
 
     @noted
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device, after what was launched; the pieces do not overlap."""
         self._will_write(target, nbytes)
-        stream = self.streams.here()
-        self.context.call_here("cuMemcpyDtoDAsync", target, source, nbytes, stream)
+        self.streams.queue().copy(target, source, nbytes)
 
     @noted
     def copy_rows(
@@ -110,25 +103,13 @@ class CudaDevice(Machine):
         if max(target_step, source_step) > MOST_PITCH:
             copy_rows(self, target, target_step, source, source_step, nbytes, rows)
             return
-        copy = RowCopy(
-            source_kind=ON_DEVICE,
-            source=source,
-            source_pitch=source_step,
-            target_kind=ON_DEVICE,
-            target=target,
-            target_pitch=target_step,
-            width=nbytes,
-            height=rows,
-        )
-        with self.context.active():
-            stream = self.streams.here()
-            self.context.call("cuMemcpy2DAsync", ctypes.byref(copy), stream)
+        self.streams.queue().copy_rows(target, target_step, source, source_step, nbytes, rows)
 
     @noted
     def clear(self, address: int, nbytes: int) -> None:
         """Set memory to zero, after what was launched."""
         self._will_write(address, nbytes)
-        self.context.call_here("cuMemsetD8Async", address, 0, nbytes, self.streams.here())
+        self.streams.queue().clear(address, nbytes)
 
     def set_elements(self, address: int, element: bytes, count: int) -> None:
         """Set elements that stand in a row, after what was launched."""
@@ -145,7 +126,7 @@ class CudaDevice(Machine):
     def fill_words(self, address: int, size: int, value: int, count: int) -> None:
         """Set words of 1, 2 or 4 bytes to a number, after what was launched."""
         self._will_write(address, size * count)
-        self.context.call_here(FILLS[size], address, value, count, self.streams.here())
+        self.streams.queue().fill_words(address, size, value, count)
 
     def _will_write(self, address: int, nbytes: int) -> None:
         if self.versions.watches and nbytes > 0:

@@ -167,7 +167,7 @@ class Frame:
                 step.words[abi.LAUNCH_BOUNDS // 8] = stream.bounds()
         if self._large:
             # One of its own for each stream: a kernel of the last one may still read it.
-            self._copy = self._memory.allocate(self._large, "parameters", zeroed=False)
+            self._copy = self._memory.allocate(self._large, "parameters")
             self._place.value = self._copy.address
 
     def resize(self, slots: Sequence[int]) -> None:

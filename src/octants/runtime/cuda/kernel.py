@@ -9,13 +9,12 @@ import ctypes
 from collections.abc import Callable, Sequence
 
 from octants.artifact import SYSTEM, Artifact, Slot
-from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
+from octants.diagnostics.exceptions import InternalError
 from octants.runtime.cuda.frame import Action, Frame, Step, parameter_bytes
 from octants.runtime.cuda.kernel_graphs import LEAST_NODES, KernelGraph
 from octants.runtime.cuda.machine import Machine
-from octants.runtime.cuda.messages import DeviceBuffer
 from octants.runtime.cuda.plain import make_launcher
-from octants.runtime.recording import Noted, Recording
+from octants.runtime.gpu.recording import Quota, Recording
 from octants.runtime.slots import MOST_VIEWS, SlotViews
 
 
@@ -72,7 +71,7 @@ class CudaKernel:
         """The slots of a parameter block."""
         return self._slots.unpack(self._slots.view(block))
 
-    def rooms(self) -> list[Sequence[Noted]]:
+    def rooms(self) -> list[Sequence[Quota]]:
         """What tapes the last launch took, action by action."""
         recordings = [self._recordings.get(action) for action in self._actions]
         return [() if each is None else each.last for each in recordings]
@@ -143,24 +142,13 @@ class CudaKernel:
         if not self.artifact.messages:
             self._queue(block)
             return
-        buffer = self._take_buffer()
+        with self._machine.in_order():
+            buffer = self._machine.messages.take(self.artifact)
         ctypes.c_uint64.from_address(block).value = buffer.memory.address
         try:
             self._queue(block)
         finally:
             self._machine.messages.put(self.artifact, buffer)
-
-    def _take_buffer(self) -> DeviceBuffer:
-        """A message buffer; where there are too many of them, those of launches that are done."""
-        machine, queue = self._machine, self._machine.messages
-        if queue.is_full:
-            machine.look()
-        with machine.in_order():
-            try:
-                return queue.take(self.artifact)
-            except OctantsMemoryError:
-                machine.look()
-                return queue.take(self.artifact)
 
     def _queue(self, block: int) -> None:
         try:

@@ -13,12 +13,12 @@ from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cuda.context import Context, context_of
 from octants.runtime.cuda.library import Library, open_library
 from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
-from octants.runtime.cuda.messages import MessageQueue
 from octants.runtime.cuda.modules import Module
 from octants.runtime.cuda.replays import Replays
-from octants.runtime.cuda.staging import Staging
 from octants.runtime.cuda.streams import Stream, Streams
-from octants.runtime.cuda.tapes import Tape
+from octants.runtime.cuda.transfers import PinnedStaging
+from octants.runtime.gpu.messages import MessageQueue
+from octants.runtime.gpu.tapes import Tape
 from octants.runtime.pending import Pending
 from octants.runtime.versions import Versions
 
@@ -46,10 +46,12 @@ class Machine:
         context, kept = self.context, self.library.kept
         context.begin()
         self.memory: DeviceMemory = kept("memory", ordinal, lambda: DeviceMemory(context))
-        self.staging: Staging = kept("staging", ordinal, lambda: Staging(context))
         self.pending = Pending()
-        self.streams = Streams(context, self.memory)
-        self.messages = MessageQueue(context, self.memory, self.staging, self.pending)
+        staging: PinnedStaging = kept("staging", ordinal, lambda: PinnedStaging(context))
+        self.streams = Streams(context, self.memory, staging)
+        self.messages = MessageQueue(
+            self.memory, self.streams.default.transfers, self.pending, self.look
+        )
         self.tape_budget = tape_budget or context.total_memory // 64
         self.tape_limit = tape_limit or context.total_memory // 10 * 9
         self._modules: weakref.WeakValueDictionary[bytes, Module] = weakref.WeakValueDictionary()
@@ -58,7 +60,7 @@ class Machine:
         self.replayed_graphs = 0
         self._graph_tapes: DeviceAllocation | None = None
         self._graph_stream: Stream | None = None
-        parts = (context, self.memory, self.staging, self.streams, self._dropped_modules)
+        parts = (context, self.memory, self.streams, self._dropped_modules)
         self.replays = Replays(*parts)
         self.versions = Versions(self.memory.find)
         self.memory.freed = self.versions.freed
@@ -81,15 +83,14 @@ class Machine:
     def tape_of(self, stream: Stream) -> Tape:
         """The tapes of the kernels in a stream."""
         if stream.tape is None:
-            limit = self.tape_limit
-            stream.tape = Tape(self.context, self.memory, self.staging, stream.handle, limit)
+            stream.tape = Tape(self.memory, stream.transfers, self.tape_limit)
         return stream.tape
 
     def graph_tapes(self, nbytes: int) -> DeviceAllocation:
         """Memory for the tapes of graphs, which take turns; they keep what they were given."""
         if self._graph_tapes is None or self._graph_tapes.nbytes < nbytes:
             self._graph_tapes = None
-            self._graph_tapes = self.memory.allocate(nbytes, "tapes of graphs", zeroed=False)
+            self._graph_tapes = self.memory.allocate(nbytes, "tapes of graphs")
         return self._graph_tapes
 
     def begin_graph(self) -> None:

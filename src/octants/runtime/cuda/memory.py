@@ -21,7 +21,6 @@ from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.errors import OutOfDeviceMemory
 
-_PINNED_BYTES = 64
 DEFAULT_STREAM = 0
 
 
@@ -71,7 +70,6 @@ class DeviceMemory:
         self.freed: Callable[[int, int], None] = _nothing
         self.before_free: Callable[[], None] = _nothing
         self.after_allocation: Callable[[], None] = _nothing
-        self._pinned: list[PinnedMemory] = []
         self.is_held = False
         """Whether nothing is to be freed: replays of graphs that go on may still use it."""
         self.waits_for_all = False
@@ -96,7 +94,7 @@ class DeviceMemory:
             self._context.call("cuMemPoolSetAttribute", pool, threshold, byref(keep))
         return pool.value
 
-    def allocate(self, nbytes: int, what: str = "", zeroed: bool = True) -> DeviceAllocation:
+    def allocate(self, nbytes: int, what: str = "", zeroed: bool = False) -> DeviceAllocation:
         """Memory at a multiple of 256; ``what`` is its name in the table of what is allocated.
 
         Raises `OctantsMemoryError`, with that table.
@@ -163,17 +161,6 @@ class DeviceMemory:
         with self._context.active():
             self._free_dropped()
             self._trim()
-
-    def take_pinned(self) -> PinnedMemory:
-        """A few words of host memory that the GPU reaches."""
-        try:
-            return self._pinned.pop()
-        except IndexError:
-            return PinnedMemory(self._context, _PINNED_BYTES)
-
-    def give_back_pinned(self, piece: PinnedMemory) -> None:
-        """Take back what `take_pinned` gave; nothing may be copied to or from it any more."""
-        self._pinned.append(piece)
 
     # -- what there is --------------------------------------------------------------------------
 

@@ -23,7 +23,6 @@ from octants.runtime.cuda import stoppable
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
 from octants.runtime.cuda.modules import Module
-from octants.runtime.cuda.staging import Staging
 from octants.runtime.cuda.stoppable import StoppableKernels
 from octants.runtime.cuda.streams import Streams
 
@@ -69,12 +68,11 @@ class Replays:
         self,
         context: Context,
         memory: DeviceMemory,
-        staging: Staging,
         streams: Streams,
         dropped_modules: deque[int],
     ) -> None:
         self._context, self._memory = context, memory
-        self._staging, self._streams = staging, streams
+        self._streams = streams
         self._dropped_modules = dropped_modules
         self._lock = threading.RLock()
         self._waiting: list[Replay] = []
@@ -92,7 +90,7 @@ class Replays:
     def kernels(self) -> StoppableKernels:
         """Kernels that the word stops, which all graphs share."""
         if self._kernels is None:
-            self._word = self._memory.allocate(_WORD_BYTES, "what stops graphs")
+            self._word = self._memory.allocate(_WORD_BYTES, "what stops graphs", zeroed=True)
             code = stoppable.code().encode()
             module = Module(self._context, code, b"", self._dropped_modules)
             self._kernels = StoppableKernels(self._context, module, self._word.address)
@@ -142,7 +140,7 @@ class Replays:
     def _read(self) -> tuple[int, int]:
         """(the number of the node that fell short, or 0, how many replays have begun since)."""
         words = np.zeros(2, np.int64)
-        self._staging.read(self.kernels.word, words.view(np.uint8))
+        self._streams.default.transfers.read(self.kernels.word, words.view(np.uint8))
         number, total = int(words[abi.STOP_NUMBER // 8]), int(words[abi.STOP_BEGUN // 8])
         begun, self._begun = total - self._begun - self._trusted, total
         self._trusted = 0
@@ -165,7 +163,7 @@ class Replays:
     def _clear_number(self) -> None:
         zero = np.zeros(8, np.uint8)
         place = self.kernels.word + abi.STOP_NUMBER
-        self._staging.write(place, zero, self._streams.ready())
+        self._streams.ready_queue().write(place, zero)
 
     def _go_on(self, replays: list[Replay], number: int) -> None:
         """Do what is left of the first replay, from the node of a number on, and queue others."""

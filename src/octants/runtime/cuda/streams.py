@@ -19,7 +19,8 @@ from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.errors import Closed, OtherStream
 from octants.runtime.cuda.memory import DEFAULT_STREAM, DeviceAllocation, DeviceMemory
-from octants.runtime.cuda.tapes import Tape
+from octants.runtime.cuda.transfers import PinnedStaging, Transfers
+from octants.runtime.gpu.tapes import Tape
 
 LEGACY_STREAM = 1  # another name of the default stream
 THREAD_STREAM = 2  # each thread's own default stream, of whichever GPU it works on
@@ -40,13 +41,14 @@ class Stream:
         self._handle = 0
         self._is_destroyed = False
         self._bounds: DeviceAllocation | None = None
+        self._transfers: Transfers | None = None
         self._sides: dict[int, Stream] = {}
         self.done: Event | None = None
         """Of a stream of others: what happens when all is done that was launched in it."""
         self.blocks: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
         """The blocks of each kernel whose storage its launches here use."""
         self.tape: Tape | None = None
-        """The tapes of the kernels that run in it; see `tapes`."""
+        """The tapes of the kernels that run in it."""
         if handle is None:
             made = c_void_p()
             with streams.context.active():
@@ -61,6 +63,13 @@ class Stream:
         if self._is_destroyed:
             raise Closed("stream").at(None)
         return self._handle
+
+    @property
+    def transfers(self) -> Transfers:
+        """Copies in the order of the stream."""
+        if self._transfers is None or self._is_destroyed:
+            self._transfers = Transfers(self._streams.context, self._streams.staging, self.handle)
+        return self._transfers
 
     @property
     def is_destroyed(self) -> bool:
@@ -100,7 +109,9 @@ class Stream:
     def bounds(self) -> int:
         """The address of the words where a kernel keeps bounds that it computes itself."""
         if self._bounds is None:
-            self._bounds = self._streams.memory.allocate(_BOUNDS_BYTES, "the bounds of loops")
+            self._bounds = self._streams.memory.allocate(
+                _BOUNDS_BYTES, "bounds of loops", zeroed=True
+            )
         return self._bounds.address
 
 
@@ -182,9 +193,9 @@ class Streams:
     default stream, and nobody has to be told.
     """
 
-    def __init__(self, context: Context, memory: DeviceMemory) -> None:
+    def __init__(self, context: Context, memory: DeviceMemory, staging: PinnedStaging) -> None:
         self.context = context
-        self.memory = memory
+        self.memory, self.staging = memory, staging
         self.dropped: deque[int] = deque()
         self.dropped_events: deque[int] = deque()
         self.default = Stream(self, DEFAULT_STREAM)
@@ -299,6 +310,16 @@ class Streams:
         if self._settle is not None:
             self._settle()
         return self.ready()
+
+    def queue(self) -> Transfers:
+        """The thread's own stream, for copies that are queued now."""
+        self.here()
+        return self.current.stream.transfers
+
+    def ready_queue(self) -> Transfers:
+        """The same, whatever is to be settled."""
+        self.ready()
+        return self.current.stream.transfers
 
     def ready(self) -> int:
         """The same, for what may be done whatever is to be settled."""

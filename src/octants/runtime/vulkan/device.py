@@ -54,6 +54,7 @@ class VulkanDevice(SerialLaunches, Machine):
         refuse_read()
         self.transfers.read(address, into)
         self.deliver()
+        self.pending.raise_first()
 
     @noted
     def write(self, address: int, values: Bytes) -> None:

@@ -10,7 +10,7 @@ from octants import abi
 from octants.artifact import SYSTEM, Artifact, Dispatch, Slot
 from octants.diagnostics.exceptions import InternalError
 from octants.diagnostics.generated import define
-from octants.runtime.recording import MOST_ITEMS, Recording
+from octants.runtime.gpu.recording import MOST_ITEMS, Recording
 from octants.runtime.slots import SlotViews, bounds_reader
 from octants.runtime.vulkan.machine import Machine
 from octants.runtime.vulkan.queue import WORDS
@@ -25,7 +25,7 @@ _FEW_ITEMS = 4
 class Step:
     """A dispatch that is loaded: its pipeline, and what is pushed at a launch.
 
-    It is a `runtime.steps.Step` of which each launch takes the parameters by `take`. `groups`
+    It is a `runtime.gpu.driver.Step` of which each launch takes the parameters by `take`. `groups`
     are the blocks of threads of the last launch, `launches` those that the host did not size.
     """
 
@@ -157,8 +157,9 @@ class VulkanKernel:
         data = bytes(self._slots.view(block))
         with machine.queue.lock:
             if self.artifact.messages:
-                address = machine.take_messages(self.artifact)
-                data = address.to_bytes(8, "little") + data[8:]
+                buffer = machine.messages.take(self.artifact)
+                machine.messages.put(self.artifact, buffer)
+                data = buffer.memory.address.to_bytes(8, "little") + data[8:]
             slots = self._slots.unpack(data)
             machine.versions.launched(self.artifact.writes, slots)
             for step in self.steps:

@@ -7,8 +7,10 @@ import weakref
 import numpy as np
 
 from octants.artifact import Artifact
-from octants.diagnostics.exceptions import OctantsMemoryError, OctantsRuntimeError
+from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.diagnostics.vulkan_errors import ForkedVulkan, LoopCut
+from octants.runtime.gpu.messages import MessageQueue
+from octants.runtime.gpu.tapes import Tape
 from octants.runtime.memory import view_memory
 from octants.runtime.pending import Pending
 from octants.runtime.versions import Versions
@@ -24,10 +26,8 @@ from octants.runtime.vulkan.memory import (
     Piece,
     large_buffer,
 )
-from octants.runtime.vulkan.messages import Messages
 from octants.runtime.vulkan.programs import Program
 from octants.runtime.vulkan.queue import PUSHED, Queue
-from octants.runtime.vulkan.tapes import Tape
 from octants.runtime.vulkan.transfers import Transfers
 
 _HOSTS_PART = 8  # of the one buffer where that is all memory
@@ -108,7 +108,8 @@ class Machine:
         self.tape = Tape(self.heap, self.transfers, tape_limit or total // 10 * 9)
         self.fill = _FEW_BLOCKS if self.hardware.is_cpu else _MANY_BLOCKS
         self.pending = Pending()
-        self.messages = Messages(shared.mapped, self.pending)
+        mapped = Transfers(self.queue, shared.mapped)
+        self.messages = MessageQueue(shared.mapped, mapped, self.pending, self.look)
         self.bounds: Piece = self.heap.allocate(32, "bounds of loops")
         self.cut: Piece = shared.mapped.allocate(
             4, "what drivers tell"
@@ -128,16 +129,6 @@ class Machine:
             known = Program(self.context, self.layout, artifact)
             self.programs[artifact.code] = known
         return known
-
-    def take_messages(self, artifact: Artifact) -> int:
-        """The address of a clean message buffer; those of launches that are done come again."""
-        if self.messages.is_full:
-            self.look()
-        try:
-            return self.messages.take(artifact)
-        except OctantsMemoryError:
-            self.look()
-        return self.messages.take(artifact)
 
     def look(self) -> None:
         """Wait, print what kernels have printed, and raise the first failure."""
@@ -159,7 +150,7 @@ class Machine:
 
     def _confirm(self) -> None:
         """See that tapes were large enough where nobody has looked."""
-        with self.tape.lock:
+        with self.queue.lock, self.tape.lock:  # in the order of a launch
             try:
                 self.tape.confirm()
             except OctantsRuntimeError as error:

@@ -5,27 +5,60 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+import numpy as np
+
 from octants.diagnostics.exceptions import InternalError
 from octants.runtime.device import Bytes
+from octants.runtime.gpu.driver import Chunk
+from octants.runtime.gpu.staging import CHUNKS, Staging
 from octants.runtime.memory import address_of
 from octants.runtime.moves import move
 from octants.runtime.vulkan import structures as vk
-from octants.runtime.vulkan.memory import Buffer, Heap
+from octants.runtime.vulkan.memory import MAPPED, Buffer, Heap
 from octants.runtime.vulkan.queue import Queue
-from octants.runtime.vulkan.staging import Staging
 
+LARGE = 1 << 24
+"""Bytes of the chunks of long copies, where the host has not mapped the memory."""
 _FEW = 1 << 16  # bytes that go with the commands
 _MOST_ROWS = 1 << 16
 
 
+class MappedChunk:
+    """A part of a mapped buffer; `number` is that of the submission that used it last."""
+
+    def __init__(self, transfers: Transfers, buffer: Buffer, offset: int) -> None:
+        self._transfers, self._queue = transfers, transfers.queue
+        self._place = buffer, offset
+        self.host = buffer.host + offset
+        self.number = 0
+
+    def upload(self, target: int, nbytes: int, _: int) -> None:
+        """Submit a copy to the device."""
+        self._queue.copy(self._transfers.place(target, nbytes), self._place, nbytes)
+        self.number = self._queue.flush()
+
+    def download(self, source: int, nbytes: int, _: int) -> None:
+        """Submit a copy from the device."""
+        self._queue.copy(self._place, self._transfers.place(source, nbytes), nbytes)
+        self.number = self._queue.flush()
+
+    def wait(self) -> None:
+        """Wait for the last copy."""
+        self._queue.context.wait(self.number)
+
+
 class Transfers:
-    """Reads, writes and copies by addresses of a heap, after all that is queued."""
+    """A queue and a heap as a `gpu.driver.Queue`."""
 
     def __init__(self, queue: Queue, heap: Heap) -> None:
-        self._queue, self._heap = queue, heap
-        self._staging = Staging(queue)
+        self.queue, self._heap = queue, heap
+        self._staging = Staging(self._make_chunks, LARGE)
 
-    def _place(self, address: int, nbytes: int) -> tuple[Buffer, int]:
+    def _make_chunks(self, nbytes: int) -> list[Chunk]:
+        buffer = Buffer(self.queue.context, CHUNKS * nbytes, MAPPED)
+        return [MappedChunk(self, buffer, number * nbytes) for number in range(CHUNKS)]
+
+    def place(self, address: int, nbytes: int) -> tuple[Buffer, int]:
         try:
             buffer, offset = self._heap.find(address)
         except KeyError:
@@ -38,35 +71,44 @@ class Transfers:
         """Copy to the host, when all is done."""
         if into.nbytes == 0:
             return
-        buffer, offset = self._place(address, into.nbytes)
+        buffer, offset = self.place(address, into.nbytes)
         target = address_of(into)
-        with self._queue.lock:
+        with self.queue.lock:
             if buffer.host and buffer.reads_well:
-                self._queue.finish()
+                self.queue.finish()
                 move(target, buffer.host + offset, into.nbytes)
                 return
-            self._staging.read((buffer, offset), target, into.nbytes)
+            self.queue.context.check()
+            self._staging.read(address, target, into.nbytes)
+
+    def read_each(self, addresses: list[int], nbytes: int) -> Bytes:
+        """The bytes at each of some addresses, as rows."""
+        found: Bytes = np.empty((len(addresses), nbytes), np.uint8)
+        for row, address in zip(found, addresses, strict=True):
+            self.read(address, row)
+        return found
 
     def write(self, address: int, values: Bytes) -> None:
         """Copy from the host; a few bytes need not wait for what is queued."""
         nbytes, source = values.nbytes, address_of(values)
         if nbytes == 0:
             return
-        buffer, offset = self._place(address, nbytes)
-        with self._queue.lock:
-            if nbytes <= _FEW and not (buffer.host and self._queue.is_idle):
-                self._queue.write((buffer, offset), ctypes.string_at(source, nbytes))
+        buffer, offset = self.place(address, nbytes)
+        with self.queue.lock:
+            if nbytes <= _FEW and not (buffer.host and self.queue.is_idle):
+                self.queue.write((buffer, offset), ctypes.string_at(source, nbytes))
             elif buffer.host:
-                self._queue.finish()
+                self.queue.finish()
                 move(buffer.host + offset, source, nbytes)
             else:
-                self._staging.write((buffer, offset), source, nbytes)
+                self.queue.context.check()
+                self._staging.write(address, source, nbytes)
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device."""
         if nbytes:
-            places = self._place(target, nbytes), self._place(source, nbytes)
-            self._queue.copy(*places, nbytes)
+            places = self.place(target, nbytes), self.place(source, nbytes)
+            self.queue.copy(*places, nbytes)
 
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
@@ -74,8 +116,8 @@ class Transfers:
         """Copy pieces at equal distances within the device."""
         if not nbytes or not rows:
             return
-        to, to_offset = self._place(target, (rows - 1) * target_step + nbytes)
-        of, of_offset = self._place(source, (rows - 1) * source_step + nbytes)
+        to, to_offset = self.place(target, (rows - 1) * target_step + nbytes)
+        of, of_offset = self.place(source, (rows - 1) * source_step + nbytes)
         for start in range(0, rows, _MOST_ROWS):
             count = min(_MOST_ROWS, rows - start)
             pieces: Any = (vk.BufferCopy * count)()
@@ -84,18 +126,18 @@ class Transfers:
                 piece.source = of_offset + row * source_step
                 piece.target = to_offset + row * target_step
                 piece.size = nbytes
-            self._queue.copy_pieces(to, of, pieces, count)
+            self.queue.copy_pieces(to, of, pieces, count)
 
     def clear(self, address: int, nbytes: int) -> None:
         """Set memory to zero: whole words by the device, what is left of others with a copy."""
         if nbytes <= 0:
             return
-        buffer, offset = self._place(address, nbytes)
+        buffer, offset = self.place(address, nbytes)
         first, last = -(-offset // 4) * 4, (offset + nbytes) // 4 * 4
         if first >= last:
-            self._queue.write((buffer, offset), bytes(nbytes))
+            self.queue.write((buffer, offset), bytes(nbytes))
             return
-        self._queue.fill(buffer, first, last - first)
+        self.queue.fill(buffer, first, last - first)
         for start, end in ((offset, first), (last, offset + nbytes)):
             if start < end:
-                self._queue.write((buffer, start), bytes(end - start))
+                self.queue.write((buffer, start), bytes(end - start))

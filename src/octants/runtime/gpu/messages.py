@@ -1,27 +1,19 @@
-"""The message buffers of launches that may say something, until the host looks at them."""
+"""The message buffers of launches that may write to them, until the host reads them."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from octants import abi
 from octants.artifact import Artifact
-from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
 from octants.lazy_dataclass import dataclass
-from octants.runtime.cuda.context import Context
-from octants.runtime.cuda.memory import (
-    DEFAULT_STREAM,
-    DeviceAllocation,
-    DeviceMemory,
-    PinnedMemory,
-)
-from octants.runtime.cuda.staging import Staging
-from octants.runtime.memory import view_memory
+from octants.runtime.device import Allocation
+from octants.runtime.gpu.driver import Memory, Queue
 from octants.runtime.messages import (
     MOST_IN_FLIGHT,
     PRINT_WORDS,
@@ -32,52 +24,57 @@ from octants.runtime.messages import (
 )
 from octants.runtime.pending import Pending
 
-_WORD = np.dtype(np.int64)
-_Heads = np.ndarray[Any, np.dtype[np.int64]]
-
 
 @dataclass(frozen=True, slots=True)
 class DeviceBuffer:
-    """A message buffer in the memory of the GPU, clean unless a launch has it or has spoken.
+    """A message buffer of the device, clean unless a launch has it or has written to it.
 
     One that `is_kept` belongs to the launches of a graph.
     """
 
-    memory: DeviceAllocation
+    memory: Allocation
     capacity: int
     is_kept: bool = False
 
 
 class MessageQueue:
-    """What launches have said, in the order in which they were launched.
+    """The messages of launches, in the order in which they were launched.
 
-    A buffer to which nothing was written is as good as new, so that a launch that says nothing
-    costs the reading of the heads, once for all launches since the last look.
+    A buffer to which nothing was written is clean, so that a launch without messages costs the
+    reading of its head, which is done at once for all launches since the last look. Buffers are of
+    ``memory``, ``queue`` reads them, and ``look`` waits for all launches and calls `deliver`.
     """
 
     def __init__(
-        self, context: Context, memory: DeviceMemory, staging: Staging, pending: Pending
+        self, memory: Memory, queue: Queue, pending: Pending, look: Callable[[], None]
     ) -> None:
-        self._context, self._memory, self._staging = context, memory, staging
-        self._pending = pending
+        self._memory, self._queue = memory, queue
+        self._pending, self._look = pending, look
         self._clean: dict[int, list[DeviceBuffer]] = {0: [], PRINT_WORDS: []}
         self._flying: deque[tuple[Artifact, DeviceBuffer]] = deque()
         self._owners: set[object] = set()
         self._lock = threading.RLock()
-        self._heads: PinnedMemory | None = None
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the host should look before there are more launches."""
-        return len(self._flying) >= MOST_IN_FLIGHT
+    def __bool__(self) -> bool:
+        return bool(self._flying)
 
     def take(self, artifact: Artifact) -> DeviceBuffer:
-        """A clean buffer for a launch."""
+        """A clean buffer for a launch; where there are too many, those of launches that are done.
+
+        Raises what `deliver` does.
+        """
+        if len(self._flying) >= MOST_IN_FLIGHT:
+            self._look()
         capacity = capacity_for(artifact)
         try:
             return self._clean[capacity].pop()
         except IndexError:
-            return self._make(capacity)
+            try:
+                return self._make(capacity)
+            except OctantsMemoryError:
+                self._look()
+        clean = self._clean[capacity]
+        return clean.pop() if clean else self._make(capacity)
 
     def put(self, artifact: Artifact, buffer: DeviceBuffer) -> None:
         """Remember the buffer of a launch that was made."""
@@ -98,10 +95,6 @@ class MessageQueue:
             self._owners.add(owner)
             self._flying.extend(buffers)
 
-    def give_back(self, buffer: DeviceBuffer) -> None:
-        """Take a buffer back whose launch was not made."""
-        self._clean[buffer.capacity].append(buffer)
-
     def deliver(self) -> None:
         """Print what was printed, and raise the first failure. All launches must be done.
 
@@ -111,7 +104,7 @@ class MessageQueue:
             failure: OctantsError | None = None
             self._owners.clear()
             while self._flying:
-                for error in self._look():
+                for error in self._read_some():
                     failure = failure or error
             if failure is not None:
                 raise failure
@@ -126,46 +119,35 @@ class MessageQueue:
 
     def _make(self, capacity: int) -> DeviceBuffer:
         nbytes = abi.MESSAGES_HEADER + 8 * capacity
-        buffer = DeviceBuffer(self._memory.allocate(nbytes, "messages", zeroed=False), capacity)
+        buffer = DeviceBuffer(self._memory.allocate(nbytes, "messages"), capacity)
         self._clear(buffer)
         return buffer
 
     def _clear(self, buffer: DeviceBuffer) -> None:
-        head = np.zeros(abi.MESSAGES_HEADER // 8, _WORD)
+        head = np.zeros(abi.MESSAGES_HEADER // 8, np.int64)
         clear_head(head, buffer.capacity)
-        self._staging.write(buffer.memory.address, head.view(np.uint8))
+        self._queue.write(buffer.memory.address, head.view(np.uint8))
 
-    def _look(self) -> list[OctantsError]:
-        """Look at a number of launches at once; the failures."""
+    def _read_some(self) -> list[OctantsError]:
+        """Read the messages of a number of launches at once; the failures."""
         count = min(len(self._flying), MOST_IN_FLIGHT)
         launches = [self._flying.popleft() for _ in range(count)]
-        heads = self._read_heads([buffer for _, buffer in launches])
+        addresses = [buffer.memory.address for _, buffer in launches]
+        heads = self._queue.read_each(addresses, abi.MESSAGES_HEADER).view(np.int64)
         failures: list[OctantsError] = []
         for (artifact, buffer), head in zip(launches, heads, strict=True):
             try:
                 if has_spoken(head):
-                    self._hear(artifact, buffer)
+                    self._read(artifact, buffer)
             except OctantsError as error:
                 failures.append(error)
             if not buffer.is_kept:
                 self._clean[buffer.capacity].append(buffer)
         return failures
 
-    def _read_heads(self, buffers: list[DeviceBuffer]) -> _Heads:
-        size = abi.MESSAGES_HEADER
-        if self._heads is None:
-            self._heads = PinnedMemory(self._context, MOST_IN_FLIGHT * size)
-        with self._context.active():
-            for number, buffer in enumerate(buffers):
-                target, source = self._heads.address + number * size, buffer.memory.address
-                self._context.call("cuMemcpyDtoHAsync", target, source, size, DEFAULT_STREAM)
-            self._context.wait_for_stream(DEFAULT_STREAM)
-        heads: _Heads = view_memory(self._heads.address, _WORD, (len(buffers), size // 8)).copy()
-        return heads
-
-    def _hear(self, artifact: Artifact, buffer: DeviceBuffer) -> None:
+    def _read(self, artifact: Artifact, buffer: DeviceBuffer) -> None:
         host = MessageBuffer(buffer.capacity)
-        self._staging.read(buffer.memory.address, host.bytes)
+        self._queue.read(buffer.memory.address, host.bytes)
         self._clear(buffer)
         overflow = host.deliver(artifact)
         if overflow is not None:

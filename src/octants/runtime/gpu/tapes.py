@@ -1,53 +1,38 @@
-"""The memory of tapes on a GPU, and what is told of refused work items; `abi` has the layout."""
+"""The memory of the tapes of a GPU, and which work items it was too small for.
+
+`abi` has the layout; `recording` decides how large tapes are.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import threading
 
 import numpy as np
 
 from octants import abi
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.kernel_errors import UnseenWrite
-from octants.runtime.device import Allocation, Bytes
+from octants.runtime.device import Allocation
+from octants.runtime.gpu.driver import Memory, Queue
 
-HEAD = 16
-"""The bytes of the need and the count, before the bits of the work items."""
+_HEAD = 16  # the bytes of the need and the count, before the bits of the work items
 
 
-class TapeMemory(ABC):
-    """A *heap* that holds the tapes of all threads, of at most ``limit`` bytes.
+class Tape:
+    """A *heap* of at most ``limit`` bytes that holds the tapes of all threads of a queue.
 
-    After each launch that records the host looks whether work items were refused, so that no two
-    use it at once. Subclasses add the rest of `runtime.steps.Tape`.
+    `lock` is held by a launch from its first thread until the host knows that none was refused, so
+    that no two use the heap at once.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, memory: Memory, queue: Queue, limit: int) -> None:
+        self.lock = threading.Lock()
+        self._memory, self._queue = memory, queue
         self._limit = limit
         self._heap: Allocation | None = None
         self._refused: Allocation | None = None
         self._is_clean = False
         self._trusted = ""
-
-    @abstractmethod
-    def _allocate(self, nbytes: int, what: str) -> Allocation:
-        """Memory of the device; `OctantsMemoryError` if there is none."""
-
-    @abstractmethod
-    def _clear(self, address: int, nbytes: int) -> None:
-        """Set memory to zero, after what was launched."""
-
-    @abstractmethod
-    def _copy(self, address: int, into: Bytes) -> None:
-        """Copy memory to the host, after what was launched."""
-
-    @abstractmethod
-    def _move(self, target: int, source: int, nbytes: int) -> None:
-        """Copy within the device, after what was launched."""
-
-    @abstractmethod
-    def _read_pair(self, address: int) -> tuple[int, int]:
-        """Two words of the device (i64), when what was launched is done."""
 
     @property
     def address(self) -> int:
@@ -69,22 +54,24 @@ class TapeMemory(ABC):
         self._heap = None  # lest both be there at once
         for size in dict.fromkeys((generous, nbytes)):
             try:
-                self._heap = self._allocate(size, "tapes of gradients")
+                self._heap = self._memory.allocate(size, "tapes of gradients")
             except OctantsMemoryError:
                 continue
             return True
         return False
 
-    def _drop(self) -> None:
-        """Give the memory back."""
-        self._heap = None
-        if not self._trusted:
-            self._refused = None
+    def free(self) -> None:
+        """Give the memory back, unless a launch uses it now."""
+        if self.lock.acquire(blocking=False):
+            self._heap = None
+            if not self._trusted:
+                self._refused = None
+            self.lock.release()
 
     # -- refused work items ---------------------------------------------------------------------
 
     def expect(self, items: int) -> int:
-        """The address of room for what is told of so many work items, all of it zero."""
+        """The address of zeros, in which so many work items can be noted as refused."""
         self.confirm()
         address = self.nothing_refused(items)
         self._is_clean = False
@@ -92,19 +79,22 @@ class TapeMemory(ABC):
 
     def nothing_refused(self, items: int) -> int:
         """The same address, for a launch of which no work item can be refused."""
-        nbytes = abi.REFUSED_ITEMS + 4 * (-(-items // 32))
+        nbytes = refused_bytes(items)
         if self._refused is None or self._refused.nbytes < nbytes:
             self.confirm()
             self._refused = None
-            self._refused = self._allocate(nbytes, "refused work items")
+            self._refused = self._memory.allocate(nbytes, "refused work items")
             self._is_clean = False
         if not self._is_clean:
-            self._clear(self._refused.address, self._refused.nbytes)
+            self._queue.clear(self._refused.address, self._refused.nbytes)
             self._is_clean = True
         return self._refused.address
 
     def trust(self, kernel: str) -> None:
-        """Such a launch of a kernel is queued, of which that is true if versions of memory are."""
+        """Note that a launch of a kernel was queued which the host need not look at.
+
+        No work item can be refused, unless memory was written that no version tells of.
+        """
         self._trusted = kernel
 
     @property
@@ -113,7 +103,7 @@ class TapeMemory(ABC):
         return bool(self._trusted)
 
     def confirm(self) -> None:
-        """Look whether what was trusted is true, when what was launched is done; else an error."""
+        """Wait, and check the launches that were trusted; `OctantsRuntimeError` if one failed."""
         kernel, self._trusted = self._trusted, ""
         if kernel and self.refused()[1]:
             self._is_clean = False
@@ -127,30 +117,44 @@ class TapeMemory(ABC):
         assert self._refused is not None
         need, count = self._read_pair(self._refused.address)
         if count:
-            self._clear(self._refused.address, HEAD)
+            self._queue.clear(self._refused.address, _HEAD)
         else:
             self._is_clean = True
         return need, count
 
-    def adopt(self, told: int, items: int) -> tuple[int, int]:
-        """Take over what is told elsewhere of refused items: as `expect`, and then `refused`.
+    def adopt(self, noted: int, items: int) -> tuple[int, int]:
+        """Take over refused items that are noted at another address: `expect`, then `refused`.
 
         Gives the address of that, and the most bytes that one of them needs.
         """
         address = self.expect(items)
-        self._move(address, told, abi.REFUSED_ITEMS + 4 * (-(-items // 32)))
+        self._queue.copy(address, noted, refused_bytes(items))
         return address, self.refused()[0]
 
     def first_refused(self) -> int:
         """The place of the first work item that is refused, counted from the lower bound."""
         assert self._refused is not None
-        told = np.zeros(self._refused.nbytes, np.uint8)
-        self._copy(self._refused.address, told)
-        bits = np.unpackbits(told[abi.REFUSED_ITEMS :], bitorder="little")
+        noted = np.zeros(self._refused.nbytes, np.uint8)
+        self._queue.read(self._refused.address, noted)
+        bits = np.unpackbits(noted[abi.REFUSED_ITEMS :], bitorder="little")
         return int(bits.argmax())
 
     # -- bounds that a kernel has computed ------------------------------------------------------
 
     def read_bounds(self, address: int) -> tuple[int, int]:
-        """The bounds that what was launched has left at an address."""
+        """The bounds at an address, when what was launched is done."""
         return self._read_pair(address)
+
+    def write_bounds(self, address: int, lower: int, upper: int) -> None:
+        """Set the bounds at an address, for what is launched next."""
+        self._queue.write(address, np.array([lower, upper], np.int64).view(np.uint8))
+
+    def _read_pair(self, address: int) -> tuple[int, int]:
+        words = np.empty(2, np.int64)
+        self._queue.read(address, words.view(np.uint8))
+        return int(words[0]), int(words[1])
+
+
+def refused_bytes(items: int) -> int:
+    """The bytes in which so many work items are noted as refused."""
+    return abi.REFUSED_ITEMS + 4 * -(-items // 32)

@@ -1,12 +1,22 @@
-"""Launches of dispatches that record: until no work item is refused memory any more.
+"""How large tapes are: launches that record run, and what was refused memory runs again.
 
-Each thread has a tape of as many bytes as a work item was found to need. A work item that needs
-more ends before it has changed anything, and is run again with more. Where memory is refused, fewer
-threads run at once; then the records shall take a smaller share, so that loops run in shorter
-blocks; then the launch fails.
+Each thread has a tape of as many bytes as a work item was found to need (its capacity). A work item
+that needs more notes that and ends before it has changed anything; it alone runs again with more.
+Where memory is refused, fewer threads run at once; then the records get a smaller share, so that
+loops run in shorter blocks; then the launch fails. This module alone decides; `tapes` has the
+memory, kernels note what was refused (`codegen.tape`), and nodes of graphs have a `Planned` of it.
 
-Where a first sweep stores, a work item cannot run again, and tapes that are too small are a failure
-at once. There few threads have plenty.
+Why not count first, exactly? The length of a record is known where its loop ends. For `while`,
+`break` and bounds that the loop itself computes, counting is the first sweep without its stores: it
+takes about as long as the sweep, and the host would have to wait for the sum before each launch.
+Here a launch is one run with no wait as soon as one like it was seen (`artifact.Needs` says which
+are alike: same slots, same versions of what decides); one that depends on more waits, once, for two
+words behind the run. Only first launches and those with a new maximum pay for runs again, and these
+double a capacity, so that they are few. Exact sizes would not save memory either: the threads of a
+GPU share a heap in columns of equal height (`abi.TAPE_LANES`), so that neighbours write adjacent
+words, and it has to hold the largest need of a work item for each thread that runs, not the sum
+over all work items. The counter-example is a first sweep that stores: it cannot run again, and has
+plenty of memory for few threads; too little there is a failure at once.
 """
 
 from __future__ import annotations
@@ -19,8 +29,9 @@ from octants.artifact import Artifact, Dispatch, Needs
 from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.diagnostics.kernel_errors import TapeMemoryRefused
 from octants.lazy_dataclass import dataclass
+from octants.runtime.gpu.driver import Step
+from octants.runtime.gpu.tapes import Tape
 from octants.runtime.messages import recorded_loops
-from octants.runtime.steps import Step, Tape
 from octants.runtime.versions import Versions
 
 MOST_ITEMS = 1 << 27
@@ -32,53 +43,61 @@ _MOST_KNOWN = 4096  # launches that are told apart by what decides their need
 _PLENTY = 1 << 30  # bytes of the tapes of a dispatch whose work items cannot run again
 
 
+Bounds = tuple[int, int]
+
+
 @dataclass
-class Room:
-    """How many threads run a dispatch, and the bytes that each of their tapes has."""
+class Quota:
+    """How many threads run a dispatch at once, and the bytes that each of their tapes has.
+
+    The records of a work item should take no more than a ``share`` of bytes, as far as shorter
+    blocks of loops make that possible.
+    """
 
     blocks: int
     block: int
     capacity: int
+    share: int
 
     @property
     def nbytes(self) -> int:
+        """The bytes of all tapes."""
         return _lanes(self.blocks * self.block) * self.capacity
 
-
-Bounds = tuple[int, int]
-
-Noted = tuple[Room, int]
-"""The room that work items had, and the share, when none was refused any more."""
+    def put(
+        self, words: Any, bounds: Bounds, heap: int, refused: int, *, again: bool = False
+    ) -> None:
+        """Write the launch words; ``again`` runs the work items alone that are noted as refused."""
+        words[abi.LAUNCH_LOWER // 8], words[abi.LAUNCH_UPPER // 8] = bounds
+        words[abi.LAUNCH_TAPE // 8] = heap
+        words[abi.LAUNCH_CAPACITY // 8] = self.capacity
+        words[abi.LAUNCH_SHARE // 8] = self.share
+        words[abi.LAUNCH_REFUSED // 8] = refused
+        words[abi.LAUNCH_AGAIN // 8] = again
 
 
 @dataclass
 class Planned:
-    """How a part of a dispatch runs again in a graph: like `Room`, at a share.
+    """How a part of a dispatch runs again in a graph, with so many `items` from `lower` on.
 
-    It has so many `items` from `lower` on; 0 if the device tells the bounds. One that `is_sure`
-    has all room that its work items can need.
+    There are 0 items if the device computes the bounds. One that `is_sure` has all memory that its
+    work items can need.
     """
 
-    room: Room
-    share: int
+    quota: Quota
     lower: int
     items: int
     is_sure: bool
 
-    def tell(self, words: Any, heap: int, refused: int) -> None:
+    def put(self, words: Any, heap: int, refused: int) -> None:
         """Write the launch words."""
-        words[abi.LAUNCH_LOWER // 8] = self.lower
-        words[abi.LAUNCH_UPPER // 8] = self.lower + self.items
-        words[abi.LAUNCH_TAPE // 8] = heap
-        words[abi.LAUNCH_CAPACITY // 8] = self.room.capacity
-        words[abi.LAUNCH_SHARE // 8] = self.share
-        words[abi.LAUNCH_REFUSED // 8] = refused
-        words[abi.LAUNCH_AGAIN // 8] = 0
+        self.quota.put(words, (self.lower, self.lower + self.items), heap, refused)
 
     def shrink(self) -> bool:
         """Run fewer threads at once; False if there is one block already."""
-        self.room.blocks, before = max(1, self.room.blocks // 2), self.room.blocks
-        return self.room.blocks < before
+        quota = self.quota
+        quota.blocks, before = max(1, quota.blocks // 2), quota.blocks
+        return quota.blocks < before
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +134,7 @@ class Recording:
         self._need = 0  # what its work items have needed so far, at the first share
         self._known: dict[tuple[int, ...], Known] = {}
         self._domains: dict[tuple[int, ...], tuple[tuple[int, ...], Bounds]] = {}
-        self.last: list[Noted] = []
+        self.last: list[Quota] = []
 
     def run(
         self, step: Step, lower: int, upper: int, tape: Tape, slots: Sequence[int] = ()
@@ -158,20 +177,20 @@ class Recording:
             known = None
         if known is not None and self._run_known(step, lower, upper, tape, known):
             return
-        capacity, share = self._run_some(step, lower, upper, tape)
+        quota = self._run_some(step, lower, upper, tape)
         if versions is not None:
-            _learn(self._known, key, Known(capacity, share, versions))
+            _learn(self._known, key, Known(quota.capacity, quota.share, versions))
 
-    def go_on(self, step: Step, plan: Planned, tape: Tape, told: int) -> None:
-        """Run the work items that a node of a graph was refused, of which something is ``told``.
+    def go_on(self, step: Step, plan: Planned, tape: Tape, noted: int) -> None:
+        """Run the work items of a node of a graph that are noted as refused at an address.
 
-        Without that, all of a node that has not run.
+        0 runs all work items of a node that has not run.
         """
         self.last = []
         with tape.lock:
             need = 0
-            if told:
-                step.words[abi.LAUNCH_REFUSED // 8], need = tape.adopt(told, plan.items)
+            if noted:
+                step.words[abi.LAUNCH_REFUSED // 8], need = tape.adopt(noted, plan.items)
             self._run_some(step, plan.lower, plan.lower + plan.items, tape, refused=need)
 
     # -- what is known --------------------------------------------------------------------------
@@ -203,30 +222,27 @@ class Recording:
         needs = self._needs
         if needs is None:
             return ()
-        share = self._first_share(self._full(step, upper - lower))
+        share = self._full(step, upper - lower).share
         bounds = (lower, upper) if needs.by_item else ()
         return (share, *(slots[number] for number in needs.slots), *bounds)
 
     def _run_known(self, step: Step, lower: int, upper: int, tape: Tape, known: Known) -> bool:
         """Run work items with the room that they need for sure; False if memory is refused."""
-        capacity, share = known.capacity, known.share
-        room = self._fit(
-            self._full(step, upper - lower), capacity, capacity, step.least_block, tape
-        )
-        if room is None:
+        full = self._full(step, upper - lower)
+        full.share, capacity = known.share, known.capacity
+        quota = self._fit(full, capacity, capacity, step.least_block, tape)
+        if quota is None:
             return False
-        self._launch(step, lower, upper, tape.nothing_refused(upper - lower), tape, room, share)
+        self._launch(step, lower, upper, tape.nothing_refused(upper - lower), tape, quota)
         if known.versions:
             tape.trust(self._artifact.kernel or self._artifact.name)
-        self.last.append((room, share))
+        self.last.append(quota)
         return True
 
-    def _full(self, step: Step, items: int) -> Room:
-        """The threads that fill the GPU, or have a work item each."""
-        return Room(min(step.fill, -(-items // step.block)), step.block, 0)
-
-    def _first_share(self, full: Room) -> int:
-        return _whole(self._budget // (full.blocks * full.block))
+    def _full(self, step: Step, items: int) -> Quota:
+        """The threads that fill the GPU, or have a work item each, and the share at first."""
+        blocks = min(step.fill, -(-items // step.block))
+        return Quota(blocks, step.block, 0, _whole(self._budget // (blocks * step.block)))
 
     # -- graphs ---------------------------------------------------------------------------------
 
@@ -235,7 +251,7 @@ class Recording:
         step: Step,
         bounds: tuple[int, int] | None,
         slots: Sequence[int],
-        last: Sequence[Noted],
+        last: Sequence[Quota],
     ) -> list[Planned]:
         """How a launch that has just run does so again; ``last`` is what was noted of it then.
 
@@ -246,8 +262,8 @@ class Recording:
             found = self._known_of(slots)
             if found is None:
                 return []
-            room = self._limited(Room(step.fill, step.block, 0), found.capacity)
-            return [Planned(room, found.share, 0, 0, is_sure=True)]
+            full = Quota(step.fill, step.block, 0, found.share)
+            return [Planned(self._limited(full, found.capacity), 0, 0, is_sure=True)]
         if not last:
             return []
         return [
@@ -255,22 +271,24 @@ class Recording:
         ]
 
     def _plan_some(
-        self, step: Step, lower: int, upper: int, slots: Sequence[int], last: Sequence[Noted]
+        self, step: Step, lower: int, upper: int, slots: Sequence[int], last: Sequence[Quota]
     ) -> Planned:
         known = self._known.get(self._key(step, lower, upper, slots))
         if known is not None and not known.versions:
-            room = self._limited(self._full(step, upper - lower), known.capacity)
-            return Planned(room, known.share, lower, upper - lower, is_sure=True)
-        room, share = max(last, key=lambda noted: noted[0].capacity)
-        room = Room(room.blocks, room.block, 2 * room.capacity)
-        return Planned(room, share, lower, upper - lower, is_sure=False)
+            full = self._full(step, upper - lower)
+            full.share = known.share
+            quota = self._limited(full, known.capacity)
+            return Planned(quota, lower, upper - lower, is_sure=True)
+        most = max(last, key=lambda quota: quota.capacity)
+        quota = Quota(most.blocks, most.block, 2 * most.capacity, most.share)
+        return Planned(quota, lower, upper - lower, is_sure=False)
 
     def _known_of(self, slots: Sequence[int]) -> Known | None:
         """What is known of a launch with slots like these, at any share."""
         if self._needs is None or self._needs.by_item or self._needs.memory:
             return None
         values = tuple(slots[number] for number in self._needs.slots)
-        found = [room for key, room in self._known.items() if key[1:] == values]
+        found = [known for key, known in self._known.items() if key[1:] == values]
         return found[-1] if found else None
 
     # -- what is found out ----------------------------------------------------------------------
@@ -282,14 +300,14 @@ class Recording:
         upper: int,
         tape: Tape,
         refused: int = 0,
-    ) -> tuple[int, int]:
-        """Run work items until none is refused any more; gives the (capacity, share) of that.
+    ) -> Quota:
+        """Run work items until none is refused any more; gives what they had then.
 
-        If one was ``refused`` so many bytes already, only those are run of which that is told.
+        If one was ``refused`` so many bytes already, only those run that are noted as refused.
         """
         full = self._full(step, upper - lower)
-        share = first_share = self._first_share(full)
-        need, is_found = self._need or min(share, _GUESS), bool(self._need)
+        first_share = full.share
+        need, is_found = self._need or min(first_share, _GUESS), bool(self._need)
         if not self._runs_again:
             full.blocks = min(full.blocks, self._multiprocessors)
             lanes = _lanes(full.blocks * full.block)
@@ -299,26 +317,26 @@ class Recording:
             need, is_found = max(need, _words(refused)), True
             generous = 2 * need
         while True:
-            room = self._fit(full, need, generous, step.least_block, tape)
-            if room is not None:
-                told = step.words[abi.LAUNCH_REFUSED // 8] if again else tape.expect(upper - lower)
-                self._launch(step, lower, upper, told, tape, room, share, again)
+            quota = self._fit(full, need, generous, step.least_block, tape)
+            if quota is not None:
+                noted = step.words[abi.LAUNCH_REFUSED // 8] if again else tape.expect(upper - lower)
+                self._launch(step, lower, upper, noted, tape, quota, again)
                 found, count = tape.refused()
                 if not count:
                     break
-                if found <= room.capacity:
-                    raise InternalError(f"a tape of {room.capacity} bytes was refused {found}")
+                if found <= quota.capacity:
+                    raise InternalError(f"a tape of {quota.capacity} bytes was refused {found}")
                 need, is_found, again = _words(found), True, True
-                generous = max(need, 2 * room.capacity)  # a `while` asks for one iteration more
-            elif share <= _LEAST_SHARE:
+                generous = max(need, 2 * quota.capacity)  # a `while` asks for one iteration more
+            elif full.share <= _LEAST_SHARE:
                 raise self._refused(need, lower, tape)
             else:
-                share = _whole(min(share, need) // 4)
-                need = generous = max(share, min(_GUESS, need // 4))
-        if is_found and share == first_share:
-            self._need = max(self._need, room.capacity)
-        self.last.append((room, share))
-        return room.capacity, share
+                full.share = _whole(min(full.share, need) // 4)
+                need = generous = max(full.share, min(_GUESS, need // 4))
+        if is_found and quota.share == first_share:
+            self._need = max(self._need, quota.capacity)
+        self.last.append(quota)
+        return quota
 
     def _launch(
         self,
@@ -327,43 +345,35 @@ class Recording:
         upper: int,
         refused: int,
         tape: Tape,
-        room: Room,
-        share: int,
+        quota: Quota,
         again: bool = False,
     ) -> None:
-        words = step.words
-        words[abi.LAUNCH_LOWER // 8] = lower
-        words[abi.LAUNCH_UPPER // 8] = upper
-        words[abi.LAUNCH_REFUSED // 8] = refused
-        words[abi.LAUNCH_TAPE // 8] = tape.address
-        words[abi.LAUNCH_CAPACITY // 8] = room.capacity
-        words[abi.LAUNCH_SHARE // 8] = share
-        words[abi.LAUNCH_AGAIN // 8] = again
-        step.launch_as(room.blocks, room.block)
+        quota.put(step.words, (lower, upper), tape.address, refused, again=again)
+        step.launch_as(quota.blocks, quota.block)
 
-    def _fit(self, full: Room, need: int, generous: int, least: int, tape: Tape) -> Room | None:
-        """Room for threads with ``generous`` bytes each, or with ``need``.
+    def _fit(self, full: Quota, need: int, generous: int, least: int, tape: Tape) -> Quota | None:
+        """Threads with ``generous`` bytes each, or with ``need``; None if one has not even that.
 
-        With these there are as many threads as there is memory for.
+        With ``need`` there are as many threads as there is memory for.
         """
         for capacity in dict.fromkeys((generous, need)):
-            room = self._limited(full, capacity)
-            if tape.reserve(room.nbytes):
-                return room
-        while not tape.reserve(room.nbytes):
-            if room.blocks > 1:
-                room.blocks //= 2
-            elif room.block > least:
-                room.block = least
+            quota = self._limited(full, capacity)
+            if tape.reserve(quota.nbytes):
+                return quota
+        while not tape.reserve(quota.nbytes):
+            if quota.blocks > 1:
+                quota.blocks //= 2
+            elif quota.block > least:
+                quota.block = least
             else:
                 return None
-        return room
+        return quota
 
-    def _limited(self, full: Room, capacity: int) -> Room:
+    def _limited(self, full: Quota, capacity: int) -> Quota:
         """As many threads with so many bytes each as the budget has room for."""
         budget = self._budget if self._runs_again else max(self._budget, _PLENTY)
         most = max(budget // (_lanes(full.block) * capacity), self._multiprocessors)
-        return Room(min(full.blocks, most), full.block, capacity)
+        return Quota(min(full.blocks, most), full.block, capacity, full.share)
 
     def _refused(self, need: int, lower: int, tape: Tape) -> OctantsError:
         artifact = self._artifact

@@ -1,0 +1,148 @@
+"""Copies between the host and a GPU, and within the GPU, in the order of a stream."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from ctypes import byref, c_void_p
+
+import numpy as np
+
+from octants.runtime.cuda import library as cuda
+from octants.runtime.cuda.context import Context
+from octants.runtime.cuda.memory import PinnedMemory
+from octants.runtime.cuda.words import FILLS
+from octants.runtime.device import Bytes
+from octants.runtime.gpu.driver import Chunk
+from octants.runtime.gpu.staging import CHUNKS, Staging
+from octants.runtime.memory import address_of
+
+LARGE = 4 << 20
+SMALL = 1 << 16
+"""Bytes that are read without turns."""
+
+
+class PinnedChunk:
+    """Pinned memory, and the event after which it may be used again."""
+
+    def __init__(self, context: Context, nbytes: int) -> None:
+        self._context = context
+        self.host = PinnedMemory(context, nbytes).address
+        event = c_void_p()
+        context.call("cuEventCreate", byref(event), cuda.EVENT_NO_TIMING)
+        self._event = event.value or 0
+        self._is_busy = False
+
+    def upload(self, target: int, nbytes: int, stream: int) -> None:
+        """Queue a copy to the GPU."""
+        self._context.call("cuMemcpyHtoDAsync", target, self.host, nbytes, stream)
+        self._note(stream)
+
+    def download(self, source: int, nbytes: int, stream: int) -> None:
+        """Queue a copy from the GPU."""
+        self._context.call("cuMemcpyDtoHAsync", self.host, source, nbytes, stream)
+        self._note(stream)
+
+    def _note(self, stream: int) -> None:
+        self._context.call("cuEventRecord", self._event, stream)
+        self._is_busy = True
+
+    def wait(self) -> None:
+        """Wait for the last copy."""
+        if self._is_busy:
+            self._context.wait_for_event(self._event)
+            self._is_busy = False
+
+
+class PinnedStaging:
+    """The pinned memory of a context, which all streams share."""
+
+    def __init__(self, context: Context) -> None:
+        def make(nbytes: int) -> list[Chunk]:
+            return [PinnedChunk(context, nbytes) for _ in range(CHUNKS)]
+
+        self.lock = threading.Lock()
+        self.copies = Staging(make, LARGE)
+        self.small: list[PinnedMemory] = []
+        """Pieces of `SMALL` bytes that no read uses."""
+
+
+class Transfers:
+    """A stream as a `gpu.driver.Queue`."""
+
+    def __init__(self, context: Context, staging: PinnedStaging, stream: int) -> None:
+        self._context, self._staging = context, staging
+        self._stream = stream
+
+    def write(self, address: int, values: Bytes) -> None:
+        """Copy from the host; ``values`` may be changed when this returns."""
+        with self._staging.lock, self._context.active():
+            copies = self._staging.copies
+            copies.write(address, address_of(values), values.nbytes, self._stream)
+
+    def read(self, address: int, into: Bytes, wait: Callable[[], None] | None = None) -> None:
+        """Copy to the host, and wait; ``wait`` is what waits for the stream, unless it does."""
+        if into.nbytes > SMALL or not into.nbytes:
+            if wait is not None:
+                wait()
+            with self._staging.lock, self._context.active():
+                copies = self._staging.copies
+                copies.read(address, address_of(into), into.nbytes, self._stream)
+        else:
+            self._read_small([address], into.reshape(1, -1), wait)
+
+    def read_each(self, addresses: list[int], nbytes: int) -> Bytes:
+        """The bytes at each of some addresses, as rows, with one wait for all."""
+        found: Bytes = np.empty((len(addresses), nbytes), np.uint8)
+        most = SMALL // nbytes
+        for start in range(0, len(addresses), most):
+            self._read_small(addresses[start : start + most], found[start : start + most], None)
+        return found
+
+    def _read_small(
+        self, addresses: list[int], into: Bytes, wait: Callable[[], None] | None
+    ) -> None:
+        context, free, size = self._context, self._staging.small, into.shape[1]
+        try:
+            pinned = free.pop()
+        except IndexError:
+            pinned = PinnedMemory(context, SMALL)
+        with context.active():
+            for number, address in enumerate(addresses):
+                place = pinned.address + number * size
+                context.call("cuMemcpyDtoHAsync", place, address, size, self._stream)
+            if wait is None:
+                context.wait_for_stream(self._stream)
+        if wait is not None:
+            wait()
+        ctypes.memmove(address_of(into), pinned.address, into.nbytes)
+        free.append(pinned)  # unless the wait was ended: then the copy may be under way
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy within the GPU."""
+        self._context.call_here("cuMemcpyDtoDAsync", target, source, nbytes, self._stream)
+
+    def copy_rows(
+        self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
+    ) -> None:
+        """Copy pieces at equal distances within the GPU."""
+        copy = cuda.RowCopy(
+            source_kind=cuda.ON_DEVICE,
+            source=source,
+            source_pitch=source_step,
+            target_kind=cuda.ON_DEVICE,
+            target=target,
+            target_pitch=target_step,
+            width=nbytes,
+            height=rows,
+        )
+        self._context.call_here("cuMemcpy2DAsync", byref(copy), self._stream)
+
+    def clear(self, address: int, nbytes: int) -> None:
+        """Set memory to zero."""
+        self._context.call_here("cuMemsetD8Async", address, 0, nbytes, self._stream)
+
+    def fill_words(self, address: int, size: int, value: int, count: int) -> None:
+        """Set words of 1, 2 or 4 bytes to a number."""
+        self._context.call_here(FILLS[size], address, value, count, self._stream)
