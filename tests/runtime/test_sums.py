@@ -67,7 +67,10 @@ class Loop:
             self.active.append(chunk)
             self.chunks.append(chunk)
             self.parts.append(Worker.from_address(worker).part)
-        time.sleep(self.pause)
+        for _ in range(1000):  # a machine that is busy may start the other workers late
+            time.sleep(self.pause)
+            if not self.pause or self.together:
+                break
         with self.lock:
             self.active.remove(chunk)
 
