@@ -25,7 +25,7 @@ from octants.ir.core import (
     Task,
     Value,
 )
-from octants.ir.philox import draw
+from octants.ir.draws import drawn, stream
 from octants.lockstep import EndOfItem, run_blocks, undefined
 from octants.mathlib.evaluate import evaluate
 from octants.mathlib.table import function
@@ -139,9 +139,12 @@ def _bitcast(_: Interpreter, op: ops.Bitcast, env: dict[Value, Any]) -> None:
     env[op.result] = semantics.bitcast(env[op.x], op.x.type, op.result.type)
 
 
-def _random(self: Interpreter, op: ops.Random, env: dict[Value, Any]) -> None:
-    position = (op.task, env[op.item], env[op.draw])
-    env[op.result] = draw(op.result.type, self.seed, self.launch, *position)
+def _random_stream(self: Interpreter, op: ops.RandomStream, env: dict[Value, Any]) -> None:
+    env[op.result] = stream(self.seed, self.launch, op.task, env[op.item])
+
+
+def _random(_: Interpreter, op: ops.Random, env: dict[Value, Any]) -> None:
+    env[op.result] = drawn(op.result.type, env[op.stream], env[op.draw])
 
 
 def _call(self: Interpreter, op: ops.Call, env: dict[Value, Any]) -> None:
@@ -313,6 +316,7 @@ HANDLERS: dict[type[Operation], Callable[..., None]] = {
     ops.Cast: _cast,
     ops.Bitcast: _bitcast,
     ops.Random: _random,
+    ops.RandomStream: _random_stream,
     ops.Call: _call,
     ops.FloatToInt: _float_to_int,
     ops.LaunchState: _launch_state,

@@ -195,17 +195,19 @@ def test_draws_are_those_of_the_definition() -> None:
     arrays = [ndarray(f"out_{dtype}", dtype, 2) for dtype in scalars.ALL]
 
     def body(build: Any, i: Any) -> None:
+        stream = build.random_stream(3, i)
         for array in arrays:
             for number, draw in enumerate((0, 1, -1)):
-                value = build.random(array.dtype, 3, i, build.index(draw))
+                value = build.random(array.dtype, stream, build.index(draw))
                 build.store(
                     array, [build.binary("mod", i, build.index(5)), build.index(number)], value
                 )
 
     def wide(build: Any, i: Any) -> None:
         row = build.binary("mod", i, build.constant(5, i64))
+        stream = build.random_stream(9, i)
         for array in arrays:
-            value = build.random(array.dtype, 9, i, build.index(4))
+            value = build.random(array.dtype, stream, build.index(4))
             build.store(array, [row, build.index(3)], value)
 
     low = parallel("t", lambda build: (build.index(5), build.index(10)), body)
@@ -223,7 +225,7 @@ def test_draws_are_uniform() -> None:
     out = ndarray("out", f32)
 
     def body(build: Any, i: Any) -> None:
-        build.store(out, [i], build.random(f32, 0, i, build.index(0)))
+        build.store(out, [i], build.random(f32, build.random_stream(0, i), build.index(0)))
 
     task = parallel("t", lambda build: (build.index(0), build.shape(out, 0)), body)
     data = {"out": np.zeros(100_000, np.float32)}

@@ -183,8 +183,7 @@ def test_random_numbers(dtype: DType) -> None:
     out = ndarray("out", dtype)
 
     def body(b: Builder, i: Value) -> None:
-        draw = b.append(ops.Random(3, i, b.index(2), results=[Value(dtype)])).result
-        b.store(out, [i], draw)
+        b.store(out, [i], b.random(dtype, b.random_stream(3, i), b.index(2)))
 
     check(module([out], body), {"out": np.zeros(SIZE, dtype.numpy)})
 

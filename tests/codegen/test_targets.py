@@ -52,7 +52,7 @@ def everything() -> Module:
             for fn in sorted(unary):
                 x = build.unary(fn, x)
             for fn in sorted(binary):
-                x = build.binary(fn, x, build.random(dtype, 0, i, i))
+                x = build.binary(fn, x, build.random(dtype, build.random_stream(0, i), i))
             for target in arrays:
                 build.atomic("exchange", target, [i], build.cast(x, target.dtype))
             if not dtype.is_bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from octants.ir.philox import draw, philox
+from octants.ir.draws import bits, drawn, philox, stream
 from octants.ir.semantics import bitcast, evaluate
 from octants.types import scalars
 from octants.types.scalars import DType, convert, f16, f32, f64, i8, i32, i64, promote, u1, u8, u32
@@ -90,19 +91,51 @@ def test_the_error_of_a_product_is_exact(dtype: DType) -> None:
 
 
 def test_philox_known_answers() -> None:
-    """From the known-answer file of Random123, philox4x32 with 10 rounds."""
+    """From the known-answer file of Random123, philox4x32 with 7 and 10 rounds."""
     ones = 0xFFFFFFFF
-    zeros = (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
-    assert philox((0, 0, 0, 0), (0, 0)) == zeros
-    full = (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)
-    assert philox((ones, ones, ones, ones), (ones, ones)) == full
+    for rounds, zeros, full in (
+        (
+            7,
+            (0x5F6FB709, 0x0D893F64, 0x4F121F81, 0x4F730A48),
+            (0x5207DDC2, 0x45165E59, 0x4D8EE751, 0x8C52F662),
+        ),
+        (
+            10,
+            (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8),
+            (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD),
+        ),
+    ):
+        assert philox((0, 0, 0, 0), (0, 0), rounds=rounds) == zeros
+        assert philox((ones, ones, ones, ones), (ones, ones), rounds=rounds) == full
+
+
+def test_split_mix_known_answers() -> None:
+    """The first outputs of SplitMix64 with the seed 0, which adds before it mixes."""
+    outputs = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    assert [bits(0, draw) for draw in (1, 2, 3)] == outputs
+
+
+def test_draws_look_independent() -> None:
+    """Neighbours in each coordinate of a position: their bits agree in half of the places."""
+    base = np.array([7, 3, 1, 1000, 5])
+    for axis in range(5):
+        words = []
+        for k in range(400):
+            *position, number = (int(x) for x in base + k * (np.arange(5) == axis))
+            words.append(bits(stream(*position), number))
+        changed = [(a ^ b).bit_count() for a, b in itertools.pairwise(words)]
+        assert abs(np.mean(changed) - 32) < 1
+        ones = np.array([[word >> bit & 1 for bit in range(64)] for word in words])
+        assert np.abs(ones.mean(0) - 0.5).max() < 0.12
+        correlations = np.corrcoef(ones.T) - np.eye(64)
+        assert np.abs(correlations).max() < 0.25
 
 
 def test_draws_are_in_range_and_differ() -> None:
     for dtype in (f16, f32, f64):
-        values = [draw(dtype, 1, 2, 3, item, 0) for item in range(200)]
+        values = [drawn(dtype, stream(1, 2, 3, item), 0) for item in range(200)]
         assert all(0 <= value < 1 for value in values)
         assert len(set(values)) > 150
         assert 0.3 < sum(values) / 200 < 0.7
-    integers = [draw(i32, 1, 2, 3, 4, k) for k in range(100)]
+    integers = [drawn(i32, stream(1, 2, 3, 4), k) for k in range(100)]
     assert min(integers) < 0 < max(integers)

@@ -12,11 +12,10 @@ import pytest
 from octants.codegen.llvm import code as llvm
 from octants.codegen.spirv import tables as spirv
 from octants.interpreter import Interpreter, run
-from octants.ir import ops, semantics
+from octants.ir import draws, ops, semantics
 from octants.ir.core import Block, Module, Task, Value
 from octants.ir.ops.arithmetic import COMPARE, FLOAT_FUNCTIONS, PARTIAL, UNARY
 from octants.ir.parser import parse
-from octants.ir.philox import draw
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.lowering import expand
@@ -181,13 +180,21 @@ def test_functions_of_f16_are_those_of_f32_rounded(legal: Legal) -> None:
 @all_targets
 @pytest.mark.parametrize("dtype", scalars.ALL, ids=str)
 def test_draws(dtype: DType, legal: Legal) -> None:
+    block = expand.random(legal, dtype)
+    check_legal(block, legal)
+    for begin, number in itertools.product((0, 1, 2**63, 2**64 - 1), (0, 1, 2**31 - 1, -2)):
+        assert same(interpreted(block, begin, number), draws.drawn(dtype, begin, number))
+
+
+@all_targets
+def test_random_streams(legal: Legal) -> None:
     seed, launch = 0x1234_5678_9ABC_DEF0, 2**40 + 7
     for item_type, task in ((i32, 0), (i64, -3)):
-        block = expand.random(legal, dtype, task, item_type)
+        block = expand.random_stream(legal, task, item_type)
         check_legal(block, legal)
-        for item, number in itertools.product((0, 5, -1, 2**31 - 1), (0, 1, -2)):
-            found = interpreted(block, item, number, seed=seed, launch=launch)
-            assert same(found, draw(dtype, seed, launch, task, item, number))
+        for item in (0, 5, -1, 2**31 - 1):
+            found = interpreted(block, item, seed=seed, launch=launch)
+            assert found == draws.stream(seed, launch, task, item)
 
 
 def test_what_is_undefined_is_an_error() -> None:
@@ -221,7 +228,7 @@ def test_a_module_does_what_it_did(legal: Legal) -> None:
             lambda inner: [inner.cast(inner.binary("mod", y, y), i32)],
             lambda inner: [inner.unary("clz", z)],
         )
-        draw = build.random(f64, 1, i, z)
+        draw = build.random(f64, build.random_stream(1, i), z)
         build.store(c, [i], build.binary("add", draw, build.cast(build.binary("pow", w, x), f64)))
         build.store(a, [i], z)
         build.store(b, [i], build.unary("rsqrt", y))

@@ -53,7 +53,7 @@ def every_function(dtype: DType) -> Module:
             build.store(c, [i], build.compare(fn, x, y))
         for other in NARROW:
             build.store(b, [i], build.cast(build.cast(x, other), dtype))
-        build.store(b, [i], build.random(dtype, 1, i, i))
+        build.store(b, [i], build.random(dtype, build.random_stream(1, i), i))
         build.print_((("",), "\n"), [x])
         build.assert_("assertion", "{}", build.load(c, [i]), [x])
 

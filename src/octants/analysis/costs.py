@@ -8,7 +8,7 @@ from __future__ import annotations
 from octants.ir import ops
 from octants.ir.core import Block, Module, Operation, Value
 
-DIVISION, LIBRARY, ATOMIC, RANDOM = 6, 30, 20, 40
+DIVISION, LIBRARY, ATOMIC, STREAM, RANDOM = 6, 30, 20, 40, 10
 DIVISIONS = ("div", "floordiv", "mod", "truncdiv", "truncmod")
 CHEAP = ("neg", "abs", "sign", "floor", "ceil", "round", "trunc", "not", "popcount", "clz")
 _LONG = 256
@@ -76,6 +76,8 @@ def _scalar(op: Operation) -> int:
         return LIBRARY if op.fn in ("pow", "atan2") else 1
     if isinstance(op, ops.Write) and op.reads:
         return ATOMIC
+    if isinstance(op, ops.RandomStream):
+        return STREAM
     if isinstance(op, ops.Random):
         return RANDOM
     return 0 if isinstance(op, (ops.Constant, ops.Yield)) else 1

@@ -107,7 +107,7 @@ class _Flow:
             deciding = [op.lower, op.upper]
         elif isinstance(op, ops.If):
             deciding = [op.condition]
-        elif isinstance(op, ops.Random):
+        elif isinstance(op, (ops.Random, ops.RandomStream)):
             deciding = op.operands
         self.decides |= not self.values.isdisjoint(deciding)
 

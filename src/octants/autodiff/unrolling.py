@@ -32,7 +32,7 @@ MOST_TWICE = 1024
 
 _LOOPS = (ops.For, ops.While)
 _SIMPLE = frozenset(("add", "sub", "mul", "min", "max", "and", "or", "xor", "neg", "abs", "not"))
-_FUNCTION, _UPDATE, _DRAW = 8, 24, 64
+_FUNCTION, _UPDATE, _STREAM, _DRAW = 8, 24, 64, 16
 
 
 def unrolled_turns(op: Operation, stride: int, most: int) -> int:
@@ -72,6 +72,8 @@ def _work(op: Operation) -> int:
         return 0
     if isinstance(op, (ops.Unary, ops.Binary)):
         return 1 if op.fn in _SIMPLE else _FUNCTION
+    if isinstance(op, ops.RandomStream):
+        return _STREAM
     if isinstance(op, ops.Random):
         return _DRAW
     is_update = isinstance(op, ops.Load) and op.array.has(Companion.ADJOINT)

@@ -141,10 +141,16 @@ def call_library(f: Function, fn: str, dtype: DType, *operands: Operand) -> Oper
     return f.table[LibraryCall](f, LibraryCall(fn, dtype, list(operands)))
 
 
+def random_stream(f: Function, op: ops.RandomStream) -> None:
+    """A function of the launch and of the work item."""
+    block = expand.random_stream(f.code.legal, op.task, op.item.type)
+    f.bind(op.result, _lowered(f, block, f.use(op.item)))
+
+
 def random(f: Function, op: ops.Random) -> None:
-    """A function of the launch and of the draw's place in it."""
-    block = expand.random(f.code.legal, op.result.type, op.task, op.item.type)
-    f.bind(op.result, _lowered(f, block, f.use(op.item), f.use(op.draw)))
+    """A function of the stream and of the number of the draw."""
+    block = expand.random(f.code.legal, op.result.type)
+    f.bind(op.result, _lowered(f, block, f.use(op.stream), f.use(op.draw)))
 
 
 def launch_state(f: Function, op: ops.LaunchState) -> None:
@@ -163,6 +169,7 @@ TABLE: dict[type[Any], Callable[[Any, Any], Any]] = {
     ops.FloatToInt: float_to_int,
     ops.Bitcast: bitcast,
     ops.Random: random,
+    ops.RandomStream: random_stream,
     ops.Call: call,
     ops.LaunchState: launch_state,
 }

@@ -268,7 +268,8 @@ class Context:
         """The next uniform draw of the work item."""
         draw = self.number_of(self.draw)
         item = self.item if self.item is not None else self.builder.index(0)
-        result = self.builder.random(dtype, self.task, item, draw)
+        stream = self.builder.random_stream(self.task, item)
+        result = self.builder.random(dtype, stream, draw)
         self.scopes.assign(self.draw, self.builder.binary("add", draw, self.builder.index(1)))
         return result
 

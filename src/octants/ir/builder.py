@@ -131,8 +131,11 @@ class Builder:
         """A function of `mathlib`, whose result is of a type."""
         return self.append(ops.Call(fn, list(operands), results=[Value(dtype)])).result
 
-    def random(self, dtype: DType, task: int, item: Value, draw: Value) -> Value:
-        return self.append(ops.Random(task, item, draw, results=[Value(dtype)])).result
+    def random_stream(self, task: int, item: Value) -> Value:
+        return self.append(ops.RandomStream(task, item, results=[Value(u64)])).result
+
+    def random(self, dtype: DType, stream: Value, draw: Value) -> Value:
+        return self.append(ops.Random(stream, draw, results=[Value(dtype)])).result
 
     def _fold(self, fn: str, dtype: DType, operands: list[Value]) -> Value | None:
         if fn not in semantics.EXACT:

@@ -230,6 +230,8 @@ class Operation:
     """Its results depend on its operands, its attributes and the launch alone."""
     is_speculatable: ClassVar[bool] = False
     """It may be run where the program does not come to it, if the indices of loads are checked."""
+    is_costly: ClassVar[bool] = False
+    """It may be run where the program does not come to it, and once before a loop is better."""
     is_varying: ClassVar[bool] = False
     """Its results may differ from one work item to another, whatever its operands are."""
     is_tied: ClassVar[bool] = False

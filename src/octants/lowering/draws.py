@@ -1,17 +1,22 @@
-"""Random draws as functions of random bits."""
+"""Random streams, and draws as functions of random bits; see `ir.draws`."""
 
 from __future__ import annotations
 
-from octants.ir.philox import digits
+from octants.ir.draws import GAMMA, LAST_SHIFT, MIXING, digits
 from octants.mathlib.number import Number
 from octants.types.scalars import DType, f16, f32, f64, u1, u32, u64
 
 
-def drawn(bits: Number, dtype: DType) -> Number:
-    """The uniform number of a type that 64 random bits stand for, as `ir.philox.draw` has it.
+def stream(item: Number, task: int, seed: Number, launch: Number) -> Number:
+    """The stream of a work item."""
+    given = [item.to(u64), seed.lift(task & 0xFFFFFFFF), seed, launch]
+    build = seed.build
+    return Number(build, build.call("random_stream", [each.value for each in given], u64))
 
-    The low word leads: its highest bits are the first digits of a float.
-    """
+
+def drawn(stream: Number, draw: Number, dtype: DType) -> Number:
+    """The uniform number of a type that is a draw of a stream."""
+    bits = _bits(stream, draw)
     low = bits.to(u32)
     if dtype is u1:
         return (low & 1).differs(0)
@@ -24,8 +29,8 @@ def drawn(bits: Number, dtype: DType) -> Number:
     return number.to(f16) if dtype is f16 else number
 
 
-def bits_at(draw: Number, item: Number, task: int, seed: Number, launch: Number) -> Number:
-    """The random bits of a position."""
-    build = draw.build
-    given = [draw.to(u32), item.to(u64), draw.to(u32).lift(task & 0xFFFFFFFF), seed, launch]
-    return Number(build, build.call("random_bits", [each.value for each in given], u64))
+def _bits(stream: Number, draw: Number) -> Number:
+    mixed = stream + draw.to(u32).to(u64) * GAMMA
+    for shift, factor in MIXING:
+        mixed = (mixed ^ mixed.apply("ushr", shift)) * factor
+    return mixed ^ mixed.apply("ushr", LAST_SHIFT)

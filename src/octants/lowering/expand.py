@@ -14,7 +14,7 @@ from octants.ir.core import Block, Value
 from octants.ir.ops.arithmetic import COMPARE
 from octants.lowering.legal import Legal
 from octants.lowering.legaliser import Legaliser
-from octants.types.scalars import DType, i32
+from octants.types.scalars import DType, i32, u64
 
 BY_CONSTANT = frozenset(("floordiv", "mod", "truncdiv", "truncmod", "pow", "shl", "shr", "ushr"))
 """Functions of integers that are lowered otherwise where the second operand is known."""
@@ -57,6 +57,12 @@ def cast(legal: Legal, source: DType, target: DType) -> Block:
 
 
 @functools.cache
-def random(legal: Legal, dtype: DType, task: int, item: DType) -> Block:
-    """For a draw: of the work item, of a type, and of its number among the draws."""
-    return _block(legal, [item, i32], lambda build, args: build.random(dtype, task, *args))
+def random_stream(legal: Legal, task: int, item: DType) -> Block:
+    """For the random stream of a work item."""
+    return _block(legal, [item], lambda build, args: build.random_stream(task, *args))
+
+
+@functools.cache
+def random(legal: Legal, dtype: DType) -> Block:
+    """For a draw of a type: of the stream, and of its number among the draws."""
+    return _block(legal, [u64, i32], lambda build, args: build.random(dtype, *args))

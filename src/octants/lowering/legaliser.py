@@ -60,11 +60,15 @@ class Legaliser(Builder):
             return super().cast(x, dtype)
         return conversions.convert(Number(self, x), dtype).value
 
-    def random(self, dtype: DType, task: int, item: Value, draw: Value) -> Value:
+    def random_stream(self, task: int, item: Value) -> Value:
         words = (ops.LaunchState(name, results=[Value(u64)]) for name in ("seed", "launch"))
         seed, launch = (self.append(word).result for word in words)
-        number, place, *launched = self._numbers(draw, item, seed, launch)
-        return draws.drawn(draws.bits_at(number, place, task, *launched), dtype).value
+        place, *launched = self._numbers(item, seed, launch)
+        return draws.stream(place, task, *launched).value
+
+    def random(self, dtype: DType, stream: Value, draw: Value) -> Value:
+        begin, number = self._numbers(stream, draw)
+        return draws.drawn(begin, number, dtype).value
 
     def operation(self, op: Operation, operands: list[Value]) -> Value | None:
         """The result of an operation of other operands; None where it has no rules."""
@@ -79,8 +83,10 @@ class Legaliser(Builder):
             return self.fma(*operands)
         if isinstance(op, ops.Cast):
             return self.cast(operands[0], op.result.type)
+        if isinstance(op, ops.RandomStream):
+            return self.random_stream(op.task, *operands)
         if isinstance(op, ops.Random):
-            return self.random(op.result.type, op.task, *operands)
+            return self.random(op.result.type, *operands)
         return None
 
     def _numbers(self, *values: Value) -> list[Number]:

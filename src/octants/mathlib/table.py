@@ -18,7 +18,7 @@ from octants.mathlib import (
     logarithm,
     plain,
     power,
-    random_bits,
+    random_stream,
     remainder,
     roots,
     trigonometric,
@@ -84,7 +84,7 @@ ALL = FUNCTIONS | SLOPES
 HELPERS: dict[str, tuple[Formula, tuple[DType | None, ...]]] = {
     "half_bits": (halves.bits, (f32,)),
     "half_value": (halves.value, (u32,)),
-    "random_bits": (random_bits.random_bits, (u32, u64, u32, u64, u64)),
+    "random_stream": (random_stream.random_stream, (u64,) * 4),
     "remainder": (remainder.remainder, (None, None)),
     "integer_power": (power.integer_power, (None, None)),
 }

@@ -285,20 +285,24 @@ class _Folder:
         key = (type(op), tuple(op.attributes), op.result.type, tuple(operands))
         known = self.scope.find(key)
         if known is None:
-            scope = self._home(operands)
+            scope = self._home(operands, op.is_costly)
             with self.builder.within(scope):
                 build = _BUILD.get(type(op), _build_alike)
                 known = build(self.builder, op, operands)
             scope.shared[key] = known
         self.values[op.result] = known
 
-    def _home(self, operands: Iterable[Value]) -> _Scope:
-        """The outermost scope that sees the operands, going out of loops only."""
+    def _home(self, operands: Iterable[Value], leaves_branches: bool = False) -> _Scope:
+        """The outermost scope that sees the operands, going out of loops (and branches in them)."""
         deepest = max((self.builder.depth[value] for value in operands), default=0)
-        scope = self.scope
-        while scope.loop is not None and scope.outer is not None and deepest < scope.depth:
+        home = scope = self.scope
+        while scope.outer is not None and deepest < scope.depth:
+            if scope.loop is not None:
+                home = scope.outer
+            elif not leaves_branches:
+                break
             scope = scope.outer
-        return scope
+        return home
 
     # -- memory ------------------------------------------------------------------------------------
 

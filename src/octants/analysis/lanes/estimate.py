@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from octants.analysis.costs import ATOMIC, CHEAP, DIVISION, DIVISIONS, LIBRARY, RANDOM
+from octants.analysis.costs import ATOMIC, CHEAP, DIVISION, DIVISIONS, LIBRARY, RANDOM, STREAM
 from octants.analysis.forms import Forms
 from octants.analysis.lanes.rows import Rows
 from octants.analysis.uniformity import Uniformity
@@ -33,7 +33,7 @@ from octants.types.layouts import Layout
 from octants.types.scalars import DType, f16, i64, u64
 
 _REMAINDER = 20
-_MISPREDICTED = 3  # of a branch that nobody can foresee, on average
+_MISPREDICTED = 4  # of a branch that nobody can foresee, on average
 _TRIPS = 16  # of a loop that does not say
 _RAGGED = 1.4  # how much longer the longest of several loops is than one of them
 _ORDERED = 3  # an addition to a sum, which waits for the one before
@@ -208,8 +208,11 @@ class Estimate:
             return self._pure(op, 1, self._costs.product_of_64 * registers)
         return self._pure(op, 1, registers)
 
+    def _random_stream(self, op: ops.RandomStream) -> Cost:
+        return self._pure(op, STREAM, STREAM * self._registers(u64))
+
     def _random(self, op: ops.Random) -> Cost:
-        return self._pure(op, RANDOM, self._one_by_one(RANDOM))
+        return self._pure(op, RANDOM, RANDOM * self._registers(u64))
 
     def _one_by_one(self, cost: float) -> float:
         return self._lanes * (cost + self._costs.call)
@@ -287,7 +290,7 @@ class Estimate:
             return value in inside
 
         for op in body.walk():
-            if isinstance(op, (ops.Loop, ops.Random, ops.RecordAccess)):
+            if isinstance(op, (ops.Loop, ops.RandomStream, ops.RecordAccess)):
                 return False
             if isinstance(op, ops.Unary) and op.fn not in (*CHEAP, "sqrt"):
                 return False  # nor does it know vectors of what a machine estimates
@@ -366,6 +369,7 @@ _COST: dict[type[Operation], Callable[[Estimate, Any], Cost]] = {
     ops.Unary: Estimate._unary,
     ops.Binary: Estimate._binary,
     ops.Random: Estimate._random,
+    ops.RandomStream: Estimate._random_stream,
     ops.Load: Estimate._load,
     ops.Store: Estimate._store,
     ops.Atomic: Estimate._atomic,

@@ -23,6 +23,9 @@ ATTRIBUTES = "nounwind willreturn nofree nosync memory(none)"
 _INLINED = 8
 """Calls of a module that LLVM may inline."""
 
+_WIDE = ("random_stream",)
+"""What `lowering` calls for all lanes at once."""
+
 LONG = 128
 """Operations of a rare way that stay in line, so that LLVM can vectorise a loop around it."""
 
@@ -57,6 +60,10 @@ def call(f: FunctionText, fn: str, dtype: DType, operands: list[str]) -> str:
 
 def call_by_name(f: FunctionText, op: LibraryCall) -> str:
     """A function of mathematics, or what `lowering` calls."""
+    if op.fn in _WIDE:
+        wanted = lower_function(f.code.legal, function(op.fn, op.dtype))
+        result: str = f.table[Call](f, Call(wanted, op.operands, ""))
+        return result
     if op.fn in HELPERS:
         return call_function(f, function(op.fn, op.dtype), op.operands)
     return call(f, op.fn, op.dtype, op.operands)

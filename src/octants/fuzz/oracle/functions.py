@@ -22,7 +22,7 @@ from octants.fuzz.oracle.numbers import (
     wrap,
 )
 from octants.fuzz.oracle.state import STATE, IllDefined
-from octants.ir.philox import draw
+from octants.ir.draws import drawn, stream
 from octants.types import scalars
 
 ULPS = 16.0  # how far two implementations of a transcendental function may differ, in roundoffs
@@ -194,9 +194,9 @@ def random(dtype: Any = None) -> Num:
     wanted = {None: Defaults.floating, float: Defaults.floating, int: Defaults.integer}
     chosen: Type = wanted.get(dtype, dtype)
     item = STATE.item if STATE.item is not None else 0
-    position = (STATE.seed, STATE.launch, STATE.task, item, STATE.draws)
+    begin = stream(STATE.seed, STATE.launch, STATE.task, item)
     STATE.draws += 1
-    return Num(chosen, draw(scalars.by_name(chosen.name), *position))
+    return Num(chosen, drawn(scalars.by_name(chosen.name), begin, STATE.draws - 1))
 
 
 def stop_grad(x: Any) -> Num:

@@ -13,6 +13,7 @@ from octants.ir.ops.arithmetic import (
     Fma,
     LaunchState,
     Random,
+    RandomStream,
     Select,
     Unary,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "ParallelFor",
     "Print",
     "Random",
+    "RandomStream",
     "RecordAccess",
     "RecordCheck",
     "RecordEnd",

@@ -171,18 +171,28 @@ class Bitcast(Pure):
         _require(self.x.type.bits == self.result.type.bits, "bitcast changes the width")
 
 
-@operation("random")
-class Random(Operation):
-    """``%1: f32 = random<2>(%item, %draw)``: a uniform draw, a pure function of its position.
+@operation("random_stream")
+class RandomStream(Operation):
+    """``%1: u64 = random_stream<2>(%item)``: where the draws of a work item begin.
 
-    The position is (seed, launch, task, work item: i32 or i64, draw: i32); a float is in [0, 1), an
-    integer covers its range.
+    A function of the seed, the launch, the task and the work item (i32 or i64); see `ir.draws`.
     """
 
     is_scalar = True
+    is_costly = True
 
     task: int = attribute()
     item: Value = operand()
+
+
+@operation("random")
+class Random(Pure):
+    """``%2: f32 = random(%stream, %draw)``: a uniform draw of a stream, by its number (i32).
+
+    A float is in [0, 1), an integer covers its range.
+    """
+
+    stream: Value = operand()
     draw: Value = operand()
 
 

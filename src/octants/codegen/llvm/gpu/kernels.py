@@ -72,7 +72,7 @@ class Written:
     def artifact(self, target: Target, code: bytes, **metadata: str) -> Artifact:
         """The artifact of the machine code that was made of it."""
         module = self.kernel.module
-        if any(isinstance(op, ops.Random) for op in module.walk()):
+        if any(isinstance(op, ops.RandomStream) for op in module.walk()):
             metadata["draws"] = "random numbers"
         return Artifact(
             name=module.name,
