@@ -1,19 +1,19 @@
 """Times the programs of examples/ beside other systems: ``python bench/examples.py``.
 
-Each program runs in each system with nothing but its import changed, in a process of its own, on
-one thread, in f32. The first call, with the set-up before it, compiles; of the calls after it the
-best one counts (`--clock cpu` on a busy machine). A gradient that differs from Octants' by more
-than 1 % of its largest element is marked with the difference. The table goes to the screen and to
-bench/results; with ``--docs`` also into docs/examples.md.
+Each program runs in each system with nothing but its import changed, in processes of its own, on
+one thread, in f32. The systems take turns, and the least time of all rounds counts (`--clock cpu`
+on a busy machine). The first call, with the set-up before it, compiles. A gradient that differs
+from Octants' by more than 1 % of its largest element is marked with the difference. The table goes
+to the screen and to bench/results; with ``--docs`` also into docs/examples.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from machine import describe_machine
+from workers import outcome, report
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent / "examples"
@@ -54,24 +55,25 @@ def main() -> None:
     parser.add_argument("--patience", type=float, default=400.0, help="for a program in a system")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="a folder")
     parser.add_argument("--docs", action="store_true", help="put the table into docs/examples.md")
-    parser.add_argument("--worker", nargs=2, metavar=("SYSTEM", "FILE"), help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=3, help="of all systems in turn")
+    parser.add_argument("--worker", choices=SYSTEMS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        work(options.names[0], *options.worker, options)
+        work(options.names[0], options.worker, options)
         return
     results = {name: measure(name, options) for name in options.names}
-    report = {"machine": describe_machine(), "results": results}
+    found = {"machine": describe_machine(), "results": results}
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / f"examples-{time.strftime('%Y-%m-%d-%H%M%S')}.json"
-    path.write_text(json.dumps(report, indent=1) + "\n")
-    text = table(report, options.systems)
+    path.write_text(json.dumps(found, indent=1) + "\n")
+    text = table(found, options.systems)
     print(text)
     if options.docs:
         replace_table(text, path)
 
 
-def work(name: str, system: str, path: str, options: argparse.Namespace) -> None:
-    """Run one program in one system; writes times and the gradient to a file."""
+def work(name: str, system: str, options: argparse.Namespace) -> None:
+    """Run one program in one system; reports times and the gradient."""
     qd = __import__(system)
     clock = time.process_time if options.clock == "cpu" else time.perf_counter
     source = (EXAMPLES / f"{name}.py").read_text()
@@ -91,23 +93,15 @@ def work(name: str, system: str, path: str, options: argparse.Namespace) -> None
             forward()
             result["first"] = clock() - begin
             result["steady"] = best(forward, clock, options.seconds)
-            store(path, result)
+            report(result)
             if backward is not None:
                 result["first gradient"], found = timed(backward, clock)
-                gradient = np.array(found, copy=True)
-                store(path, result, gradient)
+                result["found"] = np.array(found, dtype=float).ravel().tolist()
+                report(result)
                 result["gradient"] = best(backward, clock, options.seconds)
-                store(path, result, gradient)
         except Exception as error:
             result["error"] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-            store(path, result)
-
-
-def store(path: str, result: dict[str, Any], gradient: Any = ()) -> None:
-    """Write what is known so far, which counts if the process has to be ended."""
-    new = Path(f"{path}.new.npz")
-    np.savez(new, result=json.dumps(result), gradient=np.array(gradient))
-    new.replace(path)
+        report(result)
 
 
 def timed(function: Any, clock: Any) -> tuple[float, Any]:
@@ -128,54 +122,44 @@ def best(function: Any, clock: Any, seconds: float) -> float:
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """What each system took, and how far its gradient is from that of the first one."""
-    found: dict[str, dict[str, Any]] = {}
-    reference = None
-    for system in options.systems:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "result.npz"
-            command = [sys.executable, __file__, name, "--worker", system, str(path)]
-            command += ["--seconds", str(options.seconds), "--clock", options.clock]
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-            problem = {}
-            try:
-                run = subprocess.run(
-                    command,
-                    check=False,
-                    capture_output=True,
-                    text=True,
-                    timeout=options.patience,
-                    env=environment,
-                )
-            except subprocess.TimeoutExpired:
-                problem = {"error": f"> {options.patience:g} s"}
-            else:
-                if not path.exists():
-                    lines = run.stderr.strip().splitlines() or [f"ended with {run.returncode}"]
-                    problem = {"error": lines[-1][:200]}
-            if not path.exists():
-                found[system] = problem
-                continue
-            stored = np.load(path)
-            found[system] = {**json.loads(str(stored["result"])), **problem}
-            gradient = stored["gradient"].astype(float)
-        if gradient.size and reference is None:
-            reference = gradient
-        elif gradient.size:
+    found: dict[str, dict[str, Any]] = {system: {} for system in options.systems}
+    for _ in range(options.rounds):
+        for system in options.systems:
+            if "error" not in found[system]:
+                found[system] = least(found[system], run(name, system, options))
+    gradients = {system: np.array(one.pop("found", [])) for system, one in found.items()}
+    reference = gradients[options.systems[0]]
+    for system, gradient in gradients.items():
+        if gradient.size and gradient.size == reference.size and gradient is not reference:
             largest = float(np.abs(reference).max())
             found[system]["difference"] = float(np.abs(gradient - reference).max()) / largest
         print(f"  {name} in {system}: {found[system]}", flush=True)
     return found
 
 
-def table(report: dict[str, Any], systems: list[str]) -> str:
+def run(name: str, system: str, options: argparse.Namespace) -> dict[str, Any]:
+    """What one process found."""
+    command = [sys.executable, __file__, name, "--worker", system]
+    command += ["--seconds", str(options.seconds), "--clock", options.clock]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return outcome(command, options.patience, environment)
+
+
+def least(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """The least times of two rounds, and what else the later one found."""
+    times = {key: min(now[key], before.get(key, now[key])) for key in COLUMNS if key in now}
+    return {**before, **now, **times}
+
+
+def table(found: dict[str, Any], systems: list[str]) -> str:
     """The results as a table of Markdown."""
     lines = [
         f"| program | system | {' | '.join(COLUMNS)} |",
         f"|---|---|{'---|' * len(COLUMNS)}",
     ]
-    for name, found in report["results"].items():
+    for name, each in found["results"].items():
         for system in systems:
-            one = found.get(system, {})
+            one = each.get(system, {})
             cells = [cell(one, column) for column in COLUMNS]
             lines.append(
                 f"| {name if system == systems[0] else ''} | {system} | {' | '.join(cells)} |"
@@ -193,9 +177,12 @@ def cell(found: dict[str, Any], column: str) -> str:
         return problem if problem.startswith("> ") else "error"
     seconds = found[column]
     text = f"{seconds:.2f} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
-    if column == "gradient" and found.get("difference", 0.0) > TOLERANCE:
-        text += f" (differs by {found['difference']:.0%})"
-    return text
+    difference = found.get("difference", 0.0)
+    if column != "gradient" or difference <= TOLERANCE:
+        return text
+    return (
+        f"{text} ({'not a number' if math.isnan(difference) else f'differs by {difference:.0%}'})"
+    )
 
 
 def replace_table(text: str, path: Path) -> None:

@@ -18,7 +18,6 @@ import argparse
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,12 +29,12 @@ import numpy as np
 
 from genesis_table import replace_table
 from machine import describe_machine
+from workers import outcome, report
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "genesis.json"
 SYSTEMS = ("quadrants", "octants")
 SCENES: dict[str, Scene] = {}
-_MARK = "RESULT "
 
 
 class Scene:
@@ -361,8 +360,7 @@ def run_scene(name: str, system: str) -> None:
     )
     numbers = chosen.run(gs, watch)
     given = {key: np.asarray(value, dtype=float).tolist() for key, value in numbers.items()}
-    result = {"times": watch.times, "cpu_times": watch.cpu_times, "numbers": given}
-    print(_MARK + json.dumps(result))
+    report({"times": watch.times, "cpu_times": watch.cpu_times, "numbers": given})
 
 
 def launch(name: str, system: str, cache: str, timeout: float) -> dict[str, Any]:
@@ -371,17 +369,7 @@ def launch(name: str, system: str, cache: str, timeout: float) -> dict[str, Any]
     for prefix in ("OCTANTS_", "QD_"):
         environment[f"{prefix}OFFLINE_CACHE_FILE_PATH"] = str(Path(cache) / prefix)
     command = [sys.executable, __file__, "--run", name, "--system", system]
-    try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=timeout, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"no end within {timeout:.0f} s"}
-    lines = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
-    if not lines:
-        return {"error": done.stderr.strip()[-2000:] or done.stdout[-2000:]}
-    result: dict[str, Any] = json.loads(lines[-1].removeprefix(_MARK))
-    return result
+    return outcome(command, timeout, environment)
 
 
 # -- the comparison --------------------------------------------------------------------------------

@@ -11,9 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
-import json
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -23,6 +21,7 @@ import numpy as np
 
 from machine import describe_machine
 from simulators import SIMULATORS
+from workers import outcome, report
 
 HERE = Path(__file__).parent
 SYSTEMS = ("octants", "quadrants", "taichi")
@@ -50,7 +49,7 @@ def main() -> None:
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        print(json.dumps(measure(options.worker, options.simulators[0], options)))
+        report(measure(options.worker, options.simulators[0], options))
         return
     text = table(options)
     print(text)
@@ -81,12 +80,7 @@ def in_process(system: str, name: str, options: argparse.Namespace) -> dict[str,
     """The same in a process of its own."""
     command = [sys.executable, __file__, "--worker", system, "--simulators", name]
     command += ["--steps", str(options.steps), "--repeats", str(options.repeats)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = done.stdout.strip().splitlines()
-    if done.returncode or not lines:
-        return {"failed": (done.stderr.strip().splitlines() or ["no answer"])[-1]}
-    found: dict[str, Any] = json.loads(lines[-1])
-    return found
+    return outcome(command)
 
 
 def table(options: argparse.Namespace) -> str:
@@ -112,14 +106,14 @@ def row(
 ) -> tuple[str, ...]:
     """What a system needed for a simulator, beside the first system."""
     found, baseline = rounds[system], next(iter(rounds.values()))
-    failed = next((one["failed"] for one in found if "failed" in one), None)
+    failed = next((one["error"] for one in found if "error" in one), None)
     if failed is not None:
         return name, system, failed, "", "", "", "", ""
     seconds = statistics.median(one["time"] for one in found)
     ratios = [
         one["time"] / other["time"]
         for one, other in zip(found, baseline, strict=True)
-        if "failed" not in other
+        if "error" not in other
     ]
     expected, results = (np.array(each[0].get("results", [])) for each in (baseline, found))
     apart = "-"

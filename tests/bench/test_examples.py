@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import sys
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +37,40 @@ def test_what_was_not_done_in_time_stands_in_its_column(examples: Any, tmp_path:
     ]
 
 
-def test_a_worker_stores_what_it_has_so_far(examples: Any, tmp_path: Path) -> None:
-    path = tmp_path / "result.npz"
-    examples.store(str(path), {"first": 1.0})
-    examples.store(str(path), {"first": 1.0, "gradient": 2.0}, [3.0])
-    stored = examples.np.load(path)
-    assert examples.json.loads(str(stored["result"])) == {"first": 1.0, "gradient": 2.0}
-    assert stored["gradient"].tolist() == [3.0]
+def test_a_gradient_that_differs_is_marked(examples: Any) -> None:
+    for difference, mark in ((0.005, ""), (1.01, " (differs by 101%)"), (nan, " (not a number)")):
+        found = {"gradient": 0.02, "difference": difference}
+        assert examples.cell(found, "gradient") == "20 ms" + mark
+
+
+def test_the_least_time_of_all_rounds_counts(examples: Any) -> None:
+    first = examples.least({}, {"first": 2.0, "steady": 0.02, "found": [1.0]})
+    both = examples.least(first, {"first": 3.0, "steady": 0.01, "error": "> 60 s"})
+    assert both == {"first": 2.0, "steady": 0.01, "found": [1.0], "error": "> 60 s"}
+
+
+WORKER = """\
+import sys, time
+from workers import report
+print("RESULTS of a system")
+report({"first": 1.0})
+report({"first": 1.0, "gradient": 2.0})
+sys.stdout.flush()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ("", {}),
+        ("raise TypeError('no')", {"error": "TypeError: no"}),
+        ("sys.exit(3)", {"error": "ended with 3"}),
+        ("time.sleep(60)", {"error": "> 3 s"}),
+    ],
+)
+def test_the_last_report_of_a_worker_counts(
+    examples: Any, more: str, problem: dict[str, str]
+) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(BENCH)}
+    found = examples.outcome([sys.executable, "-c", WORKER + more], 3, environment)
+    assert found == {"first": 1.0, "gradient": 2.0, **problem}
