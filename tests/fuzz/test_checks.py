@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from octants.fuzz import transforms
-from octants.fuzz.backends import Actual
+from octants.fuzz.backends import BACKENDS, Actual, Way
 from octants.fuzz.checks import CHECKS, Checker
-from octants.fuzz.compare import Status, Verdict
+from octants.fuzz.compare import Status
 from octants.fuzz.oracle.run import run
 from octants.fuzz.program import Program
 from tests.apart import ARCH
@@ -37,35 +38,40 @@ def program() -> Program:
     return make(SOURCE, {**inputs, "t": [3, 1, 4, 0, 2]}, [("k", ("x", 0.75))])
 
 
-def verdict() -> Verdict:
-    return Verdict(0, "f64", Status.AGREES)
-
-
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_program_passes_each_check(name: str) -> None:
     if name == "torch":
         pytest.importorskip("torch")
-    checker, found = Checker(ARCH, [name], 1), verdict()
-    checker.extend(program(), found)
+    checker = Checker(ARCH, [name], 1)
+    found = checker.check(program(), BACKENDS[ARCH]())  # type: ignore[arg-type]
     checker.close()
     assert found.status is Status.AGREES, found.problems
-    assert found.modes == ([f"check {name}"] if checker.chosen else [])
+    checks = [mode for mode in found.modes if mode.startswith("check")]
+    assert checks == ([f"check {name}"] if checker.chosen else [])
+
+
+def test_a_check_whose_package_is_missing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CHECKS, "torch", replace(CHECKS["torch"], needs="a_package_of_nobody"))
+    checker = Checker("cpu", list(CHECKS), 1)
+    checker.close()
+    assert checker.chosen == [name for name in CHECKS if name != "torch"]
 
 
 class Off:
     """A backend whose second run has another last bit, or a gradient that is off."""
 
-    overrides: dict[str, object]
-    arrays, tape, all_modes = "", {}, False
+    slack = 1.0
+    way = Way()
 
     def __init__(self, part: str) -> None:
         self.part = part
         self.runs = 0
 
     def forget(self) -> None:
-        self.runs += 1
+        """It forgets nothing."""
 
     def run(self, programs: Sequence[Program]) -> list[Actual]:
+        self.runs += 1
         outcome = run(programs[0])
         primal = {name: estimate.value.copy() for name, estimate in outcome.primal.items()}
         gradient = {name: estimate.value.copy() for name, estimate in outcome.gradient.items()}
@@ -83,13 +89,12 @@ class Off:
         ("threads", "bit", "check threads, run 1 other bits in primal: f[3]"),
         ("cache", "bit", "check cache, run 1 other bits in primal: f[3]"),
         ("adjoint", "gradient", "check adjoint, <v, J u> is"),
-        ("fields", "gradient", "check fields, run 0 tape gradient: x"),
+        ("fields", "gradient", "check fields, run 1 tape gradient: x"),
     ],
 )
 def test_what_differs_is_noticed(name: str, part: str, problem: str) -> None:
-    checker, found = Checker("cpu", [name], 1), verdict()
-    checker.backend = Off(part)  # type: ignore[assignment]
-    checker.extend(program(), found)
+    checker = Checker("cpu", [name], 1)
+    found = checker.check(program(), Off(part))  # type: ignore[arg-type]
     checker.close()
     assert found.status is Status.DISAGREES
     assert any(text.startswith(problem) for text in found.problems), found.problems

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from octants.fuzz import __main__ as fuzz
 from octants.fuzz import runner
 from octants.fuzz.backends import BACKENDS, Actual
 from octants.fuzz.compare import HARMLESS, Status, check
@@ -134,7 +136,7 @@ def test_a_report_says_what_is_wrong() -> None:
 def test_a_crash_costs_one_program() -> None:
     worker = runner.Worker("cpu")
     worker.command = [sys.executable, "-c", CRASHING]
-    entries = worker.run([(1, "f32", "core"), (2, "f32", "core"), (3, "f32", "core")])
+    entries = list(worker.run([(1, "f32", "core"), (2, "f32", "core"), (3, "f32", "core")]))
     worker.close()
     assert [entry["status"] for entry in entries] == ["agrees", "fails", "agrees"]
     assert "exit code 3" in entries[1]["problems"][0]
@@ -142,9 +144,9 @@ def test_a_crash_costs_one_program() -> None:
 
 def test_a_program_that_hangs_costs_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "PATIENCE", 3.0)
-    worker = runner.Worker("cpu")
+    worker = runner.Worker("cpu", ["--no-shrink"])
     worker.command = [sys.executable, "-c", CRASHING.replace("os._exit(3)", "time.sleep(100)")]
-    entries = worker.run([(1, "f32", "core"), (2, "f32", "core"), (3, "f32", "core")])
+    entries = list(worker.run([(1, "f32", "core"), (2, "f32", "core"), (3, "f32", "core")]))
     worker.close()
     assert [entry["status"] for entry in entries] == ["agrees", "fails", "agrees"]
     assert "exit code -9" in entries[1]["problems"][0]
@@ -202,3 +204,18 @@ def test_races_without_an_effect_are_no_shortcoming() -> None:
             status = Status.SET_ASIDE if aside else Status.AGREES
             report.add(entry | {"status": status.value, "problems": [f"{reason}: x"] * aside})
         assert len(report.shortcomings()) == shortcomings
+
+
+def test_a_run_that_is_stopped_says_how_far_it_was() -> None:
+    def stop(report: Report, entry: runner.Entry) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, fuzz.stop)
+    try:
+        report = runner.run(
+            runner.cases(0, 60, ["f32"]), "cpu", 2, ["--no-shrink", "--checks", "numpy"], stop
+        )
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert report.count == 1
+    assert report.summary().endswith("; not run: 59 of 60")

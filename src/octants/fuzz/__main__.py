@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -45,10 +46,18 @@ def main() -> int:
     settings = ["--most-checks", str(options.most_checks)]
     settings += ["--checks", *_named(options.checks, CHECKS)] if options.checks else []
     settings += ["--no-shrink"] if options.no_shrink else []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
     report = runner.run(chosen, options.backend, options.jobs, settings, see)
     print(report.text())
-    print(report.summary())
+    print(report.summary(), flush=True)
     return 1 if report.shortcomings() else 0
+
+
+def stop(number: int, _: object) -> None:
+    """End the run, once."""
+    signal.signal(number, signal.SIG_IGN)
+    raise runner.Stopped
 
 
 def _named(chosen: Sequence[str], table: Mapping[str, object]) -> list[str]:

@@ -24,6 +24,8 @@ a record of a forced size that is too small."""
 RACES = ("OCT303", "OCT304")
 """Codes of the errors for programs whose work items race."""
 VALIDATED = "validated tape"
+THREADS = 4
+"""Threads of a CPU where no check has others: results do not depend on the machine."""
 FAST_SLACK = 64.0
 """With `fast_math` the roundings are not those that the oracle's bounds count, and some functions
 of f32 have absolute errors."""
@@ -45,6 +47,18 @@ class Actual:
     tangent: Arrays | None = None
     errors: dict[str, str] = field(default_factory=dict)
     refusals: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How programs are run."""
+
+    options: dict[str, Any] = field(default_factory=dict)  # beside those of the seed
+    with_seed: bool = True  # whether the options of the seed count
+    arrays: str = ""  # "numpy" or "torch": what stands for ndarrays
+    tape: dict[str, Any] = field(default_factory=dict)  # options of tapes
+    all_modes: bool = False  # a tape for every program, and none over a loss that is returned
+    forward: bool = True  # whether tangents are computed
 
 
 class Backend(Protocol):
@@ -70,10 +84,7 @@ class PackageBackend:
         self.slack = FAST_SLACK if fast_math else 1.0
         self.qd: Any = importlib.import_module(package)
         self.driver: Any = importlib.import_module(f"{package}.driver")
-        self.overrides: dict[str, Any] = {}  # options in place of those that a seed has
-        self.arrays = ""  # "numpy" or "torch": what stands for ndarrays
-        self.tape: dict[str, Any] = {}  # options of tapes
-        self.all_modes = False
+        self.way = Way()
         self._started: tuple[Any, ...] | None = None
         self._runs = 0
         atexit.register(self.qd.reset)
@@ -87,32 +98,32 @@ class PackageBackend:
 
     def _run(self, program: Program) -> Actual:
         self._start(program)
-        actual = Actual()
+        actual, way = Actual(), self.way
         session = _attempt(
-            actual, "compile", lambda: Session(self.qd, self.driver, program, self.arrays)
+            actual, "compile", lambda: Session(self.qd, self.driver, program, way.arrays)
         )
         if session is None:
             return actual
         if _attempt(actual, "primal", lambda: session.primal(actual)) is None:
             return actual
-        if self.arrays == "numpy":
+        if way.arrays == "numpy":
             return actual
         if len(program.launches) == 1:
             _attempt(actual, "bare", lambda: session.bare(actual))
-        if self.all_modes or "bare" not in actual.gradients or program.seed % 4 == 0:
-            has_loss = not self.all_modes and session.returns_loss(actual)
-            _attempt(actual, "tape", lambda: session.tape(actual, has_loss, self.tape))
-        if program.profile == "races" and not self.all_modes:
+        if way.all_modes or "bare" not in actual.gradients or program.seed % 4 == 0:
+            has_loss = not way.all_modes and session.returns_loss(actual)
+            _attempt(actual, "tape", lambda: session.tape(actual, has_loss, way.tape))
+        if program.profile == "races" and not way.tape:
             _attempt(actual, VALIDATED, lambda: session.validated(actual))
-        if not self.arrays:
+        if way.forward:
             _attempt(actual, "forward", lambda: session.forward(actual))
         return actual
 
     def _start(self, program: Program) -> None:
         """Begin anew where the options differ, and now and then to give memory back."""
-        chosen = options(program.seed) if not self.overrides else dict(self.overrides)
-        chosen.setdefault("opt_level", 0)
-        chosen = {"fast_math": self.fast_math, "offline_cache": False, **chosen}
+        chosen: dict[str, Any] = {"fast_math": self.fast_math, "offline_cache": False}
+        chosen |= {"opt_level": 0, "cpu_max_num_threads": THREADS}
+        chosen |= (options(program.seed) if self.way.with_seed else {}) | self.way.options
         wanted = (program.precision, program.random_seed, chosen)
         self._runs += 1
         if wanted != self._started or self._runs % 25 == 0:
@@ -128,12 +139,12 @@ class PackageBackend:
 def options(seed: int) -> dict[str, Any]:
     """The options that a program is run with.
 
-    Most are compiled at the quickest, a hundred in four at full optimisation. Some have a tape so
+    Most are compiled at the quickest, a hundred in eight at full optimisation. Some have a tape so
     small that loops are recorded in blocks of one to a few iterations, or a forced size, or
     `deterministic` updates.
     """
     chosen: dict[str, Any] = {
-        "opt_level": 2 if seed // 100 % 4 == 0 else 0,
+        "opt_level": 2 if seed // 100 % 8 == 0 else 0,
         "debug": seed % 16 == 5,
     }
     if seed % 4 == 1:

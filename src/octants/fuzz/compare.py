@@ -68,12 +68,13 @@ def check(programs: Iterable[Program], backend: Backend) -> list[Verdict]:
     return [
         Verdict(program.seed, program.precision, Status.SET_ASIDE, [outcome])
         if isinstance(outcome, str)
-        else _judge(program, outcome, next(actuals), backend.slack)
+        else judge(program, outcome, next(actuals), backend.slack)
         for program, outcome in pairs
     ]
 
 
-def _judge(program: Program, outcome: Outcome | Undefined, actual: Actual, slack: float) -> Verdict:
+def judge(program: Program, outcome: Outcome | Undefined, actual: Actual, slack: float) -> Verdict:
+    """The verdict on a backend's results, for what the oracle says."""
     if isinstance(outcome, Outcome):
         return compare(program, outcome, actual, slack)
     return _refusal(program, outcome, actual)

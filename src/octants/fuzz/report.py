@@ -23,6 +23,7 @@ class Report:
     """The counts of a run. A program here is a source in one precision."""
 
     backend: str
+    wanted: int = 0  # programs of the whole run, if that was not stopped
     statuses: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     modes: Counter[str] = field(default_factory=Counter)
@@ -84,10 +85,12 @@ class Report:
         refused = ", ".join(f"{n} {what}" for what, n in sorted(self.refusals.items())) or "none"
         aside = ", ".join(f"{n} {why}" for why, n in sorted(self.reasons.items())) or "none"
         seeds = ", ".join(f"{e['profile']} {e['seed']} {e['precision']}" for e in self.findings)
+        left = self.wanted - self.count
         return (
             f"summary: {self.backend}: {self.compared} compared in {self.seconds:.0f} s;"
             f" refused modes: {refused}; set aside: {aside};"
             f" disagreed or failed: {self.wrong}{f' ({seeds})' if seeds else ''}"
+            f"{f'; not run: {left} of {self.wanted}' if left > 0 else ''}"
         )
 
     def _head(self) -> list[str]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import queue
+import signal
 import subprocess
 import sys
 import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from octants.fuzz import script
-from octants.fuzz.backends import BACKENDS, Backend
+from octants.fuzz.backends import BACKENDS, Backend, PackageBackend
 from octants.fuzz.checks import Checker
 from octants.fuzz.compare import Status, Verdict, check
 from octants.fuzz.generator.build import generate
@@ -25,7 +27,9 @@ from octants.fuzz.shrink import shrink
 PRECISIONS = ("f32", "f64")
 CHUNK = 25
 SHRINK_BUDGET = 400
-PATIENCE = 900.0  # seconds for a chunk, and then for each of its programs
+PATIENCE = 120.0  # seconds for a program
+SHRINKING = 900.0  # seconds more where it may be shrunk
+MOST = 250  # programs of a process: memory does not grow with the length of a run
 Entry = dict[str, Any]
 Case = tuple[int, str, str]  # a seed, a precision, and a profile
 
@@ -46,17 +50,22 @@ def cases(
 
 
 def work(
-    chosen: Sequence[Case], backend: Backend, shrinks: bool, checker: Checker | None = None
+    chosen: Iterable[Case], backend: Backend, shrinks: bool, checker: Checker | None = None
 ) -> Iterator[Entry]:
     """The entries of some programs, in order."""
-    programs = [generate(*case) for case in chosen]
-    for program, verdict in zip(programs, check(programs, backend), strict=True):
-        if checker is not None:
-            checker.extend(program, verdict)
+    for case in chosen:
+        program = generate(*case)
+        verdict = _verdict(program, backend, checker)
         smallest = None
         if shrinks and verdict.status in (Status.DISAGREES, Status.FAILS):
             smallest = minimise(program, verdict, backend, checker)
         yield describe(program, verdict, backend.name, smallest)
+
+
+def _verdict(program: Program, backend: Backend, checker: Checker | None) -> Verdict:
+    if checker is not None and isinstance(backend, PackageBackend):
+        return checker.check(program, backend)
+    return check([program], backend)[0]
 
 
 def minimise(
@@ -66,9 +75,7 @@ def minimise(
     is_of_checks = all(problem.startswith("check ") for problem in verdict.problems)
 
     def fails(candidate: Program) -> bool:
-        (found,) = check([candidate], backend)
-        if checker is not None and is_of_checks:
-            checker.extend(candidate, found)
+        found = _verdict(candidate, backend, checker if is_of_checks else None)
         return found.status is verdict.status and bool(_kinds(found) & _kinds(verdict))
 
     return shrink(program, fails, SHRINK_BUDGET)
@@ -107,12 +114,17 @@ def describe(program: Program, verdict: Verdict, backend: str, smallest: Program
 
 
 def serve(backend: str, shrinks: bool, checks: Sequence[str], most: int) -> None:
-    """A worker: reads chunks of cases, a line each, and writes a line for each program."""
+    """A worker: reads chunks of cases, a line each, and writes a line for each program.
+
+    It ends when its parent does: signals that stop a whole group of processes are left to that.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
     warnings.simplefilter("ignore")  # programs do on purpose what users are warned of
     made = BACKENDS[backend]()
     checker = Checker(getattr(made, "arch", ""), checks, most) if checks else None
     for line in sys.stdin:
-        for entry in work([tuple(case) for case in json.loads(line)], made, shrinks, checker):
+        for entry in work(map(tuple, json.loads(line)), made, shrinks, checker):
             print(json.dumps(entry), flush=True)
         print(flush=True)
     if checker is not None:
@@ -123,56 +135,99 @@ def serve(backend: str, shrinks: bool, checks: Sequence[str], most: int) -> None
 
 
 class Worker:
-    """A worker process, started again after a crash."""
+    """A worker process, started again after a crash, and now and then to give memory back."""
 
     def __init__(self, backend: str, settings: Sequence[str] = ()) -> None:
         self.backend = backend
         self.command = [sys.executable, "-m", "octants.fuzz", "--serve", "--backend", backend]
         self.command += settings
         self.process: subprocess.Popen[str] | None = None
+        self.patience = PATIENCE + (0.0 if "--no-shrink" in settings else SHRINKING)
+        self.count = 0  # programs of the process
+        self.is_stopped = False
 
-    def run(self, chunk: Sequence[Case]) -> list[Entry]:
-        """The entries of a chunk; if the worker dies, of its programs one by one."""
-        entries, code = self._ask(chunk)
-        if code is None:
-            return entries
-        if len(chunk) == 1:
-            return [_crash(chunk[0], self.backend, code)]
-        return [entry for case in chunk for entry in self.run([case])]
+    def run(self, chunk: Sequence[Case]) -> Iterator[Entry]:
+        """The entries of a chunk, as they come in.
 
-    def _ask(self, chunk: Sequence[Case]) -> tuple[list[Entry], int | None]:
-        """The entries, and the exit code of a worker that died, or that had to be killed."""
+        If the process dies, or has to be killed, the program that it was at runs once more, alone
+        in a process of its own.
+        """
+        left = list(chunk)
+        while left:
+            for entry in self._ask(left):
+                left.pop(0)
+                yield entry
+            if self.is_stopped:
+                return
+            if left:
+                yield self._once_more(left.pop(0))
+
+    def _once_more(self, case: Case) -> Entry:
+        """The entry of a program with which the process died, which is a failure in any case."""
+        code = self._end()
+        entry = next(self._ask([case]), None)
+        if entry is None:
+            return _crash(case, self.backend, f"the process died with exit code {self._end()}")
+        if entry["status"] in (Status.DISAGREES.value, Status.FAILS.value):
+            return entry
+        return _crash(case, self.backend, f"the process died with exit code {code}, not alone")
+
+    def _ask(self, chunk: Sequence[Case]) -> Iterator[Entry]:
+        """The entries, up to where the process dies, or takes too long for a program."""
+        if self.count >= MOST:
+            self.close()
         if self.process is None:
             pipe = subprocess.PIPE
             self.process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe, text=True)
+            self.count = 0
         process = self.process
-        entries: list[Entry] = []
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps(list(chunk)) + "\n")
-        process.stdin.flush()
-        watchdog = threading.Timer(PATIENCE, process.kill)
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(list(chunk)) + "\n")
+            process.stdin.flush()
+        watchdog = threading.Timer(self.patience, process.kill)
         watchdog.start()
-        for line in process.stdout:
-            if not line.strip():
-                watchdog.cancel()
-                return entries, None
-            if line.startswith("{"):
-                entries.append(json.loads(line))
-        watchdog.cancel()
-        self.process = None
-        return entries, process.wait()
+        try:
+            for line in process.stdout:
+                if not line.strip():
+                    return
+                if line.startswith("{"):
+                    watchdog.cancel()
+                    self.count += 1
+                    yield json.loads(line)
+                    watchdog = threading.Timer(self.patience, process.kill)
+                    watchdog.start()
+        finally:
+            watchdog.cancel()
+
+    def _end(self) -> int:
+        """Wait for the process, which is dead; its exit code."""
+        assert self.process is not None
+        process, self.process = self.process, None
+        with contextlib.suppress(BrokenPipeError), process:
+            pass
+        return process.wait()
+
+    def stop(self) -> None:
+        """End it at once."""
+        self.is_stopped = True
+        if self.process is not None:
+            self.process.kill()
 
     def close(self) -> None:
-        if self.process is not None and self.process.stdin is not None:
-            self.process.stdin.close()
-            self.process.wait()
+        """End it when it has done what it was given."""
+        if self.process is not None:
+            self._end()
 
 
-def _crash(case: Case, backend: str, code: int) -> Entry:
+def _crash(case: Case, backend: str, problem: str) -> Entry:
     program = generate(*case)
-    problem = f"error: the process died with exit code {code}"
-    verdict = Verdict(program.seed, program.precision, Status.FAILS, [problem])
+    verdict = Verdict(program.seed, program.precision, Status.FAILS, [f"error: {problem}"])
     return describe(program, verdict, backend, None)
+
+
+class Stopped(BaseException):
+    """Raised by the handler of a signal that is to end a run."""
 
 
 def run(
@@ -184,26 +239,37 @@ def run(
 ) -> Report:
     """Run all programs; ``see`` is called for each as it comes in.
 
-    ``settings`` are options of the command that workers get too.
+    ``settings`` are options of the command that workers get too. `Stopped` ends the run: the report
+    is of the programs so far.
     """
-    report, start = Report(backend), time.monotonic()
+    report, start = Report(backend, wanted=len(chosen)), time.monotonic()
     chunks = deque(chosen[k : k + CHUNK] for k in range(0, len(chosen), CHUNK))
     workers = [Worker(backend, settings) for _ in range(min(jobs, len(chunks)))]
-    with ThreadPoolExecutor(len(workers) or 1) as pool:
-        pending: dict[Future[list[Entry]], Worker] = {
-            pool.submit(worker.run, chunks.popleft()): worker for worker in workers
-        }
-        while pending:
-            done, _ = wait(pending, return_when=FIRST_COMPLETED)
-            for future in done:
-                worker = pending.pop(future)
-                for entry in future.result():
-                    report.add(entry)
-                    report.seconds = time.monotonic() - start
-                    see(report, entry)
-                if chunks:
-                    pending[pool.submit(worker.run, chunks.popleft())] = worker
-    for worker in workers:
+    entries: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
+
+    def drive(worker: Worker) -> None:
+        with contextlib.suppress(IndexError):  # there are no more chunks
+            while not worker.is_stopped:
+                chunk = chunks.popleft()
+                for entry in worker.run(chunk):
+                    entries.put(entry)
         worker.close()
-    report.seconds = time.monotonic() - start
+        entries.put(None)
+
+    threads = [threading.Thread(target=drive, args=(worker,), daemon=True) for worker in workers]
+    for thread in threads:
+        thread.start()
+    running = len(threads)
+    try:
+        while running:
+            entry = entries.get()
+            report.seconds = time.monotonic() - start
+            if entry is None:
+                running -= 1
+            else:
+                report.add(entry)
+                see(report, entry)
+    except Stopped:
+        for worker in workers:
+            worker.stop()
     return report
