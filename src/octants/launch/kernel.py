@@ -23,33 +23,28 @@ from octants.diagnostics.definition import Definition
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.launch_errors import MissingMethodOwner
 from octants.diagnostics.stack import levels_to_the_user
-from octants.diagnostics.tape_errors import NothingHasGradient
 from octants.diagnostics.tracebacks import of_users, shortens_tracebacks
-from octants.launch.changes import check_unchanged
 from octants.launch.entry import Entry, make_entry
-from octants.launch.gradient import bare_reverse, differentiable
+from octants.launch.kernel_gradient import Gradient
 from octants.launch.lent import borrowed
-from octants.launch.memory import memories_of
-from octants.launch.outside import Outside, argument_gradients
-from octants.launch.own import on_own_arrays
-from octants.launch.races import launch_with_look, look_before_gradient
+from octants.launch.races import launch_with_look
 from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
-from octants.launch.varying import varying_reads, with_constants
-from octants.lazy_dataclass import dataclass
+from octants.launch.varying import varying_reads
+from octants.launch.warm_gradient import Recogniser, WarmGradients, recogniser_of
 from octants.runtime.arguments import make_key_function
 from octants.runtime.signatures import is_method, read_signature
 from octants.types.reads import ReadKey
 
 if TYPE_CHECKING:
     from octants.launch import explain, inspection
-    from octants.launch.explanation import Explanation
     from octants.launch.inspection import Inspection
 else:
     explain, inspection = Deferred("octants.launch.explain"), Deferred("octants.launch.inspection")
 
 _state = driver.state
 _MANY_VARIANTS = 16
+_MOST_ENTERED = 8  # specialisations whose launches are recognised one after the other
 
 
 class Kernel:
@@ -78,13 +73,15 @@ class Kernel:
     def _read_signature(self) -> None:
         self.signature = read_signature(self.function, self._local_names, is_method=self.is_method)
         self._count = len(self.signature.names)
-        self._leaves = self.signature.leaves()
-        self._key = make_key_function(self._count, self._leaves)
-        self._generation = -1
+        self.leaves = self.signature.leaves()
+        self._key = make_key_function(self._count, self.leaves)
+        self.generation = -1
         self.entry: Entry = self._launch
         self._specialisations: dict[tuple[Any, ...], Specialisation] = {}
         self._variants: dict[tuple[Any, ...], list[Specialisation]] = {}
         self._deciding: dict[tuple[Any, ...], set[ReadKey]] = {}
+        self._entered: tuple[tuple[Recogniser, Entry], ...] = ()
+        self.warm_gradients = WarmGradients()
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         try:
@@ -100,27 +97,43 @@ class Kernel:
 
     def _launch(self, *arguments: Any) -> Any:
         """A launch that the last entry is not for."""
-        given, arguments = arguments, borrowed(self._leaves, arguments)
+        for recognise, entry in self._entered:
+            if entry is not self.entry and recognise(*arguments):
+                self.entry = entry
+                return entry(*arguments)
+        given, arguments = arguments, borrowed(self.leaves, arguments)
         specialisation = self.specialisation(arguments)
         recognition = specialisation.recognition
         is_outlived = recognition is not None and recognition.is_outlived and arguments is given
         if specialisation.entry is None or is_outlived:
-            generation, miss = self._generation, self._launch
+            generation, miss = self.generation, self._launch
             specialisation.entry = make_entry(specialisation, generation, miss, arguments)
         self.entry = specialisation.entry
+        if 1 < len(self._specialisations) <= _MOST_ENTERED:
+            self._remember_entry(specialisation)
         arguments = specialisation.complete(arguments)
         recorder = _state.recorder
         if recorder is not None:
             return recorder.launch(specialisation, arguments)
         return specialisation.run(arguments)
 
+    def _remember_entry(self, specialisation: Specialisation) -> None:
+        """Recognise launches of a specialisation that take turns with others."""
+        entry = specialisation.entry
+        if entry is None or any(known is entry for _, known in self._entered):
+            return
+        own = [each.entry for each in self._specialisations.values()]
+        others = [each for each in self._entered if each[1] in own]
+        recognise = recogniser_of(specialisation, self.generation)
+        self._entered = ((recognise, entry), *others)
+
     def bind_arrays(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """The same as `bind`, with the arrays of other libraries as launches know them."""
-        return borrowed(self._leaves, self.bind(arguments, named))
+        return borrowed(self.leaves, self.bind(arguments, named))
 
     def specialisation(self, arguments: tuple[Any, ...]) -> Specialisation:
         """The kernel compiled for arguments like these, mostly found by their key."""
-        if self._generation != _state.generation:
+        if self.generation != _state.generation:
             self._renew()
         found = self._specialisations.get(self._key(*arguments))
         if found is None or (found.is_valid is not None and not found.is_valid()):
@@ -134,7 +147,7 @@ class Kernel:
 
     def specialise(self, arguments: tuple[Any, ...]) -> Specialisation:
         """The kernel compiled for arguments like these."""
-        if self._generation != _state.generation:
+        if self.generation != _state.generation:
             self._renew()
         key = self._key(*arguments)
         with _state.compiling, Uncollected():
@@ -190,6 +203,8 @@ class Kernel:
             self._deciding.pop(ended.key, None)
         if self.entry is ended.entry:
             self.entry = self._launch
+        self._entered = tuple(each for each in self._entered if each[1] is not ended.entry)
+        self.warm_gradients.forget(ended)
         ended.entry = None
 
     def compile_in(self, ended: Specialisation, arguments: tuple[Any, ...]) -> Specialisation:
@@ -218,7 +233,7 @@ class Kernel:
         """Forget what belongs to earlier options and arrays."""
         options.current()
         self._read_signature()
-        self._generation = _state.generation
+        self.generation = _state.generation
 
     def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """The arguments of a call in the order of the parameters."""
@@ -306,116 +321,3 @@ class BoundKernel:
 
     def __repr__(self) -> str:
         return f"<bound {self.kernel!r} of {self.owner!r}>"
-
-
-class Gradient:
-    """``kernel.grad``: propagates the adjoints of what the kernel wrote to those of what it read.
-
-    It runs on the memory as it is now, which must be as the last launch with the same arguments
-    left it. The adjoint of each returned float is one. `using` changes this.
-    """
-
-    __slots__ = ("_first", "_ways", "kernel")
-
-    def __init__(
-        self, kernel: Kernel, first: tuple[Any, ...] = (), ways: GradientWays | None = None
-    ) -> None:
-        self.kernel = kernel
-        self._first = first
-        self._ways = ways or _USUAL
-
-    def using(self, **ways: Any) -> Gradient:
-        """The same gradient, computed in another way; to be called with the kernel's arguments.
-
-        With ``argument_gradients=True`` the call returns a dictionary with the gradients of the
-        float arguments that are passed by value, by their names: numbers, vectors, matrices.
-        `seed` is the adjoint of the returned value, or a sequence of one for each; a number, or
-        numbers in the shape of a vector or matrix. ``on_overwrite="trust"`` runs also where the
-        kernel overwrites what its reverse needs, on whatever memory holds: the gradient is right
-        if that is what the kernel read, and indices that it reads from memory must be valid.
-        """
-        return Gradient(self.kernel, self._first, dataclasses.replace(self._ways, **ways))
-
-    @shortens_tracebacks
-    def __call__(
-        self, *arguments: Any, qd_stream: Any = None, **named: Any
-    ) -> dict[str, Any] | None:
-        if qd_stream is None:
-            return self._launch(arguments, named)
-        with launching_in(qd_stream):
-            return self._launch(arguments, named)
-
-    def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:
-        arguments = self.kernel.bind_arrays((*self._first, *arguments), named)
-        ways = self._ways
-        specialisation = self.kernel.specialisation(arguments)
-        arguments = specialisation.complete(arguments)
-        if not specialisation.has_gradients and not ways.argument_gradients:
-            raise NothingHasGradient(self.kernel.name).at(None)
-        merged = specialisation
-        if not on_own_arrays(specialisation, arguments):
-            merged = differentiable(specialisation, memories_of(specialisation, arguments))
-        try:
-            reverse = bare_reverse(merged, arguments=ways.argument_gradients, trusts=ways.trusts)
-        except OctantsError:
-            if not specialisation.hidden:
-                raise
-            found, given = with_constants(specialisation, arguments)
-            found.number = specialisation.number
-            return self._launch(given[len(self._first) :], {})
-        layout = reverse.outside
-        if not ways.trusts:
-            check_unchanged(specialisation, arguments, reverse.needed)
-            debug, number = options.current().debug, specialisation.number
-            look_before_gradient(merged, number, arguments, always=debug, effects=False)
-        outside = Outside(layout) if layout.size else None
-        if outside is not None:
-            outside.seed(merged, ways.seed)
-        address = outside.address if outside is not None else 0
-        memories = memories_of(merged, arguments) if reverse.rewritten else {}
-        kept = [(memories[k], memories[k].snapshot()) for k in reverse.rewritten]
-        reverse.program.launch(driver.state.seed, specialisation.number, address, *arguments)
-        for memory, contents in kept:
-            memory.restore(contents)
-        if not ways.argument_gradients:
-            return None
-        return argument_gradients(merged, outside)
-
-    @shortens_tracebacks
-    def explain(self, *arguments: Any, **named: Any) -> Explanation:
-        """What the gradient of a launch with these arguments records, loop by loop.
-
-        It is found by running the kernel and its reverse as under a tape; what the kernel prints is
-        printed. Afterwards all arrays, gradients and random numbers are as they were. Printed, the
-        result is a table; it has a `text`, an `html` page to `save`, and the numbers as data.
-
-        Raises `OctantsCompilationError` for what cannot be differentiated.
-        """
-        arguments = self.kernel.bind_arrays((*self._first, *arguments), named)
-        specialisation = self.kernel.specialise(arguments)
-        return explain.explain(specialisation, specialisation.complete(arguments))
-
-    def __repr__(self) -> str:
-        return f"<gradient of {self.kernel!r}>"
-
-
-@dataclass(frozen=True)
-class GradientWays:
-    """How ``kernel.grad`` computes; see `Gradient.using`."""
-
-    argument_gradients: bool = False
-    seed: Any = None
-    on_overwrite: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.on_overwrite not in (None, "error", "trust"):
-            problem = f'is "error" or "trust", not {self.on_overwrite!r}'
-            raise ValueError(f"on_overwrite of a gradient {problem}; only a tape can save")
-
-    @property
-    def trusts(self) -> bool:
-        """Whether memory is taken to hold what the kernel read; `init` sets the default."""
-        return (self.on_overwrite or options.current().on_overwrite) == "trust"
-
-
-_USUAL = GradientWays()

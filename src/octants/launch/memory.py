@@ -189,16 +189,20 @@ def memories_of(specialisation: Specialisation, arguments: tuple[Any, ...]) -> M
 
 
 def _find_memories(specialisation: Specialisation, arguments: tuple[Any, ...]) -> dict[int, Memory]:
-    found = {}
-    arrays = zip(specialisation.arrays, specialisation.sources, strict=True)
-    for position, (array, source) in enumerate(arrays):
-        if array.space is Space.FIELD:
-            assert isinstance(source, FieldSource)
-            found[position] = memory_of(source.field, array.name)
-        elif array.space is Space.NDARRAY:
-            value = specialisation.leaf(position).value(arguments)
-            found[position] = memory_of(value, array.name)
-    return found
+    spaces = Space.FIELD, Space.NDARRAY
+    return {
+        position: memory_at(specialisation, position, arguments)
+        for position, array in enumerate(specialisation.arrays)
+        if array.space in spaces
+    }
+
+
+def memory_at(specialisation: Specialisation, position: int, arguments: tuple[Any, ...]) -> Memory:
+    """The memory of the field or ndarray at a position of the module's arrays."""
+    source, name = specialisation.sources[position], specialisation.arrays[position].name
+    if isinstance(source, FieldSource):
+        return memory_of(source.field, name)
+    return memory_of(specialisation.leaf(position).value(arguments), name)
 
 
 def aliases_of(specialisation: Specialisation, memories: Mapping[int, Memory]) -> tuple[int, ...]:

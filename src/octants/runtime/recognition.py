@@ -15,7 +15,7 @@ import numpy as np
 from octants.diagnostics.generated import define
 from octants.runtime.arguments import KEY_FUNCTIONS, NUMPY_FLAGS, Leaf, key_term, object_key
 from octants.runtime.frozen import FrozenStruct, frozen_structs
-from octants.types.annotations import Template
+from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.signature import FieldHandle, NdarrayHandle
 from octants.types.weak import reference_to
 
@@ -92,6 +92,37 @@ class _LastStruct:
             "is_frozen", f"def is_frozen({parameter}):\n    return {kinds}", scope
         )
         self._is_like = define("is_like", f"def is_like({parameter}):\n    return {terms}", scope)
+
+
+def same_conditions(
+    leaves: Sequence[Leaf], structs: Sequence[FrozenStruct], arguments: Sequence[Any]
+) -> tuple[list[str], dict[str, Any]] | None:
+    """Conditions that arguments have the same key and are the very same arrays, and their scope.
+
+    Frozen structs are recognised by identity. None where an array belongs to another library,
+    whose memory can change while the object stays.
+    """
+    scope: dict[str, Any] = {}
+    if not all(each.is_frozen_in(arguments) for each in structs):
+        structs = frozen_structs(leaves, arguments)
+    conditions = []
+    for each in structs:
+        scope[name := f"k{len(scope)}"] = reference_to(each.value(arguments))
+        conditions.append(f"{name}() is {each.expression}")
+    settled = {(leaf.position, leaf.path) for each in structs for leaf in each.leaves}
+    for leaf in leaves:
+        if (leaf.position, leaf.path) in settled:
+            continue
+        value = leaf.value(arguments)
+        if isinstance(leaf.annotation, (NdarrayAnnotation, AnyTensor)):
+            if not isinstance(value, (FieldHandle, NdarrayHandle)):
+                return None
+            term = is_same(leaf.expression, value, f"k{len(scope)}", scope)
+        else:
+            term = condition(leaf, value, scope)
+        if term:
+            conditions.append(term)
+    return conditions, scope
 
 
 def condition(leaf: Leaf, value: Any, scope: dict[str, Any]) -> str:

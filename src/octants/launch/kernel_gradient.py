@@ -1,0 +1,184 @@
+"""``kernel.grad``: the reverse of a kernel, to be called with the kernel's arguments."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from octants import driver, options
+from octants.deferred import Deferred
+from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.tape_errors import NothingHasGradient
+from octants.diagnostics.tracebacks import shortens_tracebacks
+from octants.launch.changes import check_unchanged
+from octants.launch.gradient import bare_reverse, differentiable
+from octants.launch.lent import borrowed
+from octants.launch.memory import memories_of, memory_at
+from octants.launch.outside import Outside, argument_gradients
+from octants.launch.own import on_own_arrays
+from octants.launch.races import look_before_gradient
+from octants.launch.specialisation import Specialisation
+from octants.launch.streams import launching_in
+from octants.launch.varying import with_constants
+from octants.launch.warm_gradient import Reversal, WarmGradients
+from octants.lazy_dataclass import dataclass
+from octants.runtime.arguments import Leaf
+
+if TYPE_CHECKING:
+    from octants.launch import explain
+    from octants.launch.explanation import Explanation
+else:
+    explain = Deferred("octants.launch.explain")
+
+
+class Differentiable(Protocol):
+    """A kernel: what its gradient asks it."""
+
+    name: str
+    leaves: list[Leaf]
+    generation: int
+    warm_gradients: WarmGradients
+
+    def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The arguments of a call in the order of the parameters."""
+
+    def bind_arrays(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The same, with the arrays of other libraries as launches know them."""
+
+    def specialisation(self, arguments: tuple[Any, ...]) -> Specialisation:
+        """The kernel compiled for arguments like these, mostly found by their key."""
+
+    def specialise(self, arguments: tuple[Any, ...]) -> Specialisation:
+        """The kernel compiled for arguments like these."""
+
+
+class Gradient:
+    """``kernel.grad``: propagates the adjoints of what the kernel wrote to those of what it read.
+
+    It runs on the memory as it is now, which must be as the last launch with the same arguments
+    left it. The adjoint of each returned float is one. `using` changes this.
+    """
+
+    __slots__ = ("_first", "_ways", "kernel")
+
+    def __init__(
+        self, kernel: Differentiable, first: tuple[Any, ...] = (), ways: GradientWays | None = None
+    ) -> None:
+        self.kernel = kernel
+        self._first = first
+        self._ways = ways or _USUAL
+
+    def using(self, **ways: Any) -> Gradient:
+        """The same gradient, computed in another way; to be called with the kernel's arguments.
+
+        With ``argument_gradients=True`` the call returns a dictionary with the gradients of the
+        float arguments that are passed by value, by their names: numbers, vectors, matrices.
+        `seed` is the adjoint of the returned value, or a sequence of one for each; a number, or
+        numbers in the shape of a vector or matrix. ``on_overwrite="trust"`` runs also where the
+        kernel overwrites what its reverse needs, on whatever memory holds: the gradient is right
+        if that is what the kernel read, and indices that it reads from memory must be valid.
+        """
+        return Gradient(self.kernel, self._first, dataclasses.replace(self._ways, **ways))
+
+    @shortens_tracebacks
+    def __call__(
+        self, *arguments: Any, qd_stream: Any = None, **named: Any
+    ) -> dict[str, Any] | None:
+        if qd_stream is None:
+            return self._launch(arguments, named)
+        with launching_in(qd_stream):
+            return self._launch(arguments, named)
+
+    def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:
+        kernel, ways = self.kernel, self._ways
+        arguments = kernel.bind((*self._first, *arguments), named)
+        way = ways.argument_gradients, ways.trusts
+        reversal = kernel.warm_gradients.find(way, arguments)
+        if reversal is None:
+            arguments = borrowed(kernel.leaves, arguments)
+            try:
+                reversal = self._reversal(arguments)
+            except OctantsError:
+                specialisation = kernel.specialisation(arguments)
+                if not specialisation.hidden:
+                    raise
+                found, given = with_constants(specialisation, specialisation.complete(arguments))
+                found.number = specialisation.number
+                return self._launch(given[len(self._first) :], {})
+            kernel.warm_gradients.add(way, kernel.generation, reversal, arguments)
+        return self._run(reversal, reversal.specialisation.complete(arguments))
+
+    def _reversal(self, arguments: tuple[Any, ...]) -> Reversal:
+        """What is run for arguments."""
+        ways = self._ways
+        specialisation = self.kernel.specialisation(arguments)
+        arguments = specialisation.complete(arguments)
+        if not specialisation.has_gradients and not ways.argument_gradients:
+            raise NothingHasGradient(self.kernel.name).at(None)
+        merged = specialisation
+        if not on_own_arrays(specialisation, arguments):
+            merged = differentiable(specialisation, memories_of(specialisation, arguments))
+        reverse = bare_reverse(merged, arguments=ways.argument_gradients, trusts=ways.trusts)
+        return Reversal(specialisation, merged, reverse)
+
+    def _run(self, reversal: Reversal, arguments: tuple[Any, ...]) -> dict[str, Any] | None:
+        """Launch the reverse."""
+        ways = self._ways
+        specialisation, merged, reverse = reversal
+        layout = reverse.outside
+        if not ways.trusts:
+            check_unchanged(specialisation, arguments, reverse.needed)
+            debug, number = options.current().debug, specialisation.number
+            look_before_gradient(merged, number, arguments, always=debug, effects=False)
+        outside = Outside(layout) if layout.size else None
+        if outside is not None:
+            outside.seed(merged, ways.seed)
+        address = outside.address if outside is not None else 0
+        memories = [memory_at(merged, k, arguments) for k in reverse.rewritten]
+        kept = [(memory, memory.snapshot()) for memory in memories]
+        reverse.program.launch(driver.state.seed, specialisation.number, address, *arguments)
+        for memory, contents in kept:
+            memory.restore(contents)
+        if not ways.argument_gradients:
+            return None
+        return argument_gradients(merged, outside)
+
+    @shortens_tracebacks
+    def explain(self, *arguments: Any, **named: Any) -> Explanation:
+        """What the gradient of a launch with these arguments records, loop by loop.
+
+        It is found by running the kernel and its reverse as under a tape; what the kernel prints is
+        printed. Afterwards all arrays, gradients and random numbers are as they were. Printed, the
+        result is a table; it has a `text`, an `html` page to `save`, and the numbers as data.
+
+        Raises `OctantsCompilationError` for what cannot be differentiated.
+        """
+        arguments = self.kernel.bind_arrays((*self._first, *arguments), named)
+        specialisation = self.kernel.specialise(arguments)
+        return explain.explain(specialisation, specialisation.complete(arguments))
+
+    def __repr__(self) -> str:
+        return f"<gradient of {self.kernel!r}>"
+
+
+@dataclass(frozen=True)
+class GradientWays:
+    """How ``kernel.grad`` computes; see `Gradient.using`."""
+
+    argument_gradients: bool = False
+    seed: Any = None
+    on_overwrite: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.on_overwrite not in (None, "error", "trust"):
+            problem = f'is "error" or "trust", not {self.on_overwrite!r}'
+            raise ValueError(f"on_overwrite of a gradient {problem}; only a tape can save")
+
+    @property
+    def trusts(self) -> bool:
+        """Whether memory is taken to hold what the kernel read; `init` sets the default."""
+        return (self.on_overwrite or options.current().on_overwrite) == "trust"
+
+
+_USUAL = GradientWays()
