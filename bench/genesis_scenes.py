@@ -1,465 +1,356 @@
 """Scenes of Genesis on Octants and on Quadrants: the same numbers, and the times of both.
 
-    python bench/genesis_scenes.py                     all scenes, each with a cold and a warm cache
-    python bench/genesis_scenes.py --only boxes mpm    some of them
-    python bench/genesis_scenes.py --once              with a cold cache alone
+    python bench/genesis_scenes.py                     times and numbers of all scenes with times
+    python bench/genesis_scenes.py --only boxes mpm    of some of them
+    python bench/genesis_scenes.py --numbers           numbers alone, of all scenes
     python bench/genesis_scenes.py --docs              also into bench/results and docs/genesis.md
 
-Each run of a scene is a process of its own; nothing of Genesis is changed. A scene returns
-positions, contact counts or gradients, which have to agree. It is built and stepped (or
-differentiated) once, which is what ``build`` and ``first`` measure, and then again for ``step``.
-The two systems run one after the other. Times are those of the clock on the wall, and of the
-processor, which tell more where other programs run.
+Nothing of Genesis is changed. A scene gives positions, contact counts or gradients, which have to
+agree. For its times it runs in a process of each system with an empty cache, and then in one of
+each with a warm cache; these two take turns at short runs of steps (or backward passes), of which
+the shortest counts. Each row of the results says when it was measured, of which commit and on
+which machine; a run that was interrupted goes on with the scenes that are missing.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import importlib.util
 import json
 import os
+import select
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from genesis_table import replace_table
+import genesis_features  # noqa: F401
+from genesis_programs import SCENES
+from genesis_table import KEYS, SYSTEMS, cell, replace_table, seconds
 from machine import describe_machine
-from workers import outcome, report
+from processes import with_bytecode
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "genesis.json"
-SYSTEMS = ("quadrants", "octants")
-SCENES: dict[str, Scene] = {}
+ROUND_SECONDS = 0.4
+"""How long a run of steps takes, about; and no fewer steps than one."""
 
 
-class Scene:
-    """A scene: `run(gs, watch)` returns arrays by name, which agree to ``tolerance``."""
-
-    def __init__(self, run: Any, precision: str, tolerance: float, is_field: bool) -> None:
-        self.run = run
-        self.precision = precision
-        self.tolerance = tolerance
-        self.is_field = is_field
+class Failed(Exception):
+    """A scene did not run; the text says why."""
 
 
-def scene(
-    precision: str = "64", tolerance: float = 1e-6, is_field: bool = False, suffix: str = ""
-) -> Callable[[Any], Any]:
-    """Register a scene under the name of its function."""
+class Process:
+    """A scene on a system, with the caches of both systems in a folder."""
 
-    def register(function: Any) -> Any:
-        SCENES[function.__name__ + suffix] = Scene(function, precision, tolerance, is_field)
-        return function
+    def __init__(self, name: str, system: str, cache: Path, patience: float) -> None:
+        environment = with_bytecode()
+        for prefix in ("OCTANTS_", "QD_"):
+            environment[f"{prefix}OFFLINE_CACHE_FILE_PATH"] = str(cache / prefix.strip("_"))
+        command = [sys.executable, str(Path(__file__).with_name("genesis_worker.py")), name, system]
+        self.patience = patience
+        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+        )
 
-    return register
-
-
-class Watch:
-    """Notes times by name: of the clock on the wall, and of all threads of this process."""
-
-    def __init__(self) -> None:
-        self.times: dict[str, float] = {}
-        self.cpu_times: dict[str, float] = {}
-
-    def time(self, name: str, function: Callable[[], Any], count: int = 1) -> Any:
-        """Call a function ``count`` times and note the median time of a call, in seconds."""
-        walls, cpus, result = [], [], None
-        for _ in range(count):
-            wall, cpu = time.perf_counter(), time.process_time()
-            result = function()
-            cpus.append(time.process_time() - cpu)
-            walls.append(time.perf_counter() - wall)
-        self.times[name] = float(np.median(walls))
-        self.cpu_times[name] = float(np.median(cpus))
+    def answer(self) -> dict[str, Any]:
+        """The next line that the process answers."""
+        assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], self.patience)[0]:
+            raise Failed(f"no answer within {self.patience:.0f} s")
+        line = self.process.stdout.readline()
+        if not line:
+            self.log.seek(0)
+            raise Failed(f"ended with {self.process.wait()}: {self.log.read()[-2000:].strip()}")
+        result: dict[str, Any] = json.loads(line)
+        if "error" in result:
+            raise Failed(result["error"])
         return result
 
-    def build_and_step(self, made: Any, steps: int) -> None:
-        """Build a scene and step it: once, and then ``steps`` times."""
-        self.time("build", made.build)
-        self.time("first", made.step)
-        self.time("step", made.step, steps)
+    def repeat(self, count: int) -> dict[str, float]:
+        """The mean time of ``count`` further steps."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{count}\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def end(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.communicate()
+        self.log.close()
 
 
-def array(value: Any) -> Any:
-    """Anything that holds numbers as an array of numpy."""
-    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value, dtype=float)
+# -- numbers ---------------------------------------------------------------------------------------
 
 
-# -- rigid bodies ----------------------------------------------------------------------------------
+def difference(key: str, ours: Any, theirs: Any) -> float:
+    """The largest difference of two arrays.
+
+    It is relative to numbers above 1, and for gradients to the largest element.
+    """
+    a, b = np.asarray(ours), np.asarray(theirs)
+    if a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return float("inf")
+    scale: Any = np.maximum(1.0, np.abs(b))
+    if key.startswith("gradient") and b.any():
+        scale = np.max(np.abs(b))
+    return float(np.max(np.abs(a - b) / scale, initial=0.0))
 
 
-@scene()
-@scene(is_field=True, suffix="_fields")
-def boxes(gs: Any, watch: Watch) -> dict[str, Any]:
-    made = gs.Scene(show_viewer=False, sim_options=gs.options.SimOptions(dt=0.01))
-    made.add_entity(gs.morphs.Plane())
-    fallen = [
-        made.add_entity(gs.morphs.Box(size=(0.2,) * 3, pos=(0.05 * i, 0.02 * i, 0.12 + 0.21 * i)))
-        for i in range(3)
-    ]
-    watch.build_and_step(made, 60)
-    contacts = made.sim.rigid_solver.collider.get_contacts()
+def compare(name: str, ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> dict[str, Any]:
+    """How far the numbers of runs are from those of Quadrants' first run, by name."""
+    reference, tolerance = theirs[0]["numbers"], SCENES[name].tolerance
+    apart = {
+        key: max(difference(key, run["numbers"][key], expected) for run in (*ours, *theirs[1:]))
+        for key, expected in reference.items()
+    }
     return {
-        "pos": [array(box.get_pos()) for box in fallen],
-        "quat": [array(box.get_quat()) for box in fallen],
-        "contacts": len(contacts["geom_a"]),
+        "tolerance": tolerance,
+        "largest": {
+            key: float(np.max(np.abs(np.asarray(value)), initial=0.0))
+            for key, value in reference.items()
+        },
+        "differences": apart,
+        "agrees": all(value <= tolerance for value in apart.values()),
     }
 
 
-@scene()
-def franka(gs: Any, watch: Watch) -> dict[str, Any]:
-    made = gs.Scene(show_viewer=False, sim_options=gs.options.SimOptions(dt=0.01))
-    made.add_entity(gs.morphs.Plane())
-    arm = made.add_entity(gs.morphs.MJCF(file="xml/franka_emika_panda/panda.xml"))
-    watch.time("build", made.build)
-    arm.set_dofs_kp(np.array([4500, 4500, 3500, 3500, 2000, 2000, 2000, 100, 100.0]))
-    arm.set_dofs_kv(np.array([450, 450, 350, 350, 200, 200, 200, 10, 10.0]))
-    target = arm.inverse_kinematics(
-        link=arm.get_link("hand"),
-        pos=np.array([0.55, 0.1, 0.4]),
-        quat=np.array([0.0, 1.0, 0.0, 0.0]),
-    )
-    arm.control_dofs_position(target)
-    watch.time("first", made.step)
-    watch.time("step", made.step, 40)
-    return {
-        "target": array(target),
-        "qpos": array(arm.get_qpos()),
-        "qvel": array(arm.get_dofs_velocity()),
-    }
+def measure_numbers(name: str, cache: Path, patience: float) -> dict[str, Any]:
+    """Run a scene on both systems at the same time, and compare."""
+    running = {}
+    try:
+        for system in SYSTEMS:
+            running[system] = Process(name, system, cache, patience)
+        found = {system: running[system].answer() for system in SYSTEMS}
+    finally:
+        for process in running.values():
+            process.end()
+    return {"numbers": compare(name, [found["octants"]], [found["quadrants"]])}
 
 
-# -- particles and elements ------------------------------------------------------------------------
+# -- times -----------------------------------------------------------------------------------------
 
 
-@scene(precision="32", tolerance=2e-4)
-def mpm(gs: Any, watch: Watch) -> dict[str, Any]:
-    made = gs.Scene(
-        show_viewer=False,
-        sim_options=gs.options.SimOptions(dt=4e-3, substeps=10),
-        mpm_options=gs.options.MPMOptions(
-            lower_bound=(-0.3, -0.3, -0.1), upper_bound=(0.3, 0.3, 0.6), grid_density=32
-        ),
-    )
-    made.add_entity(gs.morphs.Plane())
-    cube = made.add_entity(
-        material=gs.materials.MPM.Elastic(),
-        morph=gs.morphs.Box(pos=(0.0, 0.0, 0.12), size=(0.15, 0.15, 0.15)),
-    )
-    watch.build_and_step(made, 10)
-    return {"pos": array(cube.get_state().pos), "vel": array(cube.get_state().vel) / 10}
+def run_once(name: str, system: str, cache: Path, patience: float) -> dict[str, Any]:
+    """A run with whatever the cache holds; its times and numbers."""
+    process = Process(name, system, cache, patience)
+    try:
+        return process.answer()
+    finally:
+        process.end()
 
 
-@scene(precision="32", tolerance=2e-4)
-def sph(gs: Any, watch: Watch) -> dict[str, Any]:
-    made = gs.Scene(
-        show_viewer=False,
-        sim_options=gs.options.SimOptions(dt=4e-3, substeps=4),
-        sph_options=gs.options.SPHOptions(
-            lower_bound=(-0.3, -0.3, 0.0), upper_bound=(0.3, 0.3, 0.6), particle_size=0.02
-        ),
-    )
-    made.add_entity(gs.morphs.Plane())
-    water = made.add_entity(
-        material=gs.materials.SPH.Liquid(sampler="regular"),
-        morph=gs.morphs.Box(pos=(0.0, 0.0, 0.15), size=(0.15, 0.15, 0.15)),
-    )
-    watch.build_and_step(made, 10)
-    return {"pos": array(water.get_state().pos), "vel": array(water.get_state().vel) / 10}
+def take_turns(running: dict[str, Process], rounds: int) -> dict[str, Any]:
+    """Time steps of both systems in turn; as many in each run, as many runs of each."""
+    once = {system: process.repeat(1) for system, process in running.items()}
+    slowest = max(times["wall"] for times in once.values())
+    count = max(1, min(1000, int(ROUND_SECONDS / slowest)))
+    turns: dict[str, Any] = {system: [] for system in running}
+    for _ in range(rounds):
+        for system, process in running.items():
+            turns[system].append(process.repeat(count))
+    return {"count": count, "turns": turns}
 
 
-@scene(precision="32", tolerance=2e-4)
-def pbd(gs: Any, watch: Watch) -> dict[str, Any]:
-    made = gs.Scene(show_viewer=False, sim_options=gs.options.SimOptions(dt=4e-3, substeps=5))
-    made.add_entity(gs.morphs.Plane())
-    cloth = made.add_entity(
-        material=gs.materials.PBD.Cloth(),
-        morph=gs.morphs.Mesh(file="meshes/cloth.obj", scale=0.5, pos=(0.0, 0.0, 0.2)),
-    )
-    watch.build_and_step(made, 10)
-    return {"pos": array(cloth._solver.particles.pos.to_numpy())}
+def least(runs: list[dict[str, float]]) -> dict[str, float]:
+    """The shortest of runs, by each clock."""
+    return {clock: min(run[clock] for run in runs) for clock in runs[0]}
 
 
-@scene()
-def fem(gs: Any, watch: Watch) -> dict[str, Any]:
-    made = gs.Scene(
-        show_viewer=False,
-        sim_options=gs.options.SimOptions(dt=5e-4, substeps=5),
-        fem_options=gs.options.FEMOptions(damping=45.0, use_implicit_solver=False),
-    )
-    made.add_entity(gs.morphs.Plane())
-    ball = made.add_entity(
-        material=gs.materials.FEM.Elastic(E=1e5, nu=0.4, rho=1000.0, model="stable_neohookean"),
-        morph=gs.morphs.Sphere(pos=(0.0, 0.0, 0.11), radius=0.1),
-    )
-    watch.build_and_step(made, 20)
-    return {"pos": array(ball.get_state().pos), "vel": array(ball.get_state().vel)}
-
-
-# -- gradients -------------------------------------------------------------------------------------
-
-
-def torch_input(gs: Any, values: Any) -> Any:
-    """What a gradient is taken with respect to."""
-    torch = importlib.import_module("torch")
-    return torch.tensor(values, dtype=gs.tc_float, requires_grad=True)
-
-
-def differentiate(
-    made: Any, watch: Watch, start: Callable[[], Any], loss: Callable[[], Any], steps: int
-) -> dict[str, Any]:
-    """The gradient of a loss after some steps with respect to what `start` returns; twice."""
-    gradients = []
-    for name in ("first", "step"):
-        made.reset()
-        inputs = start()
-
-        def forward() -> Any:
-            for _ in range(steps):
-                made.step()
-            return loss()
-
-        value = watch.time("forward", forward)
-        watch.time(name, value.backward)
-        gradients.append(array(inputs.grad))
-    return {"loss": array(value), "gradient": gradients[0], "again": gradients[1]}
-
-
-@scene()
-def grad_mpm(gs: Any, watch: Watch) -> dict[str, Any]:
-    made = gs.Scene(
-        show_viewer=False,
-        sim_options=gs.options.SimOptions(dt=2e-3, substeps=5, requires_grad=True),
-        mpm_options=gs.options.MPMOptions(
-            lower_bound=(-0.3, -0.3, -0.1), upper_bound=(0.3, 0.3, 0.6), grid_density=32
-        ),
-    )
-    made.add_entity(gs.morphs.Plane())
-    cube = made.add_entity(
-        material=gs.materials.MPM.Elastic(),
-        morph=gs.morphs.Box(pos=(0.0, 0.0, 0.1), size=(0.1, 0.1, 0.1)),
-    )
-    watch.time("build", made.build)
-
-    def start() -> Any:
-        velocity = torch_input(gs, [[0.3, 0.1, -1.0]])
-        cube.set_velocity(velocity)
-        return velocity
-
-    def loss() -> Any:
-        return cube.get_state().pos[..., 0].mean()
-
-    return differentiate(made, watch, start, loss, 6)
-
-
-def rigid_scene(gs: Any) -> Any:
-    return gs.Scene(
-        show_viewer=False,
-        sim_options=gs.options.SimOptions(dt=0.01, requires_grad=True),
-        rigid_options=gs.options.RigidOptions(
-            enable_self_collision=False, use_contact_island=False, use_hibernation=False
-        )
-        if "use_contact_island" in gs.options.RigidOptions.model_fields
-        else gs.options.RigidOptions(enable_self_collision=False),
-    )
-
-
-@scene(tolerance=1e-5)
-def grad_contact(gs: Any, watch: Watch) -> dict[str, Any]:
-    made = rigid_scene(gs)
-    made.add_entity(gs.morphs.Plane())
-    box = made.add_entity(gs.morphs.Box(size=(0.2,) * 3, pos=(0.0, 0.0, 0.1)))
-    watch.time("build", made.build)
-
-    def start() -> Any:
-        velocity = torch_input(gs, [1.0, 0.2, 0.0, 0.0, 0.0, 0.1])
-        box.set_dofs_velocity(velocity)
-        return velocity
-
-    def loss() -> Any:
-        return (box.get_state().pos ** 2).sum()
-
-    return differentiate(made, watch, start, loss, 6)
-
-
-@scene(tolerance=1e-5)
-def grad_arm(gs: Any, watch: Watch) -> dict[str, Any]:
-    made = rigid_scene(gs)
-    arm = made.add_entity(gs.morphs.MJCF(file="xml/franka_emika_panda/panda.xml"))
-    watch.time("build", made.build)
-
-    def start() -> Any:
-        velocity = torch_input(gs, [0.3, -0.2, 0.1, 0.2, 0.1, -0.1, 0.2, 0.0, 0.0])
-        arm.set_dofs_velocity(velocity)
-        return velocity
-
-    def loss() -> Any:
-        state = made.sim.rigid_solver.get_state()
-        return (state.links_pos[:, -1] ** 2).sum()
-
-    return differentiate(made, watch, start, loss, 4)
-
-
-@scene()
-def grad_tool(gs: Any, watch: Watch) -> dict[str, Any]:
-    made = gs.Scene(
-        show_viewer=False,
-        sim_options=gs.options.SimOptions(
-            dt=2e-3, substeps=5, requires_grad=True, gravity=(0, 0, -1)
-        ),
-        mpm_options=gs.options.MPMOptions(
-            lower_bound=(0.0, -1.0, 0.0),
-            upper_bound=(1.0, 1.0, 0.55),
-            grid_density=23,
-        ),
-        tool_options=gs.options.ToolOptions(floor_height=0.0),
-    )
-    made.add_entity(gs.morphs.Plane())
-    tool = made.add_entity(
-        morph=gs.morphs.Mesh(file="meshes/sphere.obj", scale=0.1, pos=(0.4, 0.3, 0.2)),
-        material=gs.materials.Tool(friction=8.0, sdf_res=16),
-    )
-    cube = made.add_entity(
-        morph=gs.morphs.Box(pos=(0.4, 0.42, 0.2), size=(0.12, 0.12, 0.12)),
-        material=gs.materials.MPM.Elastic(),
-    )
-    watch.time("build", made.build)
-
-    def start() -> Any:
-        velocity = torch_input(gs, [[0.1, 3.0, 0.0]])
-        tool.set_velocity(vel=velocity)
-        return velocity
-
-    def loss() -> Any:
-        return cube.get_state().pos[..., 1].mean()
-
-    return differentiate(made, watch, start, loss, 6)
-
-
-# -- one run ---------------------------------------------------------------------------------------
-
-
-def run_scene(name: str, system: str) -> None:
-    """Run a scene in this process and print its times and numbers as a line of JSON."""
-    if system == "octants":
-        compat = importlib.import_module("octants.compat")
-        compat.install()
-    gs = importlib.import_module("genesis")
-    chosen, watch = SCENES[name], Watch()
-    gs.init(
-        backend=gs.cpu,
-        seed=0,
-        precision=chosen.precision,
-        logging_level="error",
-        performance_mode=chosen.is_field,
-    )
-    numbers = chosen.run(gs, watch)
-    given = {key: np.asarray(value, dtype=float).tolist() for key, value in numbers.items()}
-    report({"times": watch.times, "cpu_times": watch.cpu_times, "numbers": given})
-
-
-def launch(name: str, system: str, cache: str, timeout: float) -> dict[str, Any]:
-    """Run a scene in a process of its own; its times and numbers, or its error."""
-    environment = dict(os.environ)
-    for prefix in ("OCTANTS_", "QD_"):
-        environment[f"{prefix}OFFLINE_CACHE_FILE_PATH"] = str(Path(cache) / prefix)
-    command = [sys.executable, __file__, "--run", name, "--system", system]
-    return outcome(command, timeout, environment)
-
-
-# -- the comparison --------------------------------------------------------------------------------
-
-
-def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
-    """The largest difference of two sets of numbers, relative where they are above 1."""
-    worst = 0.0
-    for name, expected in theirs.items():
-        a, b = np.asarray(ours[name]), np.asarray(expected)
-        if a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):
-            return float("inf")
-        if a.size:
-            worst = max(worst, float(np.max(np.abs(a - b) / np.maximum(1.0, np.abs(b)))))
-    return worst
-
-
-def compare(name: str, is_once: bool, timeout: float) -> dict[str, Any]:
-    """Run a scene in both systems; a row of the results."""
-    row: dict[str, Any] = {"scene": name, "tolerance": SCENES[name].tolerance}
-    with tempfile.TemporaryDirectory() as cache:
-        for state in ("cold",) if is_once else ("cold", "warm"):
+def measure_times(name: str, rounds: int, patience: float) -> dict[str, Any]:
+    """Run a scene on both systems with an empty and with a warm cache; times and numbers."""
+    with tempfile.TemporaryDirectory() as folder:
+        cache = Path(folder)
+        cold = {system: run_once(name, system, cache, patience) for system in SYSTEMS}
+        warm: dict[str, dict[str, Any]] = {}
+        running: dict[str, Process] = {}
+        try:
             for system in SYSTEMS:
-                row[f"{system} {state}"] = launch(name, system, cache, timeout)
-    runs = [value for key, value in row.items() if isinstance(value, dict)]
-    row["errors"] = [run["error"] for run in runs if "error" in run]
-    if not row["errors"]:
-        reference = runs[0]["numbers"]
-        row["difference"] = max(difference(run["numbers"], reference) for run in runs)
-        row["largest"] = max(float(np.max(np.abs(np.asarray(v)))) for v in reference.values())
-        for run in runs:
-            del run["numbers"]
-    row["agrees"] = not row["errors"] and row["difference"] <= row["tolerance"]
-    return row
+                running[system] = Process(name, system, cache, patience)
+                warm[system] = running[system].answer()
+            again = take_turns(running, rounds)
+        finally:
+            for process in running.values():
+                process.end()
+    times: dict[str, Any] = {"steps in a turn": again["count"]}
+    for system in SYSTEMS:
+        times[system] = {
+            "cold": cold[system]["times"],
+            "warm": warm[system]["times"],
+            "again": least(again["turns"][system]),
+            "turns": again["turns"][system],
+        }
+    runs = {system: [cold[system], warm[system]] for system in SYSTEMS}
+    return {"numbers": compare(name, runs["octants"], runs["quadrants"]), "times": times}
 
 
-def stored(path: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Store rows beside those of other scenes that a file has; the whole report."""
-    found = json.loads(path.read_text())["rows"] if path.exists() else []
-    by_name = {row["scene"]: row for row in (*found, *rows)}
-    ordered = [by_name[name] for name in SCENES if name in by_name]
-    report = {"machine": describe_machine(), "rows": ordered}
-    path.write_text(json.dumps(report, indent=1) + "\n")
-    return report
+# -- results ---------------------------------------------------------------------------------------
+
+
+def stamp(started: str, load: float) -> dict[str, Any]:
+    """What a row was measured with."""
+    machine = {key: value for key, value in describe_machine().items() if key != "date"}
+    packages = ("genesis-world", "quadrants", "torch", "llvmlite", "numpy")
+    return {
+        "started": started,
+        "commit": source_commit(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "load at the start": round(load, 1),
+        "machine": machine,
+        "packages": {name: package_version(name) for name in packages},
+    }
+
+
+def package_version(name: str) -> str:
+    """The version of a package; "-" where it is not installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "-"
+
+
+def source_commit() -> str:
+    """The last commit that changed Octants or the scenes; with a + where there are changes."""
+    paths = ["src/octants", "bench/genesis_programs.py"]
+    git = ["git", "-C", str(ROOT)]
+    try:
+        found = subprocess.run(
+            [*git, "log", "-1", "--format=%h", "--", *paths],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        changed = subprocess.run(
+            [*git, "status", "--porcelain", "--", *paths],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return found + ("+" if changed else "")
+
+
+def load_rows(path: Path) -> dict[str, dict[str, Any]]:
+    """The rows that a file has, by scene."""
+    if not path.exists():
+        return {}
+    return {row["scene"]: row for row in json.loads(path.read_text())["rows"]}
+
+
+def store(path: Path, row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Store what was measured of a scene in place of what was stored of it; all rows."""
+    rows = load_rows(path)
+    rows[row["scene"]] = {**rows.get(row["scene"], {}), **row}
+    ordered = [rows[name] for name in SCENES if name in rows]
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps({"rows": ordered}, indent=1) + "\n")
+    partial.replace(path)
+    return ordered
+
+
+def is_measured(row: dict[str, Any] | None, key: str) -> bool:
+    """Whether a row has been measured of this commit on a machine like this one, today."""
+    if row is None or key not in row or row.get("error"):
+        return False
+    measured, now = row[key]["measured"], stamp("", 0.0)
+    is_new = measured["started"][:10] == time.strftime("%Y-%m-%d")
+    same = ("commit", "cores", "packages")
+    return is_new and all(measured[name] == now[name] for name in same)
 
 
 def line(row: dict[str, Any]) -> str:
     """A row as a line of text."""
-    if row["errors"]:
-        return f"{row['scene']:14} FAILED: {row['errors'][0].splitlines()[-1]}"
-    cells = [f"{row['scene']:14}", "agrees " if row["agrees"] else "DIFFERS"]
-    cells.append(f"difference {row['difference']:.1e} (within {row['tolerance']:.0e})")
-    for state in ("cold", "warm"):
-        for key in ("build", "first", "step"):
-            runs = [row.get(f"{system} {state}", {}) for system in SYSTEMS]
-            times = [run.get("times", {}).get(key) for run in runs]
-            if None not in times:
-                theirs, ours = times
-                cells.append(f"{state} {key} {ours:.4g} s (Quadrants {theirs:.4g})")
+    if row.get("error"):
+        return f"{row['scene']:20} FAILED: {row['error'].strip().splitlines()[-1]}"
+    numbers = row["numbers"]
+    apart = ", ".join(f"{key} {value:.0e}" for key, value in numbers["differences"].items())
+    words = "agrees " if numbers["agrees"] else "DIFFERS"
+    cells = [f"{row['scene']:20}", words, f"{apart} (within {numbers['tolerance']:.0e})"]
+    if "times" in row:
+        for name, path in KEYS.items():
+            ours, theirs = (seconds(row["times"], system, path) for system in SYSTEMS)
+            slower = " SLOWER" if ours > theirs else ""
+            cells.append(f"\n    {name:12} {cell(ours)} (Quadrants {cell(theirs)}){slower}")
     return "  ".join(cells)
+
+
+def measure(name: str, given: argparse.Namespace, cache: Path) -> dict[str, Any]:
+    """Measure a scene; a row, with what was measured or the error."""
+    started, load = time.strftime("%Y-%m-%d %H:%M"), os.getloadavg()[0]
+    try:
+        if given.numbers:
+            parts = measure_numbers(name, cache, given.patience)
+        else:
+            parts = measure_times(name, given.rounds, given.patience)
+    except Failed as failure:
+        return {"scene": name, "error": str(failure)}
+    measured = stamp(started, load)
+    return {
+        "scene": name,
+        "error": "",
+        **{key: {"measured": measured, **part} for key, part in parts.items()},
+    }
+
+
+def parse() -> argparse.Namespace:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", nargs="*", choices=SCENES, help="some scenes")
+    parser.add_argument("--numbers", action="store_true", help="compare numbers alone")
+    parser.add_argument("--rounds", type=int, default=8, help="runs of steps of each system")
+    parser.add_argument("--patience", type=float, default=1800, help="seconds for an answer")
+    parser.add_argument("--cache", type=Path, help="with --numbers: where to keep compiled kernels")
+    parser.add_argument("--again", action="store_true", help="measure what is measured already")
+    parser.add_argument("--output", type=Path, help="a file for the results")
+    parser.add_argument("--docs", action="store_true", help="put them into docs/genesis.md")
+    given = parser.parse_args()
+    if given.docs and given.output is None:
+        given.output = RESULTS
+    if not given.only:
+        given.only = [name for name in SCENES if given.numbers or SCENES[name].is_timed]
+    return given
 
 
 def main() -> int:
     """Compare scenes; 1 if some differ or fail."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", nargs="*", choices=SCENES, default=list(SCENES))
-    parser.add_argument("--once", action="store_true", help="with a cold cache alone")
-    parser.add_argument("--timeout", type=float, default=1800, help="seconds for each run")
-    parser.add_argument("--output", type=Path, default=None, help="where the results are written")
-    parser.add_argument("--docs", action="store_true", help="put them into docs/genesis.md")
-    parser.add_argument("--run", choices=SCENES, help=argparse.SUPPRESS)
-    parser.add_argument("--system", choices=SYSTEMS, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.run:
-        run_scene(given.run, given.system)
-        return 0
+    given = parse()
     missing = [name for name in ("genesis", "quadrants") if not importlib.util.find_spec(name)]
     if missing:
         print(f"skipped: {', '.join(missing)} is not installed; `make test-genesis` installs all")
         return 0
-    rows = []
-    for name in given.only:
-        rows.append(compare(name, given.once, given.timeout))
-        print(line(rows[-1]), flush=True)
-        if given.output or given.docs:
-            output = given.output or RESULTS
-            report = stored(output, rows)
-            if given.docs:
-                replace_table(report, output)
-    return 0 if all(row["agrees"] for row in rows) else 1
+    have = load_rows(given.output) if given.output and not given.again else {}
+    failed = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in given.only:
+            if is_measured(have.get(name), "numbers" if given.numbers else "times"):
+                print(f"{name:20} is measured already (--again measures it again)", flush=True)
+                continue
+            row = measure(name, given, given.cache or Path(folder))
+            print(line(row), flush=True)
+            if row["error"] or not row["numbers"]["agrees"]:
+                failed.append(name)
+            if given.output:
+                rows = store(given.output, row)
+                if given.docs:
+                    replace_table(rows, given.output)
+    if failed:
+        print(f"differ or failed: {', '.join(failed)}")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
