@@ -306,12 +306,12 @@ def test_memory_that_the_host_reads_slowly_is_copied_first(monkeypatch: pytest.M
 
     fill(x)
     transfers = qd.driver.state.device.transfers  # type: ignore[union-attr]
-    buffer, _ = transfers._place(x.address(Companion.PRIMAL), 4000)
+    buffer, _ = transfers.place(x.address(Companion.PRIMAL), 4000)
     copies: list[int] = []
-    copy = transfers._queue.copy
+    copy = transfers.queue.copy
     monkeypatch.setattr(buffer, "reads_well", False)
     monkeypatch.setattr(
-        transfers._queue, "copy", lambda *given: (copies.append(given[2]), copy(*given))
+        transfers.queue, "copy", lambda *given: (copies.append(given[2]), copy(*given))
     )
     assert (x.to_numpy() == np.arange(1000)).all()
     assert copies == [4000]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from octants.diagnostics.exceptions import OctantsMemoryError
-from octants.runtime.capture import Command, CommandList, noted, own_capture
+from octants.runtime.capture import noted, own_capture
 from octants.runtime.elements import set_elements
 
 ALIGNMENT = 64
@@ -45,8 +45,6 @@ class HostMemory:
     """What a `Device` does with memory, where its memory is the host's."""
 
     shares_memory = True
-    is_starting = False
-    dlpack_device = (1, 0)
 
     def allocate(self, nbytes: int, _: str = "", /) -> HostAllocation:
         """``nbytes`` of zeros at a multiple of 64; `OctantsMemoryError` if there are none."""
@@ -86,27 +84,6 @@ class HostMemory:
     def set_elements(self, address: int, element: bytes, count: int) -> None:
         """Set elements that stand in a row, by copies."""
         set_elements(self, address, element, count)
-
-    def make_graph(self, commands: Sequence[Command], _: Any = None) -> CommandList:
-        """What does these commands again, one after the other."""
-        return CommandList(commands)
-
-    def address_of(self, value: object) -> None:
-        """None: the arrays of others that kernels can reach have a numpy array or are on a CPU."""
-
-    def interface_of(self, *_: object) -> dict[str, Any] | None:
-        """None: others share this memory by numpy."""
-        return None
-
-    def borrow(self, *_: object) -> Any:
-        """None: numpy borrows what is in this memory."""
-
-    def lend(self, owner: Any) -> Any:
-        """The owner itself: nobody works on this memory unseen."""
-        return owner
-
-    def let_wait(self, _: int | None) -> None:
-        """Do nothing: what was launched is done, as far as others can tell."""
 
 
 def view_memory(

@@ -1,13 +1,15 @@
-"""Streams and events of devices that do one thing after the other: there is nothing to be done.
+"""What devices have that do one thing after the other, and share memory with no other library.
 
-A program that names them gets the same results there.
+A program that names streams and events gets the same results there.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from octants.runtime.capture import Command, CommandList
 
 Pools = dict[Any, list[Any]]
 
@@ -43,7 +45,10 @@ class SerialEvent:
 
 
 class SerialLaunches:
-    """What a `Device` has in place of streams, where it does one launch after the other."""
+    """What a `Device` has in place of streams, driver graphs and arrays of other libraries."""
+
+    is_starting = False
+    dlpack_device = (1, 0)
 
     def create_stream(self, _: int | None = None) -> SerialStream:
         """What stands for a stream."""
@@ -61,6 +66,30 @@ class SerialLaunches:
         """The pool itself: the launch before has ended when the next one uses its storage."""
         return pool
 
+    def make_graph(self, commands: Sequence[Command], _: Any = None) -> CommandList:
+        """What does these commands again, one after the other."""
+        return CommandList(commands)
+
     def synchronize(self) -> None:
         """Wait until all that was launched is done; raises what went wrong in it."""
         raise NotImplementedError
+
+    # -- arrays of other libraries --------------------------------------------------------------
+
+    def address_of(self, _: Any, /) -> int | None:
+        """None: the arrays of others that kernels can reach have a numpy array or are on a CPU."""
+        return None
+
+    def interface_of(self, *_: object) -> dict[str, Any] | None:
+        """None: others share this memory by numpy, or cannot."""
+        return None
+
+    def borrow(self, *_: object) -> Any:
+        """None: numpy borrows what is in memory of the host."""
+
+    def lend(self, owner: Any) -> Any:
+        """The owner itself: nobody works on this memory unseen."""
+        return owner
+
+    def let_wait(self, _: int | None) -> None:
+        """Do nothing: there are no streams of others."""

@@ -104,7 +104,7 @@ class ApartMemory(HostMemory):
             raise InternalError(f"{nbytes} bytes at {address:#x} are not memory of the device")
         return address - _DISTANCE
 
-    def address_of(self, value: Any) -> int | None:  # type: ignore[override]
+    def address_of(self, value: Any, /) -> int | None:
         """The address of what says that it is in this memory, as torch's tensors on a GPU do."""
         is_tensor = hasattr(value, "data_ptr")
         address = value.data_ptr() if is_tensor else value.__cuda_array_interface__["data"][0]

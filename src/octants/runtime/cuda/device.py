@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import sys
-import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +11,9 @@ import numpy as np
 
 from octants.artifact import Artifact
 from octants.deferred import Deferred
-from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.capture import (
     Command,
     noted,
-    own_capture,
     refuse_read,
 )
 from octants.runtime.cuda.errors import OtherDevice
@@ -30,7 +26,6 @@ from octants.runtime.cuda.memory import DeviceAllocation, Lent
 from octants.runtime.cuda.streams import Event, Stream, Using
 from octants.runtime.cuda.words import words_of
 from octants.runtime.device import Bytes
-from octants.runtime.elements import set_elements
 from octants.runtime.rows import copy_rows
 
 if TYPE_CHECKING:
@@ -44,12 +39,9 @@ DLPACK_GPU = 2  # kDLCUDA
 class CudaDevice(Machine):
     """A GPU as a device. Launches are queued in the stream of the thread that makes them."""
 
-    shares_memory = False
-
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.dlpack_device = DLPACK_GPU, self.context.ordinal
-        _devices.add(self)
 
     @property
     def is_starting(self) -> bool:
@@ -63,16 +55,9 @@ class CudaDevice(Machine):
 
     # -- memory ---------------------------------------------------------------------------------
 
-    def allocate(self, nbytes: int, what: str = "") -> DeviceAllocation:
-        """``nbytes`` of zeros at a multiple of 64; ``what`` names them where memory is refused.
-
-        Raises `OctantsMemoryError` with the table of all that is allocated.
-        """
-        allocation = self.memory.allocate(nbytes, what, zeroed=True)
-        capture = own_capture()
-        if capture is not None:
-            capture.allocated(self.clear, allocation)
-        return allocation
+    def allocate_zeros(self, nbytes: int, what: str) -> DeviceAllocation:
+        """Memory that is zero for whatever is launched later."""
+        return self.memory.allocate(nbytes, what, zeroed=True)
 
     def read(self, address: int, into: Bytes) -> None:
         """Copy memory to the host, after all that was launched; raises what went wrong in it."""
@@ -82,40 +67,20 @@ class CudaDevice(Machine):
         self.streams.settle()
         self.streams.default.transfers.read(address, into, self.synchronize)
 
-    @noted
-    def write(self, address: int, values: Bytes) -> None:
-        """Copy from the host, after what was launched; ``values`` may be changed at once."""
-        self._will_write(address, values.nbytes)
-        self.streams.queue().write(address, values)
-
-    @noted
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Copy within the device, after what was launched; the pieces do not overlap."""
-        self._will_write(target, nbytes)
-        self.streams.queue().copy(target, source, nbytes)
-
-    @noted
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
     ) -> None:
         """Copy pieces at equal distances within the device, after what was launched."""
-        self._will_write(target, (rows - 1) * target_step + nbytes)
         if max(target_step, source_step) > MOST_PITCH:
             copy_rows(self, target, target_step, source, source_step, nbytes, rows)
-            return
-        self.streams.queue().copy_rows(target, target_step, source, source_step, nbytes, rows)
-
-    @noted
-    def clear(self, address: int, nbytes: int) -> None:
-        """Set memory to zero, after what was launched."""
-        self._will_write(address, nbytes)
-        self.streams.queue().clear(address, nbytes)
+        else:
+            super().copy_rows(target, target_step, source, source_step, nbytes, rows)
 
     def set_elements(self, address: int, element: bytes, count: int) -> None:
         """Set elements that stand in a row, after what was launched."""
         words = words_of(element, count)
         if words is None or address % words[0]:
-            set_elements(self, address, element, count)
+            super().set_elements(address, element, count)
             return
         size, values, count = words
         for value in values:
@@ -127,10 +92,6 @@ class CudaDevice(Machine):
         """Set words of 1, 2 or 4 bytes to a number, after what was launched."""
         self._will_write(address, size * count)
         self.streams.queue().fill_words(address, size, value, count)
-
-    def _will_write(self, address: int, nbytes: int) -> None:
-        if self.versions.watches and nbytes > 0:
-            self.versions.wrote(address, nbytes)
 
     def make_graph(self, commands: Sequence[Command], kept: Any = None) -> CudaGraph:
         """What does the commands of a capture again, in order."""
@@ -263,33 +224,9 @@ class CudaDevice(Machine):
         yield
         self.let_foreign_wait(handle)
 
-    # -- waiting --------------------------------------------------------------------------------
+    # -- the end --------------------------------------------------------------------------------
 
-    def synchronize(self) -> None:
-        """Wait until all that was launched is done; raises what went wrong in it."""
-        self.look()
-        self.pending.raise_first()
-
-    def close(self) -> None:
-        """Give memory back; what is alive of allocations stays valid, and kernels can be run."""
-        with contextlib.suppress(OctantsError):
-            self.look()
-        self.messages.forget()
-        self.free_tapes()
-        if self.context.lost is None:
-            self.streams.close()
-            self.memory.free()
-
-
-_devices: weakref.WeakSet[CudaDevice] = weakref.WeakSet()
-
-
-@atexit.register
-def _at_exit() -> None:
-    """Say what kernels have printed that nobody waited for; failures are left pending."""
-    for device in list(_devices):
-        try:
-            if device.context.lost is None:
-                device.look()
-        except OctantsError as error:
-            device.pending.add(error)
+    def give_back(self) -> None:
+        """End the streams, and free what nobody refers to."""
+        self.streams.close()
+        self.memory.free()

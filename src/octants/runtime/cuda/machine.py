@@ -17,13 +17,14 @@ from octants.runtime.cuda.modules import Module
 from octants.runtime.cuda.replays import Replays
 from octants.runtime.cuda.streams import Stream, Streams
 from octants.runtime.cuda.transfers import PinnedStaging
+from octants.runtime.gpu.device import GpuDevice
 from octants.runtime.gpu.messages import MessageQueue
 from octants.runtime.gpu.tapes import Tape
 from octants.runtime.pending import Pending
 from octants.runtime.versions import Versions
 
 
-class Machine:
+class Machine(GpuDevice):
     """The GPU of a number.
 
     ``tape_limit`` bounds the bytes of the tapes in a stream; 0: nine tenths of the memory.
@@ -41,6 +42,7 @@ class Machine:
         tape_limit: int = 0,
         library: Library | None = None,
     ) -> None:
+        super().__init__()
         self.library = library or driver_library()
         self.context: Context = context_of(self.library, ordinal)
         context, kept = self.context, self.library.kept
@@ -62,11 +64,12 @@ class Machine:
         self._graph_stream: Stream | None = None
         parts = (context, self.memory, self.streams, self._dropped_modules)
         self.replays = Replays(*parts)
-        self.versions = Versions(self.memory.find)
+        self.versions = Versions(self.memory.live.find)
         self.memory.freed = self.versions.freed
         self.memory.before_free = self._before_free
         self.memory.after_allocation = self.streams.catch_up
         self.memory.relieve = self.free_tapes
+        self.queue_here = self.streams.queue
 
     def __repr__(self) -> str:
         return repr(self.context)
@@ -99,18 +102,14 @@ class Machine:
         if last is not None and last is not self._graph_stream and not last.is_destroyed:
             self.streams.order(last, self._graph_stream)
 
+    def tapes(self) -> list[Tape]:
+        """The tapes of all streams."""
+        return [stream.tape for stream in self.streams.all() if stream.tape is not None]
+
     def free_tapes(self) -> None:
         """Free the tapes that no launch uses."""
         self._graph_tapes = None
-        for stream in self.streams.all():
-            if stream.tape is not None:
-                stream.tape.free()
-
-    @property
-    def tape_bytes(self) -> int:
-        """The bytes that tapes take now; they are kept for later launches."""
-        tapes = [stream.tape for stream in self.streams.all()]
-        return sum(tape.nbytes for tape in tapes if tape is not None)
+        super().free_tapes()
 
     @contextlib.contextmanager
     def in_order(self) -> Iterator[None]:
@@ -125,23 +124,13 @@ class Machine:
         self.streams.wait()
         self.context.launched.clear()
         self.replays.settle()
-        self._confirm()
-        self.messages.deliver()
-        self._unload()
-
-    def _confirm(self) -> None:
-        """See that tapes were large enough where nobody has looked."""
         try:
             self.replays.confirm()
         except OctantsRuntimeError as error:
             self.pending.add(error)
-        for stream in self.streams.all():
-            if stream.tape is not None and stream.tape.is_trusted:
-                try:
-                    with stream.tape.lock:
-                        stream.tape.confirm()
-                except OctantsRuntimeError as error:
-                    self.pending.add(error)
+        self.confirm_tapes()
+        self.messages.deliver()
+        self._unload()
 
     def _before_free(self) -> None:
         """See that nothing uses any more what is freed now."""

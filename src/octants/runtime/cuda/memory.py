@@ -8,7 +8,6 @@ a pool of the driver's, so that it takes a microsecond to have again what was fr
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 from collections import deque
 from collections.abc import Callable
 from ctypes import byref, c_uint64, c_void_p
@@ -16,10 +15,10 @@ from typing import Any
 
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.quantities import format_bytes
-from octants.runtime.allocated import table
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.errors import OutOfDeviceMemory
+from octants.runtime.gpu.ledger import Ledger
 
 DEFAULT_STREAM = 0
 
@@ -65,7 +64,7 @@ class DeviceMemory:
         self._context = context
         self._made_pool: int | None = None
         self._dropped: deque[int] = deque()
-        self._live: dict[int, tuple[int, str]] = {}
+        self.live = Ledger()
         self.relieve: Callable[[], None] = _nothing
         self.freed: Callable[[int, int], None] = _nothing
         self.before_free: Callable[[], None] = _nothing
@@ -108,7 +107,7 @@ class DeviceMemory:
             if address is None:
                 raise self._refused(nbytes)
             allocation = DeviceAllocation(address, nbytes, self._dropped)
-            self._live[address] = nbytes, what
+            self.live[address] = nbytes, what
             if zeroed:
                 self._context.call("cuMemsetD8Async", address, 0, size, DEFAULT_STREAM)
         self.after_allocation()
@@ -143,7 +142,7 @@ class DeviceMemory:
                 address = self._dropped.popleft()
             except IndexError:  # taken by another thread meanwhile
                 break
-            self.freed(address, self._live.pop(address, (0, ""))[0])
+            self.freed(address, self.live.pop(address, (0, ""))[0])
             if self._pool is not None:
                 self._context.call("cuMemFreeAsync", address, DEFAULT_STREAM)
             else:
@@ -167,27 +166,14 @@ class DeviceMemory:
     @property
     def nbytes(self) -> int:
         """The bytes of all allocations that somebody refers to."""
-        gone = set(self._dropped)
-        return sum(size for address, (size, _) in list(self._live.items()) if address not in gone)
-
-    def find(self, address: int) -> tuple[int, int] | None:
-        """Where the allocation begins and ends that an address is in; None if it is in none."""
-        for start, (nbytes, _) in list(self._live.items()):
-            if start <= address < start + nbytes:
-                return start, start + nbytes
-        return None
-
-    def table(self) -> list[str]:
-        """What is allocated, the most first, a line for each name and size."""
-        return table(list(self._live.values()))
+        dropped = sum(self.live.get(address, (0, ""))[0] for address in list(self._dropped))
+        return self.live.nbytes - dropped
 
     def _refused(self, nbytes: int) -> OctantsError:
         free = format_bytes(self._context.free_memory())
         total = format_bytes(self._context.total_memory)
         left = f"of {total}, {free} are free, and {format_bytes(self.nbytes)} are Octants'"
-        error = OutOfDeviceMemory(repr(self._context), format_bytes(nbytes), left)
-        diagnostic = dataclasses.replace(error.diagnostic(), notes=tuple(self.table()))
-        return error.exception(diagnostic)
+        return self.live.refusal(OutOfDeviceMemory(repr(self._context), format_bytes(nbytes), left))
 
 
 def _nothing(*_: object) -> None:

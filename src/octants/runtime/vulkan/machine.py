@@ -7,8 +7,8 @@ import weakref
 import numpy as np
 
 from octants.artifact import Artifact
-from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.diagnostics.vulkan_errors import ForkedVulkan, LoopCut
+from octants.runtime.gpu.device import GpuDevice
 from octants.runtime.gpu.messages import MessageQueue
 from octants.runtime.gpu.tapes import Tape
 from octants.runtime.memory import view_memory
@@ -80,7 +80,7 @@ def _shared(hardware: Hardware) -> _Shared:
     return known
 
 
-class Machine:
+class Machine(GpuDevice):
     """The device of a number, or the best one for None; see `hardware.choose`.
 
     ``tape_budget`` is what the records of a launch should take, as far as shorter blocks of long
@@ -98,10 +98,12 @@ class Machine:
         without: str = "",
         is_checked: bool = False,
     ) -> None:
+        super().__init__()
         self.hardware = choose(number or 0, without, is_checked)
         shared = _shared(self.hardware)
         self.context, self.queue = shared.context, shared.queue
         self.heap, self.transfers = shared.heap, shared.transfers
+        self.queue_here = lambda: shared.transfers
         self.layout = shared.layout
         total = self.hardware.memory_bytes
         self.tape_budget = tape_budget or total // 64
@@ -117,7 +119,7 @@ class Machine:
         self._cut_word = view_memory(self.cut.host, np.uint32, (1,))
         self._cut_word[0] = 0
         self.programs = shared.programs
-        self.versions = Versions(self.heap.allocation_at)
+        self.versions = Versions(self.heap.live.find)
 
     def __repr__(self) -> str:
         return self.hardware.name
@@ -142,16 +144,11 @@ class Machine:
         if self._cut_word[0]:
             self._cut_word[0] = 0
             raise LoopCut(self.hardware.name).at(None)
-        if self.tape.is_trusted:
-            self._confirm()
-        if self.messages:
-            with self.queue.lock:
+        if self.tape.is_trusted or self.messages:
+            with self.queue.lock:  # first, as in a launch
+                self.confirm_tapes()
                 self.messages.deliver()
 
-    def _confirm(self) -> None:
-        """See that tapes were large enough where nobody has looked."""
-        with self.queue.lock, self.tape.lock:  # in the order of a launch
-            try:
-                self.tape.confirm()
-            except OctantsRuntimeError as error:
-                self.pending.add(error)
+    def tapes(self) -> tuple[Tape]:
+        """The only one."""
+        return (self.tape,)

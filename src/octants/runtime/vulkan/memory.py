@@ -7,7 +7,6 @@ host itself touches memory does it wait (see `transfers`).
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import threading
 import weakref
 from collections import deque
@@ -16,7 +15,7 @@ from ctypes import addressof, byref, c_void_p
 from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
 from octants.diagnostics.quantities import format_bytes
 from octants.diagnostics.vulkan_errors import OutOfVulkanMemory
-from octants.runtime.allocated import table
+from octants.runtime.gpu.ledger import Ledger
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.context import Context
 from octants.runtime.vulkan.library import SUCCESS
@@ -159,7 +158,7 @@ class Heap:
         self._freed: deque[tuple[Buffer, int, int]] = deque()
         self._leaving: deque[tuple[int, Buffer]] = deque()  # with the submission to wait for
         self._can_grow = True
-        self._live: dict[tuple[Buffer, int], tuple[int, str]] = {}
+        self.live = Ledger()
 
     def allocate(self, nbytes: int, what: str = "") -> Piece:
         """Memory, of which nothing is known; ``what`` is its name in the table of what there is.
@@ -175,7 +174,7 @@ class Heap:
             except OctantsMemoryError:
                 raise self._refused(nbytes) from None
             piece = Piece(buffer, offset, nbytes)
-            self._live[buffer, offset] = nbytes, what
+            self.live[piece.address] = nbytes, what
         weakref.finalize(piece, self._freed.append, (buffer, offset, size)).atexit = False
         return piece
 
@@ -217,31 +216,20 @@ class Heap:
                     return buffer, address - buffer.address
         raise KeyError(address)
 
-    def allocation_at(self, address: int) -> tuple[int, int] | None:
-        """Where the piece begins and ends that an address is in; None if it is in none."""
-        with self._lock:
-            for (buffer, offset), (nbytes, _) in self._live.items():
-                start = buffer.address + offset
-                if start <= address < start + nbytes:
-                    return start, start + nbytes
-        return None
-
     def _refused(self, nbytes: int) -> OctantsError:
-        hardware, live = self._context.hardware, list(self._live.values())
-        total, used = hardware.memory_bytes, sum(size for size, _ in live)
+        hardware = self._context.hardware
+        total, used = hardware.memory_bytes, self.live.nbytes
         left = f"of {format_bytes(total)}, {format_bytes(used)} are Octants'"
         if nbytes > hardware.largest:
             left += f", and at most {format_bytes(hardware.largest)} can be had at once"
-        error = OutOfVulkanMemory(hardware.name, format_bytes(nbytes), left)
-        diagnostic = dataclasses.replace(error.diagnostic(), notes=tuple(table(live)))
-        return error.exception(diagnostic)
+        return self.live.refusal(OutOfVulkanMemory(hardware.name, format_bytes(nbytes), left))
 
     # -- what is freed --------------------------------------------------------------------------
 
     def _take_back(self) -> None:
         while self._freed:
             buffer, offset, size = self._freed.popleft()
-            del self._live[buffer, offset]
+            del self.live[buffer.address + offset]
             gaps = self._free[buffer]
             place = bisect.bisect(gaps, (offset, size))
             gaps.insert(place, (offset, size))
