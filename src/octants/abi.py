@@ -6,7 +6,7 @@ A kernel's entry is ``void entry(ptr parameters, ptr context)``. The parameter b
     parallel_for  void (ptr context, ptr task, ptr parameters, i64 lower, i64 upper, i64 grain,
                   i64 tile) runs `task` over [lower, upper) on all threads, at least `grain` items
                   at a time, and a multiple of `tile` but for the last ones
-    grow          ptr (ptr context, ptr worker, i64 bytes): the worker's tape, now with room for so
+    grow          ptr (ptr context, ptr worker, i64 bytes): the worker's tape, now with space for so
                   many bytes, or null if memory is refused
     parallel_sums void (ptr context, ptr task, ptr parameters, i64 lower, i64 upper, i64 grain,
                   i64 tile, i64 bytes, i64 worth, i64 width, i32 flags), the same for a task that
@@ -99,7 +99,7 @@ LAUNCH_BOUNDS = 16  # where the device keeps both, for a domain that it computes
 LAUNCH_TAPE = 24  # the address of the tapes of all threads
 LAUNCH_CAPACITY = 32  # i64: the bytes that the tape of one thread holds, a multiple of 4
 LAUNCH_SHARE = 40  # i64: what the records of a work item should take of them
-LAUNCH_REFUSED = 48  # the address of what is told of refused work items
+LAUNCH_REFUSED = 48  # the address of the report on refused work items
 LAUNCH_AGAIN = 56  # i64: 1 runs only those that were refused before
 LAUNCH_SIZE = 64
 

@@ -107,12 +107,12 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **giv
     _Messages.level = chosen.log_level
     current.start(driver.state.start(chosen))
     options.install(chosen)
-    if "logging" in sys.modules:  # else nobody can be listening
+    if "logging" in sys.modules:  # else no handler can exist
         _logger().info("Octants on %s", chosen.arch)
 
 
 def _init_with_defaults() -> None:
-    """What the first use of something is preceded by where nobody has called `init`."""
+    """Initialise with the defaults, before the first use of anything without `init`."""
     init()
     chosen = options.current()
     if chosen.log_level not in ("error", "critical"):
@@ -128,12 +128,12 @@ def reset() -> None:
     ``int`` and ``float`` stand for i32 and f32 again. What would have been raised by the next
     `sync` becomes a warning.
     """
-    unseen = driver.state.stop()
+    unraised = driver.state.stop()
     current.stop()
     if options.is_initialised():
         options.install(None)
     defaults.set_defaults(scalars.i32, scalars.f32)
-    driver.warn_of(unseen)
+    driver.warn_of(unraised)
 
 
 @shortens_tracebacks

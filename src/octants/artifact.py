@@ -1,4 +1,4 @@
-"""What code generation hands to the runtime: frozen, picklable, and all that a launch needs.
+"""What code generation hands to the runtime: frozen, picklable, complete for a launch.
 
 A kernel gets one parameter block: an array of 8-byte slots. `ParameterLayout` says what each slot
 holds; code generation reads slots by their position, and a launch fills them.
@@ -101,7 +101,7 @@ def overflow_message(record: Record) -> MessageFormat:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A piece of memory: ``nbytes`` from the address that a slot holds on; 0: all that it is in."""
+    """A range of memory: ``nbytes`` from the address in a slot on; 0: the whole allocation."""
 
     slot: int
     nbytes: int
@@ -123,15 +123,15 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """One function of a GPU's code and the threads that run it; `abi` says what it is told.
+    """One function of a GPU's code and the threads that run it; `abi` defines its parameters.
 
     `bounds` tells the work items: "" stands for one thread, "device" for what the dispatch before
     has computed; anything else is a Python expression over ``slots``, the unpacked integers of the
     parameter block, that gives (lower, upper). `block` is the number of threads in a block, and
     `threads` the most that there may be; 0 stands for any number. A dispatch that `records` needs a
-    tape. If its work items cannot `run_again` when that has too little room, it is given plenty.
+    tape. If its work items cannot `run_again` when that is too small, it gets a large one.
     `needs` says what decides how much of it they need, `domain_needs` what decides bounds that the
-    device computes; None where that cannot be told. Those beside each other of different sides may
+    device computes; None where that is unknown. Those beside each other of different sides may
     run at the same time; 0 stands for none. There may be `waves` times the threads that the device
     holds at once: each wave begins where the one before ends. Where the threads of a block add up
     `sums` together, large blocks are better. Where the code is written for subgroups of so many
@@ -182,7 +182,7 @@ class Making:
     """An artifact whose `binary` may be still under way.
 
     ``finish`` waits for that, and gives the artifact with it; without it there is nothing to be
-    waited for. Once it `is_done` nobody has to wait any more, be it that it has failed.
+    waited for. Once it `is_done`, no wait is needed, even if it failed.
     """
 
     def __init__(self, artifact: Artifact, finish: Callable[[], Artifact] | None = None) -> None:
@@ -202,7 +202,7 @@ class Making:
         return self.artifact
 
     def wait(self) -> None:
-        """Wait until it is done; whoever wants the result is told of an error."""
+        """Wait until it is done, and raise nothing: `result` raises the error, if there is one."""
         with contextlib.suppress(OctantsError):
             self.result()
 

@@ -4,7 +4,7 @@
         kernel(x)
     print(profile)
 
-`stage` and `staged` stand around each step of the compiler. While nobody asks they do nothing.
+`stage` and `staged` surround each step of the compiler. Without a profile they do nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Entry:
 
 
 class Note:
-    """What a stage tells of its result; nothing is counted while nobody asks."""
+    """What a stage reports of its result; nothing is counted without a profile."""
 
     def __init__(self, unit: str = "operations", before: int | None = None) -> None:
         self.unit = unit
@@ -143,7 +143,7 @@ _active: list[Profile] = []
 
 @contextmanager
 def profiled() -> Iterator[Profile]:
-    """Time what is compiled meanwhile, in any thread; the innermost one that asks is told."""
+    """Time what is compiled meanwhile, in any thread, for the innermost profile."""
     profile = Profile()
     _active.append(profile)
     try:

@@ -161,7 +161,7 @@ class State:
             self.device.synchronize()
 
     def forget_addresses(self) -> None:
-        """Let kernels be specialised anew: arrays whose addresses they hold are gone."""
+        """Specialise kernels again: arrays whose addresses they hold are gone."""
         self.generation += 1
 
 
@@ -183,10 +183,10 @@ def _look(_: Any) -> None:
     state.look()
 
 
-def warn_of(unseen: OctantsError | None) -> None:
+def warn_of(unraised: OctantsError | None) -> None:
     """Say what went wrong in a launch after which nothing was read."""
-    if unseen is not None:
-        warnings.warn(f"not raised before: {unseen}", OctantsWarning, levels_to_the_user())
+    if unraised is not None:
+        warnings.warn(f"not raised before: {unraised}", OctantsWarning, levels_to_the_user())
 
 
 @atexit.register

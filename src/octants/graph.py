@@ -6,7 +6,7 @@
     for _ in range(99):
         step()
 
-The body of a capture runs as it always does; meanwhile all that it tells the device is noted. A
+The body of a capture runs as it always does; meanwhile the device work that it starts is noted. A
 replay does it again: launches of kernels and their gradients, fills, copies, and writes of the host
 with the values that they had. On CUDA it is one launch, of a graph of the driver; elsewhere, the
 same things in the same order.

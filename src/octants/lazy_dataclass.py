@@ -165,7 +165,7 @@ def _values_of(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _freezing(made: Any, names: frozenset[str]) -> dict[str, Any]:
-    """Methods that let nobody set or delete a field."""
+    """Methods that refuse to set or delete a field."""
 
     def __setattr__(self: Any, name: str, value: Any) -> None:  # noqa: N807
         if type(self) is made or name in names:

@@ -1,6 +1,6 @@
 """Runs work items that work together: block by block, all items of a block side by side.
 
-Each item is a generator that stops where it has to meet others. When nobody can go on by itself,
+Each item is a generator that stops at convergent operations. When no item can run on by itself,
 those that stand at one operation of their subgroup take part in it, and go on; when all items of
 the block stand at one barrier of it, they pass. If neither is so, the program is wrong.
 """
@@ -26,7 +26,7 @@ class EndOfItem(Exception):
 
 
 class Divergence(Exception):
-    """Work items that have to meet at an operation do not all come to it."""
+    """Not all work items reach a convergent operation."""
 
     def __init__(self, op: Operation, item: int) -> None:
         super().__init__(op.NAME, item)
@@ -52,7 +52,7 @@ class _Item:
         self.environment = environment
         self.steps = steps
         self.tape: Any = {}
-        self.meets: Operation | None = None
+        self.waits_at: Operation | None = None
         self.is_gone = False  # it ended before its time
 
 
@@ -92,19 +92,19 @@ class _Runner:
         self.items = [_Item(each, self._steps(self.body, each)) for each in environments]
         for item in self.items:
             self._advance(item)
-        while any(item.meets for item in self.items):
+        while any(item.waits_at for item in self.items):
             for item in self._meet():
                 self._advance(item)
 
     # -- one work item -----------------------------------------------------------------------------
 
     def _advance(self, item: _Item) -> None:
-        """Let an item run until it meets others, or ends."""
+        """Run an item until it waits at a convergent operation, or ends."""
         self.machine.tape = item.tape
         try:
-            item.meets = next(item.steps, None)
+            item.waits_at = next(item.steps, None)
         except EndOfItem as error:
-            item.meets, item.is_gone = None, True
+            item.waits_at, item.is_gone = None, True
             self.machine.end_early(error, item.environment, self.body)
 
     def _steps(self, block: Block, env: Environment) -> Iterator[Operation]:
@@ -141,24 +141,24 @@ class _Runner:
             values = [env[value] for value in op.body.yielded]
         env.update(zip(op.results, values, strict=True))
 
-    # -- meetings ----------------------------------------------------------------------------------
+    # -- convergent operations ---------------------------------------------------------------------
 
     def _meet(self) -> list[_Item]:
-        """Let those meet that stand at one operation; gives the items that can go on."""
+        """Run a convergent operation that its items have reached; returns those that can go on."""
         going: list[_Item] = []
         for first, lanes in self._groups():
             members = self.items[first : first + lanes]
-            op = next((item.meets for item in members if item.meets is not None), None)
+            op = next((item.waits_at for item in members if item.waits_at is not None), None)
             if op is not None and self._lanes_of(op) == lanes and _all_at(op, members):
                 self._take_part(op, first, members)
                 going += [item for item in members if not item.is_gone]
         return going or self._pass_barrier()
 
     def _groups(self) -> Iterator[tuple[int, int]]:
-        """The first item and the number of lanes of whoever may meet now, in a subgroup."""
+        """The first item and the number of lanes of a subgroup that can run its operation now."""
         seen: set[tuple[int, int]] = set()
         for number, item in enumerate(self.items):
-            lanes = 0 if item.meets is None else self._lanes_of(item.meets)
+            lanes = 0 if item.waits_at is None else self._lanes_of(item.waits_at)
             if lanes:
                 seen.add((number - number % self.subgroup_size % lanes, lanes))
         return iter(sorted(seen))
@@ -171,10 +171,10 @@ class _Runner:
         return self.subgroup_size if op.scope == "subgroup" else 0
 
     def _pass_barrier(self) -> list[_Item]:
-        first = next(item for item in self.items if item.meets is not None)
-        assert first.meets is not None
-        if self._lanes_of(first.meets) or not _all_at(first.meets, self.items):
-            raise Divergence(first.meets, first.environment[self.body.args[0]])
+        first = next(item for item in self.items if item.waits_at is not None)
+        assert first.waits_at is not None
+        if self._lanes_of(first.waits_at) or not _all_at(first.waits_at, self.items):
+            raise Divergence(first.waits_at, first.environment[self.body.args[0]])
         return [item for item in self.items if not item.is_gone]
 
     def _take_part(self, op: Operation, first: int, members: list[_Item]) -> None:
@@ -206,7 +206,7 @@ def _hand_on(env: Environment, results: list[Value], yielded: list[Value]) -> No
 
 
 def _all_at(op: Operation, items: list[_Item]) -> bool:
-    return all(item.meets is op or item.is_gone for item in items)
+    return all(item.waits_at is op or item.is_gone for item in items)
 
 
 def undefined(array: Array) -> np.ndarray[Any, Any]:

@@ -1,4 +1,4 @@
-"""What `init` was told: frozen `Options`, and the only reader of environment variables.
+"""The options of `init`: frozen `Options`, and the only reader of environment variables.
 
 `OCTANTS_X` and, for programs that move over, `QD_X` set option ``x`` where `init` does not name it.
 """
@@ -72,7 +72,7 @@ WITHOUT_EFFECT = {
     "print_non_pure": "kernels notice that the globals that they read have changed",
     "print_preprocessed_ir": _IR,
     "print_struct_llvm_ir": "`print_kernel_llvm_ir` shows the code",
-    "raise_on_templated_floats": "a kernel is compiled anew for each float in a template",
+    "raise_on_templated_floats": "a kernel is compiled again for each float in a template",
     "require_version": "it names a version of Quadrants; see `qd.__version__`",
     "timeline": _PROFILER,
     "vk_api_version": "the version is the newest that the driver and Octants know",
@@ -93,7 +93,7 @@ class Options:
     """The options of `init`. Number types are given by their names ("f32").
 
     With `fast_math`, where a machine can do that, a product and a sum are rounded as one, some
-    functions of f32 are quicker and right to two units of the last digit instead of one, and f32
+    functions of f32 are faster and right to two units of the last digit instead of one, and f32
     divided by a root, or by a common divisor, is multiplied by the reciprocal.
 
     With `ad_stack_size` the record of each loop holds so many iterations, and no more; with 0, as
@@ -338,7 +338,7 @@ def default_cache_directory() -> str:
     if not caches:
         parts = ("Library", "Caches") if sys.platform == "darwin" else (".cache",)
         home = os.path.expanduser("~")
-        if home == "~":  # nobody knows where it is
+        if home == "~":  # it is unknown
             return ""
         caches = os.path.join(home, *parts)
     return os.path.join(caches, "octants")

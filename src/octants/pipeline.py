@@ -139,10 +139,10 @@ FINISH = (
     Pass(
         "serialise_blocks",
         lambda module, _: serialise_blocks(module),
-        "before all that looks at updates: some are plain afterwards",
+        "before the passes on updates: some are plain afterwards",
         when=lambda machine: machine.serialises_blocks,
     ),
-    Pass("gather_sums", _gather_sums, "before sums leave the loops that it turns around", _is_gpu),
+    Pass("gather_sums", _gather_sums, "before sums leave the loops that it interchanges", _is_gpu),
     *_cheaper_updates(_always, "before updates are demoted: it leaves one of many"),
     Pass(
         "fix_order",
@@ -178,7 +178,7 @@ FINISH = (
     Pass(
         "split_sums",
         lambda m, machine: split_sums(m, m.apart, machine.fills),
-        "when all sums of a loop stand in it",
+        "when a loop holds all its sums",
         _splits,
     ),
     Pass(
@@ -239,7 +239,7 @@ def differentiate_reverse(
 ) -> Reversed:
     """The reverse of a lowered module, simplified.
 
-    Nests are not stored where that is all that keeps work items from running in lanes.
+    Nests are not stored where only that keeps work items from running in lanes.
     """
     machine = stage.capabilities
 

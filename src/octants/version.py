@@ -1,4 +1,4 @@
-"""The version of the package: read here by the build, and by whoever asks at run time."""
+"""The version of the package: the build and programs read it here."""
 
 from __future__ import annotations
 

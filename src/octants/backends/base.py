@@ -79,7 +79,7 @@ class Backend(ABC):
 
     @abstractmethod
     def version(self) -> str:
-        """What turns IR into code; the cache keeps apart what other versions have made."""
+        """The versions of whatever generates code: they are part of the cache's keys."""
 
     # -- code -----------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class Backend(ABC):
 
     @abstractmethod
     def machine(self, chosen: Options, device: Device | None) -> Capabilities:
-        """What the machine can do, as far as it does not hang on how options ask for code."""
+        """What the machine can do, whatever the options request."""
 
     def capabilities(self, chosen: Options, device: Device | None) -> Capabilities:
         """What the machine can do, and what these options ask of code for it."""

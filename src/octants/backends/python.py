@@ -25,7 +25,7 @@ else:
 
 
 class PythonBackend(Backend):
-    """The interpreter as an arch; memory is all that it needs of a device."""
+    """The interpreter as an arch; it needs only memory from a device."""
 
     name = "python"
     compiles = False

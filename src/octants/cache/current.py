@@ -81,7 +81,7 @@ class _Later:
         for wait in self._waits:
             wait()
         time.sleep(pause)
-        with _later_lock, contextlib.suppress(OctantsError):  # who launches it is told
+        with _later_lock, contextlib.suppress(OctantsError):  # a launch raises it again
             if self in _put_off:
                 _put_off.remove(self)
                 self._keep()

@@ -94,7 +94,7 @@ class Digest:
 
     def _is_known(self, value: Any) -> bool:
         """Number an object; whether it has a number already, which then stands for it."""
-        if isinstance(value, types.MethodType):  # made anew each time
+        if isinstance(value, types.MethodType):  # created each time
             return False
         known = self._numbers.get(id(value))
         if known is not None:

@@ -36,7 +36,7 @@ def _state() -> tuple[float, str]:
     """The time of the last change to a file, and a hash of the state of all files."""
     try:
         found = sorted(_files(_ROOT))
-    except OSError:  # in an archive, say: nobody knows when they change, and so nothing is kept
+    except OSError:  # in an archive, say: changes go unnoticed, so nothing is cached
         return math.inf, ""
     newest = max((time for _, _, time in found), default=0) / 1e9
     return newest, blake2b(repr(found).encode(), digest_size=6).hexdigest()

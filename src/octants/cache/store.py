@@ -1,7 +1,7 @@
 """The files of the cache: written at once, checked when they are read, bounded in size.
 
-A file is a line with the hash of all that follows, a line of JSON that says what it is, and the
-content. Whatever goes wrong with files is told once by a warning, and is as if there were none.
+A file is a line with the hash of the rest, a line of JSON that says what it is, and the
+content. A problem with a file gives one warning; the file then counts as missing.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Store:
 
     def reject(self, name: str) -> None:
         """Remove a file that is damaged, and say so."""
-        self._warn(f"has a damaged file, {name}{_SUFFIX}, which is made anew")
+        self._warn(f"has a damaged file, {name}{_SUFFIX}, which is replaced")
         _remove(self._path(name))
 
     def write(self, name: str, content: bytes, **head: Any) -> None:

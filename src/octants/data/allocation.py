@@ -61,7 +61,7 @@ def _fields_in(blocks: Iterable[SNode]) -> list[Any]:
 
 
 def _blocks_of(field: Any, tree: Tree) -> list[SNode]:
-    """The outermost blocks that a field needs: its own, and all that they share fields with.
+    """The outermost blocks that a field needs: its own, and those that they share fields with.
 
     A field and its companions need each other.
     """

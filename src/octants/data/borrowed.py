@@ -1,4 +1,4 @@
-"""Ndarrays in the memory of arrays of other libraries, which DLPack lends."""
+"""Ndarrays in the memory of other libraries' arrays, imported by DLPack."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def from_dlpack(
     require_differentiable("ndarray", dtype, needed_arrays)
     shape, element_shape = part.shape[:rank], part.shape[rank:]
     check_extents(_WHAT, shape)
-    return class_of(element_shape)(dtype, shape, element_shape, needed_arrays, borrowed=part)
+    return class_of(element_shape)(dtype, shape, element_shape, needed_arrays, imported=part)
 
 
 def _borrow(device: Device, source: Any) -> dlpack.Part:

@@ -98,7 +98,7 @@ def after_end() -> None:
 
 
 def before_write(array: Any, region: tuple[int, ...] = (), source: Any = None) -> None:
-    """Announce a write. The caller has checked all that can be wrong with it."""
+    """Announce a write. The caller has checked it completely."""
     if _write_observers:
         write = HostWrite(array, region, source)
         for observer in tuple(_write_observers):

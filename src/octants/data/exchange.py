@@ -75,7 +75,7 @@ def torch_to_numpy(what: str, tensor: Any) -> Array:
     return values
 
 
-def borrow(device: Device, what: str, source: Any) -> Saved | None:
+def import_array(device: Device, what: str, source: Any) -> Saved | None:
     """The elements of an array of another library in the memory of a device; None elsewhere."""
     part = device.borrow(source, f"the array that {what} takes")
     if part is None:

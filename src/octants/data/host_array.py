@@ -66,7 +66,7 @@ class Tensor(StoredArray, AnyTensor):
     _opened: Window | None = None
     _end: Callable[[str], UserError] | None = None
     _tensor: Any = None  # torch's view of the memory, once it was asked for
-    _lent: Any = None  # what tells the device of the end, once others were told the address
+    _lent: Any = None  # notifies the device of the end, once the address was exported
     octants_number: int
     """A number that no other array has; the name is one that no object of a program has."""
 
@@ -344,7 +344,7 @@ class Tensor(StoredArray, AnyTensor):
         """Copy an array of another library, which offers ``__dlpack__``, into this."""
         what = f"from_dlpack() of {self.describe()}"
         device, window = current.device(), self.window()
-        there = None if device.shares_memory else exchange.borrow(device, what, source)
+        there = None if device.shares_memory else exchange.import_array(device, what, source)
         if there is None:
             self._copy_in(what, exchange.from_dlpack(what, source))
         elif (there.part.shape, there.part.dtype) == (window.shape, self.dtype.numpy):
@@ -360,7 +360,7 @@ class Tensor(StoredArray, AnyTensor):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """The memory itself, after all that was launched; with ``copy=True`` a copy of it."""
+        """The memory itself, after all launches so far; with ``copy=True`` a copy of it."""
         window, what = self.window(), f"sharing {self.describe()}"
         events.before_read(self)
         asked = stream, max_version, dl_device, copy
@@ -395,7 +395,7 @@ class Tensor(StoredArray, AnyTensor):
             return ""
         try:
             text = np.array2string(self.read(), threshold=100, edgeitems=3)
-        except OctantsError:  # what went wrong is told by the next call that can
+        except OctantsError:  # the next call that can raise it does
             return ""
         return ("\n" if "\n" in text else ": ") + text
 
@@ -435,20 +435,20 @@ class Tensor(StoredArray, AnyTensor):
         return self.window().save()
 
     def read(self, region: Region = ()) -> Array:
-        """A copy of the elements at ``region``; no observer hears of it."""
+        """A copy of the elements at ``region``; observers are not notified."""
         return self.window().read(region)
 
     def add(self, values: Any, region: Region = ()) -> None:
-        """Add to elements; no observer hears of it."""
+        """Add to elements; observers are not notified."""
         window = self.window()
         window.write(window.read(region) + values, region)
 
     def restore(self, snapshot: Any) -> None:
-        """Write back what `snapshot` gave; no observer hears of it."""
+        """Write back what `snapshot` gave; observers are not notified."""
         self.window().restore(snapshot)
 
     def clear(self, region: Region = ()) -> None:
-        """Set elements to zero; no observer hears of it."""
+        """Set elements to zero; observers are not notified."""
         if region:
             self.window().write(0, region)
         else:

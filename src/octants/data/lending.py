@@ -1,4 +1,4 @@
-"""The memory of fields and ndarrays, lent to other libraries by DLPack."""
+"""The memory of fields and ndarrays, exported to other libraries by DLPack."""
 
 from __future__ import annotations
 

@@ -119,10 +119,10 @@ def _allocate(device: Device, nbytes: int, what: str) -> Allocation:
 def _refused(what: str, nbytes: int, refused: MemoryError) -> OctantsError:
     """The error for memory that a device refused, with what that says of its memory."""
     error = OutOfMemory(what, format_bytes(nbytes))
-    told = getattr(refused, "diagnostic", None)
-    if told is None:
+    cause = getattr(refused, "diagnostic", None)
+    if cause is None:
         return error.at(None)
-    diagnostic = dataclasses.replace(error.diagnostic(), notes=(told.title, *told.notes))
+    diagnostic = dataclasses.replace(error.diagnostic(), notes=(cause.title, *cause.notes))
     return error.exception(diagnostic)
 
 
@@ -192,7 +192,7 @@ class Window:
         return self._parts.item(self._locate(index))
 
     def interface(self) -> dict[str, Any] | None:
-        """What libraries that can share the device's memory are told of it; None for none."""
+        """How libraries that share the device's memory see it; None for none."""
         part = self.part()
         return None if part is None else self.parts.interface(part)
 

@@ -46,13 +46,13 @@ class Ndarray(Tensor, NdarrayHandle):
         needed: tuple[Companion, ...] = (),
         primal: Ndarray | None = None,
         companion: Companion = Companion.PRIMAL,
-        borrowed: Part | None = None,
+        imported: Part | None = None,
     ) -> None:
         super().__init__()
-        if primal is not None or borrowed is not None:
+        if primal is not None or imported is not None:
             self.own_identity = None
-        self._borrowed = borrowed
-        self.is_read_only = borrowed is not None and borrowed.is_read_only
+        self._imported = imported
+        self.is_read_only = imported is not None and imported.is_read_only
         self.dtype = dtype
         self.shape = shape
         self.element_shape = element_shape
@@ -74,8 +74,8 @@ class Ndarray(Tensor, NdarrayHandle):
     def _allocate(self, runtime: current.Runtime) -> Window:
         layout, strides = self._layout(), self._strides()
         nbytes = strides[0] * (*self.shape, *self.element_shape)[0] if strides else self.dtype.size
-        if self._borrowed is not None:
-            storage = Storage.of_others(runtime.device, self._borrowed, nbytes)
+        if self._imported is not None:
+            storage = Storage.of_others(runtime.device, self._imported, nbytes)
         else:
             storage = Storage(runtime.device, nbytes, f"{self.describe()} of shape {self.shape}")
         return make_window(storage, 0, layout, self.dtype, self.element_shape)
@@ -100,7 +100,7 @@ class Ndarray(Tensor, NdarrayHandle):
         """Give up the memory; any later use is an error."""
         super().retire(*reason)
         self._addresses.clear()
-        self._borrowed = None
+        self._imported = None
         self.__dict__.pop("head", None)
 
     # -- companions -----------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Ndarray(Tensor, NdarrayHandle):
     @property
     def identity(self) -> Hashable:
         """What is equal for two arrays exactly if they are the same memory."""
-        if self._borrowed is None:
+        if self._imported is None:
             return super().identity
         window = self.window()
         return window.address, window.shape, self.dtype
@@ -144,9 +144,9 @@ class Ndarray(Tensor, NdarrayHandle):
     @property
     def shared_version(self) -> int:
         """What torch counts of the writes through its tensors on this memory."""
-        if self._borrowed is None:
+        if self._imported is None:
             return super().shared_version
-        return exchange.writes_of(self._borrowed.owner[1]) + super().shared_version
+        return exchange.writes_of(self._imported.owner[1]) + super().shared_version
 
     # -- elements -------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What a tape needs of an array in memory, whoever made it: ours, numpy's or torch's."""
+"""What a tape needs of an array in memory: of Octants, numpy or torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StoredArray(ABC):
     """The values of an array, or one of its companions: a gradient, a dual.
 
     `companion` says what it is of its `primal`. `version` changes whenever the host writes the
-    array, and when `mark_written` is called; with `shared_version`, it is all that can be known of
+    array, and when `mark_written` is called; with `shared_version`, nothing more is known of
     writes by others.
     """
 
@@ -80,7 +80,7 @@ class StoredArray(ABC):
         """Set the elements at ``region`` to zero: all, or those with these first indices."""
 
     def mark_written(self) -> None:
-        """Say that the elements were changed through a pointer, unseen."""
+        """Note that the elements were changed through a pointer, untracked."""
         self.note_write(())
 
     def note_write(self, region: tuple[int, ...]) -> None:

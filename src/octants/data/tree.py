@@ -279,12 +279,12 @@ class Tree:
             raise TreeIsAllocated(what).at(None)
 
     def require_final(self, name: str) -> None:
-        """An error if a builder has not been told that its tree is complete."""
+        """Raise an error if a builder is not finalized."""
         if not self.is_finalized:
             raise NotFinalized(name).at(None)
 
     def add_needed_companions(self) -> None:
-        """Place gradients and duals that were asked for by ``needs_grad`` and placed by nobody."""
+        """Place gradients and duals that ``needs_grad`` requested and no program placed."""
         mirror = Mirror(self)
         for node, field in self.root.placed():
             if node.companion is Companion.PRIMAL:

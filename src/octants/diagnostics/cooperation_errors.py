@@ -99,7 +99,7 @@ class NoSuchWork(UserError):
 
 
 class NotMet(UserError):
-    """Work items that had to meet, and came to different places."""
+    """Work items that wait for each other at different operations."""
 
     kernel: str
     item: int

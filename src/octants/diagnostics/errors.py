@@ -187,7 +187,7 @@ class WrongStreamBlock(UserError):
 
 
 class UndefinedName(UserError):
-    """A name that nobody defined."""
+    """A name that is not defined."""
 
     name: str
     suggestion: str = ""
@@ -221,7 +221,7 @@ class AssignedInBranch(UserError):
 
 
 class BranchTypes(UserError):
-    """A variable that the branches of an ``if`` gave values of different sorts."""
+    """A variable to which the branches of an ``if`` assign values of different types."""
 
     name: str
     code = "OCT117"
@@ -361,7 +361,7 @@ class NumberTooLarge(UserError):
 
 
 class TypeChange(UserError):
-    """A variable is given a value of another sort than it has."""
+    """A variable is assigned a value of another type."""
 
     name: str
     before: str
@@ -466,7 +466,7 @@ class WrongUnpacking(UserError):
 
 
 class SidesDiffer(UserError):
-    """A conditional expression whose sides are of different sorts."""
+    """A conditional expression whose branches have different types."""
 
     first: str
     second: str

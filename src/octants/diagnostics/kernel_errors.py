@@ -51,7 +51,7 @@ class TapeMemoryRefused(UserError):
 
 
 class UnseenWrite(UserError):
-    """A tape that was too small, since memory has changed that nobody was told of."""
+    """A tape that was too small, since memory changed untracked."""
 
     what: str
     code = "OCT425"

@@ -26,13 +26,13 @@ class WrongMatrixOption(UserError):
 
 
 class TooManyEntries(UserError):
-    """More entries were added to a builder than it has room for."""
+    """More entries were added to a builder than its capacity."""
 
     added: int
-    room: int
+    capacity: int
     code = "OCT602"
     exception = OctantsRuntimeError
-    title = "{added} entries were added to a builder of sparse matrices that holds {room}"
+    title = "{added} entries were added to a builder of sparse matrices that holds {capacity}"
     remedy = "create it with `max_num_triplets={added}` or more"
 
 
@@ -48,7 +48,7 @@ class EntryOutOfRange(UserError):
 
 
 class WrongOperand(UserError):
-    """A sparse matrix meets something that it cannot be combined with."""
+    """An operand that a sparse matrix cannot be combined with."""
 
     operation: str
     given: str

@@ -14,10 +14,10 @@ _known: weakref.WeakKeyDictionary[FunctionType, str | None] = weakref.WeakKeyDic
 
 
 def source_text(function: FunctionType) -> str | None:
-    """The lines from the decorators to the end of the body, "" where they cannot be told.
+    """The lines from the decorators to the end of the body, "" where they are unknown.
 
     Of a lambda it is the expression. None where there are no lines. A function keeps the text that
-    it was first found to have, since all that is made of it must be made of the same.
+    it was first found to have, since everything derived from it must agree.
     """
     if function not in _known:
         _known[function] = _find(function)

@@ -89,7 +89,7 @@ class DeviceLost(UserError):
     kernels: str
     code = "OCT456"
     exception = OctantsRuntimeError
-    title = "the Vulkan device `{device}` was lost, with all that was in its memory"
+    title = "the Vulkan device `{device}` was lost, and its memory with it"
     notes = (
         "{kernels}",
         "a kernel may have run longer than the driver allows, or accessed memory outside an array",
@@ -151,7 +151,7 @@ class ValidationFailed(UserError):
 
 
 class TooDeepForDriver(UserError):
-    """Branches and loops within each other, for which a driver has no room."""
+    """Nested branches and loops that exceed a limit of the driver."""
 
     kernel: str
     most: int

@@ -98,7 +98,7 @@ def random(context: Context, node: ast.AST, dtype: Any = None) -> Value:
 
 
 def stop_grad(context: Context, _node: ast.AST, x: Any) -> Any:
-    """A value without derivatives; of an array, all that the block of statements loads."""
+    """A value without derivatives; of an array, whatever the block of statements loads."""
     held = context.load(x)
     if _stop_arrays(context, held):
         return None

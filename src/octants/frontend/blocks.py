@@ -86,7 +86,7 @@ class BlockLoop:
     # -- who comes where ---------------------------------------------------------------------------
 
     def check(self, body: Block) -> None:
-        """Raise an error where work items have to meet and surely do not."""
+        """Raise an error where a convergent operation is provably divergent."""
         _Meetings(self, body, self._first_block()).check(body, [])
 
     def _first_block(self) -> tuple[dict[Value, int], int]:

@@ -67,13 +67,13 @@ def begin(
 def finish(context: Context, node: ast.For, loop: BlockLoop, body: Block) -> dict[str, int]:
     """Complete the body of a loop whose work items work together; gives the sizes of its blocks."""
     assert context.blocks is not None
-    most, room = context.blocks.most_items, context.blocks.shared_bytes
+    most, capacity = context.blocks.most_items, context.blocks.shared_bytes
     if loop.block_dim > most:
         context.fail(WrongLoopConfig(f"`block_dim` is {loop.block_dim}, and at most {most}"), node)
     loop.begin(body)
     taken = sum(map(nbytes, shared_arrays(Task("", body))))
-    if taken > room:
-        problem = f"those of this loop take {taken} bytes, and there are {room}"
+    if taken > capacity:
+        problem = f"those of this loop take {taken} bytes, and there are {capacity}"
         context.fail(WrongSharedArray(problem, "use narrower types, or fewer elements"), node)
     loop.check(body)
     return loop.options

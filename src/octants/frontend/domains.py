@@ -113,7 +113,7 @@ def _trips(context: Context, first: Value, last: Value, step: Any) -> tuple[Valu
     """Zero and the number of iterations.
 
     The distance of two bounds can pass the end of their type, but not that of the unsigned type of
-    the same width. More than 2^63 - 1 iterations never end, and are not told apart.
+    the same width. More than 2^63 - 1 iterations never end, and count as equal.
     """
     builder, dtype = context.builder, first.type
     unsigned = u64 if dtype is i64 else u32

@@ -113,12 +113,12 @@ def items(context: Context, nodes: list[ast.expr]) -> list[Any]:
 
 
 def tuple_(context: Context, node: ast.Tuple) -> Any:
-    """A tuple of values of any sort."""
+    """A tuple of values of any types."""
     return tuple(items(context, node.elts))
 
 
 def list_(context: Context, node: ast.List) -> Any:
-    """A list of values of any sort."""
+    """A list of values of any types."""
     return items(context, node.elts)
 
 

@@ -1,10 +1,11 @@
 """Numbers of the host that a kernel is not specialised for: hidden arguments.
 
-A global that changes before each launch would have a kernel compiled anew each time. Where it
+A global that changes before each launch would have a kernel compiled each time. Where it
 decides nothing that is compiled, it is an argument instead, which each launch evaluates. Arithmetic
 on such numbers alone is Python's and part of what is evaluated; the result becomes an argument
-where it meets a value of the kernel. Whatever asks for the number itself - ``static``, a shape, a
-function of Python - raises `DecidesAtCompileTime`, and the kernel is specialised for it after all.
+where it is combined with a value of the kernel. Whatever needs the number itself - ``static``, a
+shape, a function of Python - raises `DecidesAtCompileTime`, and the kernel is specialised for it
+after all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where ways of control flow meet: the values of variables after an ``if`` and around a loop."""
+"""Joins of control flow: the values of variables after an ``if`` and around a loop."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def _join_new(
 
 
 def _merged(joined: Join, a: Any, b: Any, dtype: DType | None) -> Any:
-    """The value after an ``if``; `UNDEFINED` stands for a side on which nobody reads it.
+    """The value after an ``if``; `UNDEFINED` stands for a branch whose value is not read.
 
     Gives `UNDEFINED` where the values are of different structure.
     """
@@ -185,7 +185,7 @@ def _fail_mismatch(context: Context, variable: Variable, a: Any, b: Any, node: a
     if variable is context.scopes.frame.result:
         problem = f"one `return` gives {describe(a)}, another one {describe(b)}"
         place = next((part for part in ast.walk(node) if isinstance(part, ast.Return)), node)
-        context.fail(WrongReturn(problem, "return values of one sort everywhere"), place)
+        context.fail(WrongReturn(problem, "return values of one type everywhere"), place)
     if structure.has_object(a) or structure.has_object(b):
         context.fail(CompileTimeVariable(variable.name, describe(a)), node)
     context.fail(TypeChange(variable.name, describe(a), describe(b)), node)

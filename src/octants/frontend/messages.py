@@ -26,7 +26,7 @@ class Message:
         self.values: list[Value] = []
 
     def add(self, value: Any, spec: str = "") -> None:
-        """Append a value of any sort; ``spec`` applies to each number in it."""
+        """Append a value of any type; ``spec`` applies to each number in it."""
         if isinstance(value, Value):
             self._check(value, spec)
             self.parts.append((spec,))

@@ -41,7 +41,7 @@ def dtype_of(x: RunTime) -> DType:
 
 
 def common_type(context: Context, *operands: Any) -> DType:
-    """The type in which operands meet."""
+    """The common type of operands."""
     known = [dtype_of(x) for x in operands if not is_number(x)]
     types = known + [_adapted(context, x, known) for x in operands if is_number(x)]
     return functools.reduce(promote, types)
@@ -88,7 +88,7 @@ def elementwise(
 
 
 def number_type(context: Context, *operands: Any) -> DType:
-    """The type in which operands meet to be computed with: truth values become integers."""
+    """The common type to compute in: truth values become integers."""
     dtype = common_type(context, *operands)
     return context.default_int if dtype is u1 else dtype
 

@@ -393,7 +393,7 @@ def atomic(context: Context, fn: str, place: Any, operand: Any, node: ast.AST | 
 def _update_variable(
     context: Context, fn: str, place: VariableReference, operand: Any, node: ast.AST | None
 ) -> Any:
-    """An atomic operation on a local variable, which nobody else can see."""
+    """An atomic operation on a local variable, which is private to the work item."""
     before = _load_variable(context, place)
     operand = fitting_value(context, place.variable.name, before, operand, node)
     combine: Callable[[Value, Value], Value] = lambda old, new: (  # noqa: E731

@@ -2,7 +2,7 @@
 
 What a kernel reads is noted, and a kernel that would read the same is the same kernel. A call of a
 function that may look at anything else - a file, the time, an object that does as it likes - makes
-an end of that: such a kernel is built anew by each process.
+an end of that: each process builds such a kernel again.
 """
 
 from __future__ import annotations

@@ -266,7 +266,7 @@ def _add_message(context: Context, message: messages.Message, node: ast.expr) ->
 
 
 def with_(context: Context, node: ast.With) -> bool:
-    """``with stream_parallel():``: its loops are told apart from those beside it."""
+    """``with stream_parallel():``: its loops may overlap with those of its neighbours."""
     item = node.items[0]
     call = item.context_expr
     if len(node.items) > 1 or not isinstance(call, ast.Call):

@@ -5,7 +5,7 @@
 - a field or an array argument is an `ArrayReference`, an element of one an `ElementReference`;
 - anything else is a compile-time Python object: a number from a literal, ``static()`` or a closure,
   a dtype, a function, a tuple of values of any of these sorts. A Python number becomes a run-time
-  value where it meets one (`Context.value`), or where it is assigned to a variable.
+  value where it is combined with one (`Context.value`), or where it is assigned to a variable.
 
 Values are never changed in place: an assignment to ``v[k]`` makes a new `MatrixValue`.
 """
@@ -42,7 +42,7 @@ class MatrixValue:
 
 @dataclass(frozen=True, slots=True)
 class StructValue:
-    """Named members, each a value of any sort; `python_type` is the struct's type, if any."""
+    """Named members, each a value of any type; `python_type` is the struct's type, if any."""
 
     members: dict[str, Any]
     python_type: Any = None

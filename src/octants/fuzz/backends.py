@@ -90,7 +90,7 @@ class PackageBackend:
         atexit.register(self.qd.reset)
 
     def forget(self) -> None:
-        """Begin anew with the next program."""
+        """Begin again with the next program."""
         self._started = None
 
     def run(self, programs: Sequence[Program]) -> list[Actual]:
@@ -120,7 +120,7 @@ class PackageBackend:
         return actual
 
     def _start(self, program: Program) -> None:
-        """Begin anew where the options differ, and now and then to give memory back."""
+        """Begin again where the options differ, and now and then to free memory."""
         chosen: dict[str, Any] = {"fast_math": self.fast_math, "offline_cache": False}
         chosen |= {"opt_level": 0, "cpu_max_num_threads": THREADS}
         chosen |= (options(program.seed) if self.way.with_seed else {}) | self.way.options

@@ -93,7 +93,7 @@ class Record:
     iterations it holds; 0: as many as there are. With `local`, a number of iterations that one
     execution of the loop or a block of it never exceeds, it is no part of the tape, but memory of
     the work item's own, where one execution at a time is. Is it also `unrolled`, the loops that
-    push to it and pop from it have exactly so many turns, and code generation writes each turn of
+    push to it and pop from it have exactly so many iterations, and code generation unrolls each of
     them out, so that registers can hold it.
     """
 
@@ -217,7 +217,7 @@ class Operation:
     writes: ClassVar[bool] = False
     """It writes an element of an array; it is a `memory.Write`."""
     reports: ClassVar[bool] = False
-    """It tells the host something: a message, a failure."""
+    """It reports something to the host: a message, a failure."""
     orders_memory: ClassVar[bool] = False
     """Behind it, what other work items have written before may be seen."""
     is_convergent: ClassVar[bool] = False
@@ -235,7 +235,7 @@ class Operation:
     is_varying: ClassVar[bool] = False
     """Its results may differ from one work item to another, whatever its operands are."""
     is_tied: ClassVar[bool] = False
-    """Only its own work item can run it: it uses the tape, or speaks of the work item."""
+    """Only its own work item can run it: it uses the tape, or the number of the work item."""
 
     results: list[Value] = field(default_factory=list, kw_only=True)
     location: Span | None = field(default=None, kw_only=True)

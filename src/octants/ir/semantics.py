@@ -65,7 +65,7 @@ def product_error(a: Any, b: Any) -> Any:
 
 
 def _product_error_f64(a: Any, b: Any) -> Any:
-    """By halves of the digits (Dekker, 1971), without the exponents, lest a product underflows."""
+    """By halves of the digits (Dekker, 1971), without exponents, so that nothing underflows."""
     rounded = a * b
     (x, p), (y, q) = np.frexp(a), np.frexp(b)
     (xh, xl), (yh, yl) = _halves(x), _halves(y)
@@ -228,7 +228,7 @@ def bitcast(value: Any, source: DType, target: DType) -> Any:
 def format_number(value: Any, dtype: DType, specification: str) -> str:
     """How a kernel prints a number: as Python formats it.
 
-    Without a specification a float gets as many digits as tell it from others of its type.
+    Without a specification a float gets the digits that identify it within its type.
     """
     if specification or not dtype.is_float or dtype.bits == 64:
         return format(value, specification)

@@ -16,7 +16,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def library_function(function: _Function) -> _Function:
     """Let kernels inline a function, as one made by ``qd.func``; on the host it runs as Python.
 
-    Numbers that it is given stay numbers, and so adapt exactly to the types that they meet.
+    Python numbers stay numbers, and so adapt exactly to the types of other operands.
     """
     function.octants_function = True  # type: ignore[attr-defined]
     function.octants_library = True  # type: ignore[attr-defined]

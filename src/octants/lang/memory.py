@@ -19,7 +19,7 @@ def atomic_add(place: Any, value: Any) -> Any:
 
 @library_function
 def _add_entry(rows: Any, columns: Any, values: Any, count: Any, i: Any, j: Any, x: Any) -> None:
-    """``A[i, j] += x`` of a builder of sparse matrices; what it has no room for is counted only."""
+    """``A[i, j] += x`` of a builder of sparse matrices; beyond its capacity it only counts."""
     place = atomic_add(count[0], 1)
     if place < rows.shape[0]:
         rows[place] = i

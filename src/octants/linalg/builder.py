@@ -21,7 +21,7 @@ class SparseMatrixBuilder:
     Args:
         num_rows: the rows of the matrix.
         num_cols: its columns; as many as rows if left out.
-        max_num_triplets: how many entries there is room for between two calls of `build`.
+        max_num_triplets: the capacity: how many entries can be added between two calls of `build`.
         dtype: the type of the values, f32 or f64.
         storage_format: "col_major" or "row_major": the order in which `build` stores them.
         needs_grad: whether a Tape computes the derivatives of a loss by the entries: by solves
@@ -83,7 +83,7 @@ class SparseMatrixBuilder:
             dtype: the type of its values; the builder's if left out.
 
         Raises:
-            OctantsRuntimeError: more entries were added than there is room for.
+            OctantsRuntimeError: more entries were added than the capacity.
             OctantsIndexError: an entry is outside of the matrix.
         """
         kind = self.dtype if dtype is None else check_dtype("build", dtype)

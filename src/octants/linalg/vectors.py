@@ -1,4 +1,4 @@
-"""Vectors between arrays and numpy, and what a Tape is told of results that numpy computes."""
+"""Vectors between arrays and numpy, and the tape's record of results that numpy computes."""
 
 from __future__ import annotations
 

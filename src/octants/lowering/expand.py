@@ -1,6 +1,6 @@
 """What takes the place of an operation, as a block: its arguments are the operands.
 
-Code generation writes the operations of the block where it meets the operation. So whatever looks
+Code generation emits the block in place of the operation. So whatever looks
 at a module before - which loops run in lanes, what is summed up, where rows end - sees operations
 as they are, and each kind of them is lowered once in a process. Nobody may change a block.
 """

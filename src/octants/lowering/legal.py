@@ -47,7 +47,7 @@ class Legal:
     """The operations that a target has instructions for; all others are lowered to these.
 
     `functions` are those of `Unary`, `Binary` and `Compare` by the type of their operands, `casts`
-    pairs of types. `Fma` of the types in `fma` stays; of those in `fused` it rounds once, whoever
+    pairs of types. `Fma` of the types in `fma` stays; of those in `fused` it rounds once, whatever
     asks for it. A target without f64 has `has_f64` false.
 
     Constants, selections, bitcasts and calls are legal everywhere, as are all casts between f16 and

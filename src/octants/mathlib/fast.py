@@ -1,7 +1,7 @@
 """f32 functions for ``fast_math``, on machines that multiply and add in one instruction.
 
 They are right to a few units of the last digit, instead of to one, and take half the time. Every
-angle and every argument that the short way is not good for takes the way of the strict function.
+angle and every argument outside the range of the short function go to the strict function.
 """
 
 from __future__ import annotations

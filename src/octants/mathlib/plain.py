@@ -2,7 +2,7 @@
 
 They are right to a few units of the last digit, instead of to one, and take half the time. Their
 polynomials are evaluated by parts that do not wait for each other (Estrin's scheme). Every angle
-that the short way is not good for takes the way of the strict function.
+outside the range of the short function goes to the strict function.
 """
 
 from __future__ import annotations

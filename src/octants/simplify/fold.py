@@ -101,7 +101,7 @@ def _modes(module: Module) -> frozenset[Companion]:
 
 
 def _memory(module: Module) -> frozenset[ArrayRef]:
-    """All that other work items may write while one waits for them."""
+    """What other work items may write while one waits for them."""
     return frozenset(
         ArrayRef(array, companion)
         for array in module.arrays

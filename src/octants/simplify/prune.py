@@ -35,7 +35,7 @@ After::
 
 Marks from the effects backwards, through loops and tapes: a carried value lives if its argument or
 its result is read; a slot of a record lives if what is popped from it is read; of a record that has
-slots that do, the checks and the room that is made for it live, and the count with which it ends.
+slots that do, the checks and the reservations for it live, and the count with which it ends.
 Then sweeps. Loops without effects are taken to end.
 """
 

@@ -62,7 +62,7 @@ def imresize(img: Any, w: int, h: int | None = None) -> Image:
     return np.swapaxes(scaled, 0, 1)
 
 
-def imshow(img: Any, title: str = "imshow") -> None:  # noqa: ARG001 - nobody sees it
+def imshow(img: Any, title: str = "imshow") -> None:  # noqa: ARG001 - there is no screen
     """Show an image: it becomes a frame, which ``OCTANTS_FRAMES`` stores."""
     frames = Frames()
     if not frames.is_wanted:

@@ -22,7 +22,7 @@ from octants.types.scalars import DType
 HEAD = """\
 # All public names
 
-Made from the docstrings; `make docs` writes this page anew. `import octants as qd` is assumed.
+Generated from the docstrings by `make docs`. `import octants as qd` is assumed.
 """
 
 # The title of the names that a module defines, by the longest prefix that fits; in this order.

@@ -15,7 +15,7 @@ from octants.types.scalars import DType, i32
 class Template:
     """The annotation of an argument that is known at compile time: ``x: qd.template()``.
 
-    The kernel is compiled anew for each value; a field, a function, a number or any other Python
+    The kernel is compiled for each value; a field, a function, a number or any other Python
     object may be given. Where that is a field or an ndarray, `element_type` and `ndim` state its
     dtype and its number of axes; another one is an error. The class itself serves as the annotation
     too.

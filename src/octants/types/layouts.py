@@ -1,4 +1,4 @@
-"""Where the elements of an array stand in memory."""
+"""Where the elements of an array lie in memory."""
 
 from __future__ import annotations
 

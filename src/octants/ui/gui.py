@@ -19,7 +19,7 @@ class GUI:
     Places are in the unit square, with y upwards; colours are 0xRRGGBB; radii are in pixels.
 
     Args:
-        name: The title; nobody sees it.
+        name: The title; it is not shown.
         res: The size in pixels, one number or two.
         background_color: What a frame begins with.
         show_gui: As in programs with windows; none opens in any case.
@@ -80,7 +80,7 @@ class GUI:
         self._is_open = False
 
     def clear(self, color: int | None = None) -> None:
-        """Begin the frame anew, in a colour."""
+        """Begin the frame again, in a colour."""
         background = self.background_color if color is None else color
         self._picture = Picture(*self.res, from_hex(background))
 
@@ -226,15 +226,15 @@ class GUI:
         return 0.5, 0.5
 
     def slider(self, text: str, minimum: float, maximum: float, step: float = 1) -> Widget:
-        """A slider that nobody moves; its `value` is the least one."""
+        """A slider that never moves; its `value` is the least one."""
         return Widget(minimum)
 
     def label(self, text: str) -> Widget:
-        """A number that is shown; nobody sees it."""
+        """A label for a number; it is not drawn."""
         return Widget(0)
 
     def button(self, text: str, event_name: str | None = None) -> str:
-        """A button that nobody presses; the name of its event."""
+        """A button that is never pressed; the name of its event."""
         return event_name or f"WidgetButton_{text}"
 
     def _canvas(self) -> Picture:

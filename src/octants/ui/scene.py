@@ -76,7 +76,7 @@ class Camera:
         self._far = float(z_far)
 
     def track_user_inputs(self, window: Any, **speeds: Any) -> None:
-        """Do nothing: nobody moves the camera."""
+        """Do nothing: there is no user who moves the camera."""
 
     def get_view_matrix(self) -> Array:
         """The matrix from the world to the camera, of shape (4, 4), for rows of places."""

@@ -46,7 +46,7 @@ def groups(indices: Any, count: int, size: int, first: int = 0, number: int | No
         count: How many vertices there are.
         size: How many a group has.
         first: Where to begin in the indices.
-        number: How many indices to take; None takes all that are left.
+        number: How many indices to take; None takes the rest.
 
     Returns:
         Numbers of vertices, of shape (groups, size).

@@ -21,7 +21,7 @@ class Window:
     """A window in which canvases and scenes are drawn; none opens, frames become files.
 
     Args:
-        name: The title; nobody sees it.
+        name: The title; it is not shown.
         res: The size in pixels, (width, height).
         vsync: As in programs with windows; nothing waits here.
         show_window: Likewise.
@@ -80,7 +80,7 @@ class Window:
         return self._scene
 
     def get_gui(self) -> Gui:
-        """Sliders and buttons that nobody uses."""
+        """Sliders and buttons without a user."""
         return self._gui
 
     def save_image(self, filename: str) -> None:
@@ -220,7 +220,7 @@ class Canvas:
 
 
 class Gui:
-    """Sliders and buttons that nobody uses: each gives back its old value."""
+    """Sliders and buttons without a user: each returns its old value."""
 
     @contextlib.contextmanager
     def sub_window(
@@ -236,7 +236,7 @@ class Gui:
         """End a part of the window."""
 
     def text(self, text: str, color: Any = None) -> None:
-        """Text that nobody sees."""
+        """Text; it is not drawn."""
 
     def checkbox(self, text: str, old_value: bool) -> bool:
         """The old value."""
@@ -255,5 +255,5 @@ class Gui:
         return old_value
 
     def button(self, text: str) -> bool:
-        """False: nobody presses it."""
+        """False: it is never pressed."""
         return False

@@ -15,7 +15,7 @@ from octants.demos.lynx_hare.simulator import PARAMETERS, simulate, trace
 from octants.types.scalars import DType
 
 Array = npt.NDArray[np.float64]
-Progress = Callable[[float], None]  # is told the least loss so far, after every step
+Progress = Callable[[float], None]  # takes the least loss so far, after every step
 
 # Where the starts are drawn from, evenly in the logarithm; in the order of `PARAMETERS`.
 LEAST = np.array([0.1, 0.005, 0.1, 0.005, 5.0, 1.0])
@@ -154,7 +154,7 @@ def fit(
 ) -> Fit:
     """Search the best fit from random starts; then the good runs measure how far it may vary.
 
-    Both take ``steps`` steps, of which ``progress`` is told.
+    Both take ``steps`` steps, and report each to ``progress``.
     """
     generator = np.random.default_rng(seed)
     objective = Objective(pelts, runs, dtype)

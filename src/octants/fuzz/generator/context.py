@@ -312,7 +312,7 @@ class Context:
     def variables(
         self, sort: str, shape: tuple[int, ...] | None = (), assignable: bool = False
     ) -> list[Variable]:
-        """The visible variables of a sort; any vector or matrix for shape None."""
+        """The visible variables of a type; any vector or matrix for shape None."""
         return [
             variable
             for scope in self.scopes
@@ -336,8 +336,8 @@ class Context:
 
     def affordable(self, trips: float = 1.0) -> bool:
         """Whether a block of some statements may still run that often."""
-        room = len(self.lines) < 40 * self.shared.size
-        return room and self.cost + 4.0 * self.trips * trips < self.max_cost
+        fits = len(self.lines) < 40 * self.shared.size
+        return fits and self.cost + 4.0 * self.trips * trips < self.max_cost
 
     @contextmanager
     def scope(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Parallel loops whose work items may meet: one array, read and written through several indices.
+"""Parallel loops whose work items may race: one array, read and written through several indices.
 
 About half of the programs are free of races; which ones, the oracle says.
 """

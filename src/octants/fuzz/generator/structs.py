@@ -50,7 +50,7 @@ class Kind:
 
 
 def by_sort(c: Context, sort: str) -> Kind:
-    """The type that variables of a sort hold."""
+    """The type that variables of a kind hold."""
     kind: Kind = next(kind for kind in c.shared.kinds if kind.sort == sort)
     return kind
 

@@ -1,4 +1,4 @@
-"""The stand-in for the package: what a program finds in ``qd``."""
+"""The oracle's package: what a program finds in ``qd``."""
 
 from __future__ import annotations
 

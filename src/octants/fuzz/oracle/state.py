@@ -17,7 +17,7 @@ class IllDefined(Exception):
 
 
 class Race(IllDefined):
-    """Work items meet at an element, and one of them does not update it atomically."""
+    """Work items access one element, and one of them does not update it atomically."""
 
 
 class State:

@@ -94,7 +94,7 @@ class Subgroup(Operation):
 
 @operation("act_as")
 class ActAs(Operation):
-    """``act_as(%i)``: what follows in the text speaks of work item i where it fails.
+    """``act_as(%i)``: failures of what follows in the text name work item i.
 
     It stands where work items of one task do the work of those of another.
     """

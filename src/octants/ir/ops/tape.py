@@ -7,7 +7,7 @@ should take is its worker's *share* of a budget, which each launch tells: `recor
 it a loop may have. Work items that run in step share a tape, and agree on where records stand.
 
 A record may have a capacity, in iterations. A push past it writes nothing, a pop past it reads the
-last iteration that there is room for; `record_check` tells, and ends the work item.
+last iteration that fits; `record_check` reports it, and ends the work item.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class RecordRoom(OnTape):
     """``%n: i64 = record_room<#r, 2>(%taken)``: the iterations of r that fit one of 2 equal parts.
 
     They are parts of what the worker's share has left beyond the bytes that are taken; there is
-    always room for one iteration. Where work items share a tape, each has its part of the share.
+    always space for one iteration. Work items that share a tape share its quota.
     """
 
     record: Record = attribute()
@@ -108,7 +108,7 @@ class Longest(OnTape):
 
 @operation("record_reserve")
 class RecordReserve(OnTape):
-    """``record_reserve<#r>(%end)``: r will come to reach up to a position; make room for it now."""
+    """``record_reserve<#r>(%end)``: reserve space for r up to a position that it will reach."""
 
     record: Record = attribute()
     end: Value = operand()

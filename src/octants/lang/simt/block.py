@@ -50,7 +50,7 @@ def sync() -> None:
 
 @kernel_only
 def mem_fence() -> None:
-    """Let the block see what was written before, before what comes after; nobody waits."""
+    """Order memory: the block sees earlier writes before later ones. No work item waits."""
 
 
 mem_sync = sync

@@ -124,7 +124,7 @@ def sync() -> None:
 
 @kernel_only
 def mem_fence() -> None:
-    """Let the subgroup see what was written before, before what comes after; nobody waits."""
+    """Order memory: the subgroup sees earlier writes before later ones. No work item waits."""
 
 
 barrier = sync

@@ -1,4 +1,4 @@
-"""Names of Quadrants that have no meaning here: who says one is told what to use instead."""
+"""Names of Quadrants that have no meaning here: using one is an error that names another way."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 ``genesis/__init__.py`` turns checks of Quadrants off by
 ``qd.lang._template_mapper.__builtins__["__debug__"] = ...``. Octants has no such checks, and this
-dictionary is nobody else's.
+dictionary serves nothing else.
 """
 
 from __future__ import annotations
