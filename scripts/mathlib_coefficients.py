@@ -97,7 +97,7 @@ SINE_UP_TO_ONE = (
 )
 """What a random search near the best polynomial found for "SIN_HALF_TURN" in f32.
 
-Evaluated as in `octants.mathlib.fast` the sine is nowhere beyond one, and one at pi / 2.
+Evaluated as in `octants.mathlib.fast_with_fma` the sine is nowhere beyond one, and one at pi / 2.
 """
 
 FITS: dict[str, Fit] = {

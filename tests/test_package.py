@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from octants.demos.lynx_hare.pelts import read_pelts
-from octants.diagnostics.extras import OctantsMissingDependency, import_optional
-from octants.tools import information
+from octants.diagnostics.optional_dependencies import OctantsMissingDependency, import_optional
+from octants.tools import info_command
 from octants.tools.command_line import main
 from octants.version import __version__
 
@@ -107,16 +107,16 @@ def test_extras_come_from_the_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
         'rich>=13; extra == "demo"',
         "x; python_version<'4' and extra=='b'",
     ]
-    monkeypatch.setattr(information.importlib.metadata, "requires", lambda _: requirements)
-    assert information.extras() == {"demo": ["rich"], "b": ["x"]}
+    monkeypatch.setattr(info_command.importlib.metadata, "requires", lambda _: requirements)
+    assert info_command.extras() == {"demo": ["rich"], "b": ["x"]}
 
 
 def test_extras_without_an_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     def requires(name: str) -> list[str]:
-        raise information.importlib.metadata.PackageNotFoundError(name)
+        raise info_command.importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(information.importlib.metadata, "requires", requires)
-    assert information.extras() == {}
+    monkeypatch.setattr(info_command.importlib.metadata, "requires", requires)
+    assert info_command.extras() == {}
 
 
 @pytest.mark.parametrize("arguments", [[], ["demo"], ["demo", "lynx"], ["inform"]])

@@ -41,12 +41,12 @@ from octants.data.axes import jl as jl
 from octants.data.axes import k as k
 from octants.data.axes import kl as kl
 from octants.data.axes import l as l
-from octants.data.borrowed import from_dlpack as from_dlpack
+from octants.data.dlpack_import import from_dlpack as from_dlpack
 from octants.data.field import Field as Field
 from octants.data.field import MatrixField as MatrixField
 from octants.data.field import ScalarField as ScalarField
+from octants.data.field_factories import field as field
 from octants.data.host_array import Tensor as Tensor
-from octants.data.make_fields import field as field
 from octants.data.ndarray import MatrixNdarray as MatrixNdarray
 from octants.data.ndarray import Ndarray as Ndarray
 from octants.data.ndarray import ScalarNdarray as ScalarNdarray
@@ -55,15 +55,15 @@ from octants.data.ndarray import array as array
 from octants.data.ndarray import from_numpy as from_numpy
 from octants.data.ndarray import ndarray as ndarray
 from octants.data.ndarray import zeros as zeros
-from octants.data.roots import FieldsBuilder as FieldsBuilder
-from octants.data.roots import root as root
 from octants.data.struct_field import StructField as StructField
 from octants.data.tensor import Backend as Backend
 from octants.data.tensor import MatrixTensor as MatrixTensor
 from octants.data.tensor import VectorTensor as VectorTensor
 from octants.data.tensor import tensor as tensor
 from octants.data.tree import SNode as SNode
-from octants.diagnostics.absent import Finder, attribute_error
+from octants.data.tree_roots import FieldsBuilder as FieldsBuilder
+from octants.data.tree_roots import root as root
+from octants.diagnostics.absent_names import Finder, attribute_error
 from octants.diagnostics.exceptions import InternalError as InternalError
 from octants.diagnostics.exceptions import OctantsArgumentError as OctantsArgumentError
 from octants.diagnostics.exceptions import OctantsAssertionError as OctantsAssertionError

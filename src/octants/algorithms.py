@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from octants.diagnostics.absent import attribute_error
+from octants.diagnostics.absent_names import attribute_error
 from octants.lang.functions import bit_cast
 from octants.lang.functions import min as smaller
 from octants.lang.functions import select as choose

@@ -19,7 +19,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from octants import driver, options
-from octants.diagnostics.absent import attribute_error
+from octants.diagnostics.absent_names import attribute_error
 from octants.diagnostics.graph_errors import (
     GraphIsOver,
     GraphUnderTape,

@@ -10,7 +10,7 @@ import pytest
 
 from octants.ad.ledger import Ledger
 from octants.analysis.boxes import FARTHEST
-from octants.data.stored import StoredArray
+from octants.data.stored_array import StoredArray
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.launch.foreign import ForeignArray
 from octants.launch.memory import Memory

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import octants as ti
-from octants.diagnostics.absent import ADVICE
+from octants.diagnostics.absent_names import ADVICE
 from tests.golden_files import check_golden
 
 

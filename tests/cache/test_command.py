@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from octants.options import default_cache_directory
+from octants.tools.cache_command import size_text
 from octants.tools.command_line import main
-from octants.tools.kept_kernels import size_text
 from tests.cache.sessions import Sessions
 
 PROGRAM = """

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from octants.cache import stamp
+from octants.cache import source_version
 from octants.cache import store as store_module
 from octants.cache.store import Store
 from octants.diagnostics.exceptions import OctantsWarning
@@ -129,7 +129,7 @@ def test_files_of_the_package_that_change_meanwhile(
     sessions.run(PROGRAM)
     before = files(sessions)
     for state in ((float("inf"), ""), (0.0, "other files")):
-        monkeypatch.setattr(stamp, "_state", lambda state=state: state)
+        monkeypatch.setattr(source_version, "_state", lambda state=state: state)
         run = sessions.run(PROGRAM.replace("x[i] * x[i]", "x[i] * x[i] * 1.0"))
         assert (run.result, run.builds) == (RESULT, 1)
         assert sessions.run(PROGRAM).builds == 1

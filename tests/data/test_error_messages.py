@@ -11,11 +11,11 @@ import pytest
 
 from octants.data import axes as ax
 from octants.data import current, errors
-from octants.data.borrowed import from_dlpack
-from octants.data.make_fields import field
+from octants.data.dlpack_import import from_dlpack
+from octants.data.field_factories import field
 from octants.data.ndarray import ndarray
-from octants.data.roots import FieldsBuilder, root
 from octants.data.tensor import tensor
+from octants.data.tree_roots import FieldsBuilder, root
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError, OctantsWarning
 from octants.runtime.null import NullDevice

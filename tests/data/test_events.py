@@ -11,10 +11,10 @@ import pytest
 from octants.data import axes as ax
 from octants.data import events
 from octants.data.events import HostWrite
-from octants.data.make_fields import field, make_field
+from octants.data.field_factories import field, make_field
 from octants.data.ndarray import make_ndarray
-from octants.data.roots import root
-from octants.data.stored import StoredArray
+from octants.data.stored_array import StoredArray
+from octants.data.tree_roots import root
 from octants.types.companions import Companion
 from octants.types.matrix_types import vector
 from octants.types.scalars import f32, f64, i32

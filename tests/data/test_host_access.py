@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from octants.data import axes as ax
-from octants.data.make_fields import field, make_field
+from octants.data.field_factories import field, make_field
 from octants.data.ndarray import make_ndarray, ndarray
-from octants.data.roots import root
+from octants.data.tree_roots import root
 from octants.diagnostics.exceptions import (
     OctantsIndexError,
     OctantsRuntimeError,

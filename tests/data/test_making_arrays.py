@@ -13,11 +13,11 @@ import pytest
 from octants.data import axes as ax
 from octants.data import current
 from octants.data.field import Field, MatrixField, ScalarField
+from octants.data.field_factories import field
 from octants.data.host_array import Tensor
-from octants.data.make_fields import field
 from octants.data.ndarray import MatrixNdarray, Ndarray, ScalarNdarray, VectorNdarray, ndarray
-from octants.data.roots import FieldsBuilder, root
 from octants.data.tensor import Backend, MatrixTensor, VectorTensor, tensor
+from octants.data.tree_roots import FieldsBuilder, root
 from octants.diagnostics.exceptions import (
     OctantsMemoryError,
     OctantsRuntimeError,
@@ -485,7 +485,7 @@ def test_torch_is_not_imported() -> None:
 
     code = (
         "import sys; from octants.data import current; from octants.runtime.null import NullDevice;"
-        "current.start(NullDevice()); from octants.data.make_fields import field;"
+        "current.start(NullDevice()); from octants.data.field_factories import field;"
         "x = field(float, 3); x.fill(1); x.to_numpy(); x.to_dlpack(); x.from_dlpack(x);"
         "assert 'torch' not in sys.modules"
     )

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from octants.data import axes as ax
 from octants.data import current
-from octants.data.make_fields import field, make_field
+from octants.data.field_factories import field, make_field
 from octants.data.ndarray import ndarray
-from octants.data.roots import FieldsBuilder, root
 from octants.data.tree import PlaceNode, SNode
+from octants.data.tree_roots import FieldsBuilder, root
 from octants.diagnostics.exceptions import (
     OctantsError,
     OctantsMemoryError,

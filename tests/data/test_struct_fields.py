@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from octants.data import axes as ax
-from octants.data.make_fields import field
-from octants.data.roots import root
+from octants.data.field_factories import field
 from octants.data.struct_field import StructField
+from octants.data.tree_roots import root
 from octants.diagnostics.exceptions import (
     OctantsError,
     OctantsRuntimeError,

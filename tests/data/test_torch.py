@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from octants.data.make_fields import field, make_field  # noqa: E402
+from octants.data.field_factories import field, make_field  # noqa: E402
 from octants.data.ndarray import make_ndarray, ndarray  # noqa: E402
 from octants.diagnostics.exceptions import OctantsRuntimeTypeError, OctantsValueError  # noqa: E402
 from octants.types.enums import Layout  # noqa: E402

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from octants.backends.table import obstacle_to
-from octants.diagnostics.absent import attribute_error
+from octants.diagnostics.absent_names import attribute_error
 
 GGUI_AVAILABLE = True
 """Whether `ui.Window` draws: it does, into pictures."""

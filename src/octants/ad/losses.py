@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from octants.ad.entries import Entry, LaunchEntry
-from octants.data.stored import StoredArray
+from octants.data.stored_array import StoredArray
 from octants.diagnostics.tape_errors import (
     CannotCheck,
     LossNotLaunched,

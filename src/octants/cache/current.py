@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from octants.cache import stamp
+from octants.cache import source_version
 from octants.cache.store import Store
 from octants.diagnostics.exceptions import OctantsError
 from octants.hashing import blake2b
@@ -23,7 +23,7 @@ class _InUse:
 def start(chosen: Options) -> None:
     """Use the folder of these options; nothing, if they do not want a cache."""
     stop()
-    if chosen.offline_cache and chosen.cache_directory and stamp.is_current():
+    if chosen.offline_cache and chosen.cache_directory and source_version.is_current():
         _InUse.store = store_of(chosen)
 
 
@@ -44,7 +44,7 @@ def store_of(chosen: Options) -> Store:
         chosen.cache_directory,
         chosen.offline_cache_max_size_of_files,
         chosen.offline_cache_cleaning_policy,
-        stamp.version(),
+        source_version.version(),
     )
 
 
@@ -55,12 +55,12 @@ def kept(part: str, key: str, make: Callable[[], bytes]) -> bytes:
     """
     if _InUse.store is None:
         return make()
-    words = f"{stamp.version()} {part} {key}"
+    words = f"{source_version.version()} {part} {key}"
     name = f"{blake2b(words.encode(), digest_size=20).hexdigest()}-{part}"
     found = _InUse.store.read(name)
     if found is None:
         found = make()
-        if found and stamp.is_current():
+        if found and source_version.is_current():
             _InUse.store.write(name, found, part=part)
     return found
 

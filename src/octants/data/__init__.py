@@ -7,7 +7,7 @@ hold them; `host_array` is what the host does with arrays of either kind. Every 
 
 from __future__ import annotations
 
-from octants.data.make_fields import make_field
+from octants.data.field_factories import make_field
 from octants.data.ndarray import make_ndarray
 from octants.data.struct_field import make_struct_field
 from octants.data.tensor import make_tensor

@@ -9,7 +9,7 @@ import numpy as np
 from octants.data import events
 from octants.data.axes import is_integer
 from octants.data.errors import IndexOutOfRange, WrongIndex, WrongNumberOfIndices, describe
-from octants.data.values import convert_element
+from octants.data.host_values import convert_element
 from octants.types.matrix_values import Matrix, Vector
 
 

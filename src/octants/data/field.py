@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.data import current, exchange
+from octants.data import current, other_libraries
 from octants.data.allocation import allocate
 from octants.data.components import ComponentField, check_component
 from octants.data.errors import MissingCompanion, NotPlaced, TreeIsAllocated
@@ -247,7 +247,7 @@ class MatrixField(Field):
     def to_torch(self, device: Any = None, keep_dims: bool = False, *, copy: bool = True) -> Any:
         """The elements as a torch tensor on ``device``; see `to_numpy`."""
         if copy:
-            return exchange.to_torch(self.to_numpy(keep_dims), device)
+            return other_libraries.to_torch(self.to_numpy(keep_dims), device)
         tensor = self._share_torch(device)
         if keep_dims:
             return tensor.unsqueeze(-1) if self.ndim == 1 else tensor

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.data import current, events, exchange, lending
+from octants.data import current, dlpack_export, events, other_libraries
 from octants.data.elements import make_element
 from octants.data.errors import (
     CannotCopy,
@@ -26,9 +26,9 @@ from octants.data.errors import (
     WrongNumberOfIndices,
     describe,
 )
+from octants.data.host_values import check_shape, convert_array, convert_element, is_ready
 from octants.data.memory import Region, Window
-from octants.data.stored import StoredArray
-from octants.data.values import check_shape, convert_array, convert_element, is_ready
+from octants.data.stored_array import StoredArray
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
 from octants.types.annotations import AnyTensor
@@ -254,7 +254,7 @@ class Tensor(StoredArray, AnyTensor):
         view = window.view()
         what = f"sharing {self.describe()}"
         if view is None:
-            problem = lending.SPLIT if window.part() is None else lending.ELSEWHERE
+            problem = dlpack_export.SPLIT if window.part() is None else dlpack_export.ELSEWHERE
             raise CannotShare(what, problem).at(None)
         if dtype is not None and resolve(dtype) is not self.dtype:
             raise CannotShare(what, f"its elements are {self.dtype}, not {dtype}").at(None)
@@ -305,9 +305,9 @@ class Tensor(StoredArray, AnyTensor):
         window = self.window()
         interface = None if device is None else window.interface()
         if interface is None or str(device) == "cpu":
-            return exchange.to_torch(self.to_numpy(), device)
+            return other_libraries.to_torch(self.to_numpy(), device)
         events.before_read(self)
-        return exchange.torch_of_memory(interface, window).clone().to(device)
+        return other_libraries.torch_of_memory(interface, window).clone().to(device)
 
     def _share_torch(self, device: Any) -> Any:
         """The memory as a tensor; all of them have one counter of writes."""
@@ -317,7 +317,7 @@ class Tensor(StoredArray, AnyTensor):
             elements = self._shared() if interface is None else interface
             events.before_share(self)
             self.own_identity = None
-            self._tensor = exchange.torch_of_memory(elements, window)
+            self._tensor = other_libraries.torch_of_memory(elements, window)
         tensor = self._tensor.detach()
         return tensor if device is None else tensor.to(device)
 
@@ -325,11 +325,12 @@ class Tensor(StoredArray, AnyTensor):
         """Copy a torch tensor of `shape` + `element_shape`, from any device, into this."""
         what = f"from_torch() of {self.describe()}"
         window = self.window()
-        there = exchange.is_torch_tensor(arr) and arr.device.type != "cpu" and window.find(arr)
+        is_tensor = other_libraries.is_torch_tensor(arr)
+        there = is_tensor and arr.device.type != "cpu" and window.find(arr)
         if there:
             self.write(there)
         else:
-            self._copy_in(what, exchange.torch_to_numpy(what, arr))
+            self._copy_in(what, other_libraries.torch_to_numpy(what, arr))
 
     def _shared(self) -> Array:
         return Tensor.to_numpy(self, copy=False)
@@ -344,9 +345,9 @@ class Tensor(StoredArray, AnyTensor):
         """Copy an array of another library, which offers ``__dlpack__``, into this."""
         what = f"from_dlpack() of {self.describe()}"
         device, window = current.device(), self.window()
-        there = None if device.shares_memory else exchange.import_array(device, what, source)
+        there = None if device.shares_memory else other_libraries.import_array(device, what, source)
         if there is None:
-            self._copy_in(what, exchange.from_dlpack(what, source))
+            self._copy_in(what, other_libraries.from_dlpack(what, source))
         elif (there.part.shape, there.part.dtype) == (window.shape, self.dtype.numpy):
             self.write(there)
         else:
@@ -364,7 +365,7 @@ class Tensor(StoredArray, AnyTensor):
         window, what = self.window(), f"sharing {self.describe()}"
         events.before_read(self)
         asked = stream, max_version, dl_device, copy
-        return lending.capsule(what, window, self.is_read_only, *asked)
+        return dlpack_export.capsule(what, window, self.is_read_only, *asked)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -413,7 +414,7 @@ class Tensor(StoredArray, AnyTensor):
     @property
     def shared_version(self) -> int:
         """What torch counts of the writes through its tensors on this memory."""
-        return exchange.writes_of(self._tensor)
+        return other_libraries.writes_of(self._tensor)
 
     @property
     def identity(self) -> Hashable:

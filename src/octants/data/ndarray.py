@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants.data import current, exchange
+from octants.data import current, other_libraries
 from octants.data.axes import check_shape
 from octants.data.dtypes import (
     check_dtype,
@@ -146,7 +146,7 @@ class Ndarray(Tensor, NdarrayHandle):
         """What torch counts of the writes through its tensors on this memory."""
         if self._imported is None:
             return super().shared_version
-        return exchange.writes_of(self._imported.owner[1]) + super().shared_version
+        return other_libraries.writes_of(self._imported.owner[1]) + super().shared_version
 
     # -- elements -------------------------------------------------------------------------------
 

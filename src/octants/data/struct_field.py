@@ -10,10 +10,10 @@ from octants.data.axes import check_offset, check_shape
 from octants.data.dtypes import needed_companions
 from octants.data.errors import WrongArray, WrongOption, WrongValue, describe
 from octants.data.field import Field
-from octants.data.make_fields import check_layout, dense_blocks, make_field
-from octants.data.roots import root
+from octants.data.field_factories import check_layout, dense_blocks, make_field
+from octants.data.host_values import convert_element
 from octants.data.tree import Mirror, SNode
-from octants.data.values import convert_element
+from octants.data.tree_roots import root
 from octants.types.companions import Companion
 from octants.types.enums import Layout
 from octants.types.signature import StructHandle

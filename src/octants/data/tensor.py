@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from octants.data.axes import LETTERS, check_shape, is_integer
 from octants.data.errors import WrongOption, describe
+from octants.data.field_factories import make_field
 from octants.data.host_array import Tensor
-from octants.data.make_fields import make_field
 from octants.data.ndarray import make_ndarray
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from octants.diagnostics.errors import CompileTimeFailure
 from octants.diagnostics.library_errors import AmbiguousTruth, WrongOperand, WrongOperands
-from octants.frontend import linear
+from octants.frontend import linear_algebra
 from octants.frontend.context import Context
-from octants.frontend.host_numbers import HostNumber
+from octants.frontend.hidden_arguments import HostNumber
 from octants.frontend.operands import (
     RunTime,
     apply,
@@ -60,7 +60,7 @@ def binary(context: Context, operator: str, lhs: Any, rhs: Any) -> Any:
     if is_number(a) and is_number(b):
         return _fold(context, operator, a, b)
     if operator == "@":
-        return linear.matmul(context, a, b)
+        return linear_algebra.matmul(context, a, b)
     if operator == "**":
         return power(context, a, b)
     return combine(context, operator, a, b)

@@ -16,7 +16,7 @@ from octants.diagnostics.errors import (
     UserError,
     WrongUnpacking,
 )
-from octants.frontend import compile_time, losses, places, structure
+from octants.frontend import compile_time, flattening, lossy_assignments, references
 from octants.frontend.context import Context
 from octants.frontend.values import (
     ElementReference,
@@ -48,14 +48,14 @@ def assign(context: Context, target: ast.expr, value: Any) -> None:
 
 def store(context: Context, place: Any, value: Any, node: ast.AST) -> None:
     """Store what an assignment gives; a warning if a part of it is lost."""
-    losses.check(context, place, value, node)
+    lossy_assignments.check(context, place, value, node)
     context.store(place, value, node)
 
 
 def place_of(context: Context, target: ast.expr) -> Any:
     """The place that a subscript or an attribute names as the target of an assignment."""
     place = context.evaluate_place(target)
-    is_struct = isinstance(place, StructValue) and places.is_place(place)
+    is_struct = isinstance(place, StructValue) and references.is_place(place)
     if not is_struct and not isinstance(place, (ElementReference, VariableReference)):
         context.fail(NotAssignable(describe_target(target)), target)
     return place
@@ -86,7 +86,7 @@ def unpack(context: Context, target: ast.Tuple | ast.List, value: Any) -> list[A
 def assign_name(context: Context, name: str, value: Any, node: ast.AST) -> None:
     """Assign to a local variable; the first assignment fixes its type."""
     variable = context.scopes.frame.variables.get(name)
-    if variable is not None and places.is_place(variable.value):
+    if variable is not None and references.is_place(variable.value):
         store(context, variable.value, value, node)
     elif variable is None or _is_rebindable(context, variable):
         context.scopes.declare(name, initial(context, value, node))
@@ -102,7 +102,7 @@ def _is_rebindable(context: Context, variable: Variable) -> bool:
     """
     if not context.scopes.is_own(variable):
         return False
-    holds_object = structure.has_object(variable.value) and not variable.in_memory
+    holds_object = flattening.has_object(variable.value) and not variable.in_memory
     return variable.is_loose or holds_object
 
 
@@ -131,7 +131,7 @@ def declare_typed(context: Context, name: str, kind: Any, value: Any, node: ast.
     if variable is None or _is_rebindable(context, variable):
         context.scopes.declare(name, new)
         return
-    is_place = places.is_place(variable.value)
+    is_place = references.is_place(variable.value)
     held = context.load(variable.value if is_place else VariableReference(variable))
     if is_type(kind) and _types(context, held) != _types(context, new):
         context.fail(TypeChange(name, describe(held), describe(new)), node)
@@ -140,7 +140,7 @@ def declare_typed(context: Context, name: str, kind: Any, value: Any, node: ast.
 
 def _types(context: Context, value: Any) -> list[DType]:
     """The types of the scalars of a value."""
-    return [context.type_of_number(x) if is_number(x) else x.type for x in structure.leaves(value)]
+    return [context.type_of_number(x) if is_number(x) else x.type for x in flattening.leaves(value)]
 
 
 Misfit = Callable[[str, str, str], UserError]
@@ -156,7 +156,7 @@ def as_kind(
         if not isinstance(value, MatrixValue) or value.shape != kind.element_shape:
             context.fail(misfit(name, f"a {kind}", describe(value)), node)
         dtype = scalar_type(context, kind.python_dtype)
-        return value if dtype is None else places.cast(context, value, dtype)
+        return value if dtype is None else references.cast(context, value, dtype)
     if isinstance(kind, StructType):
         return _as_struct(context, kind, value, name, node, misfit)
     dtype = scalar_type(context, kind)
@@ -164,7 +164,7 @@ def as_kind(
         return value
     if not isinstance(value, Value) and not is_number(value):
         context.fail(misfit(name, f"declared as {dtype}", describe(value)), node)
-    return places.cast(context, value, dtype)
+    return references.cast(context, value, dtype)
 
 
 def _as_struct(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.diagnostics.library_errors import NotAPlace, WrongArgumentValue, WrongAtomic
-from octants.frontend import arithmetic, matrices, places
+from octants.frontend import arithmetic, matrices, references
 from octants.frontend.context import Context
 from octants.frontend.operands import as_type, dtype_of, elementwise, operand
 from octants.frontend.values import (
@@ -64,12 +64,12 @@ def compare_and_swap(
     """``atomic_cas``: gives the value before."""
     dtype = _dtype_at(context, node, "atomic_cas", place)
     if isinstance(place, VariableReference) and place.variable.in_memory:
-        place = places.memory_of(place)
+        place = references.memory_of(place)
     wanted, new = (_scalar(context, node, x, dtype) for x in (expected, desired))
     if isinstance(place, ElementReference):
         if place.shape:
             context.fail(NotAPlace("atomic_cas", describe(place)), node)
-        (indices,) = places.addresses(context, place)
+        (indices,) = references.addresses(context, place)
         return context.builder.compare_exchange(place.array, indices, wanted, new)
     before = context.load(place)
     if not isinstance(before, Value):
@@ -105,7 +105,7 @@ def stop_grad(context: Context, _node: ast.AST, x: Any) -> Any:
     value = operand(context, held)
     if is_number(value):
         return value
-    stop = functools.partial(places.without_derivative, context)
+    stop = functools.partial(references.without_derivative, context)
     return elementwise(context, "stop_grad", stop, value)
 
 

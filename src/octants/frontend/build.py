@@ -14,13 +14,13 @@ from octants.frontend import (
     conditions,
     expressions,
     functions,
-    places,
+    references,
     source,
     statements,
 )
 from octants.frontend.context import Context
-from octants.frontend.host_numbers import HostNumbers
-from octants.frontend.objects import wrap
+from octants.frontend.hidden_arguments import HostNumbers
+from octants.frontend.python_objects import wrap
 from octants.frontend.returns import Returns
 from octants.frontend.scope import UNDEFINED, Frame
 from octants.ir.core import Module
@@ -84,7 +84,7 @@ def build(
     context = Context(
         default_int,
         default_float,
-        places,
+        references,
         debug,
         EXPRESSIONS,
         STATEMENTS,

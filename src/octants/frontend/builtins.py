@@ -17,7 +17,14 @@ from typing import Any
 
 from octants.diagnostics.errors import WrongArguments
 from octants.diagnostics.library_errors import WrongOperand
-from octants.frontend import atomics, compile_time, constructors, cooperation, matrices, numeric
+from octants.frontend import (
+    atomics,
+    compile_time,
+    constructors,
+    cooperation,
+    matrices,
+    numeric_functions,
+)
 from octants.frontend.context import Context
 from octants.frontend.values import MatrixValue, describe, is_number
 from octants.lang import functions, memory
@@ -83,7 +90,7 @@ def _float_functions() -> dict[Any, Handler]:
     )
     return {
         getattr(functions, name): bind(
-            getattr(functions, name), numeric.float_function(name), folds=True
+            getattr(functions, name), numeric_functions.float_function(name), folds=True
         )
         for name in names.split()
     }
@@ -95,7 +102,7 @@ def _python_math() -> dict[Any, Handler]:
     names += " acosh atanh erf"
     return {
         getattr(math, name): bind(
-            getattr(functions, name), numeric.float_function(name), folds=True
+            getattr(functions, name), numeric_functions.float_function(name), folds=True
         )
         for name in names.split()
     }
@@ -103,36 +110,36 @@ def _python_math() -> dict[Any, Handler]:
 
 def _numeric() -> dict[Any, Handler]:
     table: dict[Any, Callable[..., Any]] = {
-        functions.pow: numeric.power,
-        functions.atan2: numeric.atan2,
-        functions.floor: numeric.rounding("floor"),
-        functions.ceil: numeric.rounding("ceil"),
-        functions.round: numeric.rounding("round"),
-        functions.trunc: numeric.rounding("trunc"),
-        functions.abs: numeric.absolute,
-        functions.sign: numeric.sign,
-        functions.isnan: numeric.isnan,
-        functions.isinf: numeric.isinf,
-        functions.min: numeric.extreme("min"),
-        functions.max: numeric.extreme("max"),
-        functions.select: numeric.select,
-        functions.raw_div: numeric.raw_div,
-        functions.raw_mod: numeric.raw_mod,
+        functions.pow: numeric_functions.power,
+        functions.atan2: numeric_functions.atan2,
+        functions.floor: numeric_functions.rounding("floor"),
+        functions.ceil: numeric_functions.rounding("ceil"),
+        functions.round: numeric_functions.rounding("round"),
+        functions.trunc: numeric_functions.rounding("trunc"),
+        functions.abs: numeric_functions.absolute,
+        functions.sign: numeric_functions.sign,
+        functions.isnan: numeric_functions.isnan,
+        functions.isinf: numeric_functions.isinf,
+        functions.min: numeric_functions.extreme("min"),
+        functions.max: numeric_functions.extreme("max"),
+        functions.select: numeric_functions.select,
+        functions.raw_div: numeric_functions.raw_div,
+        functions.raw_mod: numeric_functions.raw_mod,
     }
     return {function: bind(function, build, folds=True) for function, build in table.items()}
 
 
 def _types_and_bits() -> dict[Any, Handler]:
     table: dict[Any, Callable[..., Any]] = {
-        functions.cast: numeric.cast,
-        functions.as_floats: numeric.as_floats,
-        functions.bit_cast: numeric.bit_cast,
-        functions.bit_shr: numeric.bit_shr,
-        functions.popcnt: numeric.bit_count("popcount"),
-        functions.clz: numeric.bit_count("clz"),
-        functions.ffs: numeric.ffs,
-        functions.zero: numeric.like(0),
-        functions.one: numeric.like(1),
+        functions.cast: numeric_functions.cast,
+        functions.as_floats: numeric_functions.as_floats,
+        functions.bit_cast: numeric_functions.bit_cast,
+        functions.bit_shr: numeric_functions.bit_shr,
+        functions.popcnt: numeric_functions.bit_count("popcount"),
+        functions.clz: numeric_functions.bit_count("clz"),
+        functions.ffs: numeric_functions.ffs,
+        functions.zero: numeric_functions.like(0),
+        functions.one: numeric_functions.like(1),
         functions.stop_grad: atomics.stop_grad,
     }
     return {function: bind(function, build) for function, build in table.items()}
@@ -140,16 +147,16 @@ def _types_and_bits() -> dict[Any, Handler]:
 
 def _python_builtins() -> dict[Any, Handler]:
     return {
-        python.abs: bind(functions.abs, numeric.absolute, folds=True),
-        operator.abs: bind(functions.abs, numeric.absolute, folds=True),
-        python.pow: bind(functions.pow, numeric.power, folds=True),
-        python.min: numeric.python_extreme("min"),
-        python.max: numeric.python_extreme("max"),
-        python.sum: bind(python.sum, numeric.python_sum),
-        python.round: bind(python.round, numeric.python_round),
-        python.divmod: bind(python.divmod, numeric.python_divmod),
-        python.any: bind(python.any, numeric.python_any),
-        python.all: bind(python.all, numeric.python_all),
+        python.abs: bind(functions.abs, numeric_functions.absolute, folds=True),
+        operator.abs: bind(functions.abs, numeric_functions.absolute, folds=True),
+        python.pow: bind(functions.pow, numeric_functions.power, folds=True),
+        python.min: numeric_functions.python_extreme("min"),
+        python.max: numeric_functions.python_extreme("max"),
+        python.sum: bind(python.sum, numeric_functions.python_sum),
+        python.round: bind(python.round, numeric_functions.python_round),
+        python.divmod: bind(python.divmod, numeric_functions.python_divmod),
+        python.any: bind(python.any, numeric_functions.python_any),
+        python.all: bind(python.all, numeric_functions.python_all),
         python.int: functools.partial(constructors.python_scalar, int),
         python.float: functools.partial(constructors.python_scalar, float),
         python.bool: functools.partial(constructors.python_scalar, bool),

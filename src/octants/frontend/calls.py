@@ -24,15 +24,15 @@ from octants.frontend import (
     compile_time,
     fills,
     functions,
+    language_calls,
     matrices,
     names,
     operator_functions,
     python_functions,
-    words,
 )
 from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.names import BoundFunction
-from octants.frontend.objects import wrap
+from octants.frontend.python_objects import wrap
 from octants.frontend.scope import Frame
 from octants.frontend.values import ArrayReference, MatrixValue, StructValue, describe, is_run_time
 from octants.lang import names as library
@@ -60,7 +60,7 @@ def call(context: Context, node: ast.Call) -> Any:
             return _call_method(context, node, function)
     else:
         function = context.evaluate(node.func)
-    word = _lookup(words.WORDS, function)
+    word = _lookup(language_calls.WORDS, function)
     if word is not None:
         return word(context, node)
     return call_function(context, node, function)
@@ -188,7 +188,7 @@ def _call_method(context: Context, node: ast.Call, method: _Method) -> Any:
     args, named = arguments(context, node)
     if isinstance(method.owner, str):
         if method.name == "format":
-            return words.format_string(context, node, method.owner, args, named)
+            return language_calls.format_string(context, node, method.owner, args, named)
         function = getattr(method.owner, method.name, None)
         return _call_python(context, node, function, args, named)
     if method.name == "element_shape":

@@ -10,10 +10,10 @@ from typing import Any
 from octants.diagnostics.errors import CompileTimeFailure, NotCompileTime, NotIterable
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.render import Label
+from octants.frontend.cacheable_calls import has_plain_truth, is_repeatable
 from octants.frontend.context import Context
-from octants.frontend.host_numbers import DecidesAtCompileTime, has_host_number
-from octants.frontend.objects import wrap
-from octants.frontend.repeatable import has_plain_truth, is_repeatable
+from octants.frontend.hidden_arguments import DecidesAtCompileTime, has_host_number
+from octants.frontend.python_objects import wrap
 from octants.frontend.values import (
     ArrayReference,
     FormattedString,

@@ -12,9 +12,9 @@ from octants.diagnostics.errors import (
     NoMembership,
     SidesDiffer,
 )
-from octants.frontend import arithmetic, compile_time, structure
+from octants.frontend import arithmetic, compile_time, flattening
 from octants.frontend.context import Context
-from octants.frontend.host_numbers import HostNumber
+from octants.frontend.hidden_arguments import HostNumber
 from octants.frontend.joins import Join
 from octants.frontend.scope import Region
 from octants.frontend.values import describe, is_number, is_run_time
@@ -99,19 +99,19 @@ def choose(
 
 def _of_one_structure(context: Context, a: Any, b: Any, node: ast.AST) -> tuple[Any, Any]:
     """Two values of one structure; a scalar is spread to go with a vector or matrix."""
-    if not structure.same_structure(a, b):
+    if not flattening.same_structure(a, b):
         if is_number(a) or isinstance(a, Value):
-            a = structure.rebuild(b, [a] * len(structure.leaves(b)))
+            a = flattening.rebuild(b, [a] * len(flattening.leaves(b)))
         elif is_number(b) or isinstance(b, Value):
-            b = structure.rebuild(a, [b] * len(structure.leaves(a)))
-    if not structure.same_structure(a, b):
+            b = flattening.rebuild(a, [b] * len(flattening.leaves(a)))
+    if not flattening.same_structure(a, b):
         context.fail(SidesDiffer(describe(a), describe(b)), node)
     return a, b
 
 
 def _selected(context: Context, test: Value, a: Any, b: Any) -> Any:
-    pairs = zip(structure.leaves(a), structure.leaves(b), strict=True)
-    return structure.rebuild(a, [arithmetic.select(context, test, x, y) for x, y in pairs])
+    pairs = zip(flattening.leaves(a), flattening.leaves(b), strict=True)
+    return flattening.rebuild(a, [arithmetic.select(context, test, x, y) for x, y in pairs])
 
 
 def _joined(
@@ -121,8 +121,8 @@ def _joined(
     joined = Join(context, test, then.block, orelse.block)
     changes = joined.changes(then, orelse, node)
     context.scopes.lose([*then.new, *orelse.new], "branch", context.span(node))
-    pairs = zip(structure.leaves(a), structure.leaves(b), strict=True)
-    result = structure.rebuild(a, [joined.add(x, y) for x, y in pairs])
+    pairs = zip(flattening.leaves(a), flattening.leaves(b), strict=True)
+    result = flattening.rebuild(a, [joined.add(x, y) for x, y in pairs])
     joined.finish()
     for variable, value in changes.items():
         context.scopes.assign(variable, value)
@@ -242,7 +242,7 @@ def _identity(context: Context, left: Any, right: Any, node: ast.AST) -> bool:
         return left is right
     if left is None or right is None:
         return False
-    if not (structure.has_object(left) and structure.has_object(right)):
+    if not (flattening.has_object(left) and flattening.has_object(right)):
         context.fail(IdentityOfRunTimeValue(), node)
     return left is right
 

@@ -31,9 +31,9 @@ from octants.diagnostics.render import Diagnostic, Label
 from octants.diagnostics.span import Span
 from octants.frontend.arrays import Arrays
 from octants.frontend.blocks import BlockLoop
-from octants.frontend.host_numbers import HostNumber, HostNumbers
+from octants.frontend.hidden_arguments import HostNumber, HostNumbers
 from octants.frontend.scope import Region, Scopes
-from octants.frontend.stops import Stops
+from octants.frontend.stop_gradient import Stops
 from octants.frontend.values import StaticValue, Variable, is_number
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Value
@@ -50,7 +50,7 @@ Evaluators = Mapping[type[ast.AST], Callable[..., Any]]
 
 
 class Memory(Protocol):
-    """What a context does with places: the functions of `frontend.places`, which build on it."""
+    """How a context reads and writes: the functions of `frontend.references`, which build on it."""
 
     def value(self, context: Any, x: Any, /) -> Any:
         """A run-time value for anything that has one."""

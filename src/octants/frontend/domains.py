@@ -11,7 +11,7 @@ from typing import Any
 from octants.diagnostics.errors import NotIterable
 from octants.frontend import indexing
 from octants.frontend.context import Context
-from octants.frontend.structure import common_type
+from octants.frontend.flattening import common_type
 from octants.frontend.values import (
     ArrayReference,
     GroupedDomain,

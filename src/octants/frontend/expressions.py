@@ -10,7 +10,7 @@ from typing import Any
 from octants.diagnostics.errors import UnsupportedSyntax
 from octants.frontend import arithmetic, assignments, compile_time, indexing, messages, names
 from octants.frontend.context import Context
-from octants.frontend.host_numbers import HostNumber
+from octants.frontend.hidden_arguments import HostNumber
 from octants.frontend.values import FormattedString, is_number, is_run_time
 from octants.types.matrix_values import Matrix
 

@@ -16,10 +16,10 @@ from octants.diagnostics.errors import (
     WrongIndexCount,
 )
 from octants.diagnostics.linalg_errors import BuilderAccess
-from octants.frontend import compile_time, places
+from octants.frontend import compile_time, references
 from octants.frontend.context import Context
-from octants.frontend.host_numbers import DecidesAtCompileTime, HostNumber
-from octants.frontend.objects import wrap
+from octants.frontend.hidden_arguments import DecidesAtCompileTime, HostNumber
+from octants.frontend.python_objects import wrap
 from octants.frontend.values import (
     ArrayReference,
     Components,
@@ -92,8 +92,8 @@ def element(context: Context, base: Any, index: Any, node: ast.Subscript) -> Any
         return _extent(context, base, index, node)
     if isinstance(base, (MatrixValue, Matrix)):
         matrix = context.value(base)
-        chosen = choose(context, places.whole_value(matrix.shape), index, node, is_local=True)
-        return places.read_components(context, matrix, chosen)
+        chosen = choose(context, references.whole_value(matrix.shape), index, node, is_local=True)
+        return references.read_components(context, matrix, chosen)
     return _python_item(context, base, index, node)
 
 
@@ -163,8 +163,8 @@ def current_shape(base: VariableReference) -> Components | None:
         held = held.members[member]
     if isinstance(held, ArrayReference) and base.variable.in_memory:
         shape = held.array.element_shape
-        return places.whole_value(shape) if shape else None
-    return places.whole_value(held.shape) if isinstance(held, MatrixValue) else None
+        return references.whole_value(shape) if shape else None
+    return references.whole_value(held.shape) if isinstance(held, MatrixValue) else None
 
 
 def swizzle(base: Any, name: str) -> Any:
@@ -215,7 +215,7 @@ def _array_element(
         _array_index(context, base, axis, item, at)
         for axis, (item, at) in enumerate(zip(indices, parts, strict=True))
     ]
-    return places.whole_element(base, tuple(values))
+    return references.whole_element(base, tuple(values))
 
 
 def _parts(index: ast.expr, count: int) -> list[ast.expr]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from octants.diagnostics.errors import CompileTimeVariable, TypeChange, WrongReturn
-from octants.frontend import structure
+from octants.frontend import flattening
 from octants.frontend.context import Context
 from octants.frontend.scope import UNDEFINED, Plan, Region
 from octants.frontend.values import Variable, describe, is_number, plain
@@ -172,13 +172,13 @@ def _merged(joined: Join, a: Any, b: Any, dtype: DType | None) -> Any:
         return a
     if a is UNDEFINED or b is UNDEFINED:
         known = b if a is UNDEFINED else a
-        return structure.rebuild(
-            known, [joined.add_one_sided(leaf, b is UNDEFINED) for leaf in structure.leaves(known)]
+        return flattening.rebuild(
+            known, [joined.add_one_sided(leaf, b is UNDEFINED) for leaf in flattening.leaves(known)]
         )
-    if not structure.same_structure(a, b):
+    if not flattening.same_structure(a, b):
         return UNDEFINED
-    leaves = zip(structure.leaves(a), structure.leaves(b), strict=True)
-    return structure.rebuild(a, [joined.add(x, y, dtype) for x, y in leaves])
+    leaves = zip(flattening.leaves(a), flattening.leaves(b), strict=True)
+    return flattening.rebuild(a, [joined.add(x, y, dtype) for x, y in leaves])
 
 
 def _fail_mismatch(context: Context, variable: Variable, a: Any, b: Any, node: ast.AST) -> None:
@@ -186,7 +186,7 @@ def _fail_mismatch(context: Context, variable: Variable, a: Any, b: Any, node: a
         problem = f"one `return` gives {describe(a)}, another one {describe(b)}"
         place = next((part for part in ast.walk(node) if isinstance(part, ast.Return)), node)
         context.fail(WrongReturn(problem, "return values of one type everywhere"), place)
-    if structure.has_object(a) or structure.has_object(b):
+    if flattening.has_object(a) or flattening.has_object(b):
         context.fail(CompileTimeVariable(variable.name, describe(a)), node)
     context.fail(TypeChange(variable.name, describe(a), describe(b)), node)
 
@@ -199,16 +199,16 @@ class Carry:
 
     def __init__(self, context: Context, variables: Iterable[Variable]) -> None:
         self.context = context
-        self.before = {v: v.value for v in variables if structure.leaves(v.value)}
+        self.before = {v: v.value for v in variables if flattening.leaves(v.value)}
         self.inits = [
             self._materialised(leaf, variable)
             for variable, value in self.before.items()
-            for leaf in structure.leaves(value)
+            for leaf in flattening.leaves(value)
         ]
         self.names = [
             variable.name if count == 1 else f"{variable.name}[{k}]"
             for variable, value in self.before.items()
-            for count in [len(structure.leaves(value))]
+            for count in [len(flattening.leaves(value))]
             for k in range(count)
         ]
 
@@ -225,8 +225,8 @@ class Carry:
         """Let the variables hold these values."""
         remaining = iter(values)
         for variable, before in self.before.items():
-            count = len(structure.leaves(before))
-            held = structure.rebuild(before, [next(remaining) for _ in range(count)])
+            count = len(flattening.leaves(before))
+            held = flattening.rebuild(before, [next(remaining) for _ in range(count)])
             self.context.scopes.assign(variable, held)
 
     def is_complete(self, region: Region, plan: Plan, node: ast.AST) -> bool:
@@ -242,10 +242,10 @@ class Carry:
 
     def _needs_more(self, variable: Variable, before: Any, after: Any, node: ast.AST) -> bool:
         if before is UNDEFINED:
-            return bool(structure.leaves(after))
-        if not structure.same_structure(before, after):
+            return bool(flattening.leaves(after))
+        if not flattening.same_structure(before, after):
             _fail_mismatch(self.context, variable, before, after, node)
-        if not structure.leaves(after):
+        if not flattening.leaves(after):
             return False
         return variable not in self.before or (
             variable.dtype is None and _types(_wider(before, after)) != _types(before)
@@ -257,7 +257,7 @@ class Carry:
         return [
             converted(self.context, leaf, next(types))
             for variable in self.before
-            for leaf in structure.leaves(region.changed[variable])
+            for leaf in flattening.leaves(region.changed[variable])
         ]
 
     def finish(self, region: Region, results: list[Value]) -> None:
@@ -269,13 +269,13 @@ class Carry:
 
 
 def _types(value: Any) -> list[Any]:
-    return [getattr(leaf, "type", None) for leaf in structure.leaves(value)]
+    return [getattr(leaf, "type", None) for leaf in flattening.leaves(value)]
 
 
 def _wider(before: Any, after: Any) -> Any:
     """The structure of two values with leaves of types that hold both; numbers stay as they are."""
-    pairs = zip(structure.leaves(before), structure.leaves(after), strict=True)
-    return structure.rebuild(before, [_wider_leaf(a, b) for a, b in pairs])
+    pairs = zip(flattening.leaves(before), flattening.leaves(after), strict=True)
+    return flattening.rebuild(before, [_wider_leaf(a, b) for a, b in pairs])
 
 
 def _wider_leaf(a: Any, b: Any) -> Any:
@@ -291,14 +291,14 @@ def prepare(context: Context, plan: Plan) -> list[Variable]:
         variable = context.scopes.find(key)
         if variable is None:
             continue
-        leaves = structure.leaves(wanted)
+        leaves = flattening.leaves(wanted)
         if variable.value is UNDEFINED:
             zeros = [context.constant(0, _type(context, leaf)) for leaf in leaves]
-            context.scopes.assign(variable, structure.rebuild(wanted, zeros))
+            context.scopes.assign(variable, flattening.rebuild(wanted, zeros))
         elif variable.dtype is None and any(isinstance(leaf, Value) for leaf in leaves):
-            held = zip(structure.leaves(variable.value), leaves, strict=True)
+            held = zip(flattening.leaves(variable.value), leaves, strict=True)
             cast = [converted(context, x, _type(context, leaf)) for x, leaf in held]
-            context.scopes.assign(variable, structure.rebuild(variable.value, cast))
+            context.scopes.assign(variable, flattening.rebuild(variable.value, cast))
         variables.append(variable)
     return variables
 

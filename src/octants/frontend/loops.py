@@ -13,7 +13,7 @@ from octants.frontend import (
     assignments,
     conditions,
     domains,
-    exits,
+    early_exits,
     joins,
     parallel,
     source,
@@ -53,7 +53,7 @@ def for_(context: Context, node: ast.For, guard: Value | None = None) -> bool:
         if guard is None:
             return unrolled.build(context, node, items)
         flags = frame.exit_flags()
-        return exits.skippable(
+        return early_exits.skippable(
             context, guard, flags, lambda: unrolled.build(context, node, items), node, [node]
         )
     _check_targets(context, node, nest)
@@ -142,7 +142,7 @@ def _bind(context: Context, node: ast.For, nest: Domain, indices: list[Value]) -
 
 def _counted(context: Context, node: ast.For, nest: Domain, guard: Value | None) -> bool:
     """A serial loop over counters; a ``while`` if something can leave it early."""
-    flags = exits.loop_exits(context, node.body)
+    flags = early_exits.loop_exits(context, node.body)
     leaves = flags.broken is not None or source.returns(node.body)
     if leaves or not nest.levels:
         nest = domains.linear(context, nest)
@@ -150,7 +150,7 @@ def _counted(context: Context, node: ast.For, nest: Domain, guard: Value | None)
         nest = _guarded(context, nest, guard)
     build = _leaving_for if leaves else _plain_for
     region = _until_complete(context, node, functools.partial(build, context, node, nest, flags))
-    exits.lose_names(context, node, region)
+    early_exits.lose_names(context, node, region)
     return True
 
 
@@ -198,7 +198,7 @@ def _plain_for(
     region = Region(Block([counters[-1], *arguments[-1]]))
     with context.region(region):
         carry.bind(arguments[-1])
-        with exits.body(context, flags):
+        with early_exits.body(context, flags):
             _bind(context, node, nest, nest.indices(counters))
             context.build(node.body)
     if not carry.is_complete(region, plan, node):
@@ -248,13 +248,13 @@ def _leaving_for(
         counter, *values = check.block.args
         carry.bind(values)
         goes_on = builder.compare("lt", counter, high)
-        builder.yield_([_unless(context, goes_on, exits.any_set(context, ways_out))])
+        builder.yield_([_unless(context, goes_on, early_exits.any_set(context, ways_out))])
     region = Region(Block([Value(low.type), *carry.arguments()]))
     with context.region(region):
         counter, *values = region.block.args
         carry.bind(values)
         _clear(context, ways_out)
-        with exits.body(context, flags):
+        with early_exits.body(context, flags):
             _bind(context, node, nest, nest.indices([counter]))
             context.build(node.body)
     if not carry.is_complete(region, plan, node):
@@ -297,7 +297,7 @@ def while_(context: Context, node: ast.While) -> bool:
     """A ``while``; its condition is evaluated as often as in Python."""
     if node.orelse:
         context.fail(LoopElse("while"), node)
-    flags = exits.loop_exits(context, node.body)
+    flags = early_exits.loop_exits(context, node.body)
     build = functools.partial(_while, context, node, flags)
     if (
         not _is_do_while(context, node.test)
@@ -311,7 +311,7 @@ def while_(context: Context, node: ast.While) -> bool:
         again = Variable("$again", first, (context.scopes.frame.key, "$again"), u1)
         context.scopes.own(again)
         region = _until_complete(context, node, functools.partial(build, again))
-    exits.lose_names(context, node, region)
+    early_exits.lose_names(context, node, region)
     is_endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
     return not is_endless or flags.broken is not None
 
@@ -356,10 +356,10 @@ def _while(
     with context.region(region):
         carry.bind(region.block.args)
         _clear(context, ways_out)
-        with exits.body(context, flags):
+        with early_exits.body(context, flags):
             context.build(node.body)
         if again is not None:
-            is_left = exits.any_set(context, ways_out)
+            is_left = early_exits.any_set(context, ways_out)
             context.scopes.assign(again, _goes_on(context, node, is_left))
     if not carry.is_complete(region, plan, node):
         return None
@@ -385,7 +385,7 @@ def _condition_region(
     check = Region(Block(carry.arguments()))
     with context.region(check):
         carry.bind(check.block.args)
-        is_left = exits.any_set(context, ways_out)
+        is_left = early_exits.any_set(context, ways_out)
         _clear(context, ways_out)
         bound = {variable: variable.value for variable in carry.before}
         goes_on = _goes_on(context, node, is_left)

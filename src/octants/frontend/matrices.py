@@ -10,7 +10,7 @@ from typing import Any
 
 from octants.diagnostics.errors import WrongArguments
 from octants.diagnostics.library_errors import NotAType, WrongElements, WrongShape
-from octants.frontend import arithmetic, linear
+from octants.frontend import arithmetic, linear_algebra
 from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.operands import RunTime, as_type, common_type, operand
 from octants.frontend.values import MatrixValue, describe
@@ -279,17 +279,17 @@ METHODS: dict[str, Method] = {
     "get_shape": _get_shape,
     "to_list": _to_list,
     "transpose": transpose,
-    "dot": linear.dot,
-    "frobenius_inner": linear.frobenius_inner,
-    "cross": linear.cross,
-    "outer_product": linear.outer_product,
-    "norm_sqr": linear.norm_sqr,
-    "norm": linear.norm,
-    "norm_inv": linear.norm_inv,
-    "normalized": linear.normalized,
-    "trace": linear.trace,
-    "determinant": linear.determinant,
-    "inverse": linear.inverse,
+    "dot": linear_algebra.dot,
+    "frobenius_inner": linear_algebra.frobenius_inner,
+    "cross": linear_algebra.cross,
+    "outer_product": linear_algebra.outer_product,
+    "norm_sqr": linear_algebra.norm_sqr,
+    "norm": linear_algebra.norm,
+    "norm_inv": linear_algebra.norm_inv,
+    "normalized": linear_algebra.normalized,
+    "trace": linear_algebra.trace,
+    "determinant": linear_algebra.determinant,
+    "inverse": linear_algebra.inverse,
 }
 
 CHANGING: dict[str, Method] = {"fill": fill}

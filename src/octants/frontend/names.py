@@ -8,7 +8,7 @@ import inspect
 import types
 from typing import Any
 
-from octants.diagnostics.absent import ADVICE
+from octants.diagnostics.absent_names import ADVICE
 from octants.diagnostics.errors import (
     AssignedInBranch,
     AssignedInLoop,
@@ -21,9 +21,9 @@ from octants.diagnostics.errors import (
     UserError,
 )
 from octants.diagnostics.render import Label
-from octants.frontend import indexing, matrices, places
+from octants.frontend import indexing, matrices, references
 from octants.frontend.context import NOT_FOUND, Context
-from octants.frontend.objects import wrap
+from octants.frontend.python_objects import wrap
 from octants.frontend.scope import UNDEFINED, Frame, Lost
 from octants.frontend.values import (
     ArrayReference,
@@ -64,7 +64,7 @@ def name(context: Context, node: ast.Name) -> Any:
     frame = context.scopes.frame
     variable = frame.variables.get(node.id)
     if variable is not None:
-        is_alias = places.is_place(variable.value)
+        is_alias = references.is_place(variable.value)
         return variable.value if is_alias else VariableReference(variable)
     is_assigned = node.id in frame.source.locals
     if is_assigned and not _means_global(frame, node.id):

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from octants.frontend import cooperation, domains, exits, places, source, structure
+from octants.frontend import cooperation, domains, early_exits, flattening, references, source
 from octants.frontend.context import Context
 from octants.frontend.domains import Domain
 from octants.frontend.scope import Plan, Region
@@ -57,13 +57,13 @@ def _shared(context: Context, node: ast.For) -> dict[str, Variable]:
 def _can_be_shared(variable: Variable) -> bool:
     if variable.in_memory or _is_memory(variable.value):
         return True
-    return not structure.has_object(variable.value) and not isinstance(
+    return not flattening.has_object(variable.value) and not isinstance(
         variable.value, (tuple, list, VariableReference)
     )
 
 
 def _is_memory(value: Any) -> bool:
-    return places.is_place(value) and not isinstance(value, VariableReference)
+    return references.is_place(value) and not isinstance(value, VariableReference)
 
 
 def build(
@@ -88,9 +88,9 @@ def build(
     loop = cooperation.begin(context, counter, (lower, upper), options)
     with context.work_item(counter, loop), context.region(region):
         context.scopes.assign(context.draw, 0)
-        flags = exits.loop_exits(context, node.body)
+        flags = early_exits.loop_exits(context, node.body)
         flags.is_parallel = True
-        with exits.body(context, flags):
+        with early_exits.body(context, flags):
             bind(whole.indices([counter]))
             context.build(node.body)
         context.builder.yield_()
@@ -103,7 +103,7 @@ def build(
         given |= cooperation.finish(context, node, loop, region.block)
     context.builder.parallel_for(lower, upper, region.block, given)
     context.end_parallel()
-    exits.lose_names(context, node, region)
+    early_exits.lose_names(context, node, region)
     return True
 
 
@@ -132,7 +132,7 @@ def move_to_memory(context: Context, variable: Variable) -> None:
     before = variable.value
     variable.value = _memory_for(context, variable.name, before)
     variable.in_memory = True
-    if not all(_is_zero(context.known(leaf)) for leaf in structure.leaves(before)):
+    if not all(_is_zero(context.known(leaf)) for leaf in flattening.leaves(before)):
         context.store(VariableReference(variable), before)
 
 

@@ -18,7 +18,7 @@ from octants.frontend import names
 from octants.frontend.context import Context
 from octants.frontend.functions import is_marked
 from octants.frontend.names import BoundFunction
-from octants.frontend.objects import wrap
+from octants.frontend.python_objects import wrap
 from octants.frontend.values import ArrayReference, is_run_time
 from octants.lang.marker import home_of
 from octants.types.reads import Read

@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from octants.diagnostics.errors import WrongReturn
-from octants.frontend import assignments, places
+from octants.frontend import assignments, references
 from octants.frontend.context import Context
 from octants.frontend.values import ArrayReference, MatrixValue, StructValue, describe
 from octants.ir.core import Value
@@ -56,7 +56,7 @@ def store(context: Context, value: Any, node: ast.Return) -> None:
             wanted = "a scalar" if not kind.element_shape else f"of shape {kind.element_shape}"
             problem = f"the return value is {wanted}, not {describe(item)}"
             context.fail(WrongReturn(problem, _way_out(returns)), node)
-        context.store(places.whole_element(reference, ()), item, node)
+        context.store(references.whole_element(reference, ()), item, node)
 
 
 def _flattened(context: Context, value: Any, node: ast.Return) -> list[Any]:
@@ -103,7 +103,7 @@ def converted(context: Context, value: Any, node: ast.AST) -> Any:
 def _as_kind(context: Context, kind: Any, value: Any, name: str, node: ast.AST) -> Any:
     dtype = assignments.scalar_type(context, kind)
     if dtype is not None and isinstance(value, MatrixValue):
-        return places.cast(context, value, dtype)
+        return references.cast(context, value, dtype)
     return assignments.as_kind(context, kind, value, f"the value of `{name}`", node, _misfit)
 
 

@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import Any
 
 from octants.diagnostics.span import Span
-from octants.frontend import source, structure
+from octants.frontend import flattening, source
 from octants.frontend.source import FunctionSource
 from octants.frontend.values import StructValue, Variable, VariableReference
 from octants.ir.core import Block
@@ -136,7 +136,7 @@ def _is_local(variable: Variable, attributes: tuple[str, ...]) -> bool:
     for name in attributes:
         if isinstance(held, StructValue):
             held = held.members.get(name)
-    return bool(structure.leaves(held))
+    return bool(flattening.leaves(held))
 
 
 class Scopes:

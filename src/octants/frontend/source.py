@@ -14,7 +14,7 @@ from octants.diagnostics.errors import NoSource, UnsupportedSyntax
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.source_text import lambda_of, source_text
 from octants.diagnostics.span import Span
-from octants.frontend.mentions import mentions
+from octants.frontend.names_in_source import mentions
 from octants.lazy_dataclass import dataclass
 
 FunctionDef = ast.FunctionDef | ast.AsyncFunctionDef

@@ -15,10 +15,10 @@ from octants.diagnostics.errors import (
 from octants.frontend import (
     assignments,
     conditions,
-    exits,
+    early_exits,
     joins,
     loops,
-    losses,
+    lossy_assignments,
     messages,
     names,
     returns,
@@ -44,7 +44,7 @@ def build(context: Context, statements: list[ast.stmt]) -> bool:
                 return completes
         elif not context.execute(statement):
             return False
-        left = exits.left(context) if rest else None
+        left = early_exits.left(context) if rest else None
         if left is not None:
             return _guarded(context, left, rest)
     return True
@@ -60,9 +60,9 @@ def _guarded(context: Context, left: Value, statements: list[ast.stmt]) -> bool:
     if serial and not _skippable(context, left, serial):
         return False
     with context.at(loop):
-        if not loops.for_(context, loop, guard=exits.left(context)):
+        if not loops.for_(context, loop, guard=early_exits.left(context)):
             return False
-    left_now = exits.left(context)
+    left_now = early_exits.left(context)
     assert left_now is not None
     return _guarded(context, left_now, rest) if rest else True
 
@@ -70,7 +70,7 @@ def _guarded(context: Context, left: Value, statements: list[ast.stmt]) -> bool:
 def _skippable(context: Context, left: Value, statements: list[ast.stmt]) -> bool:
     """``if not left: statements``"""
     flags = context.scopes.frame.exit_flags()
-    return exits.skippable(
+    return early_exits.skippable(
         context, left, flags, lambda: build(context, statements), statements[0], statements
     )
 
@@ -109,7 +109,7 @@ def _run_time_if(
     takes_rest = bool(rest) and len(going_on) == 1
     if takes_rest:
         with context.region(going_on[0]):
-            left = exits.left(context)
+            left = early_exits.left(context)
             reached = build(context, rest) if left is None else _guarded(context, left, rest)
             going_on[0].completes = reached
     joins.join(context, test, then, orelse, node, [node, *(rest if takes_rest else [])])
@@ -205,7 +205,7 @@ def augmented_assign(context: Context, node: ast.AugAssign) -> bool:
     value = context.evaluate(node.value)
     fn = ATOMIC.get(type(node.op))
     if fn is not None and _takes(place, fn):
-        losses.check(context, place, value, node)
+        lossy_assignments.check(context, place, value, node)
         context.atomic(fn, place, value, node)
         return True
     result = binary_operation(context, node.op, context.load(place), value, node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from octants.frontend import assignments, compile_time, exits, source
+from octants.frontend import assignments, compile_time, early_exits, source
 from octants.frontend.context import Context
 from octants.frontend.scope import LoopExits
 from octants.frontend.values import GroupedDomain, Variable
@@ -25,7 +25,7 @@ def build(context: Context, node: ast.For, items: list[Any]) -> bool:
     """Build the body once for each item."""
     scopes = context.scopes
     before = set(scopes.frame.variables.values())
-    flags = exits.loop_exits(context, node.body)
+    flags = early_exits.loop_exits(context, node.body)
     if flags.broken is not None:
         scopes.own(flags.broken)
     completes = _iterations(context, node, items, flags)
@@ -43,7 +43,7 @@ def _iterations(context: Context, node: ast.For, items: list[Any], flags: LoopEx
     for position, item in enumerate(items):
         known = set(scopes.frame.variables.values())
         scopes.iterations.append(total - position)
-        with exits.iteration(context, flags):
+        with early_exits.iteration(context, flags):
             assignments.bind_static(context, node.target, item)
             context.build(node.body)
         scopes.iterations.pop()
@@ -51,7 +51,7 @@ def _iterations(context: Context, node: ast.For, items: list[Any], flags: LoopEx
             variable.is_loose = variable.is_loose or variable not in known
         if any(flag.value is True for flag in ends):
             break
-        is_left, rest = exits.any_set(context, ends), items[position + 1 :]
+        is_left, rest = early_exits.any_set(context, ends), items[position + 1 :]
         if is_left is not None and rest:
             _skippable_iterations(context, node, rest, flags, is_left, ends)
             break
@@ -67,6 +67,6 @@ def _skippable_iterations(
     ends: list[Variable],
 ) -> None:
     """The iterations that run only if the loop has not been left."""
-    exits.skippable(
+    early_exits.skippable(
         context, is_left, ends, lambda: _iterations(context, node, items, flags), node, [node]
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from octants.diagnostics.absent import attribute_error
+from octants.diagnostics.absent_names import attribute_error
 
 if not TYPE_CHECKING:
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from octants import driver
-from octants.data import exchange
-from octants.data.stored import StoredArray
+from octants.data import other_libraries
+from octants.data.stored_array import StoredArray
 from octants.runtime.arguments import is_torch
 from octants.runtime.memory import address_of
 from octants.runtime.parts import HOST, Parts, parts_of
@@ -39,7 +39,7 @@ class ForeignArray(StoredArray):
 
     @property
     def shared_version(self) -> int:
-        return exchange.writes_of(self.owner)
+        return other_libraries.writes_of(self.owner)
 
     @property
     def identity(self) -> Hashable:

@@ -9,7 +9,7 @@ from typing import Any
 from octants.analysis.boxes import FARTHEST, Box, Region, common
 from octants.data.events import HostWrite
 from octants.data.host_array import Tensor
-from octants.data.stored import StoredArray
+from octants.data.stored_array import StoredArray
 from octants.diagnostics.tape_errors import PartialOverlap
 from octants.hashing import blake2b
 from octants.ir.core import Array, Companion, Space

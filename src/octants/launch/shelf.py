@@ -17,7 +17,7 @@ import numpy as np
 
 from octants import compile_profile, driver
 from octants.backends.table import backend_of
-from octants.cache import current, pickling, stamp
+from octants.cache import current, pickling, source_version
 from octants.cache.digest import Digest
 from octants.cache.manifest import Path, follow_paths, follow_reads
 from octants.cache.store import Store
@@ -77,7 +77,7 @@ class Shelf:
         """Take the key of a kernel that was built; whether it is one that can be kept."""
         digest = self._code.copy()
         paths = follow_reads(digest, built.reads) if built.is_repeatable else None
-        if paths is None or not stamp.is_current():
+        if paths is None or not source_version.is_current():
             return False
         self._know(digest)
         known = self._manifest()
@@ -122,7 +122,7 @@ class Shelf:
             return None if each is value else numbers.get(id(each), name_object(each))
 
         content = pickling.to_bytes(value, name)
-        if content is not None and stamp.is_current():
+        if content is not None and source_version.is_current():
             file = self._file(self.key, part)
             self._store.write(file, content, kernel=self._name, place=self._place, part=part)
 
@@ -174,7 +174,7 @@ def _environment(chosen: Options) -> str:
     """All that decides what becomes of a kernel, but for the kernel."""
     backend, machine = backend_of(chosen.arch), driver.capabilities(chosen)
     parts = (
-        stamp.version(),
+        source_version.version(),
         platform.python_implementation(),
         platform.python_version(),
         np.__version__,

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from octants.data.ndarray import Ndarray
-from octants.diagnostics.extras import import_optional
 from octants.diagnostics.linalg_errors import (
     EntryOutOfRange,
     WrongMatrixOption,
     WrongOperand,
     WrongOperandShape,
 )
+from octants.diagnostics.optional_dependencies import import_optional
 from octants.linalg.vectors import Source, recorded, vector_of
 from octants.types.defaults import resolve
 from octants.types.scalars import DType, f32, f64

@@ -9,18 +9,18 @@ from octants.ir.builder import Builder
 from octants.ir.core import Block, Value
 from octants.lazy_dataclass import dataclass
 from octants.mathlib import (
-    arcs,
+    cube_root,
     error_function,
     exponential,
-    fast,
-    halves,
+    f16,
+    fast_with_fma,
+    fast_without_fma,
+    fmod,
     hyperbolic,
+    inverse_trigonometric,
     logarithm,
-    plain,
     power,
     random_stream,
-    remainder,
-    roots,
     trigonometric,
 )
 from octants.mathlib.number import Number
@@ -32,9 +32,9 @@ UNARY: dict[str, Formula] = {
     "sin": trigonometric.sin,
     "cos": trigonometric.cos,
     "tan": trigonometric.tan,
-    "asin": arcs.asin,
-    "acos": arcs.acos,
-    "atan": arcs.atan,
+    "asin": inverse_trigonometric.asin,
+    "acos": inverse_trigonometric.acos,
+    "atan": inverse_trigonometric.atan,
     "sinh": hyperbolic.sinh,
     "cosh": hyperbolic.cosh,
     "tanh": hyperbolic.tanh,
@@ -48,11 +48,11 @@ UNARY: dict[str, Formula] = {
     "log2": logarithm.log2,
     "log10": logarithm.log10,
     "log1p": logarithm.log1p,
-    "cbrt": roots.cbrt,
+    "cbrt": cube_root.cbrt,
     "erf": error_function.erf,
 }
 
-BINARY: dict[str, Formula] = {"pow": power.pow, "atan2": arcs.atan2}
+BINARY: dict[str, Formula] = {"pow": power.pow, "atan2": inverse_trigonometric.atan2}
 
 FUNCTIONS = UNARY | BINARY
 
@@ -60,32 +60,32 @@ SLOPES: dict[str, Formula] = {"cos_beside_sin": trigonometric.cos}
 """Functions that derivatives are made of."""
 
 FAST: dict[tuple[str, DType], Formula] = {
-    ("sin", f32): fast.sin,
-    ("cos", f32): fast.cos,
-    ("exp", f32): fast.exp,
-    ("log", f32): fast.log,
+    ("sin", f32): fast_with_fma.sin,
+    ("cos", f32): fast_with_fma.cos,
+    ("exp", f32): fast_with_fma.exp,
+    ("log", f32): fast_with_fma.log,
 }
 """What takes the place of a function where ``fast_math`` allows it."""
 
 PLAIN: dict[tuple[str, DType], Formula] = {
-    ("sin", f32): plain.sin,
-    ("cos", f32): plain.cos,
-    ("exp", f32): plain.exp,
-    ("log", f32): plain.log,
+    ("sin", f32): fast_without_fma.sin,
+    ("cos", f32): fast_without_fma.cos,
+    ("exp", f32): fast_without_fma.exp,
+    ("log", f32): fast_without_fma.log,
 }
 """The same on machines that need not have a fused operation."""
 
 _SHORT = {
-    "fused": FAST | {("cos_beside_sin", f32): fast.cos_beside_sin},
-    "plain": PLAIN | {("cos_beside_sin", f32): plain.cos_beside_sin},
+    "fused": FAST | {("cos_beside_sin", f32): fast_with_fma.cos_beside_sin},
+    "plain": PLAIN | {("cos_beside_sin", f32): fast_without_fma.cos_beside_sin},
 }
 ALL = FUNCTIONS | SLOPES
 
 HELPERS: dict[str, tuple[Formula, tuple[DType | None, ...]]] = {
-    "half_bits": (halves.bits, (f32,)),
-    "half_value": (halves.value, (u32,)),
+    "half_bits": (f16.bits, (f32,)),
+    "half_value": (f16.value, (u32,)),
     "random_stream": (random_stream.random_stream, (u64,) * 4),
-    "remainder": (remainder.remainder, (None, None)),
+    "remainder": (fmod.remainder, (None, None)),
     "integer_power": (power.integer_power, (None, None)),
 }
 """What `octants.lowering` calls, and the types of the parameters; None stands for any one type."""

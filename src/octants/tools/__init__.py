@@ -9,14 +9,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from octants.diagnostics.absent import attribute_error
+from octants.diagnostics.absent_names import attribute_error
 
 if TYPE_CHECKING:
     from octants.tools.images import imread as imread
     from octants.tools.images import imresize as imresize
     from octants.tools.images import imshow as imshow
     from octants.tools.images import imwrite as imwrite
-    from octants.tools.ply import PLYWriter as PLYWriter
+    from octants.tools.ply_writer import PLYWriter as PLYWriter
     from octants.tools.video import VideoManager as VideoManager
 
 _MODULES = {

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from octants.demos import cloth
 from octants.demos.lynx_hare import command as lynx_hare
 from octants.diagnostics.exceptions import OctantsError
-from octants.tools import information, kept_kernels, profile_compile
+from octants.tools import cache_command, info_command, profile_compile
 from octants.version import __version__
 
 
@@ -63,8 +63,8 @@ def parser() -> argparse.ArgumentParser:
 
     text = "show or clear the compiled kernels that are kept on disk"
     cache = commands.add_parser("cache", help=text, description=f"{text.capitalize()}.")
-    kept_kernels.add_options(cache)
-    cache.set_defaults(run=kept_kernels.main)
+    cache_command.add_options(cache)
+    cache.set_defaults(run=cache_command.main)
 
     text = (
         "in a checkout: compare random programs with an oracle; options of python -m octants.fuzz"
@@ -79,7 +79,7 @@ def _cloth(_: argparse.Namespace) -> None:
 
 
 def _information(_: argparse.Namespace) -> None:
-    for line in information.lines():
+    for line in info_command.lines():
         print(line)
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from octants.diagnostics.extras import import_optional
+from octants.diagnostics.optional_dependencies import import_optional
 from octants.ui.frames import Frames
-from octants.ui.picture import Picture, to_rgb
+from octants.ui.image import Picture, to_rgb
 
 Image = npt.NDArray[np.uint8]
 

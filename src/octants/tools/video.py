@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from octants.diagnostics.exceptions import OctantsRuntimeError
-from octants.diagnostics.extras import import_optional
+from octants.diagnostics.optional_dependencies import import_optional
 from octants.tools.images import imresize, imwrite
 
 

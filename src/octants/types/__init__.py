@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from octants.diagnostics.absent import attribute_error
+from octants.diagnostics.absent_names import attribute_error
 from octants.types import enums as enums
 from octants.types import primitive_types as primitive_types
 from octants.types.annotations import NdarrayAnnotation, SparseMatrixBuilderAnnotation, Template

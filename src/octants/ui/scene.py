@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from octants.ui.picture import Array, Picture, from_floats, to_array
-from octants.ui.vertices import GREY, colours, each, groups, rows
+from octants.ui.image import Array, Picture, from_floats, to_array
+from octants.ui.vertex_arrays import GREY, colours, each, groups, rows
 
 
 class ProjectionMode(enum.Enum):

@@ -15,7 +15,7 @@ from octants.demos.lynx_hare.pelts import read_pelts
 from octants.demos.lynx_hare.picture import draw
 from octants.demos.lynx_hare.simulator import PARAMETERS
 from octants.diagnostics.exceptions import OctantsRuntimeError
-from octants.diagnostics.extras import import_optional
+from octants.diagnostics.optional_dependencies import import_optional
 from octants.types import scalars
 
 # Posterior means of B. Carpenter (2018), "Predator-Prey Population Dynamics: the Lotka-Volterra

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from octants.demos.lynx_hare.fit import Fit, populations
 from octants.demos.lynx_hare.pelts import Pelts
-from octants.diagnostics.extras import import_optional
+from octants.diagnostics.optional_dependencies import import_optional
 from octants.types.scalars import DType
 
 HARE, LYNX, LOST, INK = "#2a78b5", "#d1602d", "#c9c9c9", "#333333"

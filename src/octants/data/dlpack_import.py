@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from octants.data import current, exchange
+from octants.data import current, other_libraries
 from octants.data.axes import check_extents
 from octants.data.dtypes import needed_companions, require_differentiable
 from octants.data.errors import CannotShare, WrongArray, WrongOption, describe
@@ -64,7 +64,7 @@ def _borrow(device: Device, source: Any) -> dlpack.Part:
         needed = "an array that offers `__dlpack__`"
         raise WrongArray(_WHAT, describe(source), needed).at(None)
     if where[0] in (dlpack.CPU[0], dlpack.PINNED) and device.shares_memory:
-        values = exchange.from_dlpack(_WHAT, source)
+        values = other_libraries.from_dlpack(_WHAT, source)
         address = values.__array_interface__["data"][0]
         is_read_only = not values.flags.writeable
         place = address, values.shape, values.strides, values.dtype

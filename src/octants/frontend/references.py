@@ -17,7 +17,7 @@ from octants.diagnostics.errors import (
     ShapeMismatch,
     TypeChange,
 )
-from octants.frontend import structure
+from octants.frontend import flattening
 from octants.frontend.context import Context
 from octants.frontend.values import (
     ArrayReference,
@@ -76,7 +76,7 @@ def _from_sequence(context: Context, x: Any) -> Any:
 
 
 def _uniform(context: Context, shape: tuple[int, ...], elements: list[Value]) -> MatrixValue:
-    dtype = structure.common_type(elements)
+    dtype = flattening.common_type(elements)
     return MatrixValue(shape, [context.builder.cast(element, dtype) for element in elements])
 
 
@@ -84,7 +84,9 @@ def cast(context: Context, x: Any, dtype: DType) -> Any:
     """A number, scalar, vector or matrix with elements of another type."""
     if is_number(x):
         return context.constant(x, dtype)
-    return structure.rebuild(x, [context.builder.cast(leaf, dtype) for leaf in structure.leaves(x)])
+    return flattening.rebuild(
+        x, [context.builder.cast(leaf, dtype) for leaf in flattening.leaves(x)]
+    )
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -300,15 +302,15 @@ def fitting_value(
         new = value(context, new)
         if isinstance(old, MatrixValue) and isinstance(new, Value):
             new = MatrixValue(old.shape, [new] * len(old.elements))
-    if not structure.same_structure(old, new):
-        if structure.has_object(old):
+    if not flattening.same_structure(old, new):
+        if flattening.has_object(old):
             context.fail(CompileTimeVariable(name, describe(old)), node)
         context.fail(TypeChange(name, describe(old), describe(new)), node)
     converted = [
         _convert_leaf(context, before, after)
-        for before, after in zip(structure.leaves(old), structure.leaves(new), strict=True)
+        for before, after in zip(flattening.leaves(old), flattening.leaves(new), strict=True)
     ]
-    return structure.rebuild(new, converted)
+    return flattening.rebuild(new, converted)
 
 
 def _convert_leaf(context: Context, before: Any, after: Any) -> Any:
@@ -399,6 +401,6 @@ def _update_variable(
     combine: Callable[[Value, Value], Value] = lambda old, new: (  # noqa: E731
         new if fn == "exchange" else context.builder.binary(fn, old, new)
     )
-    after = map(combine, structure.leaves(before), structure.leaves(operand))
-    store(context, place, structure.rebuild(before, list(after)), node)
+    after = map(combine, flattening.leaves(before), flattening.leaves(operand))
+    store(context, place, flattening.rebuild(before, list(after)), node)
     return before

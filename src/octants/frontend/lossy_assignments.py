@@ -14,7 +14,7 @@ from typing import Any
 
 from octants.diagnostics.errors import LossyAssignment
 from octants.diagnostics.library_errors import LiteralTooLarge
-from octants.frontend import places, structure
+from octants.frontend import flattening, references
 from octants.frontend.context import Context
 from octants.frontend.values import (
     ElementReference,
@@ -36,7 +36,7 @@ def check(context: Context, place: Any, value: Any, node: ast.AST) -> None:
     """
     if is_library_function(context.scopes.frame.function):
         return
-    types, given = list(_types(place)), structure.leaves(context.load(value))
+    types, given = list(_types(place)), flattening.leaves(context.load(value))
     if types and len(types) != len(given):
         types = types[:1] * len(given)  # a vector of a scalar, or components of one type
     for dtype, item in zip(types, given, strict=False):
@@ -51,12 +51,12 @@ def _types(place: Any) -> Iterator[DType]:
     elif isinstance(place, Variable):
         yield from _types(VariableReference(place))
     elif isinstance(place, VariableReference) and place.variable.in_memory:
-        yield from _types(places.memory_of(place))
+        yield from _types(references.memory_of(place))
     elif isinstance(place, VariableReference):
         held = place.variable.value
         for step in place.path:
             held = held.members[step] if isinstance(step, str) else held
-        yield from (x.type for x in structure.leaves(held) if isinstance(x, Value))
+        yield from (x.type for x in flattening.leaves(held) if isinstance(x, Value))
     elif isinstance(place, StructValue):
         for member in place.members.values():
             yield from _types(member)

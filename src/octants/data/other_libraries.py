@@ -10,7 +10,7 @@ import numpy as np
 from octants.data import current
 from octants.data.errors import WrongArray, describe
 from octants.data.memory import Window
-from octants.diagnostics.extras import import_optional
+from octants.diagnostics.optional_dependencies import import_optional
 from octants.runtime.device import Device
 from octants.runtime.foreign import place
 from octants.runtime.parts import Saved

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from octants.diagnostics.extras import import_optional
+from octants.diagnostics.optional_dependencies import import_optional
 
 Array = npt.NDArray[Any]
 SUPPORTED = "a field, an ndarray, a numpy array or a torch tensor"

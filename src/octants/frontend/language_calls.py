@@ -16,7 +16,7 @@ from octants.diagnostics.errors import (
 )
 from octants.frontend import compile_time, indexing, messages, names
 from octants.frontend.context import NOT_FOUND, Context
-from octants.frontend.host_numbers import HostNumber
+from octants.frontend.hidden_arguments import HostNumber
 from octants.frontend.messages import format_string
 from octants.frontend.values import (
     ArrayReference,

@@ -16,8 +16,8 @@ from octants.data.dtypes import (
 )
 from octants.data.errors import WrongOption, describe
 from octants.data.field import Field, MatrixField, ScalarField
-from octants.data.roots import root
 from octants.data.tree import Mirror, SNode
+from octants.data.tree_roots import root
 from octants.types.companions import Companion
 from octants.types.enums import Layout
 from octants.types.scalars import DType
