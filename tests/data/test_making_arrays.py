@@ -151,7 +151,7 @@ def test_companions_cannot_come_late() -> None:
     x[0]
     with pytest.raises(OctantsRuntimeError, match="allocated already"):
         root.dense(ax.i, 3).place(gradient)
-    with pytest.raises(OctantsRuntimeTypeError, match="until it is first used"):
+    with pytest.raises(OctantsRuntimeTypeError, match="until its first use"):
         root.dense(ax.i, 3).place(x.grad)
     root.lazy_grad()
     assert not x.has_grad()

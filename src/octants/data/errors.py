@@ -46,7 +46,7 @@ class ExtentTooLarge(UserError):
     given: str
     code = "OCT507"
     exception = OctantsValueError
-    title = "{what}: {given} elements are too many for an index of type i32"
+    title = "{what}: indices are i32, too narrow for {given}"
     remedy = "an axis has at most 2147483647 elements, its offset included: use more axes"
 
 
