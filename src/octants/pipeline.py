@@ -294,8 +294,8 @@ def _for_lanes(
 
 
 def _stores_nests(task: Task) -> bool:
-    rooms = (op for op in task.body.walk() if isinstance(op, RecordRoom))
-    return any(op.record.name == BYTES for op in rooms)
+    queries = (op for op in task.body.walk() if isinstance(op, RecordRoom))
+    return any(op.record.name == BYTES for op in queries)
 
 
 def differentiate_forward(module: Module, stage: Stage) -> Module:
