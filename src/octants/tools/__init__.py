@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     **dict.fromkeys(("imread", "imresize", "imshow", "imwrite"), "images"),
-    "PLYWriter": "ply",
+    "PLYWriter": "ply_writer",
     "VideoManager": "video",
 }
 
