@@ -43,7 +43,7 @@ class Check:
     arrays: str = ""  # "numpy" or "torch": what stands for ndarrays
     tape: Options = field(default_factory=dict)
     forward: bool = True  # whether the other run computes tangents
-    is_of_first: bool = False  # whether the first run is all that is looked at
+    is_of_first: bool = False  # whether the first run is what is looked at
     only: str = ""  # the arch that has what is checked
     needs: str = ""  # a package that may be missing
 
