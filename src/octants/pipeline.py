@@ -246,16 +246,11 @@ def differentiate_reverse(
     def make(nests: str) -> Reversed:
         return reverse(
             module,
+            replace(machine, nests=nests),
             saved=saved,
             again=again,
             part=part,
             argument_gradients=argument_gradients,
-            capacity=machine.capacity,
-            tape_whole=machine.tape_whole,
-            tape_sharers=machine.tape_sharers,
-            nests=nests,
-            tape_local=machine.tape_local,
-            contracts=machine.contracts,
         )
 
     with timed("reverse", f"{module.name}_reverse", module.size) as note:

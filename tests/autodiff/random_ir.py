@@ -9,7 +9,7 @@ import numpy as np
 
 from octants.abi import MAXIMUM_TAPE
 from octants.autodiff.forward import forward as with_tangents
-from octants.autodiff.reverse import Reversed, differentiate
+from octants.autodiff.reverse import Reversed
 from octants.interpreter import run
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
@@ -18,6 +18,7 @@ from octants.ir.verifier import verify
 from octants.passes.contract import contract
 from octants.simplify import simplify
 from octants.types.scalars import f64, i32, u1
+from tests.autodiff.reversing import differentiate
 
 PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGENT
 ROWS, COLUMNS = 3, 4

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from octants.abi import MAXIMUM_TAPE
-from octants.autodiff.reverse import differentiate
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.core import Companion, Module, Value
@@ -18,6 +17,7 @@ from octants.runtime.cpu import CpuDevice
 from octants.simplify import simplify
 from octants.target import NEVER
 from tests.autodiff.random_ir import Generator, gradient, inputs
+from tests.autodiff.reversing import differentiate
 from tests.autodiff.strict_tape import strict_tape
 from tests.codegen.compiled import Compiled
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from octants.abi import MAXIMUM_TAPE
-from octants.autodiff.reverse import differentiate
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.core import CHECKPOINT, Companion, Module
@@ -16,6 +15,7 @@ from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from tests.autodiff.random_ir import Data, forward, inputs
+from tests.autodiff.reversing import differentiate
 from tests.autodiff.strict_tape import strict_tape
 from tests.autodiff.test_checkpoints import LongLoops
 

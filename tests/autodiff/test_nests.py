@@ -18,6 +18,7 @@ from octants.ir.core import Block, Companion, Module, Value
 from octants.runtime.cpu import CpuDevice
 from octants.types.scalars import f64, i32, i64
 from tests.autodiff.random_ir import gradient, inputs
+from tests.autodiff.reversing import differentiate
 from tests.autodiff.strict_tape import strict_tape
 from tests.autodiff.test_checkpoints import LongLoops
 from tests.codegen.compiled import Compiled
@@ -129,7 +130,7 @@ def test_compiled_nests_take_the_bytes_of_the_interpreter(plans: list[Plan]) -> 
     for seed in range(16):
         module = Nests(seed).simplified()
         plans.clear()
-        result = reverse.differentiate(module, tape_whole=600, nests="store")
+        result = differentiate(module, tape_whole=600, nests="store")
         if result.hazards or "stored" not in traits(plans):
             continue
         adjoints = {name: value.copy() for name, value in inputs(seed + 1).items()}

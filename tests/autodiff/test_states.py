@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from octants.autodiff.reverse import Reversed, differentiate
+from octants.autodiff.reverse import Reversed
 from octants.ir import ops
 from octants.ir.parser import parse
 from octants.simplify import simplify
+from tests.autodiff.reversing import differentiate
 
 ITEM = """
 kernel @k

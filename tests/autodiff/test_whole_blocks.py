@@ -10,7 +10,6 @@ import pytest
 
 from octants.abi import MAXIMUM_TAPE
 from octants.autodiff import unrolling
-from octants.autodiff.reverse import differentiate
 from octants.interpreter import Interpreter, run
 from octants.ir import ops
 from octants.ir.builder import Builder
@@ -31,6 +30,7 @@ from octants.ir.verifier import verify
 from octants.simplify import simplify
 from octants.types.scalars import f64, i32
 from tests.autodiff.random_ir import Data, forward, inputs
+from tests.autodiff.reversing import differentiate
 from tests.autodiff.strict_tape import strict_tape
 from tests.autodiff.test_checkpoints import LongLoops
 

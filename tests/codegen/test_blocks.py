@@ -14,7 +14,6 @@ import pytest
 from octants import interpreter
 from octants.analysis.reductions import find_reductions
 from octants.autodiff.forward import forward
-from octants.autodiff.reverse import differentiate
 from octants.codegen.llvm import nvptx
 from octants.diagnostics.exceptions import OctantsTypeError
 from octants.ir import ops
@@ -26,6 +25,7 @@ from octants.pipeline import Stage, finish, lower
 from octants.target import Capabilities
 from octants.types.annotations import NdarrayAnnotation as Array
 from octants.types.scalars import f16, f64, i8, i32, u1
+from tests.autodiff.reversing import differentiate
 from tests.codegen.blocks import BlockThreads
 from tests.codegen.compiled import Compiled
 from tests.codegen.test_nvptx import assemble, needs_assembler

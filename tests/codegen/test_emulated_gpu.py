@@ -10,7 +10,6 @@ import pytest
 
 import octants as qd
 from octants import abi
-from octants.autodiff.reverse import differentiate
 from octants.diagnostics.exceptions import OctantsAssertionError, OctantsMemoryError
 from octants.fuzz.backends import PackageBackend
 from octants.fuzz.compare import Status, check
@@ -18,6 +17,7 @@ from octants.fuzz.generator.build import generate
 from octants.ir.core import Companion, Module
 from octants.types.scalars import i32
 from tests.autodiff.random_ir import inputs
+from tests.autodiff.reversing import differentiate
 from tests.autodiff.test_checkpoints import LongLoops
 from tests.codegen import (
     test_control_and_memory,

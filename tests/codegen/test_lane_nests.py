@@ -14,7 +14,7 @@ from octants.codegen.llvm.lanes.vectors import lanes_of_target, vectors_of
 from octants.ir.core import Array, Companion, Module, Value
 from octants.ir.rewriter import copy_module
 from octants.runtime.cpu import CpuDevice
-from octants.target import ALWAYS, NEVER
+from octants.target import ALWAYS, NEVER, Capabilities
 from octants.types.scalars import i32
 from tests.autodiff import random_ir
 from tests.autodiff.test_checkpoints import LongLoops
@@ -97,9 +97,8 @@ def test_random_nests(budget: int, plans: list[Plan]) -> None:
     for seed in SEEDS:
         kernel = RaggedNests(seed).module()
         plans.clear()
-        result = reverse.reverse(
-            kernel, tape_whole=64 if budget else 0, tape_sharers=2, nests="store"
-        )
+        machine = Capabilities(tape_whole=64 if budget else 0, tape_sharers=2, nests="store")
+        result = reverse.reverse(kernel, machine)
         assert not result.hazards
         lanes = (16, 64)[seed % 2]
         found["stored"] += any(plan.nests.around for plan in plans)

@@ -10,7 +10,6 @@ import pytest
 
 from octants.analysis.lanes.choice import choose
 from octants.analysis.uniformity import Uniformity
-from octants.autodiff.reverse import differentiate
 from octants.codegen.llvm import cpu
 from octants.codegen.llvm.lanes.vectors import lanes_of_target, vectors_of
 from octants.ir import ops
@@ -23,6 +22,7 @@ from octants.target import ALWAYS, NEVER, Target
 from octants.types import scalars
 from octants.types.scalars import DType, f16, f32, f64, i32, i64, u1
 from tests.autodiff import random_ir
+from tests.autodiff.reversing import differentiate
 from tests.codegen.compiled import (
     PRIMAL,
     TARGET,

@@ -15,7 +15,6 @@ import pytest
 import octants as qd
 from octants import driver
 from octants.autodiff import unrolling
-from octants.autodiff.reverse import differentiate
 from octants.backends.cpu import CpuBackend
 from octants.codegen.llvm import nvptx
 from octants.fuzz.backends import PackageBackend
@@ -25,6 +24,7 @@ from octants.runtime.cuda import stoppable
 from octants.types import scalars
 from octants.types.layouts import Layout, Term
 from octants.types.scalars import f32, f64, i32
+from tests.autodiff.reversing import differentiate
 from tests.autodiff.test_checkpoints import LongLoops
 from tests.autodiff.test_whole_blocks import recurrence
 from tests.codegen import test_scalar_operations

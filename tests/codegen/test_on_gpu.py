@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.autodiff.reverse import differentiate
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.ir.core import Companion, Module
 from octants.runtime.cuda.device import CudaDevice
 from octants.types import scalars
 from octants.types.scalars import f32, f64
 from tests.autodiff.random_ir import inputs
+from tests.autodiff.reversing import differentiate
 from tests.autodiff.test_checkpoints import LongLoops
 from tests.codegen import (
     test_control_and_memory,

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.autodiff.reverse import differentiate
 from octants.ir.core import Companion, Module
 from octants.types import scalars
 from octants.types.scalars import f32, f64, i32, i64
 from tests.autodiff.random_ir import inputs
+from tests.autodiff.reversing import differentiate
 from tests.autodiff.test_checkpoints import LongLoops
 from tests.codegen import (
     test_control_and_memory,

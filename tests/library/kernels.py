@@ -8,13 +8,13 @@ import numpy as np
 
 from octants import interpreter
 from octants.autodiff.forward import forward
-from octants.autodiff.reverse import differentiate
 from octants.frontend.build import build
 from octants.ir.core import Companion
 from octants.ir.verifier import verify
 from octants.pipeline import Stage, lower
 from octants.types.scalars import DType, f64, from_numpy, i32
 from octants.types.signature import NdarrayType, ScalarType, TemplateValue
+from tests.autodiff.reversing import differentiate
 
 
 def run(function: Any, *arguments: Any, default_float: DType = f64) -> Any:

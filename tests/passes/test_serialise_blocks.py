@@ -11,7 +11,6 @@ import pytest
 import octants as qd
 from octants import interpreter
 from octants.autodiff.forward import forward
-from octants.autodiff.reverse import differentiate
 from octants.ir.core import Companion, Module, Space
 from octants.ir.rewriter import copy_module
 from octants.ir.verifier import verify
@@ -19,6 +18,7 @@ from octants.passes.serialise_blocks import serialise_blocks
 from octants.pipeline import Stage, finish
 from octants.target import Capabilities
 from tests.apart import on_cpu
+from tests.autodiff.reversing import differentiate
 from tests.codegen.compiled import Compiled
 from tests.codegen.test_blocks import CASES
 from tests.simt import test_derivatives

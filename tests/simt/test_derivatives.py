@@ -11,10 +11,11 @@ import pytest
 import octants as qd
 from octants import interpreter
 from octants.autodiff.forward import forward
-from octants.autodiff.reverse import differentiate, reverse
+from octants.autodiff.reverse import reverse
 from octants.ir.core import Companion, Module
 from octants.ir.verifier import verify
 from octants.target import Blocks
+from tests.autodiff.reversing import differentiate
 from tests.simt.kernels import compile_kernel, lowered
 
 block, subgroup = qd.simt.block, qd.simt.subgroup

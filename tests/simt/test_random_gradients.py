@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.autodiff.reverse import differentiate
 from octants.diagnostics.exceptions import OctantsCompilationError
 from octants.ir.core import Companion
 from octants.lang.functions import cos, sin
@@ -23,6 +22,7 @@ from octants.lang.syntax import loop_config
 from octants.pipeline import Stage, finish
 from octants.target import Blocks, Capabilities
 from octants.types.scalars import f64, i32
+from tests.autodiff.reversing import differentiate
 from tests.codegen.compiled import Compiled
 from tests.frontend.frontend_programs import define
 from tests.simt.kernels import compile_kernel, lowered

@@ -13,7 +13,6 @@ import pytest
 
 from octants import interpreter
 from octants.autodiff.forward import forward
-from octants.autodiff.reverse import differentiate
 from octants.codegen.spirv.compile import compile_module
 from octants.diagnostics.exceptions import OctantsAssertionError, OctantsTypeError
 from octants.ir import ops
@@ -25,6 +24,7 @@ from octants.runtime.vulkan import structures as vk
 from octants.target import Blocks, Target
 from octants.types.annotations import NdarrayAnnotation as Array
 from octants.types.scalars import f64, i8, i32
+from tests.autodiff.reversing import differentiate
 from tests.codegen.test_blocks import CASES
 from tests.frontend.frontend_programs import define
 from tests.simt import test_derivatives as simt_derivatives

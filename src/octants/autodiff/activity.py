@@ -62,11 +62,42 @@ class Flow:
         return reachable(chosen, self.backward)
 
 
+def reach_through(
+    flows: Iterable[Flow],
+    is_active: Callable[[Array], bool],
+    passes_on: Callable[[Array], bool],
+    *,
+    backward: bool,
+) -> tuple[set[Value], set[Array]]:
+    """What depends on active arrays, or ``backward`` what these depend on, over several blocks.
+
+    Other arrays that are passed through are given, too; ``passes_on`` says which ones may be.
+    """
+    through: set[Array] = set()
+    kinds = ops.Load if backward else (ops.Store, ops.Atomic)
+
+    def is_known(array: Array) -> bool:
+        return array in through or is_active(array)
+
+    while True:
+        reached = [flow.useful(is_known) if backward else flow.varied(is_known) for flow in flows]
+        found = set().union(*reached)
+        more = {
+            op.array
+            for flow in flows
+            for op in flow.operations
+            if isinstance(op, kinds) and passes_on(op.array)
+            if (op.result if isinstance(op, ops.Load) else op.value) in found
+        }
+        if more <= through:
+            return found, through
+        through |= more
+
+
 def _edges(op: Operation) -> Iterable[tuple[Value, Value]]:
     if isinstance(op, ops.Loop):
-        args = op.body.args[len(op.body.args) - len(op.inits) :]
         for init, arg, yielded, result in zip(
-            op.inits, args, op.body.yielded, op.results, strict=True
+            op.inits, op.carried, op.body.yielded, op.results, strict=True
         ):
             yield from ((init, arg), (yielded, arg), (init, result), (yielded, result))
     elif isinstance(op, ops.If):

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from octants.autodiff.adjoints import Adjoints
 from octants.autodiff.entry_builder import EntryBuilder
-from octants.autodiff.errors import no_rule
+from octants.autodiff.errors import no_rule_of_exchange
 from octants.autodiff.facts import Facts
 from octants.autodiff.memory import Memory
 from octants.autodiff.rules import adjoint_type
@@ -39,25 +39,47 @@ def reverse_atomic(reverser: Reverser, op: ops.Atomic) -> None:
 
 def reverse_compare_exchange(_: Reverser, op: ops.CompareExchange) -> None:
     """Refuse: who wins depends on data in a way that no rule knows."""
-    remedy = "keep the data-dependent exchange out of the differentiated kernel"
-    raise no_rule(f"compare-and-swap on `{op.array.name}`", op.location, remedy)
+    raise no_rule_of_exchange(op)
 
 
-def _place(reverser: Reverser, op: ops.Atomic) -> tuple[Array, list[Value]]:
-    return reverser.memory.arrays[op.array], [reverser.values[index] for index in op.indices]
+class _Adjoint:
+    """The adjoint of the place that an update writes to."""
+
+    def __init__(self, reverser: Reverser, op: ops.Atomic) -> None:
+        self._reverser = reverser
+        self._op = op
+        self._array: Array = reverser.memory.arrays[op.array]
+        self._indices = reverser.values.mapped(op.indices)
+        self.kind = adjoint_type(self._array.dtype)
+
+    def load(self) -> Value:
+        builder = self._reverser.builder
+        return builder.cast(builder.load(self._array, self._indices, ADJOINT), self.kind)
+
+    def update(self, fn: str, value: Value) -> Value:
+        """What is there before an update of it, which the value is cast for."""
+        share = self._reverser.builder.cast(value, self._array.dtype)
+        return self._reverser.builder.atomic(fn, self._array, self._indices, share, ADJOINT)
+
+    def leave(self, adjoint: Value) -> None:
+        """Set it to that of its prior content, which the update returned."""
+        builder = self._reverser.builder
+        returned = self._reverser.adjoints.get(self._op.result)
+        if returned is not None:
+            adjoint = builder.binary("add", adjoint, returned)
+        share = builder.cast(adjoint, self._array.dtype)
+        builder.store(self._array, self._indices, share, ADJOINT)
 
 
 def _reverse_add(reverser: Reverser, op: ops.Atomic) -> None:
-    builder = reverser.builder
-    array, indices = _place(reverser, op)
-    kind = adjoint_type(array.dtype)
-    adjoint = builder.cast(builder.load(array, indices, ADJOINT), kind)
-    share = adjoint if op.fn == "add" else builder.unary("neg", adjoint)
-    reverser.adjoints.add(op.value, share)
+    place = _Adjoint(reverser, op)
+    adjoint = place.load()
+    reverser.adjoints.add(
+        op.value, adjoint if op.fn == "add" else reverser.builder.unary("neg", adjoint)
+    )
     returned = reverser.adjoints.get(op.result)
     if returned is not None:
-        share = builder.cast(returned, array.dtype)
-        builder.atomic("add", array, indices, share, ADJOINT)
+        place.update("add", returned)
 
 
 def _reverse_extremum(reverser: Reverser, op: ops.Atomic) -> None:
@@ -71,63 +93,42 @@ def _reverse_extremum(reverser: Reverser, op: ops.Atomic) -> None:
 
 def _reverse_final_extremum(reverser: Reverser, op: ops.Atomic) -> None:
     """By what all updates left: one that equals it takes the adjoint, else the prior value does."""
-    builder = reverser.builder
-    array, indices = _place(reverser, op)
+    builder, place = reverser.builder, _Adjoint(reverser, op)
     final = reverser.memory.read(op, "extremum")
-    kind = adjoint_type(array.dtype)
     then, orelse = Block(), Block()
     with builder.into(then):
-        zero = builder.constant(0, array.dtype)
-        taken = builder.atomic("exchange", array, indices, zero, ADJOINT)
-        builder.yield_([builder.cast(taken, kind)])
+        taken = place.update("exchange", builder.constant(0, op.array.dtype))
+        builder.yield_([builder.cast(taken, place.kind)])
     with builder.into(orelse):
-        builder.yield_([builder.constant(0, kind)])
+        builder.yield_([builder.constant(0, place.kind)])
     wins = builder.compare("eq", final, reverser.values[op.value])
     reverser.adjoints.add(op.value, builder.if_(wins, then, orelse).result)
 
 
 def _reverse_known_extremum(reverser: Reverser, op: ops.Atomic) -> None:
     """By what was there before: at equality that is the winner."""
-    builder = reverser.builder
-    array, indices = _place(reverser, op)
-    kind = adjoint_type(array.dtype)
+    builder, place = reverser.builder, _Adjoint(reverser, op)
     compared = "le" if op.fn == "min" else "ge"
     stays = builder.compare(compared, reverser.values[op.result], reverser.values[op.value])
-    adjoint = builder.cast(builder.load(array, indices, ADJOINT), kind)
-    zero = builder.constant(0, kind)
+    adjoint, zero = place.load(), builder.constant(0, place.kind)
     left = builder.select(stays, adjoint, zero)
     reverser.adjoints.add(op.value, builder.select(stays, zero, adjoint))
-    _leave(reverser, op, left)
+    place.leave(left)
 
 
 def _reverse_mul(reverser: Reverser, op: ops.Atomic) -> None:
     """The product rule, by what was there before."""
-    builder = reverser.builder
-    array, indices = _place(reverser, op)
-    kind = adjoint_type(array.dtype)
-    before, value = (builder.cast(reverser.values[x], kind) for x in (op.result, op.value))
-    adjoint = builder.cast(builder.load(array, indices, ADJOINT), kind)
+    builder, place = reverser.builder, _Adjoint(reverser, op)
+    before, value = (builder.cast(reverser.values[x], place.kind) for x in (op.result, op.value))
+    adjoint = place.load()
     reverser.adjoints.add(op.value, builder.binary("mul", adjoint, before))
-    _leave(reverser, op, builder.binary("mul", adjoint, value))
-
-
-def _leave(reverser: Reverser, op: ops.Atomic, adjoint: Value) -> None:
-    """Set the adjoint of a place to that of its prior content, which the update returned."""
-    builder = reverser.builder
-    array, indices = _place(reverser, op)
-    returned = reverser.adjoints.get(op.result)
-    if returned is not None:
-        adjoint = builder.binary("add", adjoint, returned)
-    builder.store(array, indices, builder.cast(adjoint, array.dtype), ADJOINT)
+    place.leave(builder.binary("mul", adjoint, value))
 
 
 def _reverse_exchange(reverser: Reverser, op: ops.Atomic) -> None:
-    builder = reverser.builder
-    array, indices = _place(reverser, op)
-    kind = adjoint_type(array.dtype)
-    adjoint = builder.load(array, indices, ADJOINT)
-    reverser.adjoints.add(op.value, builder.cast(adjoint, kind))
-    _leave(reverser, op, builder.constant(0, kind))
+    place = _Adjoint(reverser, op)
+    reverser.adjoints.add(op.value, place.load())
+    place.leave(reverser.builder.constant(0, place.kind))
 
 
 _REVERSE: dict[str, Callable[[Reverser, ops.Atomic], None]] = {

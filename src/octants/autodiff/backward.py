@@ -145,13 +145,10 @@ class LoopIterations:
 
     def __init__(self, backward: Backward, op: Loop) -> None:
         active = backward.facts.active
-        self.first = len(op.body.args) - len(op.inits)
         self.carried = [
             k
-            for k, (arg, result) in enumerate(
-                zip(op.body.args[self.first :], op.results, strict=True)
-            )
-            if arg in active or result in active
+            for k, pair in enumerate(zip(op.carried, op.results, strict=True))
+            if not active.isdisjoint(pair)
         ]
         self.captured = list(backward.facts.captures(op.body))
         self._backward = backward
@@ -189,7 +186,7 @@ class LoopIterations:
             for value, adjoint in zip(self.captured, body.args[after:own], strict=True):
                 known.add(value, adjoint)
             self._backward.reverse(op.body)
-            before = [known.of(op.body.args[self.first + k]) for k in self.carried]
+            before = [known.of(op.carried[k]) for k in self.carried]
             builder.yield_([*before, *(known.of(value) for value in self.captured), *starts])
         return builder.for_(builder.constant(0, i64), count, inits, body).results[: own - 1]
 
@@ -211,7 +208,7 @@ class LoopIterations:
         If it has frames, ``frames`` are where that of the iteration ends, and those that were kept.
         """
         op, sweep = self._op, self._backward.replay.sweep
-        carried = op.body.args[self.first :]
+        carried = op.carried
         if isinstance(op, ops.For):
             sweep.values.bind(op.body.args[0], counter(sweep, op, iteration))
         results = [Value(arg.type, arg.name) for arg in carried]

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.autodiff import lanes
-from octants.autodiff.activity import Flow
+from octants.autodiff.activity import Flow, reach_through
 from octants.autodiff.errors import no_rule
 from octants.ir import ops
 from octants.ir.cooperation import cooperates, is_cooperative, shared_arrays
@@ -83,29 +83,12 @@ def with_adjoints(task: Task, is_active: Callable[[Array], bool]) -> set[Array]:
     arrays = [array for array in shared_arrays(task) if array.dtype.is_float]
     if not arrays or not changes_something(task, is_active):
         return set()
-    flow, operations = Flow(task.body), list(task.body.walk())
-
-    def reached(values: Callable[[Callable[[Array], bool]], set[Value]], kinds: Any) -> set[Array]:
-        """Those that hold, or are read by, what is reached from them and from elsewhere."""
-        found: set[Array] = set()
-        while True:
-            known = values(lambda array: array in found or is_active(array))
-            more = {
-                op.array
-                for op in operations
-                if isinstance(op, kinds) and op.array in arrays and _carried(op) in known
-            }
-            if more <= found:
-                return found
-            found |= more
-
-    return reached(flow.varied, (ops.Store, ops.Atomic)) & reached(flow.useful, ops.Load)
-
-
-def _carried(op: Any) -> Value:
-    """The value that goes to or from memory."""
-    value: Value = op.result if isinstance(op, ops.Load) else op.value
-    return value
+    flows = [Flow(task.body)]
+    varied, useful = (
+        reach_through(flows, is_active, arrays.__contains__, backward=backward)[1]
+        for backward in (False, True)
+    )
+    return varied & useful
 
 
 def has_barriers(block: Block) -> bool:

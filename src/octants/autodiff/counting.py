@@ -21,7 +21,7 @@ from octants.ir.core import (
     Space,
     Value,
 )
-from octants.ir.rewriter import copy_module
+from octants.ir.rewriter import copy_module, without_effects
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import i64
 
@@ -105,7 +105,8 @@ class _Counter:
             for region in op.regions:
                 self.rewrite(region)
             if isinstance(op, ops.Write) and op.companion is not Companion.PRIMAL:
-                self._read_instead(builder, op)
+                reading = without_effects(op)
+                builder.block.ops += [reading] if reading is not None else []
                 continue
             if isinstance(op, ops.RecordAccess) and op.record in self.numbers:
                 self._count(builder, op)
@@ -126,9 +127,3 @@ class _Counter:
 
     def _update(self, builder: Builder, fn: str, place: int, value: Value) -> None:
         builder.atomic(fn, self.counts, [builder.index(place)], value, Companion.PRIMAL)
-
-    def _read_instead(self, builder: Builder, op: ops.Write) -> None:
-        """What an update would have returned may be used."""
-        if op.results:
-            load = ops.Load(op.array, op.companion, op.indices, results=op.results)
-            builder.block.ops.append(load)

@@ -6,7 +6,7 @@ which stands at the line of the store.
 
 from __future__ import annotations
 
-from octants.autodiff.activity import Flow
+from octants.autodiff.activity import Flow, reach_through
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Module, Space, Value
 
@@ -51,31 +51,14 @@ def _forwarded(flows: list[Flow], useful: set[Value]) -> set[object]:
 
 def _reach(flows: list[Flow], *, backward: bool) -> set[Value]:
     """The values that depend on arrays with adjoints, or that those depend on, over all tasks."""
-    through: set[Array] = set()
 
     def is_active(array: Array) -> bool:
-        if array.space is Space.TEMPORARY:
-            return array in through
+        if _passes_on(array):
+            return False
         return array.has(Companion.ADJOINT) or (backward and array.space is Space.RETURN)
 
-    while True:
-        found: set[Value] = set()
-        for flow in flows:
-            found |= flow.useful(is_active) if backward else flow.varied(is_active)
-        more = _temporaries(flows, found, backward) - through
-        if not more:
-            return found
-        through |= more
+    return reach_through(flows, is_active, _passes_on, backward=backward)[0]
 
 
-def _temporaries(flows: list[Flow], values: set[Value], backward: bool) -> set[Array]:
-    """The launch-temporary arrays that pass such values on."""
-    writes = (ops.Store, ops.Atomic)
-    return {
-        op.array
-        for flow in flows
-        for op in flow.operations
-        if isinstance(op, ops.Load if backward else writes)
-        and op.array.space is Space.TEMPORARY
-        and (op.result if isinstance(op, ops.Load) else op.value) in values
-    }
+def _passes_on(array: Array) -> bool:
+    return array.space is Space.TEMPORARY

@@ -12,6 +12,7 @@ from octants.autodiff.replay import Replay
 from octants.autodiff.sweep import Sweep
 from octants.ir.core import Array, Block, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
+from octants.target import Capabilities
 from octants.types.scalars import i64
 
 
@@ -35,9 +36,7 @@ def emit(
     arrays: dict[Array, Array],
     flag: Flag,
     overwritten: frozenset[Array],
-    *,
-    capacity: int,
-    contracts: bool,
+    machine: Capabilities,
 ) -> Emitted:
     """The reverse of a task over ``arrays``, which stand for the primal ones.
 
@@ -45,8 +44,8 @@ def emit(
     """
     primal = facts.body
     body = Block([Value(arg.type, arg.name) for arg in primal.args])
-    builder = EntryBuilder(body, contracts=contracts)
-    replay = Replay(builder, facts, plan, arrays, flag, capacity)
+    builder = EntryBuilder(body, contracts=machine.contracts)
+    replay = Replay(builder, facts, plan, arrays, flag, machine.capacity)
     sweep, stack = replay.sweep, Stack(builder.constant(0, i64), is_first=True)
     sweep.values.bind_all(primal.args, body.args)
     if facts.log is not None:

@@ -54,6 +54,14 @@ class EntryBuilder(Builder):
             return count
         return self.append(ops.Longest(count, results=[Value(i64)])).result
 
+    def distance(self, lower: Value, counter: Value) -> Value:
+        """How often a `for` has run when its counter has come to some value (i64)."""
+        return self.binary("sub", self.cast(counter, i64), self.cast(lower, i64))
+
+    def trips(self, lower: Value, upper: Value) -> Value:
+        """How often a `for` runs (i64): in i32 the difference of its bounds might overflow."""
+        return self.distance(lower, self.binary("max", lower, upper))
+
     def counted_down(self, count: Value, step: Value) -> Value:
         """The number, of so many, at which a loop is in a step that takes them last first."""
         back = self.binary("sub", count, step)

@@ -75,3 +75,9 @@ def no_rule(what: str, location: Span | None, remedy: str) -> OctantsCompilation
     return OctantsCompilationError(
         Diagnostic("OCT302", f"{what} has no derivative rule yet", labels, (), remedy)
     )
+
+
+def no_rule_of_exchange(op: ops.CompareExchange) -> OctantsCompilationError:
+    """The error of a compare-and-swap: who wins depends on data in a way that no rule knows."""
+    remedy = "keep the data-dependent exchange out of the differentiated kernel"
+    return no_rule(f"compare-and-swap on `{op.array.name}`", op.location, remedy)

@@ -90,7 +90,7 @@ class InEvenBlocks:
         body = Block([Value(i64), *(Value(value.type) for value in carried)])
         with builder.into(body):
             number, *args = body.args
-            sweep.values.bind_all(op.body.args[len(op.body.args) - len(args) :], args)
+            sweep.values.bind_all(op.carried, args)
             if isinstance(op, ops.For):
                 now = counter(sweep, op, builder.binary("add", first, number))
                 sweep.values.bind(op.body.args[0], now)

@@ -40,7 +40,7 @@ from typing import Any
 
 from octants.autodiff.activity import Flow
 from octants.autodiff.cooperation import LINEAR, WAY_OUT
-from octants.autodiff.errors import no_rule
+from octants.autodiff.errors import no_rule, no_rule_of_exchange
 from octants.autodiff.ordering import ordering_of
 from octants.autodiff.rules import Point, adjoint_type, rules_of
 from octants.ir import ops
@@ -219,8 +219,7 @@ class _Forward:
 
     def _compare_exchange(self, op: ops.CompareExchange) -> None:
         if self._has_tangent(op.array):
-            remedy = "keep the data-dependent exchange out of the differentiated kernel"
-            raise no_rule(f"compare-and-swap on `{op.array.name}`", op.location, remedy)
+            raise no_rule_of_exchange(op)
         self._copy(op)
 
     # -- cooperation -------------------------------------------------------------------------------
@@ -238,8 +237,7 @@ class _Forward:
     # -- control -----------------------------------------------------------------------------------
 
     def _loop(self, op: ops.For | ops.While) -> None:
-        first = len(op.body.args) - len(op.inits)
-        carried = op.body.args[first:]
+        carried = op.carried
         varied = [
             k
             for k, (arg, result) in enumerate(zip(carried, op.results, strict=True))

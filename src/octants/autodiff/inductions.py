@@ -19,9 +19,8 @@ def inductions(op: ops.For | ops.While) -> dict[int, Steps]:
     """The steps of each carried integer that changes by invariants only, by its position."""
     updates = {result: inner for inner in op.body.ops for result in inner.results}
     changing = {*op.body.args, *(v for v, o in updates.items() if not isinstance(o, ops.Constant))}
-    args = op.body.args[len(op.body.args) - len(op.inits) :]
     found = {}
-    for k, (arg, yielded) in enumerate(zip(args, op.body.yielded, strict=True)):
+    for k, (arg, yielded) in enumerate(zip(op.carried, op.body.yielded, strict=True)):
         if not (arg.type.is_float or arg.type.is_bool):
             steps = _steps(arg, yielded, updates, changing)
             if steps is not None:

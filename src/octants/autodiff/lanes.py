@@ -7,10 +7,9 @@ part: who would read of one of them keeps the own value, and so the adjoint.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from octants.autodiff.entry_builder import EntryBuilder
-from octants.autodiff.values import Values
+from octants.autodiff.atomics import Reverser
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Value
@@ -19,13 +18,6 @@ from octants.types.scalars import i32
 SHIFTS = ("shuffle_up", "shuffle_down")
 CHOICES = ("shuffle", "broadcast")
 _MANY = 1 << 16  # more than there ever are
-
-
-class Reverser(Protocol):
-    """What a reverse of operations needs of the backward sweep."""
-
-    builder: EntryBuilder
-    values: Values
 
 
 def is_known(op: ops.Subgroup, constants: dict[Value, Any]) -> bool:

@@ -21,7 +21,7 @@ from octants.autodiff.ordering import ordering_of
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
-from octants.ir.rewriter import copy_block
+from octants.ir.rewriter import copy_block, without_effects
 from octants.lazy_dataclass import dataclass
 from octants.simplify import simplify
 from octants.types.scalars import by_name, i64, u64
@@ -201,7 +201,7 @@ class _Logger:
                 builder.append(op)
             place = builder.binary("add", base, positions[op])
             if writes:
-                builder.store(self.words, [place], _word(builder, op.result))
+                builder.store(self.words, [place], builder.word(op.result))
             else:
                 self._read(builder, op, builder.load(self.words, [place]))
         block.ops[:] = builder.block.ops
@@ -216,20 +216,9 @@ class _Logger:
             builder.append(ops.Cast(word, results=[value]))
 
 
-def _word(builder: Builder, value: Value) -> Value:
-    if value.type.is_float:
-        value = builder.bitcast(value, by_name(f"u{value.type.bits}"))
-    return builder.cast(value, u64)
-
-
 def _strip(block: Block) -> None:
     """Drop what has effects; a result that is needed nevertheless stands as a load."""
-    kept: list[Operation] = []
     for op in block.ops:
         for region in op.regions:
             _strip(region)
-        if isinstance(op, ops.Write) and op.results:
-            kept.append(ops.Load(op.array, PRIMAL, op.indices, results=op.results))
-        elif not (op.writes or op.reports):
-            kept.append(op)
-    block.ops[:] = kept
+    block.ops[:] = [kept for kept in map(without_effects, block.ops) if kept is not None]

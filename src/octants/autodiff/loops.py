@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from octants.autodiff import checkpoints, overflow
+from octants.autodiff import checkpoints
 from octants.autodiff.checkpoints import Room
 from octants.autodiff.inductions import advanced
 from octants.autodiff.nests import Loop
@@ -52,13 +52,14 @@ class Whole:
         if isinstance(op, ops.For):
             lower, upper, *inits = sweep.values.mapped(op.operands)
             count = sweep.count(op, lower, upper)
-            results, frames = push_iterations(sweep, self._stores, op, base, (lower, upper), inits)
+            results = push_iterations(sweep, self._stores, op, base, (lower, upper), inits)
             sweep.values.bind_all(op.results, results)
+            frames = results[len(inits) :]
         else:
             frames = self._stores.begin_frames(op, base)
             iteration = recorded_iteration(self._stores, op, base)
             count, frames = sweep.counted_while(op, iteration, more=frames)
-            overflow.check(sweep.builder, sweep.records.of(op), count)
+            sweep.records.check(op, count)
         end = frames[0] if frames else sweep.records.end(sweep.records.of(op), base, count)
         stack.position = end
         sweep.values.know(op, base=base, count=count, end=end)
@@ -126,19 +127,15 @@ class InBlocks:
         sweep.values.know(
             op, base=base, count=count, length=length, width=split.width, middle=middle
         )
-        inits, own = [*inits, *self._stores.begin_frames(op, base)], 1 + len(inits)
-        body = Block([Value(i64), *(Value(value.type) for value in inits)])
-        with builder.into(body):
-            around = sweep.reaches.enter()
-            number, *carried = body.args[:own]
-            self._checkpoints.push(number, zero, carried)
-            results, later = self._run_block(*self._block_at(number), carried)
-            far = sweep.reaches.carry(None, body)
-            builder.yield_([*results, *later, *far])
-        results = builder.for_(zero, blocks, [*inits, *sweep.reaches.zeros(far)], body).results
-        sweep.reaches.leave(around, results[len(inits) :])
+        frames, own = self._stores.begin_frames(op, base), len(inits)
+
+        def emit(number: Value, carried: list[Value]) -> list[Value]:
+            self._checkpoints.push(number, zero, carried[:own])
+            return self._run_block(*self._block_at(number), carried[:own])
+
+        results = sweep.for_((zero, blocks), [*inits, *frames], emit).results
         sweep.values.bind_all(op.results, results)
-        self._stores.know_frames(op, results[own - 1 : len(inits)])
+        self._stores.know_frames(op, results[own : own + len(frames)])
         self._end(stack, blocks, split.places)
 
     def record_while(self, op: ops.While, iteration: Iteration, stack: Stack) -> None:
@@ -201,10 +198,8 @@ class InBlocks:
         rest = builder.binary("max", rest, builder.constant(0, i64))
         return first, builder.binary("min", rest, length)
 
-    def _run_block(
-        self, first: Value, size: Value, carried: list[Value]
-    ) -> tuple[list[Value], list[Value]]:
-        """Run so many iterations, which the loop makes; what is carried on."""
+    def _run_block(self, first: Value, size: Value, carried: list[Value]) -> list[Value]:
+        """Run so many iterations, which the loop makes; what is carried on, and frames' ends."""
         sweep, op = self._sweep, self._op
         builder, base = sweep.builder, sweep.values[op, "base"]
         if isinstance(op, ops.For):
@@ -218,8 +213,7 @@ class InBlocks:
             sweep.values.bind_all(op.body.args, args)
             later = self._stores.record_iteration(op, base, body.args[0], args, body.args[own:])
             builder.yield_([*sweep.values.mapped(op.body.yielded), *later])
-        results = builder.for_(builder.constant(0, i64), size, inits, body).results
-        return results[: len(carried)], results[len(carried) :]
+        return builder.for_(builder.constant(0, i64), size, inits, body).results
 
     # -- going back --------------------------------------------------------------------------------
 
@@ -257,8 +251,7 @@ class InBlocks:
             first, size = self._block_at(number)
             carried = at_iteration(sweep, op, first, carried)
             self._checkpoints.push(number, start, carried)
-            results, later = self._run_block(first, size, carried)
-            builder.yield_([*results, *later])
+            builder.yield_(self._run_block(first, size, carried))
         return builder.for_(start, following, inits, body).results[own - 1 :]
 
     # -- what may be stored, and how far it reaches ------------------------------------------------
@@ -347,21 +340,20 @@ def push_iterations(
     base: Value,
     bounds: tuple[Value, Value],
     carried: list[Value],
-) -> tuple[list[Value], list[Value]]:
-    """Run and record iterations between bounds of the counter; what is carried on."""
-    builder, (start, stop) = sweep.builder, bounds
-    inits, own = [*carried, *stores.begin_frames(op, base)], 1 + len(carried)
-    body = Block([Value(arg.type, arg.name) for arg in op.body.args])
-    body.args += [Value(value.type) for value in inits[len(carried) :]]
-    with sweep.into(body, op.body.args):
-        around = sweep.reaches.enter()
-        number = overflow.distance(builder, start, body.args[0])
-        later = stores.record_iteration(op, base, number, body.args[1:own], body.args[own:])
-        far = sweep.reaches.carry(None, body)
-        builder.yield_([*sweep.values.mapped(op.body.yielded), *later, *far])
-    results = builder.for_(start, stop, [*inits, *sweep.reaches.zeros(far)], body).results
-    sweep.reaches.leave(around, results[len(inits) :])
-    return results[: len(carried)], results[len(carried) : len(inits)]
+) -> list[Value]:
+    """Run and record iterations between bounds of the counter.
+
+    Gives what is carried on, and where frames end.
+    """
+    inits, own = [*carried, *stores.begin_frames(op, base)], len(carried)
+
+    def emit(counter: Value, args: list[Value]) -> list[Value]:
+        sweep.values.bind_all(op.body.args, [counter, *args[:own]])
+        number = sweep.builder.distance(bounds[0], counter)
+        later = stores.record_iteration(op, base, number, args[:own], args[own:])
+        return [*sweep.values.mapped(op.body.yielded), *later]
+
+    return sweep.for_(bounds, inits, emit).results[: len(inits)]
 
 
 def recorded_iteration(stores: Stores, op: ops.While, base: Value) -> Iteration:

@@ -16,7 +16,7 @@ from octants.autodiff.facts import Facts
 from octants.autodiff.values import Values
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Operation, Record, Space, Value, rebuild
-from octants.types.scalars import DType, by_name, i64, u64
+from octants.types.scalars import i64, u64
 
 Flag = Callable[[Operation, Operation, str], None]
 """Told of each read of primal memory: the new operation, the primal one, what is read."""
@@ -95,22 +95,20 @@ class Memory:
         """A hazardous read: the first sweep reads and logs, replays take it from the log."""
         log = self._facts.log
         assert log is not None
-        builder, bits = self._builder, _bits_type(array.dtype)
+        builder = self._builder
         position = self._values[log.positions[op]]
         self._log.location = self._log.location or op.location
         base = builder.constant(0, i64)
         if array in self._stored:
             value = self._run(op)
             self._values.bind(result, value)
-            word = builder.cast(builder.bitcast(value, bits) if bits else value, u64)
-            builder.append(ops.RecordPush(self._log, base, position, [word]))
+            builder.append(ops.RecordPush(self._log, base, position, [builder.word(value)]))
             return
         pop = ops.RecordPop(self._log, base, position, results=[Value(u64)])
         word = builder.append(pop).result
         if array in log.shared and not isinstance(op, ops.Load):
             self._flag(pop, op, "atomic")
-        value = builder.cast(word, bits or array.dtype)
-        self._values.bind(result, builder.bitcast(value, array.dtype) if bits else value)
+        self._values.bind(result, builder.of_word(word, array.dtype))
 
     def _run(self, op: Any) -> Value:
         """The result of a copy of an operation, which does to memory what that did."""
@@ -150,11 +148,6 @@ class Memory:
 
     def _nothing(self, op: Operation) -> None:
         """Prints and assertions of the forward run are not repeated."""
-
-
-def _bits_type(dtype: DType) -> DType | None:
-    """The unsigned type that holds the bits of a float; None for others."""
-    return by_name(f"u{dtype.bits}") if dtype.is_float else None
 
 
 _EMIT: dict[type[Operation], Callable[[Memory, Any], None]] = {

@@ -17,27 +17,13 @@ from octants.autodiff.nests import IN_CACHE, Nests, nests
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
+from octants.target import Capabilities
 
 LEAST_IN_BLOCK, MOST_IN_BLOCK = 4, 16
 """Iterations of a block whose record is local: more would be in memory that is not near."""
 
 REPLAY, STORE = "replay", "store"
 """Ways to record loops in loops: one execution at a time; all of them, be the cache too small."""
-
-
-@dataclass(frozen=True)
-class Allowance:
-    """What records may take, and of whom.
-
-    Loops that surely take a part of ``whole`` bytes, even if so many ``sharers`` share the tape,
-    are not recorded in blocks; 0: none is. `nests` is a way to record loops in loops, or "auto".
-    The record of a block is `local` if it takes no more than so many bytes.
-    """
-
-    whole: int = 0
-    sharers: int = 1
-    nests: str = "auto"
-    local: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,25 +54,28 @@ def plan(
     body: Block,
     records: Mapping[Operation, Record],
     saving: Collection[Operation],
-    allowance: Allowance,
+    machine: Capabilities,
 ) -> Plan:
-    """How the loops of a task are best recorded.
+    """How the loops of a task are best recorded on a machine.
 
-    ``records`` are those of its loops, pruned; to store the loops ``saving`` would save a run.
+    ``records`` are those of its loops, pruned; to store the loops ``saving`` would save a run. Of
+    a forced capacity, all loops are recorded whole, each on its own.
     """
+    if machine.capacity:
+        return Plan()
     strides = {op: record.offsets()[1] for op, record in records.items()}
     strides = {op: stride for op, stride in strides.items() if stride}
-    if allowance.local:
-        return _plan_nearby(body, strides, allowance)
-    around = {} if allowance.nests == REPLAY else nests(body, strides, saving)
+    if machine.tape_local:
+        return _plan_nearby(body, strides, machine)
+    around = {} if machine.nests == REPLAY else nests(body, strides, saving)
     weights = {op: 1 + (op in around.values()) for op in strides}
     parts = max(1, _most_at_once(body, weights)[0])
-    found = _in_blocks(body, strides, parts, allowance) if allowance.whole else frozenset()
-    stored = Nests(around, 0 if allowance.nests == STORE else IN_CACHE)
+    found = _in_blocks(body, strides, parts, machine) if machine.tape_whole else frozenset()
+    stored = Nests(around, 0 if machine.nests == STORE else IN_CACHE)
     return Plan(parts, in_blocks=found, nests=stored)
 
 
-def _plan_nearby(body: Block, strides: Mapping[Operation, int], allowance: Allowance) -> Plan:
+def _plan_nearby(body: Block, strides: Mapping[Operation, int], machine: Capabilities) -> Plan:
     """Blocks whose records are local: all loops have some, but those that surely are one block."""
     constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
     local, in_blocks, even, unrolled = {}, set(), set(), set()
@@ -97,7 +86,7 @@ def _plan_nearby(body: Block, strides: Mapping[Operation, int], allowance: Allow
             unrolled.add(op)
             left -= length * unrolling.work_of(op.regions[-1])
         else:
-            length = min(MOST_IN_BLOCK, max(LEAST_IN_BLOCK, allowance.local // stride))
+            length = min(MOST_IN_BLOCK, max(LEAST_IN_BLOCK, machine.tape_local // stride))
         if op in unrolled or unrolling.is_worth_twice(op):
             even.add(op)
         if _surely_fits(op, length, constants):
@@ -108,7 +97,7 @@ def _plan_nearby(body: Block, strides: Mapping[Operation, int], allowance: Allow
     parts = max(1, _most_at_once(body, dict.fromkeys(in_blocks, 1))[0])
     return Plan(
         parts,
-        allowance.whole // (parts * allowance.sharers),
+        machine.tape_whole // (parts * machine.tape_sharers),
         frozenset(in_blocks),
         Nests({}, 0),
         local,
@@ -118,11 +107,11 @@ def _plan_nearby(body: Block, strides: Mapping[Operation, int], allowance: Allow
 
 
 def _in_blocks(
-    body: Block, strides: Mapping[Operation, int], parts: int, allowance: Allowance
+    body: Block, strides: Mapping[Operation, int], parts: int, machine: Capabilities
 ) -> frozenset[Operation]:
     """The loops of a task that may be recorded in blocks."""
     constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
-    room = allowance.whole // (parts * allowance.sharers)
+    room = machine.tape_whole // (parts * machine.tape_sharers)
     return frozenset(
         op
         for op, stride in strides.items()

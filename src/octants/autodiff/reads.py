@@ -7,8 +7,8 @@ from octants.autodiff.cooperation import Phases
 from octants.autodiff.errors import Hazard
 from octants.autodiff.memory import Flag
 from octants.ir import ops
-from octants.ir.core import Array, Block, Companion, Module, Operation, Space
-from octants.ir.rewriter import copy_block
+from octants.ir.core import Array, Block, Module, Operation, Space
+from octants.ir.rewriter import copy_block, without_effects
 from octants.lazy_dataclass import dataclass
 
 OF_THE_LAUNCH = (Space.TEMPORARY, Space.SHARED)
@@ -59,15 +59,12 @@ class Reads:
     def _strip(self, new: Block, primal: Block, flag: Flag, keep: bool) -> None:
         stripped: list[Operation] = []
         for op, origin in zip(new.ops, primal.ops, strict=True):
-            if op.reports:
+            reading = without_effects(op, OF_THE_LAUNCH if keep else ())
+            if reading is None:
                 continue
-            if isinstance(op, ops.Write) and not (keep and op.array.space in OF_THE_LAUNCH):
-                if not op.results:
-                    continue
-                op = ops.Load(op.array, Companion.PRIMAL, op.indices, results=op.results)
-                flag(op, origin, "atomic")
-            elif isinstance(op, ops.Load):
-                flag(op, origin, "load")
+            if isinstance(reading, ops.Load):
+                flag(reading, origin, "load" if reading is op else "atomic")
+            op = reading
             if hasattr(op, "array"):
                 op.array = self._analysis.arrays[op.array]
             for region, primal_region in zip(op.regions, origin.regions, strict=True):

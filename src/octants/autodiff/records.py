@@ -72,6 +72,18 @@ class Records:
             slots += self._plan.nests.handed(op.body).values()
         return slots
 
+    def check(self, op: Loop, count: Value) -> None:
+        """End the work item unless the record of a loop holds so many iterations, if it is forced.
+
+        Every loop that is recorded is checked where that happens, and the first sweep also checks
+        those that it runs plainly because they are recorded later, when an iteration around them is
+        reversed. So a work item that overflows ends before anything in it has been reversed. A
+        `for` is checked before it runs, a `while` after it has counted itself: both say what they
+        need. `simplify.prune` removes the checks of records that hold nothing.
+        """
+        if self.of(op).capacity:
+            self._builder.append(ops.RecordCheck(self.of(op), count))
+
     # -- where they stand --------------------------------------------------------------------------
 
     def end(self, record: Record, base: Value, count: Value) -> Value:

@@ -50,7 +50,7 @@ from octants.autodiff.cooperation import ends_here, refuse_order, refuse_records
 from octants.autodiff.emit import Emitted, emit
 from octants.autodiff.errors import Hazard
 from octants.autodiff.facts import Facts
-from octants.autodiff.plan import REPLAY, Allowance, Plan, plan
+from octants.autodiff.plan import Plan, plan
 from octants.autodiff.reads import AGAIN, Reads
 from octants.autodiff.results import record_results
 from octants.autodiff.versions import make_versions
@@ -59,6 +59,9 @@ from octants.ir.core import Array, Block, Companion, Module, Operation, Space, T
 from octants.lazy_dataclass import dataclass
 from octants.simplify import simplify
 from octants.simplify.prune import prune
+from octants.target import Capabilities
+
+_PLAIN = Capabilities()
 
 
 @dataclass(eq=False, slots=True)
@@ -82,82 +85,37 @@ class Reversed:
 
 def reverse(
     module: Module,
+    machine: Capabilities = _PLAIN,
     *,
     saved: bool = False,
     again: bool = False,
     part: bool = False,
     argument_gradients: bool = False,
-    capacity: int = 0,
-    tape_whole: int = 0,
-    tape_sharers: int = 1,
-    nests: str = "auto",
-    tape_local: int = 0,
-    contracts: bool = False,
 ) -> Reversed:
-    """The reverse of a kernel whose tasks have been outlined and simplified.
+    """The reverse of a kernel whose tasks have been outlined and simplified, for a machine.
 
     With ``saved`` the kernel, of one task, is reversed on the memory from before it, whatever it
     overwrites. With ``again`` its tasks that initialise what they overwrite store it once more,
     which leaves it as it was. With ``part`` it is one of the parts of `ir.rewriter.split_tasks`,
     whose temporaries still hold what the forward run put there. With ``argument_gradients`` float
-    scalar arguments have adjoints too. With a ``capacity`` the record of each loop holds so many
-    iterations; a work item that needs more ends before it reverses anything. Without one, loops are
-    recorded in blocks where a launch needs that, but for those that surely take no more than
-    ``tape_whole`` bytes of a worker's tape, which up to ``tape_sharers`` work items share (0: any
-    number of bytes). Loops in loops may be stored: ``nests`` is "auto", "replay" (never), or
-    "store" (as far as the launch's budget goes). With ``tape_local`` none is: what a loop records
-    is local, in blocks of so many bytes. What is added to an adjoint is rounded with the sum if it
-    ``contracts``.
+    scalar arguments have adjoints too.
 
     Raises:
         OctantsCompilationError: an operation has no derivative rule.
     """
-    allowance = Allowance(
-        whole=0 if capacity else tape_whole,
-        sharers=tape_sharers,
-        nests=REPLAY if capacity else nests,
-        local=0 if capacity else tape_local,
-    )
     analysis = Analysis(module, saved=saved, again=again, argument_gradients=argument_gradients)
-    reverser = _Reverser(
-        module, analysis, allowance, part=part, capacity=capacity, contracts=contracts
-    )
-    state = "before" if saved else "after"
-    return reverser.run(is_alone=not (part or saved), state=state)
-
-
-def differentiate(
-    module: Module,
-    *,
-    part: bool = False,
-    tape_whole: int = 0,
-    nests: str = "auto",
-    tape_local: int = 0,
-    contracts: bool = False,
-) -> Reversed:
-    """The reverse of a kernel in the best state that its overwriting allows.
-
-    The one for the memory after the forward run if it has no hazards; else, for a kernel of one
-    task, the one for the memory from before. Hazards that remain are for the caller to see to: of a
-    kernel of several tasks, by launching its tasks as parts under a tape.
-    """
-
-    def make(saved: bool) -> Reversed:
-        return reverse(
-            module,
-            saved=saved,
-            part=part,
-            tape_whole=tape_whole,
-            nests=nests,
-            tape_local=tape_local,
-            contracts=contracts,
-        )
-
-    return in_best_state(module, make)
+    reverser = _Reverser(module, analysis, machine, part=part)
+    return reverser.run(is_alone=not (part or saved), state="before" if saved else "after")
 
 
 def in_best_state(module: Module, make: Callable[[bool], Reversed]) -> Reversed:
-    """See `differentiate`; ``make(saved)`` reverses the module, for either state."""
+    """The reverse of a kernel in the best state that its overwriting allows.
+
+    The one for the memory after the forward run if it has no hazards; else, for a kernel of one
+    task, the one for the memory from before; ``make(saved)`` gives either. Hazards that remain are
+    for the caller to see to: of a kernel of several tasks, by launching its tasks as parts under a
+    tape.
+    """
     after = make(False)
     if not after.hazards or len(module.tasks) != 1:
         return after
@@ -169,20 +127,11 @@ class _Reverser:
     """Reverses a kernel that has been analysed: plans, and emits task by task, last to first."""
 
     def __init__(
-        self,
-        module: Module,
-        analysis: Analysis,
-        allowance: Allowance,
-        *,
-        part: bool,
-        capacity: int,
-        contracts: bool,
+        self, module: Module, analysis: Analysis, machine: Capabilities, *, part: bool
     ) -> None:
         self.tasks = module.tasks
         self.analysis = analysis
-        self.allowance = allowance
-        self.capacity = capacity
-        self.contracts = contracts
+        self.machine = machine
         self.reads = Reads(analysis, part=part)
         arrays = list(analysis.arrays.values())
         self.module = Module(f"{module.name}_reverse", arrays, location=module.location)
@@ -194,7 +143,7 @@ class _Reverser:
             self.module.tasks[:0] = self._recompute_temporaries()
             prune(self.module)
         survey = self.reads.survey(self.module)
-        record_results(self.module, slopes if self.contracts else ())
+        record_results(self.module, slopes if self.machine.contracts else ())
         make_versions(self.module)
         simplify(self.module)
         for task in self.module.tasks:
@@ -239,8 +188,7 @@ class _Reverser:
             self.analysis.arrays,
             self.reads.flag_of(number),
             self.analysis.overwritten(number) if facts.log is not None else frozenset(),
-            capacity=self.capacity,
-            contracts=self.contracts,
+            self.machine,
         )
 
     def _put(self, tasks: Iterable[Task]) -> None:
@@ -252,7 +200,7 @@ class _Reverser:
         left, plans = set(self.module.walk()), {}
         for number, draft in emitted.items():
             saving = [op for op, copies in draft.copies.items() if not left.isdisjoint(copies)]
-            found = plan(facts[number].body, draft.records, saving, self.allowance)
+            found = plan(facts[number].body, draft.records, saving, self.machine)
             if not found.is_whole:
                 plans[number] = found
         return plans

@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 
-from octants.autodiff import overflow
 from octants.autodiff.nests import Loop
 from octants.autodiff.records import Stack
 from octants.autodiff.strategy import Strategy
@@ -162,23 +161,20 @@ class Stores:
         """The end of the records, which is beyond the limit if they do not fit."""
         sweep, builder, records = self._sweep, self._sweep.builder, self._sweep.records
         lower, upper, *inits = sweep.values.mapped(op.operands)
-        count, frames = overflow.trips(builder, lower, upper), self._first_frame(op, begin)
+        count, frames = builder.trips(lower, upper), self._first_frame(op, begin)
         end = records.end(records.of(op), begin, builder.binary("min", count, cursor.most))
         fits = None if frames else builder.compare("le", end, cursor.limit)
-        body, own = Block([Value(arg.type, arg.name) for arg in op.body.args]), len(op.body.args)
-        body.args += [Value(i64) for _ in frames]
-        with sweep.into(body, op.body.args):
-            around = sweep.reaches.enter()
-            number = overflow.distance(builder, lower, body.args[0])
-            args, later = body.args[1:own], body.args[own:]
-            later = self._store_iteration(op, begin, number, fits, args, later, cursor)
-            far = sweep.reaches.carry(op, body)
-            builder.yield_([*sweep.values.mapped(op.body.yielded), *later, *far])
-        inits = [*inits, *frames]
-        new = builder.for_(lower, upper, [*inits, *sweep.reaches.zeros(far)], body)
+        own = len(inits)
+
+        def emit(counter: Value, args: list[Value]) -> list[Value]:
+            sweep.values.bind_all(op.body.args, [counter, *args[:own]])
+            number = builder.distance(lower, counter)
+            later = self._store_iteration(op, begin, number, fits, args[:own], args[own:], cursor)
+            return [*sweep.values.mapped(op.body.yielded), *later]
+
+        new = sweep.for_((lower, upper), [*inits, *frames], emit, op, count)
         sweep.bind_copy(op, new)
-        sweep.reaches.leave(around, new.results[len(inits) :], op, count)
-        return new.results[len(inits) - 1] if frames else end
+        return new.results[own] if frames else end
 
     def _first_frame(self, op: Operation, begin: Value) -> list[Value]:
         return [begin] if self._nests.has_frames(op) else []
@@ -231,23 +227,15 @@ class Stores:
 
     def _store_if(self, op: ops.If, cursor: Cursor) -> None:
         """Both sides hand out what was stored in either."""
-        sweep, builder = self._sweep, self._sweep.builder
-        keys = self._nests.handed(Block([], [op]))
-        start, blocks, sides = cursor.position, [], sweep.reaches.sides()
-        for branch in (op.then, op.orelse):
-            block, cursor.position = Block(), start
-            with sides.side(), builder.into(block):
-                self._store_block(branch, cursor)
-                given = self._given(keys, self._nests.handed(branch))
-                own = sweep.values.mapped(branch.yielded)
-                builder.yield_([*own, *given, cursor.position])
-            blocks.append(block)
-        sides.join(blocks)
-        new = builder.if_(sweep.values[op.condition], *blocks)
-        known: list[Hashable] = [*op.results, *keys]
-        sweep.values.bind_all(known, new.results)
-        cursor.position = new.results[len(known)]
-        sides.know(new.results[len(known) + 1 :])
+        keys, start = self._nests.handed(Block([], [op])), cursor.position
+
+        def emit(branch: Block) -> list[Value]:
+            cursor.position = start
+            self._store_block(branch, cursor)
+            return [*self._given(keys, self._nests.handed(branch)), cursor.position]
+
+        *handed, cursor.position = self._sweep.if_(op, emit)
+        self._sweep.values.bind_all(keys, handed)
 
     def _given(self, keys: Mapping[Hashable, DType], own: Mapping[Hashable, DType]) -> list[Value]:
         """The values of some keys, and zeros for those that are of the other side."""
@@ -266,7 +254,7 @@ class Stores:
         builder, values = sweep.builder, sweep.values
         zero = builder.constant(0, i64)
         if isinstance(op, ops.For):
-            count = overflow.trips(builder, *values.mapped([op.lower, op.upper]))
+            count = builder.trips(*values.mapped([op.lower, op.upper]))
         else:
             count = frame.handed[op, "count"]
         facts = {"count": count, "base": zero, "end": stack.position}

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from octants.autodiff import overflow
 from octants.autodiff.entry_builder import EntryBuilder
 from octants.autodiff.facts import Facts
 from octants.autodiff.memory import Flag, Memory
@@ -76,23 +75,46 @@ class Sweep:
 
     # -- control -----------------------------------------------------------------------------------
 
+    def for_(
+        self,
+        bounds: tuple[Value, Value],
+        inits: list[Value],
+        emit: Callable[[Value, list[Value]], list[Value]],
+        op: ops.For | None = None,
+        count: Value | None = None,
+    ) -> ops.For:
+        """Build a `for` of what ``emit`` emits of the counter and the values carried so far.
+
+        That gives what is carried on. ``op`` is the loop that this one stands for, if it is not
+        recorded here; with a ``count`` it is recorded later.
+        """
+        builder, reaches = self.builder, self.reaches
+        body = Block([Value(value.type) for value in (bounds[0], *inits)])
+        with builder.into(body):
+            around = reaches.enter()
+            carried = emit(body.args[0], body.args[1:])
+            far = reaches.carry(op, body)
+            builder.yield_([*carried, *far])
+        new = builder.for_(*bounds, [*inits, *reaches.zeros(far)], body)
+        reaches.leave(around, new.results[len(inits) :], op, count)
+        return new
+
     def _for(self, op: ops.For) -> None:
         lower, upper, *inits = self.values.mapped(op.operands)
         count = self.count(op, lower, upper) if self._is_foreseen(op) else None
-        body = Block([Value(arg.type, arg.name) for arg in op.body.args])
-        with self.into(body, op.body.args), self.within(None):
-            around = self.reaches.enter()
-            self.emit_block(op.body)
-            far = self.reaches.carry(op, body)
-            self.builder.yield_([*self.values.mapped(op.body.yielded), *far])
-        new = self.builder.for_(lower, upper, [*inits, *self.reaches.zeros(far)], body)
-        self.bind_copy(op, new)
-        self.reaches.leave(around, new.results[len(inits) :], op, count)
+
+        def emit(counter: Value, carried: list[Value]) -> list[Value]:
+            self.values.bind_all(op.body.args, [counter, *carried])
+            with self.within(None):
+                self.emit_block(op.body)
+            return self.values.mapped(op.body.yielded)
+
+        self.bind_copy(op, self.for_((lower, upper), inits, emit, op, count))
 
     def count(self, op: ops.For, lower: Value, upper: Value) -> Value:
         """How many iterations a loop has, which must fit its record."""
-        count = overflow.trips(self.builder, lower, upper)
-        overflow.check(self.builder, self.records.of(op), count)
+        count = self.builder.trips(lower, upper)
+        self.records.check(op, count)
         return count
 
     def _while(self, op: ops.While) -> None:
@@ -100,7 +122,7 @@ class Sweep:
             with self.within(None):
                 count, _ = self.counted_while(op, lambda *_: self._body(op), foreseen=True)
             self.note_copy(op, self.builder.block.ops[-1])
-            overflow.check(self.builder, self.records.of(op), count)
+            self.records.check(op, count)
             return
         inits = self.values.mapped(op.inits)
         condition = self.condition(op, [])
@@ -165,18 +187,31 @@ class Sweep:
             self.builder.yield_([goes_on])
         return block
 
-    def _if(self, op: ops.If) -> None:
-        blocks, sides = [], self.reaches.sides()
+    def if_(self, op: ops.If, emit: Callable[[Block], list[Value]]) -> list[Value]:
+        """Build an if of what ``emit`` emits of the blocks of one.
+
+        That gives what an if yields besides its results; those of it are the result here.
+        """
+        blocks, more, sides = [], [], self.reaches.sides()
         for branch in (op.then, op.orelse):
             block = Block()
             with sides.side(), self.builder.into(block):
-                self.emit_block(branch)
-                self.builder.yield_(self.values.mapped(branch.yielded))
+                more = emit(branch)
+                self.builder.yield_([*self.values.mapped(branch.yielded), *more])
             blocks.append(block)
         sides.join(blocks)
         new = self.builder.if_(self.values[op.condition], *blocks)
+        own, end = len(op.results), len(op.results) + len(more)
         self.values.bind_all(op.results, new.results)
-        sides.know(new.results[len(op.results) :])
+        sides.know(new.results[end:])
+        return new.results[own:end]
+
+    def _if(self, op: ops.If) -> None:
+        def emit(branch: Block) -> list[Value]:
+            self.emit_block(branch)
+            return []
+
+        self.if_(op, emit)
 
     # -- copies of loops ---------------------------------------------------------------------------
 

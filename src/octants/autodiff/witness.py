@@ -44,8 +44,8 @@ from collections.abc import Collection
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task
-from octants.ir.rewriter import copy_block
-from octants.types.scalars import by_name, u64
+from octants.ir.rewriter import copy_block, without_effects
+from octants.types.scalars import u64
 
 PRIMAL = Companion.PRIMAL
 _FACTOR = 0x9E3779B97F4A7C15  # odd, and without a pattern: the golden ratio in 64 bits
@@ -103,7 +103,7 @@ class _Witness:
         """Add the sums to a copy of a block, and take out its effects if they are not wanted."""
         builder = Builder(Block())
         for op, origin in zip(new.ops, primal.ops, strict=True):
-            kept = op if self.effects else _without_effect(op)
+            kept = op if self.effects else without_effects(op, (Space.TEMPORARY, Space.SHARED))
             if kept is None:
                 continue
             builder.append(kept)
@@ -115,24 +115,10 @@ class _Witness:
 
     def _add(self, builder: Builder, load: ops.Load) -> None:
         factor, half = builder.constant(_FACTOR, u64), builder.constant(32, u64)
-        value = load.result
-        if value.type.is_float:
-            value = builder.bitcast(value, by_name(f"u{value.type.bits}"))
         total = builder.constant(0, u64)
-        for part in (*load.indices, value):
-            word = builder.binary("xor", total, builder.cast(part, u64))
+        for part in (*load.indices, load.result):
+            word = builder.binary("xor", total, builder.word(part))
             mixed = builder.binary("mul", word, factor)
             total = builder.binary("xor", mixed, builder.binary("ushr", mixed, half))
         total = builder.binary("mul", total, factor)
         builder.atomic("add", self.sums[load.array], [], total, PRIMAL)
-
-
-def _without_effect(op: Operation) -> Operation | None:
-    """An operation that only reads; None where nothing is left of it."""
-    if op.reports:
-        return None
-    if isinstance(op, ops.Write) and op.array.space not in (Space.TEMPORARY, Space.SHARED):
-        if not op.results:
-            return None
-        return ops.Load(op.array, PRIMAL, op.indices, results=op.results)
-    return op

@@ -10,7 +10,7 @@ from typing import Any
 from octants.diagnostics.span import Span
 from octants.ir import ops, semantics
 from octants.ir.core import Array, Block, Companion, Operation, Value
-from octants.types.scalars import DType, convert, i32, i64, u1, u64
+from octants.types.scalars import DType, by_name, convert, i32, i64, u1, u64
 
 PRIMAL = Companion.PRIMAL
 _NEUTRAL_ZERO = ("add", "sub", "or", "xor", "shl", "shr", "ushr", "lsl", "lsr", "asr")
@@ -122,6 +122,16 @@ class Builder:
         if x.type is dtype:
             return x
         return self.append(ops.Bitcast(x, results=[Value(dtype)])).result
+
+    def word(self, x: Value) -> Value:
+        """A number of any type as a u64: the bits of a float, what an integer is."""
+        bits = by_name(f"u{x.type.bits}") if x.type.is_float else x.type
+        return self.cast(self.bitcast(x, bits), u64)
+
+    def of_word(self, word: Value, dtype: DType) -> Value:
+        """The number of a type of which `word` made this."""
+        bits = by_name(f"u{dtype.bits}") if dtype.is_float else dtype
+        return self.bitcast(self.cast(word, bits), dtype)
 
     def float_to_int(self, x: Value, dtype: DType) -> Value:
         """A float whose whole part the type can hold, towards zero."""

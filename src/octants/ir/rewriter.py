@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from octants.diagnostics.cooperation_errors import NoOrder
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cooperation import first_cooperative
-from octants.ir.core import Array, Block, Module, Operation, Task, Value, rebuild
+from octants.ir.core import Array, Block, Module, Operation, Space, Task, Value, rebuild
 
 
 def copy_block(block: Block, values: dict[Value, Value]) -> Block:
@@ -31,6 +33,18 @@ def emit(builder: Builder, op: Operation, values: dict[Value, Value]) -> None:
     builder.append(new)
     if isinstance(new, ops.Constant):
         builder.note_constant(new)
+
+
+def without_effects(op: Operation, kept: Container[Space] = ()) -> Operation | None:
+    """An operation that only reads, with its results; None where nothing is left of it.
+
+    Writes to arrays in ``kept`` spaces stay as they are.
+    """
+    if op.reports:
+        return None
+    if not isinstance(op, ops.Write) or op.array.space in kept:
+        return op
+    return ops.Load(*op.ref, op.indices, results=op.results) if op.results else None
 
 
 def copy_task(task: Task) -> Task:
