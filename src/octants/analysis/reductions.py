@@ -88,6 +88,8 @@ def neutral(fn: str, dtype: DType) -> Any:
 
 def find_reductions(task: Task, apart: bool = False) -> list[Reduction]:
     """The reductions of a parallel task; ``apart`` says that no two arrays share memory."""
+    if not any(isinstance(op, ops.Atomic) for op in task.body.walk()):
+        return []
     return list(_Finder(task, apart).find())[:_MAXIMUM]
 
 

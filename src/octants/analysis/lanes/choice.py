@@ -6,6 +6,8 @@ A loop runs in lanes where that pays by an estimate, if nobody says otherwise: `
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from octants.analysis.lanes.decision import Choice as Choice
 from octants.analysis.lanes.estimate import Estimate, Updates
 from octants.analysis.lanes.rows import Rows, find_rows
@@ -33,7 +35,7 @@ def choose(task: Task, vectors: Vectors, apart: bool = False) -> Choice:
     """
     if "choice" in task.options:
         made: Choice = task.options["choice"]
-        return made
+        return replace(made, facts=None)  # which are of another body
     wanted, simd = task.options.get("simd"), vectors.simd
     is_forced = wanted is not None and wanted is not False
     obstacle = _obstacle(task, vectors, wanted)
@@ -51,9 +53,11 @@ def choose(task: Task, vectors: Vectors, apart: bool = False) -> Choice:
     updates = _updates(task, apart)
     gain, rows = Estimate(task, facts, lanes, vectors, updates).gain, find_rows(task)
     if rows is not None:
-        facts = Uniformity(task.body, rows.numbers)
-        in_rows = Estimate(task, facts, lanes, vectors, updates, rows).gain * _filled(rows, lanes)
-        gain, rows = max((gain, None), (in_rows, rows), key=lambda way: way[0])
+        of_rows = Uniformity(task.body, rows.numbers)
+        in_rows = Estimate(task, of_rows, lanes, vectors, updates, rows).gain
+        in_rows *= _filled(rows, lanes)
+        found = (gain, None, facts), (in_rows, rows, of_rows)
+        gain, rows, facts = max(found, key=lambda way: way[0])
     if gain < _PAYS and simd != ALWAYS and not is_forced:
         return Choice(f"lanes would gain a factor of {gain:.1f}")
     is_open = count is None and simd != ALWAYS and not is_forced
@@ -65,6 +69,7 @@ def choose(task: Task, vectors: Vectors, apart: bool = False) -> Choice:
         even=count is not None and count % lanes == 0 and rows is None,
         gain=max(1.0, gain),
         rows=rows,
+        facts=facts,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from octants.analysis.lanes.rows import Rows
+from octants.analysis.uniformity import Uniformity
 from octants.lazy_dataclass import dataclass
 
 
@@ -14,7 +15,7 @@ class Choice:
 
     Launches of less than `fewest` work items run them one by one nevertheless. If it `splits`,
     whole tiles have code of their own, without masks, and if it is `even` there are only such.
-    Where there are `rows`, tiles end with them.
+    Where there are `rows`, tiles end with them. What lanes share the `facts` say.
     """
 
     reason: str
@@ -24,6 +25,7 @@ class Choice:
     even: bool = False
     gain: float = 1.0
     rows: Rows | None = field(default=None, repr=False)
+    facts: Uniformity | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         how = f"{self.lanes} work items at once" if self.lanes else "work items one by one"

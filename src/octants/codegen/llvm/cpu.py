@@ -239,8 +239,9 @@ hold one: LLVM aligns the stack only if it knows beforehand that it must."""
 def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str) -> None:
     """A function for all items, or one for whole tiles and one for the rest."""
     task, choice = kernel.module.tasks[position], kernel.choices[position]
-    shared = () if choice.rows is None else choice.rows.numbers
-    facts, chains = Uniformity(task.body, shared), find_chains(task.body)
+    facts, chains = choice.facts, find_chains(task.body)
+    if facts is None:
+        facts = Uniformity(task.body, () if choice.rows is None else choice.rows.numbers)
 
     def write(function: str, rest: str, *, overhangs: bool) -> None:
         f = LaneText(kernel, machine, LANE_TABLE, position, choice.lanes, facts, TABLE)

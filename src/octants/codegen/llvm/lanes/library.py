@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from octants.analysis.uniformity import Uniformity
@@ -12,6 +13,7 @@ from octants.codegen.llvm.lanes.text import LaneText
 from octants.codegen.llvm.library import ATTRIBUTES, Call, captured, finished
 from octants.ir import ops
 from octants.ir.core import Block, Value
+from octants.mathlib.table import Function
 from octants.types.scalars import u1
 
 _LONG = 16
@@ -33,7 +35,7 @@ def call(f: LaneText, op: Call) -> str:
 def _text(caller: LaneText, op: Call, name: str) -> str:
     """The definition of a function of vectors."""
     block = op.function.block
-    f = _inner(caller, Uniformity(block))
+    f = _inner(caller, _uniformity(op.function))
     parameters = _bind_parameters(f, block.args)
     f.start("start")
     (result,) = f.block(block)
@@ -41,6 +43,12 @@ def _text(caller: LaneText, op: Call, name: str) -> str:
     result = f.fit(block.yielded[0], result)
     head = f"define internal {vector} {name}({parameters}) {ATTRIBUTES}"
     return finished(f, head, f"ret {vector} {result}")
+
+
+@functools.cache
+def _uniformity(function: Function) -> Uniformity:
+    """What is the same for all lanes in a function, of which there is one in a process."""
+    return Uniformity(function.block)
 
 
 def _inner(caller: LaneText, uniformity: Uniformity) -> LaneText:
