@@ -7,19 +7,19 @@ from functools import partial
 
 from octants import abi
 from octants.analysis.reductions import Collect, Reduction, find_reductions, find_shared
-from octants.artifact import Dispatch, Needs
+from octants.artifact import Dispatch
 from octants.codegen import block_copies, collecting, cooperation
 from octants.codegen.bounds import host_bounds
 from octants.codegen.code import Operand, ThreadCode, Variable
 from octants.codegen.copies import find_copies
-from octants.codegen.needs import find_domain_needs, find_needs
-from octants.codegen.recording import (
-    asks_for_room,
-    can_fail,
-    can_run_again,
-    pushed_again,
-    restartable,
+from octants.codegen.dispatching import (
+    has_records,
+    is_wanted,
+    stop_if_failed,
+    tape_of,
+    write_bounds,
 )
+from octants.codegen.recording import pushed_again, restartable
 from octants.codegen.structured import reductions
 from octants.codegen.structured.blocks import Together, has_barriers
 from octants.codegen.structured.body import Body, Kernel
@@ -27,7 +27,6 @@ from octants.codegen.structured.control import is_less
 from octants.codegen.structured.endings import Ending, can_end
 from octants.codegen.structured.limits import check
 from octants.codegen.structured.operations import TABLE
-from octants.codegen.tape import refused_bit
 from octants.ir.cooperation import cooperates, shared_places, sizes
 from octants.ir.core import ArrayRef, Task
 from octants.ir.ops.cooperation import Barrier, Fence, Subgroup
@@ -62,9 +61,8 @@ def functions(
     """
     found: list[Function] = []
     for position, task in enumerate(kernel.module.tasks):
-        name, needs_tape = f"task_{position}", has_records(task)
+        name, tape = f"task_{position}", tape_of(task, kernel.module, kernel.parameters)
         if task.domain is None:
-            tape = _tape(kernel, task, needs_tape=needs_tape)
             dispatch = Dispatch(name, position, "", 1, 1, *tape)
             found.append(Function(dispatch, partial(_write_serial, kernel, position)))
             continue
@@ -75,7 +73,6 @@ def functions(
         targets = _copies(kernel, task) if blocks is not None and summing > block else []
         sums = bool(targets or _collects(kernel, task))
         items = _items(task, summing if sums else block, blocks)
-        tape = _tape(kernel, task, needs_tape=needs_tape)
         limit = _threads(task, most if sums else 0)
         dispatch = Dispatch(name, position, bounds or "device", items, limit, *tape)
         if not cooperates(task):
@@ -89,16 +86,6 @@ def functions(
         write = partial(_write_blocks, kernel, position, threads, is_known=bool(bounds))
         found.append(Function(dispatch, write, threads, _has_lanes(task)))
     return found
-
-
-def _tape(
-    kernel: Kernel, task: Task, *, needs_tape: bool
-) -> tuple[bool, bool, Needs | None, Needs | None]:
-    """What a dispatch says of its tape."""
-    if not needs_tape:
-        return False, can_run_again(task.body), None, None
-    known = kernel.module, kernel.parameters
-    return True, can_run_again(task.body), find_needs(task, *known), find_domain_needs(task, *known)
 
 
 def _items(task: Task, block: int, blocks: Blocks | None) -> int:
@@ -138,46 +125,27 @@ def _copies(kernel: Kernel, task: Task) -> list[ArrayRef]:
     return [target for target in found if target[0].dtype.bits == 32]
 
 
-def has_records(task: Task) -> bool:
-    """Whether a task writes to tapes."""
-    return any(map(asks_for_room, task.body.walk()))
-
-
 def _body(kernel: Kernel, code: ThreadCode, position: int) -> Body:
     return Body(kernel, code, TABLE, position)
 
 
-def _stop_if_failed(body: Body) -> None:
-    """A task that failed is the last one of its launch; other work items of it go on."""
-    if not body.task or not can_fail(body.kernel.module):
-        return
-    code, buffer = body.code, body.system("messages")
-    failed = code.load(code.at(buffer, abi.MESSAGES_FAILED), u32)
-    task = code.load(code.at(buffer, abi.MESSAGES_FAILURE_TASK), u32)
-    has_failed = code.compare("ne", u32, failed, code.constant(0, u32))
-    is_earlier = code.compare("lt", u32, task, code.constant(body.task, u32))
-    code.branch(code.apply("and", u1, has_failed, is_earlier), code.leave)
+def _begun(kernel: Kernel, code: ThreadCode, position: int) -> Body:
+    """What writes the function of a dispatch, behind what may keep that from running."""
+    body = _body(kernel, code, position)
+    stop_if_failed(body, kernel.module)
+    return body
 
 
 def _write_serial(kernel: Kernel, position: int, code: ThreadCode) -> None:
-    body, task = _body(kernel, code, position), kernel.module.tasks[position]
+    body, task = _begun(kernel, code, position), kernel.module.tasks[position]
     body.restartable, body.reserved = restartable(task.body), pushed_again(task.body)
-    _stop_if_failed(body)
     body.block(task.body)
 
 
 def _write_domain(kernel: Kernel, position: int, code: ThreadCode) -> None:
-    """The bounds, for the dispatch that follows; no work items where they cannot be told."""
-    body, task = _body(kernel, code, position), kernel.module.tasks[position]
+    body, task = _begun(kernel, code, position), kernel.module.tasks[position]
     assert task.domain is not None
-    place = code.launch_word(abi.LAUNCH_BOUNDS)
-    places = [code.at(place, 8 * number) for number in (0, 1)]
-    for bound in places:
-        code.store(bound, i64, code.constant(0, i64))
-    _stop_if_failed(body)
-    body.block(task.domain)
-    for bound, value in zip(places, task.domain.yielded, strict=True):
-        code.store(bound, i64, body.wide(value))
+    write_bounds(body, task.domain, kernel.module)
 
 
 def _bounds(code: ThreadCode, *, is_known: bool) -> tuple[Operand, Operand]:
@@ -203,8 +171,7 @@ def _write_items(
 
     A block has so many ``threads``, and copies of ``targets``.
     """
-    body, task = _body(kernel, code, position), kernel.module.tasks[position]
-    _stop_if_failed(body)
+    body, task = _begun(kernel, code, position), kernel.module.tasks[position]
     lower, upper = _bounds(code, is_known=is_known)
     item = code.variable(i64)
     code.write(item, code.apply("add", i64, lower, code.thread()))
@@ -217,7 +184,8 @@ def _write_items(
     def turn() -> None:
         number = code.read(item)
         if has_records(task):
-            _run_unless_done(code, lower, number, run)
+            wanted = is_wanted(code, code.apply("sub", i64, number, lower))
+            code.branch(wanted, lambda: run(number))
         else:
             run(number)
         code.write(item, code.apply("add", i64, number, code.threads()))
@@ -288,8 +256,7 @@ def _write_blocks(
 
     There are ``threads`` of them, the last ones of which may be there for whole subgroups only.
     """
-    body, task = _body(kernel, code, position), kernel.module.tasks[position]
-    _stop_if_failed(body)
+    body, task = _begun(kernel, code, position), kernel.module.tasks[position]
     lower, upper = _bounds(code, is_known=is_known)
     count, first = code.constant(sizes(task)[0], i64), code.variable(i64)
     thread = code.convert(code.thread_in_block(), u32, i64)
@@ -337,22 +304,3 @@ def _write_together(
     ends = any(map(can_end, task.body.walk()))
     body.begin_block(task.body, has_item, None if ends else whole)
     body.steps(task.body)
-
-
-def _run_unless_done(
-    code: ThreadCode, lower: Operand, number: Operand, run: Callable[[Operand], None]
-) -> None:
-    """Of a launch that is run again only the work items that were refused, each of them once."""
-    wanted, zero = code.variable(u1), code.constant(0, i64)
-    code.write(wanted, code.constant(True, u1))
-
-    def look() -> None:
-        place = code.launch_word(abi.LAUNCH_REFUSED)
-        word, bit = refused_bit(code, place, code.apply("sub", i64, number, lower))
-        before = code.atomic("and", u32, word, code.apply("not", u32, bit))
-        found = code.apply("and", u32, before, bit)
-        code.write(wanted, code.compare("ne", u32, found, code.constant(0, u32)))
-
-    again = code.compare("ne", i64, code.launch_word(abi.LAUNCH_AGAIN), zero)
-    code.branch(again, look)
-    code.branch(code.read(wanted), lambda: run(number))

@@ -46,6 +46,9 @@ class Emulated(Gpu):
     def any_lane(self, f: ThreadText, condition: str) -> str:  # noqa: ARG002
         return condition
 
+    def fence(self, f: ThreadText, scope: str) -> None:  # noqa: ARG002
+        f.emit("fence acq_rel")
+
     def is_first_lane(self, f: ThreadText) -> str:  # noqa: ARG002
         return "true"
 

@@ -13,6 +13,7 @@ from octants.artifact import Artifact, Dispatch
 from octants.codegen import block_copies, cooperation
 from octants.codegen.bounds import host_bounds
 from octants.codegen.copies import find_copies
+from octants.codegen.dispatching import is_wanted, stop_if_failed, tape_of, write_bounds
 from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.control import several
 from octants.codegen.llvm.function import HandlerTable
@@ -22,17 +23,8 @@ from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.text import identifier
-from octants.codegen.needs import find_domain_needs, find_needs
 from octants.codegen.places import written_places
-from octants.codegen.recording import (
-    asks_for_room,
-    can_fail,
-    can_run_again,
-    pushed_again,
-    recorded_loops,
-    restartable,
-)
-from octants.codegen.tape import refused_bit
+from octants.codegen.recording import pushed_again, recorded_loops, restartable
 from octants.ir import ops
 from octants.ir.cooperation import LEAST_BLOCKS, cooperates
 from octants.ir.core import Module, Operation, Task
@@ -104,7 +96,6 @@ class _Writer:
     def __init__(self, kernel: KernelText, machine: GpuMachine) -> None:
         self._kernel, self._machine = kernel, machine
         self._name = f"octants_{identifier(kernel.module.name)}"
-        self._stops = can_fail(kernel.module)
         self._sides = sides_of(kernel.module)
         self.dispatches: list[Dispatch] = []
 
@@ -123,19 +114,8 @@ class _Writer:
         if known is not None:
             return known
         f = ThreadText(self._kernel, self._machine, _TABLE, position)
-        f.start("start")
-        _skip_if_stopped(f)
-        self._stop_if_failed(f)
-        if self._stops:  # no items, if an assertion fails before there are bounds
-            _store_bounds(f, ["0", "0"])
-        f.block(task.domain)
-        bounds = []
-        for value in task.domain.yielded:
-            operand = f.use(value)
-            if value.type.bits != 64:
-                operand = f.convert("sext", f.type(value.type), operand, "i64")
-            bounds.append(operand)
-        _store_bounds(f, bounds)
+        self._begin(f)
+        write_bounds(f, task.domain, module)
         f.branch("return")
         f.start("return")
         self._finish(f, name, Dispatch(name, position))
@@ -160,10 +140,9 @@ class _Writer:
         if task.is_parallel and not task.options.get("fixed_order"):
             f.shared_updates = find_shared(task.body)
             f.scattered_updates = find_scattered(task)
-        f.start("start")
-        _skip_if_stopped(f)
-        self._stop_if_failed(f)
-        asks = any(map(asks_for_room, task.body.walk()))
+        self._begin(f)
+        tape = tape_of(task, module, self._kernel.parameters)
+        asks = tape[0]
         if cooperates(task):
             _write_blocks(f, task)
         elif task.is_parallel:
@@ -184,10 +163,7 @@ class _Writer:
                 bounds,
                 block,
                 threads,
-                asks,
-                can_run_again(task.body),
-                find_needs(task, module, self._kernel.parameters) if asks else None,
-                find_domain_needs(task, module, self._kernel.parameters) if asks else None,
+                *tape,
                 self._sides[position],
                 _WAVES if is_free else 1,
                 f.adds_up,
@@ -205,27 +181,13 @@ class _Writer:
         subgroup = self._machine.subgroup
         return min(-(-asked // subgroup) * subgroup, _LARGEST)
 
-    def _stop_if_failed(self, f: ThreadText) -> None:
-        """A task after one that failed does nothing.
-
-        A failure of the task itself ends no other work item: threads that start late would miss
-        lower ones that fail, and those of a block would not agree.
-        """
-        if not self._stops:
-            return
-        further, stopped = f.fresh_label("further"), f.fresh_label("stopped")
-        flag = self._load_message(f, abi.MESSAGES_FAILED)
-        f.branch_if(f.apply("icmp eq", "i32", flag, 0), further, stopped, likely=True)
-        f.start(stopped)
-        f.emit("fence acquire")
-        task = self._load_message(f, abi.MESSAGES_FAILURE_TASK)
-        f.branch_if(f.apply("icmp eq", "i32", task, f.task), further, "end")
-        f.start(further)
-
-    def _load_message(self, f: ThreadText, offset: int) -> str:
-        buffer = f.system("messages", "ptr")
-        place = f.assign(f"getelementptr i8, ptr {buffer}, i64 {offset}")
-        return f.assign(f"load atomic i32, ptr {place} {f.order}, align 4")
+    def _begin(self, f: ThreadText) -> None:
+        """What may keep a dispatch from running at all."""
+        f.start("start")
+        _skip_if_stopped(f)
+        f.exit, leave = "end", f.exit
+        stop_if_failed(f, self._kernel.module)
+        f.exit = leave
 
     def _finish(self, f: ThreadText, name: str, dispatch: Dispatch) -> None:
         f.branch("end")
@@ -250,13 +212,6 @@ def _skip_if_stopped(f: ThreadText) -> None:
     f.start(run)
 
 
-def _store_bounds(f: ThreadText, bounds: list[str]) -> None:
-    place = f.in_global(f.told(abi.LAUNCH_BOUNDS, "ptr"))
-    for number, operand in enumerate(bounds):
-        target = f.assign(f"getelementptr i8, ptr {place}, i64 {8 * number}")
-        f.emit(f"store i64 {operand}, ptr {target}, align 8")
-
-
 def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
     """All items of the thread; where it runs ``again``, those that were refused alone."""
     is_alone = bool(task.options.get("fixed_order"))  # a thread has no lanes to sum up with
@@ -269,7 +224,10 @@ def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
 
     def begin(item: str) -> None:
         if again:
-            _skip_unless_refused(f, item)
+            run = f.fresh_label("run")
+            number = f.apply("sub", "i64", item, f.first_item())
+            f.branch_if(is_wanted(f.code, number), run, "done")
+            f.start(run)
 
     def end() -> None:
         f.branch("done")
@@ -346,21 +304,3 @@ def _is_quick(op: Operation) -> bool:
     if isinstance(op, ops.Unary):
         return op.fn in CHEAP
     return isinstance(op, ops.Binary) and op.fn not in ("pow", "atan2", "fmod")
-
-
-def _skip_unless_refused(f: ThreadText, item: str) -> None:
-    """In a run of what was refused, take an item if it was, and note that it was taken."""
-    check, taken, run = (f.fresh_label(hint) for hint in ("check", "taken", "run"))
-    is_again = f.apply("icmp ne", "i64", f.told(abi.LAUNCH_AGAIN, "i64"), 0)
-    f.branch_if(is_again, check, run)
-    f.start(check)
-    number = f.apply("sub", "i64", item, f.first_item())
-    word, bit = refused_bit(f.code, f.code.launch_address(abi.LAUNCH_REFUSED), number)
-    bits = f.assign(f"load atomic i32, ptr {word} {f.order}, align 4")
-    was_refused = f.apply("icmp ne", "i32", f.apply("and", "i32", bits, bit), 0)
-    f.branch_if(was_refused, taken, "done")
-    f.start(taken)
-    others = f.apply("xor", "i32", bit, -1)
-    f.emit(f"atomicrmw and ptr {word}, i32 {others} {f.order}, align 4")
-    f.branch(run)
-    f.start(run)

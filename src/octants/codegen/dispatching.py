@@ -1,0 +1,88 @@
+"""How the function of a dispatch begins on a GPU, and what a launch knows of its tape.
+
+See `abi` for what a dispatch is told. Targets write their loops over work items themselves.
+"""
+
+from __future__ import annotations
+
+from octants import abi
+from octants.artifact import Needs, ParameterLayout
+from octants.codegen.code import Operand, ThreadCode
+from octants.codegen.function import ThreadFunction
+from octants.codegen.needs import find_domain_needs, find_needs
+from octants.codegen.recording import asks_for_room, can_fail, can_run_again
+from octants.codegen.tape import refused_bit
+from octants.ir.core import Block, Module, Task
+from octants.types.scalars import i64, u1, u32
+
+
+def has_records(task: Task) -> bool:
+    """Whether a task writes to tapes."""
+    return any(map(asks_for_room, task.body.walk()))
+
+
+def tape_of(
+    task: Task, module: Module, parameters: ParameterLayout
+) -> tuple[bool, bool, Needs | None, Needs | None]:
+    """What an `artifact.Dispatch` says of its tape, from `records` on."""
+    is_repeatable = can_run_again(task.body)
+    if not has_records(task):
+        return False, is_repeatable, None, None
+    known = task, module, parameters
+    return True, is_repeatable, find_needs(*known), find_domain_needs(*known)
+
+
+def stop_if_failed(f: ThreadFunction, module: Module) -> None:
+    """A task that failed is the last one of its launch.
+
+    A failure of the task itself ends no other work item: threads that start late would miss lower
+    ones that fail, and those of a block would not agree.
+    """
+    if not f.task or not can_fail(module):
+        return
+    code, buffer = f.code, f.messages()
+
+    def look() -> None:
+        code.fence()
+        task = code.atomic_load(code.at(buffer, abi.MESSAGES_FAILURE_TASK), u32)
+        is_earlier = code.compare("lt", u32, task, code.constant(f.task, u32))
+        code.branch(is_earlier, f.leave)
+
+    failed = code.atomic_load(code.at(buffer, abi.MESSAGES_FAILED), u32)
+    code.branch(code.compare("ne", u32, failed, code.constant(0, u32)), look, rare=True)
+
+
+def write_bounds(f: ThreadFunction, domain: Block, module: Module) -> None:
+    """The bounds of work items, for the dispatch that follows.
+
+    There are none if an assertion fails before the bounds are known.
+    """
+    code = f.code
+    place = code.launch_address(abi.LAUNCH_BOUNDS)
+    places = [code.at(place, 8 * number) for number in (0, 1)]
+    if can_fail(module):
+        for bound in places:
+            code.store(bound, i64, code.constant(0, i64))
+    f.inlined(domain, [])
+    for bound, value in zip(places, domain.yielded, strict=True):
+        code.store(bound, i64, f.wide(value))
+
+
+def is_wanted(code: ThreadCode, number: Operand) -> Operand:
+    """Whether this launch runs a work item of so many before it.
+
+    One that is run again runs those that were refused memory, each of them once.
+    """
+    wanted = code.variable(u1)
+    code.write(wanted, code.constant(True, u1))
+
+    def look() -> None:
+        word, bit = refused_bit(code, code.launch_address(abi.LAUNCH_REFUSED), number)
+        found = code.apply("and", u32, code.atomic_load(word, u32), bit)
+        code.write(wanted, code.compare("ne", u32, found, code.constant(0, u32)))
+        others = code.apply("not", u32, bit)
+        code.branch(code.read(wanted), lambda: code.atomic("and", u32, word, others))
+
+    again = code.launch_word(abi.LAUNCH_AGAIN)
+    code.branch(code.compare("ne", i64, again, code.constant(0, i64)), look)
+    return code.read(wanted)
