@@ -30,7 +30,6 @@ LEAST_REGISTERS = 48
 MOST_TWICE = 1024
 """Operations of an iteration that is there twice: in blocks, and for what is in none."""
 
-_LOOPS = (ops.For, ops.While)
 _SIMPLE = frozenset(("add", "sub", "mul", "min", "max", "and", "or", "xor", "neg", "abs", "not"))
 _FUNCTION, _UPDATE, _STREAM, _DRAW = 8, 24, 64, 16
 
@@ -40,8 +39,8 @@ def unrolled_turns(op: Operation, stride: int, most: int) -> int:
 
     The record of an iteration takes so many bytes, and all of them may be so many operations.
     """
-    assert isinstance(op, (ops.For, ops.While))
-    if any(isinstance(each, _LOOPS) for each in op.body.walk()):
+    assert isinstance(op, ops.Loop)
+    if any(isinstance(each, ops.Loop) for each in op.body.walk()):
         return 0
     work = max(1, work_of(op.body))
     turns = min(MOST_TURNS, REGISTERS * WORD // stride, max(USUAL_TURNS, ENOUGH_WORK // work))
@@ -57,7 +56,7 @@ def is_worth_twice(op: Operation) -> bool:
     Then the first sweep leaves nothing of them but checkpoints, and the iterations that are left
     have code of their own.
     """
-    if not isinstance(op, ops.For) or any(isinstance(each, _LOOPS) for each in op.body.walk()):
+    if not isinstance(op, ops.For) or any(isinstance(each, ops.Loop) for each in op.body.walk()):
         return False
     return work_of(op.body) <= MOST_TWICE
 

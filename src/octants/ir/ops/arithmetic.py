@@ -203,6 +203,10 @@ class Call(Operation):
     It is that of the name and of the type of the first operand. Only lowered code has these.
     """
 
+    is_pure = True
+    is_scalar = True
+    is_costly = True
+
     fn: str = attribute()
     given: list[Value] = operands()
 
@@ -213,6 +217,9 @@ class FloatToInt(Operation):
 
     Only lowered code has these.
     """
+
+    is_pure = True
+    is_scalar = True
 
     x: Value = operand()
 
@@ -227,6 +234,9 @@ class LaunchState(Operation):
 
     Only lowered code has these.
     """
+
+    is_scalar = True
+    is_speculatable = True
 
     name: str = attribute()
 
