@@ -49,7 +49,6 @@ class InEvenBlocks:
     # -- recording ---------------------------------------------------------------------------------
 
     def record(self, stack: Stack) -> None:
-        """Emit the loop so that it can be reversed."""
         sweep, op = self._sweep, self._op
         if isinstance(op, ops.For):
             lower, upper, *inits = sweep.values.mapped(op.operands)
@@ -166,7 +165,6 @@ class InEvenBlocks:
         return self._uneven.facts_if_stored(count, stack)
 
     def furthest_end(self, start: Value, count: Value, stored: Value | None) -> Value:
-        """Where the records of so many iterations end at most that begin at a position."""
         sweep, op, builder = self._sweep, self._op, self._sweep.builder
         end = self._uneven.furthest_end(start, count, stored)
         if isinstance(op, ops.While):
@@ -178,5 +176,4 @@ class InEvenBlocks:
     def ends_unless_stored(
         self, ends: dict[Operation, Value], stored: Value
     ) -> dict[Operation, Value]:
-        """How far inner loops reach if so many bytes are stored with this one."""
         return self._uneven.ends_unless_stored(ends, stored)

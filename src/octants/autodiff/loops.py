@@ -47,7 +47,6 @@ class Whole:
         self._op = op
 
     def record(self, stack: Stack) -> None:
-        """Emit the loop so that it can be reversed."""
         sweep, op, base = self._sweep, self._op, stack.position
         if isinstance(op, ops.For):
             lower, upper, *inits = sweep.values.mapped(op.operands)
@@ -66,7 +65,6 @@ class Whole:
         self._stores.know_frames(op, frames)
 
     def reverse(self, iterations: Iterations, adjoints: list[Value]) -> list[Value]:
-        """Emit the reverse of the loop."""
         zero, count = self._sweep.builder.constant(0, i64), self._sweep.values[self._op, "count"]
         return iterations.reverse(zero, count, self._stores.ends_of_frames(self._op), adjoints)
 
@@ -75,7 +73,6 @@ class Whole:
         return {}
 
     def furthest_end(self, start: Value, count: Value, stored: Value | None) -> Value:
-        """Where the records of so many iterations end at most that begin at a position."""
         builder, records = self._sweep.builder, self._sweep.records
         record = records.of(self._op)
         if stored is not None:
@@ -110,7 +107,6 @@ class InBlocks:
     # -- recording ---------------------------------------------------------------------------------
 
     def record(self, stack: Stack) -> None:
-        """Emit the loop so that it can be reversed."""
         op = self._op
         if isinstance(op, ops.For):
             lower, upper, *inits = self._sweep.values.mapped(op.operands)
@@ -262,7 +258,6 @@ class InBlocks:
         return {"length": count, "blocks": one, "width": one, "middle": stack.position}
 
     def furthest_end(self, start: Value, count: Value, stored: Value | None) -> Value:
-        """Where the records of so many iterations end at most that begin at a position."""
         builder, records = self._sweep.builder, self._sweep.records
         record, most_stored = records.of(self._op), None
         if stored is not None:

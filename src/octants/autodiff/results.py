@@ -66,7 +66,18 @@ from collections.abc import Collection
 from dataclasses import field
 
 from octants.ir import ops
-from octants.ir.core import BYTES, CHECKPOINT, LOG, Block, Module, Operation, Record, Value, rebuild
+from octants.ir.core import (
+    BYTES,
+    CHECKPOINT,
+    LOG,
+    Block,
+    Module,
+    Operation,
+    Record,
+    Value,
+    rebuild,
+    replace_operands,
+)
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import f32
 
@@ -134,7 +145,7 @@ class _Records:
                         self._rewrite_slot(sites, slot, popped, chain)
         if self.replaced:
             for op in self.body.walk():
-                _replace_operands(op, self.replaced)
+                replace_operands(op, lambda value: self.replaced.get(value, value))
 
     def _rewrite_slot(self, sites: _Sites, slot: int, popped: Value, chain: Chain) -> None:
         places = [
@@ -250,12 +261,3 @@ def _compute(place: Place, value: Value, popped: Value, chain: Chain) -> Value:
     position = block.ops.index(before)
     block.ops[position:position] = added
     return value
-
-
-def _replace_operands(op: Operation, replaced: dict[Value, Value]) -> None:
-    for name in op.OPERANDS:
-        value = getattr(op, name)
-        setattr(op, name, replaced.get(value, value))
-    if op.VARIADIC is not None:
-        values: list[Value] = getattr(op, op.VARIADIC)
-        setattr(op, op.VARIADIC, [replaced.get(value, value) for value in values])

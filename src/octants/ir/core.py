@@ -330,6 +330,14 @@ def rebuild(
     return type(op)(**fields, results=results, location=op.location)
 
 
+def replace_operands(op: Operation, resolve: Callable[[Value], Value]) -> None:
+    """Have each operand be what ``resolve`` gives for it, in place."""
+    for name in op.OPERANDS:
+        setattr(op, name, resolve(getattr(op, name)))
+    if op.VARIADIC is not None:
+        setattr(op, op.VARIADIC, [resolve(value) for value in getattr(op, op.VARIADIC)])
+
+
 @dataclass(eq=False, slots=True)
 class Task:
     """A unit of launching: a parallel loop, or a serial stretch (`domain` is None).

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from octants.compile_profile import staged
 from octants.ir import ops
-from octants.ir.core import Block, Module, Operation, Value
+from octants.ir.core import Block, Module, Operation, Value, replace_operands
 from octants.simplify.prune import prune
 
 
@@ -59,7 +59,7 @@ class _Known:
     def visit(self, block: Block) -> None:
         kept: list[Operation] = []
         for op in block.ops:
-            self._rename(op)
+            replace_operands(op, lambda value: self.same.get(value, value))
             same = self._found(op)
             if same is not None:
                 self.same[op.results[0]] = same
@@ -68,14 +68,6 @@ class _Known:
             for region in op.regions:
                 self.visit(region)
         block.ops[:] = kept
-
-    def _rename(self, op: Operation) -> None:
-        for name in op.OPERANDS:
-            value = getattr(op, name)
-            setattr(op, name, self.same.get(value, value))
-        if op.VARIADIC is not None:
-            values = getattr(op, op.VARIADIC)
-            setattr(op, op.VARIADIC, [self.same.get(value, value) for value in values])
 
     def _found(self, op: Operation) -> Value | None:
         """The value that an operation gives, if it is one that is there."""

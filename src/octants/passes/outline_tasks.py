@@ -54,6 +54,7 @@ from octants.ir.core import (
     Task,
     Value,
     rebuild,
+    replace_operands,
 )
 from octants.simplify.prune import prune_block
 
@@ -199,7 +200,4 @@ def _replace_operands(
     def resolve(value: Value) -> Value:
         return imported.value(value) if segment_of.get(value, number) != number else value
 
-    for name in op.OPERANDS:
-        setattr(op, name, resolve(getattr(op, name)))
-    if op.VARIADIC is not None:
-        setattr(op, op.VARIADIC, [resolve(value) for value in getattr(op, op.VARIADIC)])
+    replace_operands(op, resolve)
