@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from ctypes import byref, c_void_p
+from ctypes import c_void_p
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,9 +17,10 @@ from octants import abi
 from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
 from octants.lazy_dataclass import dataclass
 from octants.runtime.capture import NUMBER, Command, Launch, Told
+from octants.runtime.cuda.driver_graph import DriverGraph
 from octants.runtime.cuda.frame import Action, Step, parameter_bytes
 from octants.runtime.cuda.memory import DeviceAllocation
-from octants.runtime.cuda.nodes import Handles, Nodes, kernel_node
+from octants.runtime.cuda.nodes import Nodes
 from octants.runtime.cuda.stoppable import StoppableNodes
 from octants.runtime.gpu.messages import DeviceBuffer
 from octants.runtime.gpu.recording import Planned
@@ -39,7 +40,7 @@ class Unplanned(Exception):
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A dispatch of a captured launch: its step, its tapes if it records, and its handle.
+    """A dispatch of a captured launch: its step, and its tapes if it records.
 
     It has a `number` in graphs that can be stopped.
     """
@@ -47,7 +48,6 @@ class Node:
     step: Step
     plan: Planned | None = None
     refused: int = 0
-    handle: int = 0
     number: int = 0
 
     @property
@@ -173,7 +173,7 @@ class BuiltGraph:
         if self._plans:
             self._heap = self._take_heap()
             self._tell_tapes([node for node in nodes if node.plan is not None])
-        self.handles = self._build(commands)
+        self.graph = self._build(commands)
 
     # -- building -------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class BuiltGraph:
             node.step.configuration.grid = node.plan.quota.blocks
             node.step.configuration.block = node.plan.quota.block
 
-    def _build(self, commands: Sequence[Command]) -> Handles:
+    def _build(self, commands: Sequence[Command]) -> DriverGraph:
         with self._machine.context.active():
             machine = self._machine
             stoppable = StoppableNodes(machine.replays.kernels) if self.unsure else None
@@ -210,10 +210,10 @@ class BuiltGraph:
                     self._tell(nodes, command)
                 elif isinstance(command, Launch):
                     for node in self.launches[id(command)].nodes:
-                        node.handle = nodes.launch(kernel_node(node.step))
+                        nodes.launch_step(node.step)
                 else:
                     raise InternalError("an array of the host in a graph of a GPU")
-            return nodes.finish()
+            return DriverGraph(machine, nodes)
 
     def _tell(self, nodes: Nodes, told: Told) -> None:
         """Add a copy or a fill; what the host writes is copied from a constant."""
@@ -255,11 +255,7 @@ class BuiltGraph:
         """Let launches have other numbers; those that draw no random numbers do not care."""
         for launch in self._drawing:
             launch.renumber(later)
-            for node in launch.nodes:
-                made = byref(kernel_node(node.step))
-                self._machine.context.call(
-                    "cuGraphExecKernelNodeSetParams", self.handles[1], node.handle, made
-                )
+            self.graph.change([node.step for node in launch.nodes])
         self.later = later
 
     def find(self, number: int) -> tuple[CapturedLaunch, int]:

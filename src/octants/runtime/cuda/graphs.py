@@ -9,7 +9,6 @@ a replay runs launch by launch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any
 
 from octants.diagnostics.exceptions import OctantsMemoryError
@@ -31,9 +30,6 @@ class CudaGraph:
         self._built: BuiltGraph | None = None
         self._build(0)
 
-    def __del__(self) -> None:
-        self._drop()
-
     @property
     def is_one_launch(self) -> bool:
         """Whether the next replay is a single launch."""
@@ -43,12 +39,6 @@ class CudaGraph:
         try:
             self._built = BuiltGraph(self._machine, self._commands, later)
         except (Unplanned, OctantsMemoryError):
-            self._built = None
-
-    def _drop(self) -> None:
-        built = self.__dict__.get("_built")
-        if built is not None:
-            self._machine.dropped_graphs.append(built.handles)
             self._built = None
 
     def __call__(self, later: int) -> None:
@@ -68,8 +58,7 @@ class CudaGraph:
             versions = built.versions() if built.unsure else None
             built.will_write()
             machine.context.launched.extend(built.names)
-            graph = c_void_p(built.handles[1])
-            machine.context.call("cuGraphLaunch", graph, c_void_p(stream))
+            built.graph.launch(stream)
             machine.streams.release()
         if built.buffers:
             machine.messages.put_kept(built, built.buffers)
@@ -91,7 +80,7 @@ class CudaGraph:
         built = self._built
         assert built is not None and built is replay.built
         launch, place = built.find(number)
-        self._drop()
+        self._built = None
         with self._machine.context.active():
             launch.renumber(replay.later)
             launch.go_on(place)

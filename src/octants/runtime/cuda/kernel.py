@@ -10,12 +10,15 @@ from collections.abc import Callable, Sequence
 
 from octants.artifact import SYSTEM, Artifact, Slot
 from octants.diagnostics.exceptions import InternalError
+from octants.runtime.cuda.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.frame import Action, Frame, Step, parameter_bytes
-from octants.runtime.cuda.kernel_graphs import LEAST_NODES, KernelGraph
 from octants.runtime.cuda.machine import Machine
 from octants.runtime.cuda.plain import make_launcher
 from octants.runtime.gpu.recording import Quota, Recording
 from octants.runtime.slots import MOST_VIEWS, SlotViews
+
+_LEAST_NODES = 8
+"""Fewer launches than these take less than a graph whose parameters are changed."""
 
 
 class CudaKernel:
@@ -102,40 +105,40 @@ class CudaKernel:
 
     def as_graph(self) -> Callable[[int], None]:
         """The launch as one graph; where that takes longer, or cannot be, `launch`."""
-        if not self._is_simple or len(self._actions) < LEAST_NODES:
+        if not self._is_simple or len(self._actions) < _LEAST_NODES:
             return self.launch
-        graphs: list[KernelGraph] = []
+        machine, spare = self._machine, list[tuple[Frame, DriverGraph]]()
+
+        def take() -> tuple[Frame, DriverGraph | None]:
+            try:
+                return spare.pop()
+            except IndexError:
+                return self._make_frame(), None
 
         def launch(block: int) -> None:
-            streams, slots = self._machine.streams, self._slots.unpack(self._slots.view(block))
-            try:
-                graph = graphs.pop()
-            except IndexError:
-                graph = self._make_graph(block)
-            frame = graph.frame
+            streams, slots = machine.streams, self.slots_at(block)
+            frame, graph = take()
             frame.resize(slots)
             if any(step.is_empty for step in frame.steps):  # there is no node that does nothing
                 self.launch(block)
             else:
-                self._machine.context.launched.append(self._name)
-                self._machine.versions.launched(self.artifact.writes, slots)
-                with self._machine.context.active():
+                machine.context.launched.append(self._name)
+                machine.versions.launched(self.artifact.writes, slots)
+                with machine.context.active():
                     streams.here()
                     if frame.stream is not streams.current.stream:
                         frame.move(streams.current.stream)
                     frame.take(block)
+                    if graph is None:
+                        graph = graph_of(machine, frame.steps)
+                    else:
+                        graph.change(frame.steps)
                     graph.launch(streams.current.stream.handle)
                     streams.release()
-            graphs.append(graph)
+            if graph is not None:
+                spare.append((frame, graph))
 
         return launch
-
-    def _make_graph(self, block: int) -> KernelGraph:
-        frame = self._make_frame()
-        with self._machine.context.active():
-            frame.move(self._machine.streams.current.stream)
-            frame.take(block)
-            return KernelGraph(self._machine, frame)
 
     def _launch(self, block: int) -> None:
         """The launch of any kernel."""

@@ -1,4 +1,4 @@
-"""A graph of the driver while it is built, a node after the other; and when it can be launched."""
+"""A graph of the driver while it is built, a node after the other."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
-
-Handles = tuple[int, int]
-"""A graph, and what can be launched of it."""
+from octants.runtime.cuda.frame import Step
 
 
 class Nodes:
@@ -19,6 +17,8 @@ class Nodes:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self.kernels: dict[Step, tuple[int, cuda.KernelNode]] = {}
+        """The nodes of steps, and what was said of them."""
         self._last: c_void_p | None = None
         self.count = 0
         made = c_void_p()
@@ -28,6 +28,21 @@ class Nodes:
     def launch(self, made: cuda.KernelNode) -> int:
         """Add a launch; its parameters are copied. Gives the node."""
         return self._add("cuGraphAddKernelNode", made)
+
+    def launch_step(self, step: Step) -> None:
+        """Add the launch of a step as it is configured."""
+        configured = step.configuration
+        made = cuda.KernelNode(
+            function=step.handle,
+            grid=configured.grid,
+            grid_y=1,
+            grid_z=1,
+            block=configured.block,
+            block_y=1,
+            block_z=1,
+            arguments=ctypes.addressof(step.arguments),
+        )
+        self.kernels[step] = self.launch(made), made
 
     def clear(self, address: int, nbytes: int) -> None:
         """Add a fill with zeros."""
@@ -72,8 +87,8 @@ class Nodes:
         self.count += 1
         return node.value or 0
 
-    def finish(self) -> Handles:
-        """The graph, and what can be launched; nodes of the one stand for those of the other."""
+    def finish(self) -> tuple[int, int]:
+        """The graph, and what can be launched of it; nodes of the one stand for those of both."""
         made = c_void_p()
         try:
             self._context.call("cuGraphInstantiateWithFlags", byref(made), self._handle, 0)
@@ -81,18 +96,3 @@ class Nodes:
             self._context.call("cuGraphDestroy", self._handle)
             raise
         return self._handle, made.value or 0
-
-
-def kernel_node(step: Any) -> cuda.KernelNode:
-    """A configured step as a node."""
-    made = step.configuration
-    return cuda.KernelNode(
-        function=step.handle,
-        grid=made.grid,
-        grid_y=1,
-        grid_z=1,
-        block=made.block,
-        block_y=1,
-        block_z=1,
-        arguments=ctypes.addressof(step.arguments),
-    )

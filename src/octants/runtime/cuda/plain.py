@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from octants.artifact import SYSTEM, Artifact
 from octants.diagnostics.exceptions import OctantsError
+from octants.runtime.cuda.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.frame import Frame
-from octants.runtime.cuda.nodes import Nodes, kernel_node
 from octants.runtime.cuda.streams import Stream
 from octants.runtime.slots import SlotViews, bounds_reader
 
@@ -56,7 +56,7 @@ class _Plain:
         self._told: tuple[int, ...] | None = None
         self._counts: dict[bytes, int] = {}
         self._awaited = _SAME
-        self._graphs: list[_Graph] = []
+        self._graphs: list[DriverGraph] = []
         # What draws depends on the number of the launch, which is none of the arguments.
         self._may_repeat = not ("draws" in dict(artifact.metadata) or self.has_sides)
 
@@ -84,7 +84,8 @@ class _Plain:
             self._awaited = min(2 * self._awaited, _MOST_SAME)
         elif self._machine.replayed_graphs < _MOST_GRAPHS:
             with contextlib.suppress(OctantsError):  # then it is launched as before
-                graph = _Graph(self._machine, self.frame)
+                steps = [step for step in self.frame.steps if not step.is_empty]
+                graph = graph_of(self._machine, steps, is_counted=True)
                 self._graphs.append(graph)
                 self.replayed[arguments] = graph.handle
 
@@ -114,26 +115,6 @@ class _Plain:
         for other in beside.values():
             streams.order(other, stream)
         streams.release()
-
-
-class _Graph:
-    """The steps of a frame as a graph, which is destroyed some time after it is dropped."""
-
-    def __init__(self, machine: Machine, frame: Frame) -> None:
-        self._machine = machine
-        with machine.context.active():
-            nodes = Nodes(machine.context)
-            for step in frame.steps:
-                if not step.is_empty:
-                    nodes.launch(kernel_node(step))
-            self._handles = nodes.finish()
-        self.handle = c_void_p(self._handles[1])
-        machine.replayed_graphs += 1
-
-    def __del__(self) -> None:
-        if hasattr(self, "_handles"):
-            self._machine.dropped_graphs.append(self._handles)
-            self._machine.replayed_graphs -= 1
 
 
 def _no_bounds(_: Any) -> None:
