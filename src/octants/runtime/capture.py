@@ -34,7 +34,7 @@ class Launch:
     """A launch: `run` takes the address of its parameter block, which nobody else has any more.
 
     `kernel` is what the device has loaded; None where the interpreter runs it. Where the host
-    shares the memory, `storage` bytes behind the `slots` are zero when it begins. `rooms` is what
+    shares the memory, `storage` bytes behind the `slots` are zero when it begins. `quotas` is what
     `kernel` tells of the tapes that the launch took.
     """
 
@@ -44,7 +44,7 @@ class Launch:
     slots: int
     storage: int
     number: int
-    rooms: Any = None
+    quotas: Any = None
 
     def __call__(self, later: int) -> None:
         """Do it again, as a launch of a number that is so much larger."""
@@ -166,8 +166,8 @@ class Capture:
         True if the block is the capture's own from now on.
         """
         number = ctypes.c_uint64.from_address(place[0] + NUMBER).value
-        rooms = kernel.rooms() if hasattr(kernel, "rooms") else None
-        self.commands.append(Launch(run, kernel, *place, number, rooms))
+        quotas = kernel.quotas() if hasattr(kernel, "quotas") else None
+        self.commands.append(Launch(run, kernel, *place, number, quotas))
         self.kept.append(block)
         self.owners[id(owner)] = owner
         if hasattr(owner, "holding"):

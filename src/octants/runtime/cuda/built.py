@@ -18,7 +18,7 @@ from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
 from octants.lazy_dataclass import dataclass
 from octants.runtime.capture import NUMBER, Command, Launch, Told
 from octants.runtime.cuda.driver_graph import DriverGraph
-from octants.runtime.cuda.frame import Action, Step, parameter_bytes
+from octants.runtime.cuda.frame import CudaAction, Step, parameter_bytes
 from octants.runtime.cuda.memory import DeviceAllocation
 from octants.runtime.cuda.nodes import Nodes
 from octants.runtime.cuda.stoppable import StoppableNodes
@@ -81,11 +81,11 @@ class CapturedLaunch:
     def _make_nodes(self) -> Iterator[Node]:
         kernel, command = self.command.kernel, self.command
         slots = self.slots
-        for action, last in zip(kernel.actions, command.rooms, strict=True):
+        for action, last in zip(kernel.actions, command.quotas, strict=True):
             step = self._step(action)
             if action.bounds is not None:
                 step.resize(action.bounds(slots))
-            recording = kernel.recording_of(action)
+            recording = action.recording
             if step.is_empty:
                 continue
             if recording is None:
@@ -98,7 +98,7 @@ class CapturedLaunch:
             for plan in plans:
                 yield Node(self._step(action), plan)
 
-    def _step(self, action: Action) -> Step:
+    def _step(self, action: CudaAction) -> Step:
         step = Step(self._machine.context, action)
         if action.is_computed or action.is_single:
             step.words[abi.LAUNCH_BOUNDS // 8] = self._bounds
@@ -121,7 +121,7 @@ class CapturedLaunch:
         """
         kernel, machine = self.command.kernel, self._machine
         stream = machine.streams.current.stream
-        rooms = [list(noted) for noted in self.command.rooms]
+        quotas = [list(noted) for noted in self.command.quotas]
         for place, node in enumerate(self.nodes[first:]):
             step, plan = node.step, node.plan
             step.configuration.stream = stream.handle
@@ -129,10 +129,11 @@ class CapturedLaunch:
             if plan is None or plan.is_sure:
                 step.launch()
                 continue
-            recording = kernel.recording_of(step.action)
+            recording = step.action.recording
+            assert recording is not None
             recording.go_on(step, plan, machine.tape_of(stream), 0 if place else node.refused)
-            rooms[kernel.actions.index(step.action)] += recording.last
-        self.command.rooms = rooms
+            quotas[kernel.actions.index(step.action)] += recording.last
+        self.command.quotas = quotas
 
 
 class BuiltGraph:
@@ -235,7 +236,8 @@ class BuiltGraph:
         for launch in self.launches.values():
             for node in launch.nodes:
                 if node.is_unsure:
-                    recording = launch.command.kernel.recording_of(node.step.action)
+                    recording = node.step.action.recording
+                    assert recording is not None
                     current = recording.versions(launch.slots)
                     if current is None:
                         return None

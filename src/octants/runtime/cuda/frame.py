@@ -7,46 +7,31 @@ A kernel has a *frame* for each of its launches that may be under way at once, a
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from ctypes import byref, c_void_p
 from typing import Any
 
 from octants import abi
 from octants.artifact import Artifact, Dispatch
-from octants.diagnostics.generated import define
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
 from octants.runtime.cuda.modules import WARP, Function, Module
 from octants.runtime.cuda.streams import Stream
-
-COMPUTED = "device"
-"""The bounds of a dispatch whose work items the device computes itself."""
-
-Bounds = tuple[int, int]
+from octants.runtime.gpu.kernel import Action
+from octants.runtime.gpu.recording import Bounds
 
 
-class Action:
-    """A dispatch that is loaded: what does not change from one launch to the next."""
+class CudaAction(Action):
+    """A dispatch with its function."""
 
     def __init__(self, dispatch: Dispatch, module: Module) -> None:
-        self.dispatch = dispatch
+        super().__init__(dispatch)
         self.function: Function = module.function(dispatch.entry)
-        self.is_single = not dispatch.bounds
-        self.is_computed = dispatch.bounds == COMPUTED
-        self.bounds: Callable[[Sequence[int]], Bounds] | None = None
-        self.block, self.fill = 1, 1
         if not self.is_single:
             self.block, self.fill = _limited(dispatch, *self._shape())
             if not self.is_computed:  # whose blocks are launched however few work items there are
                 self.fill *= dispatch.waves
-        self.fixed: Bounds | None = None  # the bounds, where they are the same for all launches
-        if not self.is_single and not self.is_computed:
-            bounds = bounds_function(dispatch.bounds)
-            if "slots" in dispatch.bounds:
-                self.bounds = bounds
-            else:
-                self.fixed = bounds(())
 
     def _shape(self) -> tuple[int, int]:
         """The threads of a block, and the blocks that fill the GPU."""
@@ -59,11 +44,6 @@ def _limited(dispatch: Dispatch, block: int, fill: int) -> tuple[int, int]:
         return block, fill
     block = min(block, dispatch.threads)
     return block, min(fill, dispatch.threads // block)
-
-
-def bounds_function(expression: str) -> Callable[[Sequence[int]], Bounds]:
-    """The bounds of a dispatch as a function of the slots, which are read as i64."""
-    return define("bounds", f"def bounds(slots):\n    return {expression}\n", {})
 
 
 class Step:
@@ -85,9 +65,9 @@ class Step:
         "words",
     )
 
-    def __init__(self, context: Context, action: Action) -> None:
+    def __init__(self, context: Context, action: CudaAction) -> None:
         self._context = context
-        self.action = action
+        self.action: Action = action
         self.block, self.fill = action.block, action.fill
         self.handle = c_void_p(action.function.handle)
         self.words = cuda.words(abi.LAUNCH_GRAPH_SIZE // 8)
@@ -148,7 +128,7 @@ class Frame:
     """One launch at a time uses it. `stream` is the one that it is made for now."""
 
     def __init__(
-        self, context: Context, memory: DeviceMemory, actions: Sequence[Action], large: int
+        self, context: Context, memory: DeviceMemory, actions: Sequence[CudaAction], large: int
     ) -> None:
         self._context, self._memory, self._large = context, memory, large
         self.steps = [Step(context, action) for action in actions]

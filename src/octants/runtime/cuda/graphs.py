@@ -70,7 +70,7 @@ class CudaGraph:
         for command in self._commands[first:]:
             command(later)
             if isinstance(command, Launch):
-                command.rooms = command.kernel.rooms()
+                command.quotas = command.kernel.quotas()
 
     def go_on(self, replay: Replay, number: int) -> None:
         """Do what a replay has left undone since the node of a number, whose tapes were too small.

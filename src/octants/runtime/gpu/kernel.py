@@ -1,0 +1,111 @@
+"""Loaded kernels of GPUs: their dispatches, and how each of them runs in a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from octants.artifact import SYSTEM, Artifact, Dispatch, Slot
+from octants.diagnostics.exceptions import InternalError
+from octants.diagnostics.generated import define
+from octants.runtime.gpu import driver
+from octants.runtime.gpu.recording import Bounds, Quota, Recording
+from octants.runtime.gpu.tapes import Tape
+from octants.runtime.slots import SlotViews
+
+_COMPUTED = "device"  # the bounds of a dispatch whose work items the device computes itself
+
+
+class Action:
+    """A dispatch that is loaded: what does not change from one launch to the next.
+
+    It has `fill` blocks of `block` threads where it fills the GPU. `bounds` are a function of the
+    slots, `fixed` are those of all launches; there are neither if it `is_single`, with one work
+    item, or `is_computed`, with bounds that the device computes.
+    """
+
+    def __init__(self, dispatch: Dispatch) -> None:
+        self.dispatch = dispatch
+        self.block, self.fill = 1, 1
+        self.is_single = not dispatch.bounds
+        self.is_computed = dispatch.bounds == _COMPUTED
+        self.bounds: Callable[[Sequence[int]], Bounds] | None = None
+        self.fixed: Bounds | None = None
+        self.recording: Recording | None = None
+        """How it records; None if it does not."""
+        if not self.is_single and not self.is_computed:
+            text = f"def bounds(slots):\n    return {dispatch.bounds}\n"
+            bounds: Callable[[Sequence[int]], Bounds] = define("bounds", text, {})
+            if "slots" in dispatch.bounds:
+                self.bounds = bounds
+            else:
+                self.fixed = bounds(())
+
+
+class Step(driver.Step, Protocol):
+    """An action as one launch at a time uses it; `known` are the bounds that it is ready for."""
+
+    action: Action
+    known: Bounds | None
+    is_empty: bool
+
+    def resize(self, bounds: Bounds) -> None:
+        """Be ready for other bounds than the last launch had."""
+
+    def launch(self) -> None:
+        """Launch as many blocks as the bounds require."""
+
+
+class GpuKernel:
+    """A kernel on a GPU; its `actions` run one after the other.
+
+    ``record`` gives how an action records.
+    """
+
+    actions: Sequence[Action]
+
+    def __init__(
+        self, artifact: Artifact, actions: Sequence[Action], record: Callable[[Action], Recording]
+    ) -> None:
+        if artifact.parameters.slots[0] != Slot("system", SYSTEM[0]):
+            raise InternalError("the message buffer is not the first parameter")
+        self.artifact = artifact
+        self.actions = actions
+        self.name = artifact.kernel or artifact.name
+        self.slots = SlotViews(len(artifact.parameters.slots))
+        for action in actions:
+            if action.dispatch.records:
+                action.recording = record(action)
+        self.is_plain = not (artifact.messages or any(each.recording for each in actions))
+        """Whether it has neither messages nor tapes."""
+
+    def tape(self) -> tuple[Tape, int]:
+        """The tapes of a launch, and the address of the bounds that it computes."""
+        raise NotImplementedError
+
+    def slots_at(self, block: int) -> tuple[int, ...]:
+        """The slots of a parameter block."""
+        return self.slots.unpack(self.slots.view(block))
+
+    def quotas(self) -> list[Sequence[Quota]]:
+        """What tapes the last launch took, action by action."""
+        recordings = [action.recording for action in self.actions]
+        return [() if each is None else each.last for each in recordings]
+
+    def run(self, step: Step, slots: Sequence[int]) -> None:
+        """Launch an action with the slots of a launch."""
+        action, recording = step.action, step.action.recording
+        if action.bounds is not None:
+            step.resize(action.bounds(slots))
+        if recording is not None:
+            recording.last = []
+        if step.is_empty:
+            return
+        if recording is None:
+            step.launch()
+            return
+        tape, bounds = self.tape()
+        if action.is_computed:
+            recording.run_computed(step, tape, bounds, slots)
+        else:
+            recording.run(step, *(step.known or (0, 1)), tape, slots)
