@@ -77,17 +77,25 @@ extension = Extension
 
 @shortens_tracebacks
 def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **given: Any) -> None:
-    """Start, or start again: arrays that were made before can no longer be used, kernels can.
+    """Start Octants: select the device, the default types and the options.
 
-    `arch` is `cpu` or a GPU; `gpu` takes the best that there is, and the CPU with a message if
-    there is none. `default_fp` and `default_ip` are the types of float and integer literals and of
-    ``float`` and ``int``. Among the options are `debug` (asserts, bounds checks, the verifier),
-    `check_out_of_bound`, `fast_math`, `random_seed`, `cpu_max_num_threads`, `offline_cache`,
-    `offline_cache_file_path`, `log_level`, `print_ir`, `print_kernel_llvm_ir`, `print_kernel_asm`;
-    `octants.options.Options` has them all. An option that is not given is taken from the variable
-    ``OCTANTS_<NAME>`` or ``QD_<NAME>`` of the environment. Options of Quadrants that steer its
-    compiler are accepted and ignored; those that ask for something that Octants does not do give a
-    warning. What is used before the first `init` runs with the defaults, and a line says so.
+    Arrays from before a later call of `init` can no longer be used; kernels can. If a program uses
+    anything before `init`, it runs with the defaults, and a line says so. Example:
+
+        qd.init(arch=qd.gpu, default_fp=qd.f64, debug=True)
+
+    Args:
+        arch: `cpu`, `cuda`, `vulkan`, or `gpu` for the best GPU that there is; without one, `gpu`
+            takes the CPU, with a message. A list is tried in order.
+        default_fp: the type of float literals and of `float`: `f16`, `f32` (the default) or `f64`.
+        default_ip: the type of integer literals and of `int`: `i32` (the default) or `i64`.
+        given: further options, among them `debug` (asserts, bounds checks, the verifier),
+            `check_out_of_bound`, `fast_math`, `random_seed`, `cpu_max_num_threads`,
+            `offline_cache`, `offline_cache_file_path`, `log_level`, `print_ir`,
+            `print_kernel_llvm_ir` and `print_kernel_asm`; `octants.options.Options` lists them all.
+            The variable ``OCTANTS_<NAME>`` or ``QD_<NAME>`` of the environment sets an option that
+            is not passed. Options that steer Quadrants' compiler are ignored; options for what
+            Octants does not do give a warning.
 
     Raises:
         OctantsRuntimeError: for an unknown option or value, or an arch that is not available.
@@ -123,10 +131,10 @@ options.initialise_by(_init_with_defaults)
 
 
 def reset() -> None:
-    """End all arrays; the next thing to call is `init`. Kernels stay usable.
+    """End all arrays. Kernels stay usable; call `init` next.
 
-    ``int`` and ``float`` stand for i32 and f32 again. What would have been raised by the next
-    `sync` becomes a warning.
+    `int` and `float` stand for i32 and f32 again. An error that the next `sync` would have raised
+    becomes a warning.
     """
     unraised = driver.state.stop()
     current.stop()
@@ -138,11 +146,11 @@ def reset() -> None:
 
 @shortens_tracebacks
 def sync() -> None:
-    """Wait until all launches are done; raises what went wrong in them.
+    """Wait until all launches are done, and raise their errors.
 
     Raises:
-        OctantsAssertionError: the tape of a gradient has overflowed, which a forced `ad_stack_size`
-            makes possible. Host reads of fields and ndarrays raise it too; it is raised once.
+        OctantsAssertionError: the tape of a gradient overflowed, which a forced `ad_stack_size`
+            makes possible. Host reads of fields and ndarrays raise it, too; it is raised once.
     """
     options.current()
     if driver.state.device is not None:
@@ -227,7 +235,7 @@ cfg = Configuration()
 
 
 def is_extension_enabled(ext: Extension) -> bool:
-    """Whether the current arch can do something."""
+    """Whether the arch in use supports an extension."""
     return ext in EXTENSIONS[cfg.arch]
 
 
@@ -259,15 +267,29 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def kernel(function: Any = None, **steering: Any) -> Any:
-    """Make a function of the language a kernel: a call compiles and launches it.
+    """Decorate a function as a kernel: a call compiles and launches it.
 
-    Its top-level loops run in parallel. Parameters are annotated: scalar, vector, matrix and struct
-    types are passed by value, ``types.ndarray()`` in place, ``template()`` at compile time. In a
-    class, the first parameter is the object. ``kernel.grad(...)`` runs the reverse on the adjoints
-    that are there. With ``graph=True`` a kernel of many top-level loops is launched as one, where
-    the device has graphs; it returns nothing, and takes no arrays of the host on a device with
-    memory of its own. The keywords `pure` and `fastcache` steer another compiler and are ignored;
-    `checkpoints` gives a warning.
+    The top-level loops of a kernel run in parallel. ``kernel.grad(...)`` runs its reverse on the
+    adjoints in memory. Example:
+
+        @qd.kernel
+        def scale(x: qd.types.ndarray(), factor: qd.f32) -> qd.i32:
+            for i in x:
+                x[i] *= factor
+            return x.shape[0]
+
+    Annotate each parameter. Scalar, vector, matrix and struct types are passed by value,
+    ``types.ndarray()`` in place, ``template()`` at compile time. In a class, the first parameter is
+    the object.
+
+    Args:
+        function: the function, if the decorator has no keywords.
+        steering: ``graph=True`` launches the top-level loops as one, if the device has graphs; such
+            a kernel returns nothing, and takes no host arrays on a device with its own memory.
+            `pure` and `fastcache` are ignored; `checkpoints` gives a warning.
+
+    Raises:
+        TypeError: if what is decorated is not a function, or for an unknown keyword.
     """
     _check_keywords("kernel", steering, ("pure", "fastcache", "graph", "checkpoints"))
     if steering.get("checkpoints"):
@@ -290,9 +312,9 @@ _NO_CHECKPOINTS = "kernels of a graph run to their ends: there is no `qd.checkpo
 
 
 def func(function: Any = None, **steering: Any) -> Any:
-    """Make a function callable in kernels, where it is inlined; on the host it runs as Python.
+    """Decorate a function that kernels call: it is inlined there. On the host it runs as Python.
 
-    The keywords `is_real_function` and `requires_top_level` steer another compiler and are ignored.
+    The keywords `is_real_function` and `requires_top_level` are ignored.
     """
     _check_keywords("func", steering, ("is_real_function", "requires_top_level"))
     return _mark if function is None else _mark(function)
@@ -320,9 +342,9 @@ def pure(function: _Function) -> _Function:
 
 
 def data_oriented(cls: Any = None, **steering: Any) -> Any:
-    """Decorate a class with kernels as methods; ``self`` is a template in them.
+    """Decorate a class whose methods are kernels; ``self`` is a compile-time value in them.
 
-    The keywords `stable_members` and `template_primitives` steer another compiler and are ignored.
+    The keywords `stable_members` and `template_primitives` are ignored.
     """
     _check_keywords("data_oriented", steering, ("stable_members", "template_primitives"))
     return (lambda given: given) if cls is None else cls

@@ -133,16 +133,15 @@ class Graph:
 
 
 class capture:  # noqa: N801  # it reads as a word of the language
-    """``with capture() as graph:`` runs its body, and captures what that tells the device.
+    """``with capture() as graph:`` runs its body, and captures the device work that it starts.
 
-    It is the body's work on the device that is captured, not its Python: numbers that are passed to
-    kernels, and what the host writes to arrays, are those of the capture at each replay; branches
-    are those that were taken. A tape belongs into the body as a whole.
+    A replay repeats the work, not the Python: numbers that the body passed to kernels, and what the
+    host wrote, keep their values; branches are those of the capture. Put a tape into the body as a
+    whole.
 
-    What the host would have to wait for cannot be in it: reads of arrays, kernels that return
-    values, logs of what atomics return; nor can arrays of the host, on a device with memory of its
-    own. Such is an error where it happens, and ends the capture. So does an error of the body. What
-    has run until then is done, as without a capture.
+    A graph cannot contain what the host must wait for: reads of arrays, kernels that return values,
+    logs of what atomics return; nor host arrays on a device with its own memory. Such an operation
+    is an error and ends the capture, and so does an error of the body. The work until then is done.
 
     Raises:
         OctantsRuntimeError: in the body, for what cannot be captured; at the beginning, within

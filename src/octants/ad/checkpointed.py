@@ -80,26 +80,28 @@ class CheckpointedLoop:
 def checkpointed(
     step: Callable[[int], Any], n: int | None = None, *, slots: int = 20
 ) -> CheckpointedLoop:
-    """Call ``step(0)``, ``step(1)``, ... ``step(n - 1)``; under a tape in bounded memory.
+    """Call ``step(0)``, ``step(1)``, ... ``step(n - 1)``; under a tape, in bounded memory.
 
-    The tape does not record what the steps launch: it keeps at most `slots` snapshots of what they
-    overwrite, and in the backward pass runs steps again from the snapshots to reverse them. The
-    snapshots are placed so that the fewest steps are run again. With 20 slots, none of 231 steps is
-    run more than three times in all, of 1,771 four times, of 10,626 five times.
+    The tape keeps at most `slots` snapshots of what the steps overwrite. The backward pass runs
+    steps again from the snapshots, as few as possible: with 20 slots, none of 231 steps runs more
+    than three times in all, of 1,771 four times, of 10,626 five times. Gradients are the same as
+    without `checkpointed`. Without a tape, under `no_grad` or forward mode, the steps simply run.
+    Loops may be nested.
 
-    A step that returns ``False`` is the last. Without `n` the loop goes on until then; snapshots
-    are thinned out on the way, and no step is run more often than with a known number of steps.
+    Args:
+        step: a function of the step number. It launches kernels, reads and writes arrays, and may
+            call what does. It must do the same each time for the same number and arrays: what else
+            of Python it changes, prints or counts happens again in the backward pass. A step that
+            returns ``False`` is the last.
+        n: the number of steps; without it, the loop runs until a step returns ``False``.
+        slots: the most snapshots that exist at a time.
 
-    ``step`` launches kernels, reads and writes arrays, and may call whatever does; it must do the
-    same each time it is called with the same number on the same arrays. What else of Python it
-    changes, prints or counts, happens again in the backward pass. Gradients are the same as without
-    `checkpointed`; after the tape all arrays are as the loop, and what followed it, left them.
-
-    Without a tape, under `no_grad` or forward mode, the steps are simply run. Loops may be nested.
+    Returns:
+        The loop; its `statistics` count steps, runs, snapshots and bytes.
 
     Raises:
         OctantsValueError: if `slots` is less than 1, or `n` is negative.
-        OctantsRuntimeError: in the backward pass, if a step is found not to be the same again.
+        OctantsRuntimeError: in the backward pass, if a step does something different.
         OctantsMemoryError: if the snapshots exceed ``init(ad_snapshot_budget_bytes=...)``.
     """
     loop = CheckpointedLoop(step, _count("n", n, 0) if n is not None else None, _slots(slots))

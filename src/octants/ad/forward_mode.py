@@ -32,20 +32,24 @@ TANGENT = Companion.TANGENT
 
 
 class FwdMode:
-    """Computes in its body ``loss.dual = d loss / d param * seed``, a Jacobian-vector product.
+    """Compute in its body ``loss.dual = d loss / d param * seed``, a Jacobian-vector product.
 
-    `loss` is a field or an ndarray, or a list of them; `param` is one whose elements `seed` gives
-    the direction in, row-major; for a `param` of one element it is 1 if left out. Several
-    parameters are given as a list, with a list of seeds. All duals are cleared before, with
-    `clear_gradients`; those of the parameters are at the end, the others stay to be read.
+    At the end the duals of the parameters are cleared; the others stay to be read. A host write in
+    the body (`fill`, ``x[i] = v``, `from_numpy`, `from_torch`, `mark_written`) clears the duals of
+    what it overwrites; `copy_from` copies them. A parameter that is written before the first launch
+    that uses it keeps its direction.
 
-    A host write in the body (`fill`, ``x[i] = v``, `from_numpy`, `from_torch`, `mark_written`)
-    clears the duals of what it overwrites, `copy_from` copies them. A parameter that is written
-    before the first launch that uses it keeps its direction: what is written is its value.
+    Args:
+        loss: a field or an ndarray with a dual, or a list of them.
+        param: the field or ndarray to differentiate by, or a list of them.
+        seed: the direction, a number for each element of `param`, row-major; a list of such for
+            several parameters. It may be left out for a `param` of one element.
+        clear_gradients: clear all duals first.
 
-    Raises `OctantsRuntimeError` for a loss or parameter without a dual or a `seed` that does not
-    fit, within a tape or another forward mode, and at the launch after a write by torch, through a
-    tensor that shares the memory, that `mark_written` has not announced.
+    Raises:
+        OctantsRuntimeError: for a loss or parameter without a dual, within a tape or another
+            forward mode, and at the launch after an untracked write of torch through shared memory.
+        OctantsValueError: for a `seed` that does not fit.
     """
 
     def __init__(

@@ -49,29 +49,41 @@ ON_OVERWRITE = ("save", "error", "trust")
 
 
 class Tape:
-    """Records the launches in its body and, at the end, propagates the adjoints of a loss back.
+    """Record the launches in its body; at the end, propagate the adjoints of a loss back.
 
-    ``with Tape(loss=loss):`` sets the loss to zero and, with `clear_gradients`, all gradients of
-    fields and ndarrays of ours; then the body runs. At its end ``loss.grad`` is set to one and the
-    recorded launches are reversed, last first. If the body raises, nothing is reversed.
+    ``with Tape(loss=loss):`` sets the loss to zero, and all gradients of fields and ndarrays of
+    Octants; then the body runs. At its end ``loss.grad`` is set to one, and the recorded launches
+    run in reverse, last first. If the body raises, nothing is reversed. Example:
 
-    `loss` is a field, an ndarray or a torch tensor of one element, a kernel that returns a float
-    (launched once in the body), or a list of these; without one, the adjoints that the body has set
-    are propagated. `seed` is the adjoint of the loss in place of one, with a list of losses a list;
-    where it has a number for each element, the loss may be an array of several, or a vector that
-    is returned.
+        with qd.ad.Tape(loss=loss):
+            step()
+        print(x.grad.to_numpy())
 
-    Arrays may be overwritten: what a reverse run needs is saved before, and put back for it;
-    afterwards all arrays are as the body left them. With ``on_overwrite="error"`` such a write is
-    an error instead; with "trust" nothing is saved, and the reverse runs take what the arrays hold
-    at the end of the body: right only if that is what the launches read. With `validation` each
-    reverse run is preceded by a check that it reads, in arrays of every kind, what the launch did:
-    an `OctantsAssertionError` tells of writes through pointers and of trust that was misplaced.
+    The body may overwrite arrays: the tape copies what a reverse run needs, restores it for that
+    run, and leaves all arrays as the body left them. A host write (`fill`, ``x[i] = v``,
+    `from_numpy`, `copy_from`) ends the adjoints of what it overwrites.
 
-    A host write (`fill`, ``x[i] = v``, `from_numpy`, `copy_from`) ends the adjoints of what it
-    overwrites. `grad_check` lists arrays whose gradients are compared with central differences.
-    `argument_gradients` names the kernel, or lists those, of whose launches `argument_gradients()`
-    will be asked; ``True`` means all.
+    Args:
+        loss: a field, an ndarray or a torch tensor of one element, a kernel that returns a float
+            and is launched once in the body, or a list of these. Without a loss, the adjoints that
+            the body has set are propagated.
+        clear_gradients: set all gradients to zero first; otherwise they accumulate.
+        validation: check before each reverse run that it reads what the launch read, in arrays of
+            every kind: this finds writes through pointers, and trust that was wrong.
+        grad_check: arrays whose gradients are compared with central differences.
+        seed: the adjoint of the loss, instead of one. With a number for each element, the loss may
+            be an array of several elements, or a returned vector. For a list of losses, a list.
+        on_overwrite: "save" copies what is overwritten; "error" makes such a write an error;
+            "trust" copies nothing, and is right only if the arrays hold at the end what the
+            launches read.
+        argument_gradients: a kernel, a list of kernels, or True for all, whose launches compute the
+            gradients that the method `argument_gradients` returns.
+
+    Raises:
+        OctantsRuntimeError: for a wrong loss, within another tape or forward mode, or for an
+            untracked write to what is needed.
+        OctantsAssertionError: if `validation` or `grad_check` finds a difference.
+        OctantsMemoryError: if the copies exceed ``init(ad_snapshot_budget_bytes=...)``.
     """
 
     _finds_quick_ways = True

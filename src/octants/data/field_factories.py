@@ -32,15 +32,21 @@ def field(
     needs_grad: bool = False,
     needs_dual: bool = False,
 ) -> Any:
-    """A field of ``shape``, an integer or a tuple of integers; () for a single element.
+    """Create a field; all elements are zero at first.
 
-    `dtype` is a scalar type, or a vector, matrix or struct type. Without `shape` the field is to be
-    placed: ``root.dense(i, n).place(x)``. `order` names the axes from the outermost in memory to
-    the innermost (``"ji"`` is column-major), `offset` is the index of the first element, `name` is
-    for messages. `needs_grad` and `needs_dual` give it memory for ``x.grad`` and ``x.dual``; they
-    need a floating-point type. All elements are zero at first.
+    Args:
+        dtype: a scalar, vector, matrix or struct type.
+        shape: an integer or a tuple of integers; () for a single element. Without a shape, place
+            the field: ``root.dense(i, n).place(x)``.
+        order: the axes from the outermost in memory to the innermost; ``"ji"`` is column-major.
+        name: a name for messages.
+        offset: the index of the first element.
+        needs_grad: allocate ``x.grad``, of the same shape; needs a floating-point type.
+        needs_dual: allocate ``x.dual``, likewise.
 
-    Raises `OctantsRuntimeTypeError` for a wrong dtype, `OctantsValueError` for a wrong shape.
+    Raises:
+        OctantsRuntimeTypeError: for a wrong dtype.
+        OctantsValueError: for a wrong shape.
     """
     if hasattr(dtype, "members"):
         if order is not None:

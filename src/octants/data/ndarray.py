@@ -207,12 +207,17 @@ def class_of(element_shape: tuple[int, ...]) -> type[Ndarray]:
 
 
 def ndarray(dtype: Any, shape: Any, needs_grad: bool = False, needs_dual: bool = False) -> Ndarray:
-    """A row-major array of ``shape``, an integer or a tuple of integers; extents may be 0.
+    """Create a row-major array, which kernels take as an argument; all elements are zero.
 
-    `dtype` is a scalar type, or a vector or matrix type. `needs_grad` and `needs_dual` give it
-    arrays ``x.grad`` and ``x.dual``; they need a floating-point type. All elements are zero.
+    Args:
+        dtype: a scalar, vector or matrix type.
+        shape: an integer or a tuple of integers; extents may be 0.
+        needs_grad: allocate ``x.grad``, of the same shape; needs a floating-point type.
+        needs_dual: allocate ``x.dual``, likewise.
 
-    Raises `OctantsRuntimeTypeError` for a wrong dtype, `OctantsValueError` for a wrong shape.
+    Raises:
+        OctantsRuntimeTypeError: for a wrong dtype.
+        OctantsValueError: for a wrong shape.
     """
     return make_ndarray(dtype, shape, needs_grad=needs_grad, needs_dual=needs_dual)
 
@@ -220,17 +225,21 @@ def ndarray(dtype: Any, shape: Any, needs_grad: bool = False, needs_dual: bool =
 def zeros(
     shape: Any, dtype: Any = float, needs_grad: bool = False, needs_dual: bool = False
 ) -> Ndarray:
-    """An ndarray of zeros, with the arguments in numpy's order; see `ndarray`."""
+    """Create an ndarray of zeros, with the arguments in the order of numpy; see `ndarray`."""
     return make_ndarray(dtype, shape, needs_grad=needs_grad, needs_dual=needs_dual)
 
 
 def array(values: Any, dtype: Any = None, needs_grad: bool = False) -> Ndarray:
-    """An ndarray of the values of a number, a list of numbers, or an array of numpy's.
+    """Create an ndarray from a number, a list of numbers, or a numpy array.
 
-    Without `dtype`, floats of Python are of the default float type, integers of the default integer
-    type, and arrays of numpy keep theirs.
+    Args:
+        values: a number, nested lists of equal lengths, or a numpy array.
+        dtype: the type of the elements. Without it, Python floats get the default float type,
+            Python integers the default integer type, and numpy arrays keep theirs.
+        needs_grad: allocate ``x.grad``, of the same shape.
 
-    Raises `OctantsRuntimeTypeError` for what is no array of numbers.
+    Raises:
+        OctantsRuntimeTypeError: for anything but an array of numbers.
     """
     found = np.asarray(values)
     if dtype is None and not isinstance(values, (np.ndarray, np.generic)):
@@ -242,7 +251,7 @@ def array(values: Any, dtype: Any = None, needs_grad: bool = False) -> Ndarray:
 
 
 def from_numpy(values: Any, needs_grad: bool = False) -> Ndarray:
-    """An ndarray with a copy of an array of numpy's, of its shape and dtype."""
+    """Create an ndarray with a copy of a numpy array, of its shape and dtype."""
     return array(np.asarray(values), needs_grad=needs_grad)
 
 

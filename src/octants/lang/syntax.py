@@ -36,17 +36,19 @@ _Index = TypeVar("_Index")
 
 
 def static(x: Any, *more: Any) -> Any:
-    """Evaluate an expression when the kernel is compiled.
+    """Evaluate an expression at compile time.
 
-    ``if static(...)`` keeps one branch, ``for i in static(range(3))`` is unrolled. Anywhere else
-    ``static(x)`` is the object x: ``not static(flag)``, ``v[static(k)]``, ``static(table)[1]``. On
-    the host it gives back its argument, or the tuple of several.
+    ``if static(...)`` keeps one branch, ``for i in static(range(3))`` is unrolled. Elsewhere
+    ``static(x)`` is the object x: ``not static(flag)``, ``v[static(k)]``, ``static(table)[1]``.
+
+    Returns:
+        On the host, its argument, or the tuple of several.
     """
     return (x, *more) if more else x
 
 
 def static_assert(condition: Any, message: str | None = None) -> None:
-    """Stop the compilation of the kernel if a compile-time condition does not hold."""
+    """Stop compiling the kernel if a compile-time condition is false."""
     assert condition, message or "static assertion failed"
 
 
@@ -132,14 +134,19 @@ def loop_config(
     name: str | None = None,
     simd: bool | int | None = None,
 ) -> None:
-    """Say how the next loop is to run.
+    """Configure the next loop.
 
-    ``serialize=True`` runs a top-level loop of a kernel in order, on one thread; `parallelize` is
-    the number of threads on a CPU (1 means `serialize`), `block_dim` the threads of a block on a
-    GPU, `name` the name of the loop in profiles. `simd` says whether a CPU runs several work items
-    at once, one in each lane of its vectors, whatever `init` says; a number says how many.
-    `bit_vectorize` and `block_dim_adaptive` are accepted and ignored. On the host, where all loops
-    run in order, it does nothing.
+    On the host, where all loops run in order, this does nothing.
+
+    Args:
+        block_dim: the number of work items in a block.
+        serialize: run a top-level loop of a kernel in order, on one thread.
+        parallelize: the number of threads on a CPU; 1 means `serialize`.
+        bit_vectorize: ignored.
+        block_dim_adaptive: ignored.
+        name: the name of the loop in profiles.
+        simd: whether a CPU runs several work items at once, one in each lane of its vectors; a
+            number sets the number of lanes. It overrides `init`.
     """
 
 

@@ -199,9 +199,23 @@ def _prose(value: Any) -> str:
     return _plain(doc) + "\n" if doc else ""
 
 
+_SECTION = re.compile(
+    r"^(Args|Returns|Raises|Attributes):\n((?:    .*\n?|\n(?=    ))+)", re.MULTILINE
+)
+
+
 def _plain(text: str) -> str:
-    """A docstring as Markdown: code between single backticks, no double colons."""
+    """A docstring as Markdown: sections as lists, code between single backticks."""
+    text = _SECTION.sub(_section, text)
     return re.sub(r"::$", ":", text.replace("``", "`"), flags=re.MULTILINE)
+
+
+def _section(match: re.Match[str]) -> str:
+    """A section as a list: an entry for each line at its first indentation."""
+    entries = re.sub(r"^    (?! )", "* ", match[2], flags=re.MULTILINE)
+    entries = re.sub(r"^        ", "  ", entries, flags=re.MULTILINE)
+    entries = re.sub(r"^\* (\w+): ", r"* `\1`: ", entries, flags=re.MULTILINE)
+    return f"**{match[1]}**\n\n{entries}"
 
 
 if __name__ == "__main__":
