@@ -87,3 +87,22 @@ def test_two_arguments_that_are_one_array() -> None:
     x, y = np.ones(4), np.zeros(4)
     kernel(x, x, y)
     assert y.tolist() == [2, 2, 2, 2]
+
+
+def test_the_adjoint_of_a_number_of_f16_that_a_loop_reads_is_summed_in_f32() -> None:
+    x = qd.field(qd.f32, shape=2, needs_grad=True)
+    y = qd.field(qd.f32, shape=500, needs_grad=True)
+
+    @qd.kernel
+    def spread():
+        half = qd.cast(x[1], qd.f16)
+        for i in y:
+            y[i] = half * (i % 3)
+
+    x.fill(0.3)
+    seeds = np.linspace(-1, 1.2, 500).astype(np.float32)
+    y.grad.from_numpy(seeds)
+    spread()
+    spread.grad()
+    expected = (seeds.astype(np.float64) * (np.arange(500) % 3)).sum()
+    np.testing.assert_allclose(x.grad[1], expected, rtol=1e-5)

@@ -118,6 +118,19 @@ def k():
     assert result.primal["n"].value.tolist() == [-2147483648, -4, 2, 0, 5, 44]
 
 
+def test_integers_compare_by_value_whatever_their_types() -> None:
+    source = """
+n = qd.field(qd.i8, shape=(3,))
+u = qd.field(qd.u32, shape=(3,))
+@qd.kernel
+def k():
+    for i in range(3):
+        n[i] = qd.select(n[i] < u[i], 1, 0)
+"""
+    result = outcome(source, {"n": [-103, 2, 5], "u": [1, 4294967295, 5]})
+    assert result.primal["n"].value.tolist() == [1, 1, 0]
+
+
 def test_vectors_copy_on_assignment() -> None:
     source = """
 v = qd.Vector.field(2, FP, shape=(1,), needs_grad=True)

@@ -38,7 +38,8 @@ After::
 
 A value that a later task uses is recomputed there if it is cheap and depends on the launch alone
 (constants, extents, arguments, integer arithmetic on them); any other travels in a launch-temporary
-array. A float is never recomputed by arithmetic, so that each has one adjoint.
+array. A float is never recomputed by arithmetic, so that each has one adjoint. One of f16 travels
+as f32, since many work items may add to its adjoint.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ from octants.ir.core import (
     replace_operands,
 )
 from octants.simplify.prune import prune_block
+from octants.types.scalars import DType, f16, f32
 
 
 def outline_tasks(module: Module) -> None:
@@ -137,7 +139,7 @@ class _Outliner:
         if value not in self.temporaries:
             array = Array(
                 f"temporary_{len(self.temporaries)}",
-                value.type,
+                f32 if value.type is f16 else value.type,
                 0,
                 Space.TEMPORARY,
                 layouts={Companion.PRIMAL: None},
@@ -154,7 +156,8 @@ class _Outliner:
             for value in op.results:
                 array = self.temporaries.get(value)
                 if array is not None and self.segment_of.get(value) == number:
-                    stored.append(ops.Store(array, Companion.PRIMAL, value, []))
+                    travelling = _converted(stored, value, array.dtype)
+                    stored.append(ops.Store(array, Companion.PRIMAL, travelling, []))
         block.ops[:] = stored
 
 
@@ -178,9 +181,20 @@ class _Importer:
             copy = rebuild(definition, [self.value(used) for used in operands])
         else:
             array = self._outliner.temporary(value)
-            copy = ops.Load(array, Companion.PRIMAL, [], results=[Value(value.type, value.name)])
+            copy = ops.Load(array, Companion.PRIMAL, [], results=[Value(array.dtype, value.name)])
+            self._block.ops.append(copy)
+            return _converted(self._block.ops, copy.result, value.type)
         self._block.ops.append(copy)
         return copy.result
+
+
+def _converted(code: list[Operation], value: Value, dtype: DType) -> Value:
+    """A value as a type; the conversion, where it needs one, is appended to some code."""
+    if value.type is dtype:
+        return value
+    cast = ops.Cast(value, results=[Value(dtype, value.name)])
+    code.append(cast)
+    return cast.result
 
 
 def _segments(body: Block) -> list[list[Operation]]:

@@ -182,10 +182,11 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def compare(fn: str, x: Any, y: Any) -> Num:
-    """A comparison; a close one of inexact floats is noted."""
+    """A comparison, of integers by value; a close one of inexact floats is noted."""
     a, b = lift(x), lift(y)
     dtype = promote(a.type, b.type)
-    a, b = convert(a, dtype), convert(b, dtype)
+    if dtype.is_float:
+        a, b = convert(a, dtype), convert(b, dtype)
     STATE.burn()
     _close(a, b, "comparison")
     return Num(U1, _COMPARISONS[fn](a.value, b.value))
