@@ -75,7 +75,7 @@ ALLOWED = {
 
 def private_words(path: Path) -> list[str]:
     """Where a file uses a word that has been replaced."""
-    name = path.relative_to(SOURCE).as_posix()
+    name = path.relative_to(SOURCE if SOURCE in path.parents else REPOSITORY).as_posix()
     return [
         f"{name}:{number}: `{match[0]}`: {better}"
         for number, line in enumerate(path.read_text().splitlines(), 1)
@@ -90,6 +90,18 @@ def test_source_uses_the_words_of_the_field() -> None:
     done = [path for path in files if path.relative_to(SOURCE).parts[0] not in NOT_YET]
     assert len(done) > 200
     found = [line for path in done for line in private_words(path)]
+    assert not found, "\n".join(found)
+
+
+PAGES_NOT_YET = ("architecture.md",)
+"""Pages whose words are still to be replaced."""
+
+
+def test_pages_use_the_words_of_the_field() -> None:
+    pages = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")]
+    done = [page for page in pages if page.name not in PAGES_NOT_YET]
+    assert len(done) > 20
+    found = [line for page in done for line in private_words(page)]
     assert not found, "\n".join(found)
 
 

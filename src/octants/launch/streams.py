@@ -33,7 +33,7 @@ class Stream(_Queued):
     `handle` the stream is a new one, as `create_stream` makes it. With one it is that of another
     library, such as ``torch.cuda.Stream().cuda_stream``, which must live as long as this is used.
 
-    Launches in no stream, and all that the host reads and writes, wait for all streams, and streams
+    Launches in no stream, and host reads and writes, wait for all streams, and streams
     for that. Between two streams only events tell what waits for what. On archs other than `cuda` a
     stream does nothing, and launches run one after the other.
     """
@@ -53,7 +53,7 @@ class Stream(_Queued):
         return self._queue.handle
 
     def synchronize(self) -> None:
-        """Wait until all that is in it is done. What failed in it is raised by `sync`."""
+        """Wait until its work is done. `sync` raises what failed in it."""
         self.require_alive()
         self._queue.synchronize()
 
@@ -89,7 +89,7 @@ class Event(_Queued):
         return self._point.handle
 
     def record(self, qd_stream: Stream | None = None) -> None:
-        """Let it happen when all that is in a stream now is done."""
+        """Let it happen when the present work of a stream is done."""
         self.require_alive()
         self._point.record(queue_of(qd_stream))
 
