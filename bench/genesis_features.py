@@ -201,13 +201,12 @@ def checkpoint(gs: Any) -> Program:
 
 @scene(is_timed=False)
 def constrained(gs: Any) -> Program:
-    """Welds, a conjugate-gradient solver, the elliptic cone, friction and a drone."""
+    """Welds, loops of links, the conjugate-gradient solver, and friction without slip."""
     made = rigid(
         gs,
         constraint_solver=gs.constraint_solver.CG,
         iterations=50,
         noslip_iterations=3,
-        friction_cone=gs.friction_cone.elliptic,
     )
     arm = made.add_entity(gs.morphs.MJCF(file="xml/four_bar_linkage.xml", pos=(0, 0, 0.5)))
     boxes = [

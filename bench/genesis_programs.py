@@ -326,8 +326,10 @@ def grad_tool(gs: Any) -> Program:
         tool_options=gs.options.ToolOptions(floor_height=0.0),
     )
     made.add_entity(gs.morphs.Plane())
+    # With another scale than one Genesis 1.4.5 scales the distance field the wrong way round:
+    # all of the scene is inside, and rounding decides where the surface is.
     tool = made.add_entity(
-        morph=gs.morphs.Mesh(file="meshes/sphere.obj", scale=0.1, pos=(0.4, 0.3, 0.2)),
+        morph=gs.morphs.Mesh(file="meshes/sphere.obj", scale=1.0, pos=(0.4, -0.16, 0.2)),
         material=gs.materials.Tool(friction=8.0, sdf_res=16),
     )
     cube = made.add_entity(

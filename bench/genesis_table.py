@@ -85,10 +85,10 @@ def replace_table(rows: list[dict[str, Any]], path: Path) -> None:
     place = path.resolve().relative_to(ROOT)
     text = PAGE.read_text()
     for part, table in (("times", times_table(rows)), ("numbers", numbers_table(rows))):
-        block = (
-            f"<!-- {part} -->\n{table}\n\n"
-            f"Measured: {measured(rows, part)} ([all of it](../{place}))\n<!-- end -->"
-        )
+        found = f"{table}\n\nMeasured: {measured(rows, part)} ([all of it](../{place}))"
+        if not any(part in row for row in rows):
+            found = "Nothing has been measured since the scenes were last changed."
+        block = f"<!-- {part} -->\n{found}\n<!-- end -->"
         before, marker, after = text.partition(f"<!-- {part} -->")
         assert marker, f"{PAGE} has no place for {part}"
         text = before + block + after.partition("<!-- end -->")[2]
