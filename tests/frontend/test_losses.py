@@ -63,6 +63,7 @@ FINE = [
     "for i in range(l):\n    n[i] = 2",
     "a = 0\na = 2147483647\na = -2147483648",
     "a: qd.u32 = 0\na = -1\na = 0xFFFFFFFF",
+    "a: qd.u32 = -1\na = 0xFFFFFFFF",
 ]
 
 
@@ -85,11 +86,36 @@ def test_no_warning(body: str) -> None:
         "small[0] = 256",
         "a = 1\na = 1e10",
         "n[0] += 2**40",
+        "a: qd.i32 = 0x80000000",
+        "a: qd.u8 = 300",
     ],
 )
 def test_literals_that_do_not_fit(body: str) -> None:
     with pytest.raises(OctantsTypeError, match="does not fit in"):
         lines_warned(body)
+
+
+def test_a_literal_that_is_returned_must_fit() -> None:
+    @qd.func
+    def converted() -> qd.i32:
+        return 0x80000000
+
+    @qd.kernel
+    def returned() -> qd.i32:
+        return 0x80000000
+
+    @qd.kernel
+    def called() -> qd.i32:
+        return converted()
+
+    @qd.kernel
+    def pattern() -> qd.u32:
+        return -1
+
+    for kernel in (returned, called):
+        with pytest.raises(OctantsTypeError, match="does not fit in i32"):
+            kernel()
+    assert pattern() == 0xFFFFFFFF
 
 
 def test_each_line_has_one_warning() -> None:

@@ -410,13 +410,17 @@ class ReadOnly(UserError):
 
 
 class CannotCopy(UserError):
-    """An array was to be pickled, or copied as a Python object."""
+    """A field was to be pickled, or deep-copied as a Python object."""
 
     what: str
     code = "OCT538"
     exception = OctantsRuntimeTypeError
-    title = "{what} cannot be pickled, and `copy` does not copy it"
-    remedy = "use `to_numpy` and `from_numpy`, or `copy_from` another array"
+    title = (
+        "{what} cannot be pickled or copied by `copy.deepcopy`: it is a part of a tree of fields"
+    )
+    remedy = (
+        "use `to_numpy` and `from_numpy`, or `copy_from` another field; ndarrays can be pickled"
+    )
 
 
 def describe(value: object) -> str:

@@ -59,6 +59,9 @@ class Field(Tensor, FieldHandle):
         self._runtime = current.runtime()
         self._runtime.register(self)
 
+    def __copy__(self) -> Field:
+        return self  # another object of the same memory would be an alias, too
+
     # -- companions -----------------------------------------------------------------------------
 
     @property

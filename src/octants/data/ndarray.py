@@ -160,6 +160,15 @@ class Ndarray(Tensor, NdarrayHandle):
         """The scalar type of the elements."""
         return self.dtype
 
+    # -- copies ---------------------------------------------------------------------------------
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        """A copy, with copies of its gradient and its dual, in the memory of where it arrives."""
+        self.require_alive()
+        companions = {kind: array.to_numpy() for kind, array in self._companions.items()}
+        given = self.dtype, self.shape, self.element_shape, self.to_numpy(), companions
+        return _unpickled, given
+
     def describe(self) -> str:
         """The array in the words of a message."""
         if self.companion is Companion.PRIMAL:
@@ -204,6 +213,21 @@ _CLASSES = (ScalarNdarray, VectorNdarray, MatrixNdarray)
 def class_of(element_shape: tuple[int, ...]) -> type[Ndarray]:
     """The class of ndarrays whose elements have a shape."""
     return _CLASSES[len(element_shape)]
+
+
+def _unpickled(
+    dtype: DType,
+    shape: tuple[int, ...],
+    element_shape: tuple[int, ...],
+    values: Any,
+    companions: Mapping[Companion, Any],
+) -> Ndarray:
+    """What was pickled, or copied by `copy`."""
+    copy = class_of(element_shape)(dtype, shape, element_shape, tuple(companions))
+    copy.from_numpy(values)
+    for kind, content in companions.items():
+        copy._companions[kind].from_numpy(content)
+    return copy
 
 
 def ndarray(dtype: Any, shape: Any, needs_grad: bool = False, needs_dual: bool = False) -> Ndarray:

@@ -231,3 +231,16 @@ class AbsentModule(UserError):
     exception = OctantsImportError
     title = "Octants has no `{name}`"
     remedy = "{advice}"
+
+
+class KernelNotImportable(UserError):
+    """A kernel was to be pickled that no import finds."""
+
+    kernel: str
+    code = "OCT469"
+    exception = OctantsRuntimeTypeError
+    title = "kernel `{kernel}` cannot be pickled: no module has it under the name of its definition"
+    remedy = (
+        "define it at the top level of a module, or in a class there;"
+        " `cloudpickle.dumps` also takes kernels that are defined elsewhere"
+    )

@@ -127,6 +127,9 @@ def refuse_none(context: Context, node: ast.AST) -> NoReturn:
 def declare_typed(context: Context, name: str, kind: Any, value: Any, node: ast.AST) -> None:
     """``name: kind = value``: a new variable of a stated type."""
     variable = context.scopes.frame.variables.get(name)
+    dtype = scalar_type(context, kind)
+    if dtype is not None:
+        lossy_assignments.check_stated(context, dtype, value, node)
     new = as_kind(context, kind, initial(context, value, node), name, node)
     if variable is None or _is_rebindable(context, variable):
         context.scopes.declare(name, new)

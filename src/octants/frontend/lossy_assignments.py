@@ -70,10 +70,7 @@ def _check_item(context: Context, dtype: DType, item: Any, node: ast.AST) -> Non
     if isinstance(number, int) and low <= number <= high:
         return
     if is_number(item) and isinstance(number, int):
-        is_pattern = dtype.kind is Kind.UNSIGNED and -(high + 1) // 2 <= number < 0
-        if not is_pattern:  # as -1 stands for all bits of an unsigned integer
-            way_out = f"`qd.cast({number}, qd.{dtype})` cuts off what does not fit"
-            context.fail(LiteralTooLarge(number, dtype.name, way_out), node)
+        _check_literal(context, dtype, number, node)
         return
     given = context.type_of_number(item) if is_number(item) else item.type
     if given.is_float:
@@ -83,3 +80,23 @@ def _check_item(context: Context, dtype: DType, item: Any, node: ast.AST) -> Non
     else:
         return
     context.warn(loss, node)
+
+
+def check_stated(context: Context, dtype: DType, item: Any, node: ast.AST) -> None:
+    """The error for a literal integer that is annotated, or returned, as a type it does not fit.
+
+    An annotation says that a number is converted, but hardly that a literal is to become another.
+    """
+    if not dtype.is_integer or dtype.is_bool or not is_number(item):
+        return
+    number = plain(item)
+    if isinstance(number, int) and not is_library_function(context.scopes.frame.function):
+        _check_literal(context, dtype, number, node)
+
+
+def _check_literal(context: Context, dtype: DType, number: int, node: ast.AST) -> None:
+    low, high = integer_range(dtype)
+    is_pattern = dtype.kind is Kind.UNSIGNED and -(high + 1) // 2 <= number < 0
+    if not low <= number <= high and not is_pattern:  # as -1 stands for all bits of an unsigned one
+        way_out = f"`qd.cast({number}, qd.{dtype})` cuts off what does not fit"
+        context.fail(LiteralTooLarge(number, dtype.name, way_out), node)

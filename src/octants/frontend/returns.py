@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from octants.diagnostics.errors import WrongReturn
-from octants.frontend import assignments, references
+from octants.frontend import assignments, lossy_assignments, references
 from octants.frontend.context import Context
 from octants.frontend.values import ArrayReference, MatrixValue, StructValue, describe
 from octants.ir.core import Value
@@ -47,6 +47,8 @@ def store(context: Context, value: Any, node: ast.Return) -> None:
     if len(items) != len(returns.types):
         problem = f"{len(returns.types)} values are to be returned, not {len(items)}"
         context.fail(WrongReturn(problem, _way_out(returns)), node)
+    if returns.is_declared:
+        _check_literals(context, value, node)
     for item, reference, kind in zip(items, returns.references, returns.types, strict=True):
         given = _type_of(context, item, node)
         if not returns.is_declared and given.dtype.is_float and not kind.dtype.is_float:
@@ -57,6 +59,12 @@ def store(context: Context, value: Any, node: ast.Return) -> None:
             problem = f"the return value is {wanted}, not {describe(item)}"
             context.fail(WrongReturn(problem, _way_out(returns)), node)
         context.store(references.whole_element(reference, ()), item, node)
+
+
+def _check_literals(context: Context, value: Any, node: ast.Return) -> None:
+    values = value if isinstance(value, tuple) else (value,)
+    for kind, item in zip(context.returns.types, values, strict=False):
+        lossy_assignments.check_stated(context, kind.dtype, item, node)
 
 
 def _flattened(context: Context, value: Any, node: ast.Return) -> list[Any]:
@@ -102,6 +110,8 @@ def converted(context: Context, value: Any, node: ast.AST) -> Any:
 
 def _as_kind(context: Context, kind: Any, value: Any, name: str, node: ast.AST) -> Any:
     dtype = assignments.scalar_type(context, kind)
+    if dtype is not None:
+        lossy_assignments.check_stated(context, dtype, value, node)
     if dtype is not None and isinstance(value, MatrixValue):
         return references.cast(context, value, dtype)
     return assignments.as_kind(context, kind, value, f"the value of `{name}`", node, _misfit)

@@ -8,6 +8,7 @@ Everything slow happens once per key.
 from __future__ import annotations
 
 import builtins
+import copy
 import dataclasses
 import functools
 import re
@@ -37,10 +38,11 @@ from octants.runtime.signatures import is_method, read_signature
 from octants.types.reads import ReadKey
 
 if TYPE_CHECKING:
-    from octants.launch import explain, inspection
+    from octants.launch import explain, inspection, pickling
     from octants.launch.inspection import Inspection
 else:
     explain, inspection = Deferred("octants.launch.explain"), Deferred("octants.launch.inspection")
+    pickling = Deferred("octants.launch.pickling")
 
 _state = driver.state
 _MANY_VARIANTS = 16
@@ -246,6 +248,15 @@ class Kernel:
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
         return self if owner is None or not self.is_method else BoundKernel(self, owner)
 
+    def __reduce_ex__(self, _: Any) -> Any:
+        return pickling.reduce(self, self._local_names)
+
+    def __copy__(self) -> Kernel:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Kernel:
+        return self
+
     def __repr__(self) -> str:
         return f"<kernel {self.signature.text}>"
 
@@ -308,6 +319,15 @@ class BoundKernel:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.kernel, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BoundKernel, (self.kernel, self.owner)
+
+    def __copy__(self) -> BoundKernel:
+        return BoundKernel(self.kernel, self.owner)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BoundKernel:
+        return BoundKernel(self.kernel, copy.deepcopy(self.owner, memo))
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -56,6 +56,10 @@ class DType:
     def __repr__(self) -> str:
         return self.name
 
+    def to_string(self) -> str:
+        """The name of the type: ``"f32"``."""
+        return self.name
+
     def __reduce__(self) -> tuple[Any, ...]:
         return by_name, (self.name,)
 
