@@ -96,6 +96,8 @@ def test_literals_that_do_not_fit(body: str) -> None:
 
 
 def test_a_literal_that_is_returned_must_fit() -> None:
+    qd.init(arch=qd.cpu)
+
     @qd.func
     def converted() -> qd.i32:
         return 0x80000000

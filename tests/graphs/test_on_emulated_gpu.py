@@ -16,7 +16,7 @@ from octants.runtime.cuda.graphs import CudaGraph
 from octants.runtime.cuda.streams import Streams
 from octants.runtime.gpu import recording
 from tests.codegen.on_emulated_gpu import AddressableCuda, emulated_gpu
-from tests.graphs import test_graphs, test_stopped
+from tests.graphs import test_graphs, test_races, test_stopped
 from tests.graphs.test_graphs import SIZE, World, differences
 
 _NAMES = [name for name in vars(test_graphs) if name.startswith("test_")]
@@ -417,3 +417,11 @@ def test_a_replay_that_cannot_go_on(fake: AddressableCuda, monkeypatch: pytest.M
     qd.sync()
     graph()
     np.testing.assert_allclose(world.x.grad.to_numpy(), world.expected(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["gradient", "bare", "tangent"])
+def test_captured_launches_are_checked_for_races(mode: str) -> None:
+    test_races.replayed(getattr(test_races.Program(list(range(test_races.N))), mode))
+    racing = test_races.Program([0] * test_races.N)
+    with pytest.raises(qd.QuadrantsAssertionError, match="OCT304"):
+        test_races.replayed(getattr(racing, mode))

@@ -26,7 +26,7 @@ from octants.launch.memory import memories_of
 from octants.launch.program import Program
 from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass
-from octants.runtime.capture import captures
+from octants.runtime.capture import once
 
 if TYPE_CHECKING:
     from octants.autodiff import races as gradients
@@ -60,15 +60,25 @@ class RaceCheck:
     def find(
         self, specialisation: Specialisation, seed: int, number: int, arguments: Sequence[Any]
     ) -> Race | None:
-        """A race of a launch, which is about to be made; None if there is none."""
-        if self.program is None or captures:
+        """A race of a launch, which is about to be made; None if there is none.
+
+        A graph that is being captured does not repeat the look: memory is looked at as it is now.
+        """
+        if self.program is None:
             return None
+        with once():
+            return self._find(self.program, specialisation, (seed, number, 0, *arguments))
+
+    def _find(
+        self, program: Program, specialisation: Specialisation, values: tuple[Any, ...]
+    ) -> Race | None:
+        arguments = values[3:]
         shapes = [_shape(specialisation, position, arguments) for position in self.sections]
         sizes = [math.prod(shape) for shape in shapes]
         starts = np.cumsum([1, *sizes])
         words = zeros(watching.WORDS * int(starts[-1]), np.int64)
         log = zeros(1, np.int64), _sent(starts), words
-        self._run(self.program, specialisation, (seed, number, 0, *arguments, *log))
+        self._run(program, specialisation, (*values, *log))
         shadows = read_back(words).reshape(-1, watching.WORDS)
         for section, (start, size) in enumerate(zip(starts, sizes, strict=False)):
             found = _race_in(shadows[start : start + size], self.updates_matter)
