@@ -11,17 +11,14 @@ import linecache
 import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from octants.diagnostics.launch_errors import KernelNotImportable
-
-if TYPE_CHECKING:
-    from octants.launch.kernel import Kernel
 
 Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
-def reduce(kernel: Kernel, names: dict[str, Any]) -> Reduced:
+def reduce(kernel: Any, names: dict[str, Any]) -> Reduced:
     """What `Kernel.__reduce_ex__` gives; ``names`` are those that annotations refer to.
 
     Raises `OctantsRuntimeTypeError` for a kernel that no import finds, unless cloudpickle asks.
@@ -49,13 +46,13 @@ def _find(module: str, path: str) -> Any:
 
 
 def _rebuild(
-    kind: type[Kernel],
+    kind: type[Any],
     function: FunctionType,
     names: dict[str, Any],
     wants_graph: bool,
     file: str,
     lines: tuple[str, ...],
-) -> Kernel:
+) -> Any:
     """A kernel that travelled by value; its source is that of where it comes from."""
     if not linecache.getlines(file):
         linecache.cache[file] = (sum(map(len, lines)), None, list(lines), file)
