@@ -132,3 +132,40 @@ def test_a_task_with_another_operation_runs_one_by_one() -> None:
     assert choose(task, vectors).lanes
     without = replace(vectors, operations=tuple({*vectors.operations} - {"unary"}))
     assert choose(task, without).reason == "it has a `unary`"
+
+
+BRANCH = """\
+  %3: i32 = constant<7>()
+  %4: f32 = load<@x, primal>(%2)
+  %5: i32 = load<@k, primal>(%2)
+  %6: u1 = compare<lt>({tested}, %3)
+  %7: f32 = if(%6) {{
+    %8: f32 = unary<sin>(%4)
+    %9: f32 = load<@y, primal>(%3)
+    %10: f32 = binary<mul>(%8, %9)
+    yield(%10)
+  }} {{
+    yield(%4)
+  }}
+  store<@y, primal>(%7, %2)"""
+"""A branch of which the work item's index decides, or what memory holds."""
+
+
+def test_a_branch_on_the_index_is_foreseen() -> None:
+    index, data = (chosen(BRANCH.format(tested=x), simd=ALWAYS).gain for x in ("%2", "%5"))
+    assert 1.1 * index < data
+
+
+GATHERS = """\
+  %3: i32 = load<@k, primal>(%2)
+  %4: f32 = load<@x, primal>(%3)
+  %5: i32 = constant<1>()
+  %6: i32 = binary<add>(%3, %5)
+  %7: f32 = load<@x, primal>(%6)
+  %8: f32 = binary<mul>(%4, %7)
+  %9: f32 = binary<mul>(%8, %8)
+  store<@y, primal>(%9, %2)"""
+
+
+def test_gathers_take_longer_than_loads() -> None:
+    assert not chosen(GATHERS).lanes

@@ -33,7 +33,7 @@ from octants.types.layouts import Layout
 from octants.types.scalars import DType, f16, i64, u64
 
 _REMAINDER = 20
-_MISPREDICTED = 4  # of a branch that nobody can foresee, on average
+_MISPREDICTED = 5  # of a branch that nobody can foresee, on average
 _TRIPS = 16  # of a loop that does not say
 _RAGGED = 1.4  # how much longer the longest of several loops is than one of them
 _ORDERED = 3  # an addition to a sum, which waits for the one before
@@ -88,6 +88,7 @@ class Estimate:
         }
         self._items = {task.body.args[0]} | (rows.places if rows is not None else set())
         self._rows = rows
+        self._unforeseen = _unforeseen(task.body, facts)
         self.cost = self._block(task.body)
         if rows is not None:
             self.cost.tile += self._costs.new_tile
@@ -116,7 +117,8 @@ class Estimate:
         if not self._facts.diverges(op):
             return Cost(1 + both.item / 2, 1 + both.tile / 2)
         chosen = sum(self._registers(result.type) for result in op.results)
-        return Cost(_MISPREDICTED + both.item / 2, 4 + both.tile + chosen)
+        missed = _MISPREDICTED if op.condition in self._unforeseen else 0
+        return Cost(1 + missed + both.item / 2, 4 + both.tile + chosen)
 
     def _for(self, op: ops.For) -> Cost:
         lower, upper = self._constants.get(op.lower), self._constants.get(op.upper)
@@ -324,6 +326,18 @@ def _about_rooms(block: Block) -> Iterator[Value]:
     for op in block.walk():
         if isinstance(op, ops.Compare) and op.rhs in rooms:
             yield op.result
+
+
+def _unforeseen(block: Block, facts: Uniformity) -> set[Value]:
+    """What varies by more than the work item's index: processors foresee branches on that alone."""
+    found: set[Value] = set()
+    for op in block.walk():
+        if isinstance(op, ops.Loop):
+            found.update(arg for region in op.regions for arg in region.args if facts.varies(arg))
+        follows = not op.is_pure or any(value in found for value in op.operands)
+        if follows:
+            found.update(value for value in op.results if facts.varies(value))
+    return found
 
 
 def _is_float_sum(op: Operation) -> bool:

@@ -19,7 +19,7 @@ OPERATIONS = (
 """The operations of `ir` that `lanes.operations` has handlers for, by their names in the text
 form. That module is not asked, since it is imported only where code is generated."""
 
-_COSTS = LaneCosts(call=4, new_tile=12, gathered=2.0, scattered=4.0, added=1.5, product_of_64=3)
+_COSTS = LaneCosts(call=4, new_tile=12, gathered=3.0, scattered=4.0, added=1.5, product_of_64=3)
 
 
 def lanes_of_target(target: Target) -> int:
