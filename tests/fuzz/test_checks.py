@@ -63,8 +63,9 @@ class Off:
     slack = 1.0
     way = Way()
 
-    def __init__(self, part: str) -> None:
+    def __init__(self, part: str, arch: str = "cpu") -> None:
         self.part = part
+        self.arch = arch
         self.runs = 0
 
     def forget(self) -> None:
@@ -78,6 +79,8 @@ class Off:
         tangent = {name: estimate.value.copy() for name, estimate in outcome.tangent.items()}
         if self.part == "bit" and self.runs == 2:
             primal["f"][3] = np.nextafter(primal["f"][3], 1.0)
+        if self.part == "bit of a gradient" and self.runs == 2:
+            gradient["x"][3, 1] = np.nextafter(gradient["x"][3, 1], 1.0)
         if self.part == "gradient":
             gradient["x"] *= 1.001
         return [Actual(primal, [np.zeros(0)], {"tape": gradient}, tangent)]
@@ -98,6 +101,58 @@ def test_what_differs_is_noticed(name: str, part: str, problem: str) -> None:
     checker.close()
     assert found.status is Status.DISAGREES
     assert any(text.startswith(problem) for text in found.problems), found.problems
+
+
+def sums(seed: int = 0) -> Program:
+    source = SOURCE.replace("f[i] = a.x * a.y", "f[i // 2] += a.x * a.y")
+    return replace(program(), source=source, seed=seed)
+
+
+IN_ORDER = 10
+"""A seed whose options have deterministic sums."""
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "made", "part", "is_noticed"),
+    [
+        ("cache", "cuda", program(), "bit", True),
+        ("cache", "cuda", program(), "bit of a gradient", False),
+        ("cache", "vulkan", sums(), "bit", False),
+        ("cache", "vulkan", sums(IN_ORDER), "bit", True),
+        ("cache", "cuda", sums(IN_ORDER), "bit of a gradient", True),
+        ("cache", "cpu", sums(), "bit of a gradient", True),
+        ("deterministic", "cuda", sums(), "bit of a gradient", True),
+        ("nests", "cpu", sums(), "bit of a gradient", True),
+        ("nests", "vulkan", program(), "bit", True),
+        ("nests", "vulkan", sums(IN_ORDER), "bit of a gradient", False),
+        ("levels", "cpu", sums(), "bit", False),
+    ],
+)
+def test_bits_are_compared_where_they_are_promised(
+    name: str, arch: str, made: Program, part: str, is_noticed: bool
+) -> None:
+    checker = Checker(arch, [name], 1)
+    found = checker.check(made, Off(part, arch))  # type: ignore[arg-type]
+    checker.close()
+    assert (found.status is Status.DISAGREES) == is_noticed, found.problems
+
+
+@pytest.mark.parametrize(
+    ("statement", "has_sums"),
+    [
+        ("f[i] = x[i].x", False),
+        ("qd.atomic_max(f[0], x[i].x)", False),
+        ("t[0] += i", False),
+        ("f[t[i]] -= x[i].x", True),
+        ("f[0] *= x[i].x", True),
+        ("qd.atomic_sub(f[i], x[i].x)", True),
+        ("total += x[i].x", True),
+    ],
+)
+def test_the_oracle_knows_sums(statement: str, has_sums: bool) -> None:
+    head, _ = SOURCE.split("    for i")
+    body = f"    total = FP(0)\n    for i in range(5):\n        {statement}\n"
+    assert run(replace(program(), source=head + body)).has_sums == has_sums
 
 
 def test_a_program_gets_other_checks_for_each_seed() -> None:

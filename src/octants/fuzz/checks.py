@@ -2,11 +2,13 @@
 
 The first run is the one that is compared with the oracle anyway. The other is compared with the
 oracle too, where that accepts the program; where the docs promise equal bits, it must also equal
-the first run to the bit.
+the first run to the bit. On GPUs they promise those of sums over work items, and so of gradients,
+only with `deterministic`: atomic additions come in any order there.
 """
 
 from __future__ import annotations
 
+import enum
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,14 +19,25 @@ from typing import Any
 import numpy as np
 
 from octants.fuzz import transforms
-from octants.fuzz.backends import FAST_SLACK, Actual, Arrays, PackageBackend, Way
-from octants.fuzz.compare import Status, Verdict, compare, expect, judge
-from octants.fuzz.program import Outcome, Program, Undefined
+from octants.fuzz.backends import FAST_SLACK, Actual, Arrays, PackageBackend, Way, options
+from octants.fuzz.compare import Status, Verdict, compare, expect, judge, set_aside
+from octants.fuzz.program import Close, Outcome, Program, Undefined
 
 Options = dict[str, Any]
 ONE_THREAD = {"cpu_max_num_threads": 1}
-SUMS = ("atomic_add", "+= on an array", "accumulated", "atomic on", "atomic_mul", "*= on")
-"""Parts of the names of constructs that add up floats over work items."""
+GPUS = ("cuda", "vulkan")
+
+
+class Bits(enum.Enum):
+    """Which bits of two runs are equal.
+
+    Values that no sums go into are so in all but `NONE`.
+    """
+
+    NONE = enum.auto()
+    VALUES = enum.auto()
+    ONE_THREAD = enum.auto()  # all of them on a CPU, whose runs have one thread
+    FIXED_ORDER = enum.auto()  # these, and all of them on a GPU where sums are deterministic
 
 
 @dataclass(frozen=True)
@@ -38,18 +51,20 @@ class Check:
     purpose: str
     others: Sequence[Options] = ({},)
     first: Options = field(default_factory=dict)
-    exact: str = ""  # which bits are equal: "all", "alone" (see `_is_alone`), or none
+    bits: Bits = Bits.NONE
     transform: Callable[[Program], Program | None] = lambda program: program
     arrays: str = ""  # "numpy" or "torch": what stands for ndarrays
     tape: Options = field(default_factory=dict)
     forward: bool = True  # whether the other run computes tangents
     is_of_first: bool = False  # whether the first run is what is looked at
-    only: str = ""  # the arch that has what is checked
+    only: Sequence[str] = ()  # the archs that have what is checked; all if it is empty
     needs: str = ""  # a package that may be missing
 
     def is_possible(self, arch: str) -> bool:
         """Whether it means something on an arch, and what it needs is installed."""
-        return self.only in ("", arch) and (not self.needs or find_spec(self.needs) is not None)
+        return (not self.only or arch in self.only) and (
+            not self.needs or find_spec(self.needs) is not None
+        )
 
 
 CHECKS: dict[str, Check] = {
@@ -57,32 +72,32 @@ CHECKS: dict[str, Check] = {
         "SIMD lanes on and off",
         [{"simd": "always"}],
         {"simd": "never"},
-        exact="alone",
-        only="cpu",
+        bits=Bits.VALUES,
+        only=("cpu",),
     ),
     "threads": Check(
         "1 thread, and 2 or 8",
         [{"cpu_max_num_threads": n} for n in (2, 8)],
         ONE_THREAD,
-        exact="alone",
-        only="cpu",
+        bits=Bits.VALUES,
+        only=("cpu",),
     ),
     "deterministic": Check(
-        "deterministic sums, with 1 thread, and 2 or 8: all bits",
+        "deterministic sums, with 1 thread, and 2 or 8, or twice on a GPU: all bits",
         [{"cpu_max_num_threads": n} for n in (2, 8)],
         {"deterministic": True, **ONE_THREAD},
-        exact="all",
-        only="cpu",
+        bits=Bits.FIXED_ORDER,
+        only=("cpu", *GPUS),
     ),
     "debug": Check("with bounds checked", [{"debug": True}]),
     "fast": Check("fast_math", [{"fast_math": True}]),
-    "levels": Check("optimised and not", [{"opt_level": 0}], {"opt_level": 2}, exact="alone"),
-    "cache": Check("compiled, then from the cache: all bits", [{}], ONE_THREAD, exact="all"),
+    "levels": Check("optimised and not", [{"opt_level": 0}], {"opt_level": 2}, bits=Bits.VALUES),
+    "cache": Check("compiled, then from the cache: bits", [{}], ONE_THREAD, bits=Bits.FIXED_ORDER),
     "nests": Check(
-        "records of inner loops kept or not: all bits",
+        "records of inner loops kept or not: bits",
         [{"ad_stack_nests": "store"}],
         {"ad_stack_nests": "replay", **ONE_THREAD},
-        exact="all",
+        bits=Bits.ONE_THREAD,
         forward=False,
     ),
     "blocks": Check(
@@ -110,13 +125,13 @@ class Checker:
     def check(self, program: Program, backend: PackageBackend) -> Verdict:
         """The verdict of the comparison with the oracle, and of the checks."""
         outcome = expect(program)
-        if isinstance(outcome, str) and not outcome.startswith("close"):
-            return Verdict(program.seed, program.precision, Status.SET_ASIDE, [outcome])
+        if isinstance(outcome, str):
+            return set_aside(program, outcome)
         names = self._of(program)
         ways = [self._first(name) for name in names] or [Way()]
         first = _run(program, backend, ways[0])
-        if isinstance(outcome, str):
-            verdict = Verdict(program.seed, program.precision, Status.SET_ASIDE, [outcome])
+        if isinstance(outcome, Close):
+            verdict = set_aside(program, outcome)
             self._note(verdict, "first run", _errors("run 0", first))
         else:
             verdict = judge(program, outcome, first, backend.slack)
@@ -155,7 +170,7 @@ class Checker:
         self,
         name: str,
         program: Program,
-        outcome: Outcome | str,
+        outcome: Outcome | Close,
         first: Actual,
         backend: PackageBackend,
     ) -> Iterator[str]:
@@ -167,17 +182,21 @@ class Checker:
         if changed is None or (check.arrays and not transforms.ndarrays_of(program)):
             return
         other = check.others[program.seed // len(CHECKS) % len(check.others)]
-        options = {**self._first(name).options, **other}
+        given = {**self._first(name).options, **other}
         has_tape = bool(check.tape)
-        way = Way(options, bool(check.exact), check.arrays, check.tape, has_tape, check.forward)
+        way = Way(
+            given, check.bits is not Bits.NONE, check.arrays, check.tape, has_tape, check.forward
+        )
         backend.forget()  # so that the run compiles its kernels, or finds them
         actual = _run(changed, backend, way)
         if name == "cache":
             shutil.rmtree(self.folder, ignore_errors=True)
         slack = FAST_SLACK if name == "fast" else backend.slack
         yield from _wrong("run 1", changed, outcome, actual, slack)
-        if check.exact == "all" or (check.exact == "alone" and _is_alone(program)):
-            yield from _other_bits("run 1", first, actual, check.exact)
+        if _has_all_bits(check.bits, backend.arch, program, given):
+            yield from _other_bits("run 1", first, actual, with_derivatives=True)
+        elif check.bits is not Bits.NONE and not outcome.has_sums:
+            yield from _other_bits("run 1", first, actual, with_derivatives=False)
 
 
 def _run(program: Program, backend: PackageBackend, way: Way) -> Actual:
@@ -189,9 +208,12 @@ def _run(program: Program, backend: PackageBackend, way: Way) -> Actual:
     return actual
 
 
-def _is_alone(program: Program) -> bool:
-    """Whether no float is a sum over work items, so that its bits are those of one of them."""
-    return not any(part in feature for feature in program.features for part in SUMS)
+def _has_all_bits(bits: Bits, arch: str, program: Program, given: Options) -> bool:
+    """Whether sums are taken in one order too, and so are the adjoints of what is read often."""
+    if arch not in GPUS:
+        return bits in (Bits.ONE_THREAD, Bits.FIXED_ORDER)
+    is_deterministic = (options(program.seed) | given).get("deterministic", False)
+    return bits is Bits.FIXED_ORDER and is_deterministic
 
 
 def _errors(what: str, actual: Actual) -> Iterator[str]:
@@ -200,7 +222,7 @@ def _errors(what: str, actual: Actual) -> Iterator[str]:
 
 
 def _wrong(
-    what: str, program: Program, outcome: Outcome | str, actual: Actual, slack: float
+    what: str, program: Program, outcome: Outcome | Close, actual: Actual, slack: float
 ) -> Iterator[str]:
     yield from _errors(what, actual)
     if isinstance(outcome, Outcome):
@@ -209,11 +231,13 @@ def _wrong(
                 yield f"{what} {problem}"
 
 
-def _other_bits(what: str, first: Actual, other: Actual, exact: str) -> Iterator[str]:
-    """Where two runs differ; "alone" is said of values, as adjoints are sums."""
+def _other_bits(
+    what: str, first: Actual, other: Actual, *, with_derivatives: bool
+) -> Iterator[str]:
+    """Where two runs differ. Adjoints are sums wherever work items read the same."""
     pairs = [("primal", first.primal or {}, other.primal or {})]
     pairs.append(("returned", _numbered(first), _numbered(other)))
-    if exact == "all":
+    if with_derivatives:
         pairs += [
             (f"{mode} gradient", first.gradients[mode], other.gradients[mode])
             for mode in first.gradients

@@ -18,7 +18,7 @@ import numpy as np
 from octants.fuzz.backends import RACES, VALIDATED, Actual, Backend
 from octants.fuzz.oracle.run import run as run_oracle
 from octants.fuzz.oracle.state import IllDefined, OutOfFuel, Race
-from octants.fuzz.program import Estimate, FloatArray, Outcome, Program, Undefined
+from octants.fuzz.program import Close, Estimate, FloatArray, Outcome, Program, Undefined
 
 SAFETY = 4.0
 FLOOR = 4.0
@@ -63,14 +63,20 @@ class Verdict:
 def check(programs: Iterable[Program], backend: Backend) -> list[Verdict]:
     """The verdicts of some programs, which the backend runs together."""
     pairs = [(program, expect(program)) for program in programs]
-    accepted = [program for program, outcome in pairs if not isinstance(outcome, str)]
+    accepted = [program for program, outcome in pairs if not isinstance(outcome, Close | str)]
     actuals = iter(backend.run(accepted))
     return [
-        Verdict(program.seed, program.precision, Status.SET_ASIDE, [outcome])
-        if isinstance(outcome, str)
+        set_aside(program, outcome)
+        if isinstance(outcome, Close | str)
         else judge(program, outcome, next(actuals), backend.slack)
         for program, outcome in pairs
     ]
+
+
+def set_aside(program: Program, outcome: Close | str) -> Verdict:
+    """The verdict on a program that no backend is compared on, and why."""
+    reason = outcome if isinstance(outcome, str) else f"close: {outcome.reason}"
+    return Verdict(program.seed, program.precision, Status.SET_ASIDE, [reason])
 
 
 def judge(program: Program, outcome: Outcome | Undefined, actual: Actual, slack: float) -> Verdict:
@@ -96,7 +102,7 @@ def _refusal(program: Program, outcome: Undefined, actual: Actual) -> Verdict:
     return verdict
 
 
-def expect(program: Program) -> Outcome | Undefined | str:
+def expect(program: Program) -> Outcome | Undefined | Close | str:
     """What the oracle says, or why the program is set aside."""
     try:
         outcome = run_oracle(program)
@@ -108,7 +114,7 @@ def expect(program: Program) -> Outcome | Undefined | str:
         return "too long"
     except Exception as error:
         return f"{ORACLE_ERROR}: {type(error).__name__}: {error}"
-    return f"close: {outcome.near[0]}" if outcome.near else outcome
+    return Close(outcome.near[0], outcome.has_sums) if outcome.near else outcome
 
 
 def _undefined(program: Program, race: Race) -> Undefined | str:

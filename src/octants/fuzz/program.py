@@ -83,12 +83,21 @@ class Undefined:
     race: str
 
 
+@dataclass(frozen=True)
+class Close:
+    """What the oracle says of a program with a decision that rounding may change."""
+
+    reason: str
+    has_sums: bool  # as in `Outcome`
+
+
 @dataclass
 class Outcome:
     """What the oracle says of a program: all its results, and whether they are to be trusted.
 
     `gradient` is that of the arrays' functional, `gradient_with_returned` that of its sum with the
-    returned floats.
+    returned floats. A program `has_sums` if updates add up or multiply floats in memory or over
+    work items: then the bits of values depend on the order of these.
     """
 
     primal: dict[str, Estimate]
@@ -99,6 +108,7 @@ class Outcome:
     near: list[str]
     path: list[Any]
     size: int
+    has_sums: bool
 
     def functional(self, weights: dict[str, FloatArray]) -> float:
         """The number that `gradient` is the gradient of."""

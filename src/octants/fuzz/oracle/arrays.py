@@ -43,6 +43,7 @@ class Sums:
             if before.value == operand.value and before.node != operand.node:
                 STATE.note_near(f"atomic {fn} of equals")
             return after
+        STATE.has_sums = True
         sizes = abs(after.value), abs(after.tangent)
         if fn != "*":
             sizes = self._extend(place, before, operand)

@@ -83,8 +83,8 @@ def _outcome(program: Program, arrays: dict[str, Array], returned: list[list[Num
             errors = np.array([cell.tangent_error for cell in array.cells])
             tangent[name] = _reshaped(Estimate(tangents, errors), shape)
     values = [_estimate(numbers) for numbers in returned]
-    size = len(STATE.nodes)
-    return Outcome(primal, values, gradient, with_returned, tangent, STATE.near, STATE.path, size)
+    of_run = STATE.near, STATE.path, len(STATE.nodes), STATE.has_sums
+    return Outcome(primal, values, gradient, with_returned, tangent, *of_run)
 
 
 def _gradient(

@@ -46,6 +46,7 @@ class State:
         self.item: int | None = None
         self.draws = 0
         self.order = ""
+        self.has_sums = False  # of floats in memory, or over work items
 
     def node(self, links: Sequence[Link], unit_roundoff: float) -> int:
         """Record an operation; gives its number."""
