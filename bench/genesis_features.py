@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from genesis_programs import Program, array, contact_count, particles, scene
+from genesis_programs import Program, array, contact_count, scene
 
 GO2_JOINTS = [
     f"{leg}_{joint}_joint" for leg in ("FR", "FL", "RR", "RL") for joint in ("hip", "thigh", "calf")
@@ -29,7 +29,6 @@ def rigid(gs: Any, **options: Any) -> Any:
 
 
 @scene(is_timed=False)
-@scene(is_timed=False, is_field=True, suffix="_fields")
 def go2(gs: Any) -> Program:
     """A robot dog that is controlled in three environments, of which one is reset."""
     made = rigid(gs)
@@ -244,30 +243,6 @@ def drone(gs: Any) -> Program:
 
 
 @scene(is_timed=False)
-def terrain(gs: Any) -> Program:
-    """Meshes with convex parts, and capsules, that fall on a height field."""
-    made = gs.Scene(show_viewer=False, sim_options=gs.options.SimOptions(dt=0.01))
-    heights = np.add.outer(np.sin(np.arange(12) / 2), np.cos(np.arange(12) / 2)) * 20
-    made.add_entity(
-        gs.morphs.Terrain(
-            height_field=heights, horizontal_scale=0.25, vertical_scale=0.005, pos=(-1.5, -1.5, 0)
-        )
-    )
-    body = made.add_entity(
-        gs.morphs.Mesh(file="meshes/duck.obj", scale=0.05, pos=(0.0, 0.1, 0.6), euler=(90, 0, 0))
-    )
-    ball = made.add_entity(gs.morphs.Sphere(radius=0.1, pos=(0.4, 0.3, 0.6)))
-    counts: list[int] = []
-
-    def numbers() -> dict[str, Any]:
-        return {"duck": array(body.get_pos()), "ball": array(ball.get_pos()), "contacts": counts}
-
-    return Program(
-        made.build, made.step, numbers, 60, observe=lambda: counts.append(contact_count(made))
-    )
-
-
-@scene(is_timed=False)
 def planning(gs: Any) -> Program:
     """Inverse kinematics of two links and in several environments, and Jacobians."""
     made = rigid(gs)
@@ -297,95 +272,3 @@ def planning(gs: Any) -> Program:
         5,
         start=start,
     )
-
-
-@scene(precision="32", tolerance=2e-4, is_timed=False)
-def materials(gs: Any) -> Program:
-    """Sand, snow, a liquid and a muscle of MPM beside a rigid box that they push."""
-    made = gs.Scene(
-        show_viewer=False,
-        sim_options=gs.options.SimOptions(dt=3e-3, substeps=10),
-        mpm_options=gs.options.MPMOptions(
-            lower_bound=(-0.5, -0.5, -0.1), upper_bound=(0.5, 0.5, 0.6), grid_density=32
-        ),
-    )
-    made.add_entity(gs.morphs.Plane())
-    kinds = gs.materials.MPM
-    bodies = [
-        made.add_entity(
-            material=kind, morph=gs.morphs.Box(pos=(-0.3 + 0.2 * i, 0, 0.12), size=(0.12,) * 3)
-        )
-        for i, kind in enumerate(
-            (kinds.Sand(), kinds.Snow(), kinds.Liquid(), kinds.ElastoPlastic())
-        )
-    ]
-    box = made.add_entity(
-        material=gs.materials.Rigid(rho=300.0, needs_coup=True),
-        morph=gs.morphs.Box(pos=(0.0, 0.0, 0.3), size=(0.2, 0.1, 0.05)),
-    )
-
-    def numbers() -> dict[str, Any]:
-        return {
-            "pos": np.concatenate([particles(body)["pos"] for body in bodies], axis=-2),
-            "box": array(box.get_pos()),
-        }
-
-    return Program(made.build, made.step, numbers, 10)
-
-
-@scene(precision="32", tolerance=2e-4, is_timed=False)
-def fluids(gs: Any) -> Program:
-    """DFSPH from an emitter, a PBD liquid and a PBD body, in a wind."""
-    made = gs.Scene(
-        show_viewer=False,
-        sim_options=gs.options.SimOptions(dt=4e-3, substeps=2),
-        sph_options=gs.options.SPHOptions(
-            lower_bound=(-0.3, -0.3, 0.0),
-            upper_bound=(0.3, 0.3, 0.6),
-            particle_size=0.03,
-            pressure_solver="DFSPH",
-        ),
-        pbd_options=gs.options.PBDOptions(
-            lower_bound=(-1.0, -1.0, 0.0), upper_bound=(1.0, 1.0, 1.0), particle_size=0.03
-        ),
-    )
-    made.add_entity(gs.morphs.Plane())
-    made.add_force_field(gs.force_fields.Wind(direction=(1, 0, 0), strength=2.0, radius=0.5))
-    water = made.add_entity(
-        material=gs.materials.SPH.Liquid(sampler="regular"),
-        morph=gs.morphs.Box(pos=(0.0, 0.0, 0.2), size=(0.2, 0.2, 0.2)),
-    )
-    drops = made.add_entity(
-        material=gs.materials.PBD.Liquid(sampler="regular"),
-        morph=gs.morphs.Box(pos=(0.6, 0.0, 0.2), size=(0.2, 0.2, 0.2)),
-    )
-    body = made.add_entity(
-        material=gs.materials.PBD.Elastic(),
-        morph=gs.morphs.Sphere(pos=(-0.6, 0.0, 0.3), radius=0.12),
-    )
-
-    def numbers() -> dict[str, Any]:
-        return {
-            "water": particles(water)["pos"],
-            "drops": particles(drops)["pos"],
-            "body": particles(body)["pos"],
-        }
-
-    return Program(made.build, made.step, numbers, 10)
-
-
-@scene(is_timed=False)
-def implicit_fem(gs: Any) -> Program:
-    """An elastic ball with the implicit solver and the SAP coupler, and a rigid box."""
-    made = gs.Scene(
-        show_viewer=False,
-        sim_options=gs.options.SimOptions(dt=1 / 60, substeps=2),
-        fem_options=gs.options.FEMOptions(use_implicit_solver=True),
-        coupler_options=gs.options.SAPCouplerOptions(),
-    )
-    made.add_entity(gs.morphs.Plane())
-    ball = made.add_entity(
-        material=gs.materials.FEM.Elastic(E=1e5, nu=0.4, model="linear_corotated"),
-        morph=gs.morphs.Sphere(pos=(0.0, 0.0, 0.11), radius=0.1),
-    )
-    return Program(made.build, made.step, lambda: particles(ball), 8)
