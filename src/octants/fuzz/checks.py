@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from octants.fuzz import transforms
-from octants.fuzz.backends import FAST_SLACK, Actual, Arrays, PackageBackend, Way, options
+from octants.fuzz.backends import FAST_SLACK, RACES, Actual, Arrays, PackageBackend, Way, options
 from octants.fuzz.compare import Status, Verdict, compare, expect, judge, set_aside
 from octants.fuzz.program import Close, Outcome, Program, Undefined
 
@@ -132,7 +132,9 @@ class Checker:
         first = _run(program, backend, ways[0])
         if isinstance(outcome, Close):
             verdict = set_aside(program, outcome)
-            self._note(verdict, "first run", _errors("run 0", first))
+            self._note(
+                verdict, "first run", _wrong("run 0", program, outcome, first, backend.slack)
+            )
         else:
             verdict = judge(program, outcome, first, backend.slack)
         if verdict.status is Status.FAILS or isinstance(outcome, Undefined):
@@ -216,15 +218,12 @@ def _has_all_bits(bits: Bits, arch: str, program: Program, given: Options) -> bo
     return bits is Bits.FIXED_ORDER and is_deterministic
 
 
-def _errors(what: str, actual: Actual) -> Iterator[str]:
-    for mode, text in actual.errors.items():
-        yield f"{what} error in {mode}: {text}"
-
-
 def _wrong(
     what: str, program: Program, outcome: Outcome | Close, actual: Actual, slack: float
 ) -> Iterator[str]:
-    yield from _errors(what, actual)
+    for mode, text in actual.errors.items():
+        if isinstance(outcome, Outcome) or not any(code in text for code in RACES):
+            yield f"{what} error in {mode}: {text}"
     if isinstance(outcome, Outcome):
         for problem in compare(program, outcome, actual, slack).problems:
             if not problem.startswith("error"):

@@ -114,6 +114,7 @@ class _Loop:
             way = c.pick(["store", "add"])
         c.note("plain store" if way == "store" else "update")
         if way == "add":
+            c.note("+= on an array")
             c.emit(f"{element} += {self._value()}")
         elif c.chance(0.1):
             c.note("store without a derivative")

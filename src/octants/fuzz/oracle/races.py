@@ -59,13 +59,22 @@ class RaceWatch:
 
 def _judge(place: Any, found: Accesses, mode: str, other: str) -> None:
     """Raise what is wrong with accesses in two modes to one place, by two work items."""
-    if mode == other == "read" or (mode == other == "write" and len(found.stored) == 1):
+    if mode == other == "read":
+        return
+    if mode == other == "write" and len(found.stored) == 1:
+        if _is_derived(*found.stored):  # which an analysis need not see
+            STATE.note_near("the same number stored by several work items")
         return
     if mode in _PLAIN or other in _PLAIN:
         if not STATE.order:
             raise Race(f"race: {other} and {mode} {place}")
     elif mode != other or mode == "use":
         raise IllDefined(f"order of updates: {other} and {mode} {place}")
+
+
+def _is_derived(identity: Any) -> bool:
+    """Whether what was stored has a derivative; see `_identity`."""
+    return isinstance(identity, tuple) and identity[1] >= 0
 
 
 def _identity(number: Num | None) -> Any:
