@@ -18,7 +18,7 @@ from octants.artifact import parameters_of
 from octants.codegen.llvm import cpu, floats
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
-from octants.mathlib.table import BINARY, FUNCTIONS, UNARY
+from octants.mathlib.functions import BINARY, FUNCTIONS, UNARY
 from octants.runtime.cpu import CpuDevice
 from octants.types.scalars import DType, f32, f64, i32
 

@@ -28,7 +28,7 @@ from octants import pipeline
 from octants.ir.core import Module
 from octants.ir.rewriter import copy_module
 from octants.pipeline import Pass
-from octants.stage import Stage
+from octants.pipeline_stage import Stage
 from octants.target import Blocks, Capabilities
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from octants import options
-from octants.runtime.cpu.apart import ApartMemory
-from octants.runtime.null import NullDevice
-from octants.runtime.vulkan import hardware
+from octants.runtime.cpu.discrete import ApartMemory
+from octants.runtime.null_device import NullDevice
+from octants.runtime.vulkan import physical_devices
 
 ARCH = os.environ.get("OCTANTS_TEST_ARCH", "cpu")
 ON_GPU = ARCH not in ("cpu", "python")
@@ -25,7 +25,7 @@ shares_memory: Any = pytest.mark.skipif(APART, reason="it is about memory that t
 
 def _is_llvmpipe() -> bool:
     """Whether tests run on Mesa's driver for the CPU."""
-    return ARCH == "vulkan" and "cuts" in hardware.choose(None).features
+    return ARCH == "vulkan" and "cuts" in physical_devices.choose(None).features
 
 
 beyond_llvmpipe: Any = pytest.mark.skipif(

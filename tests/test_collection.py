@@ -10,7 +10,7 @@ import pytest
 
 import octants as qd
 from octants import driver
-from octants.collection import Uncollected
+from octants.garbage_collection import Uncollected
 
 
 @pytest.fixture(autouse=True)

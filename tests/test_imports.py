@@ -18,9 +18,9 @@ ROOT = Path(octants.__file__).parent
 # Bottom first. Units of one layer may import each other, without a cycle.
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
-        "collection",
+        "garbage_collection",
         "compile_profile",
-        "deferred",
+        "deferred_import",
         "diagnostics",
         "hashing",
         "lazy_dataclass",
@@ -31,7 +31,16 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("types",),
     ("abi", "artifact", "ir", "lang"),
     ("mathlib",),
-    ("analysis", "cache", "frontend", "interpreter", "lockstep", "runtime", "simplify", "stage"),
+    (
+        "analysis",
+        "cache",
+        "frontend",
+        "interpreter",
+        "lockstep",
+        "runtime",
+        "simplify",
+        "pipeline_stage",
+    ),
     ("lowering",),
     ("autodiff", "codegen", "data", "passes"),
     ("pipeline",),

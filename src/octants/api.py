@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from octants import driver, options
 from octants.backends.table import begin, obstacle_to
 from octants.data import current
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.diagnostics.launch_errors import IneffectiveOption, MissingBackend
-from octants.diagnostics.stack import warn_at_caller
 from octants.diagnostics.tracebacks import Shown, shortens_tracebacks
+from octants.diagnostics.user_frames import warn_at_caller
 from octants.launch.kernel import Kernel
 from octants.options import LOG_LEVELS, Options
 from octants.target import EXTENSIONS, GPUS, HOST, Arch, Extension
-from octants.types import defaults, scalars
+from octants.types import default_types, scalars
 from octants.types.scalars import DType
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **giv
     """
     for name, value in (("default_fp", default_fp), ("default_ip", default_ip)):
         if value is not None:
-            given[name] = defaults.resolve(value).name
+            given[name] = default_types.resolve(value).name
     if arch is not None:
         given["arch"] = _arch_name(arch)
     chosen = options.make_options(given)
@@ -111,7 +111,7 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **giv
     chosen = options.replace(chosen, arch=_available(chosen).name)
     reset()
     Shown.internal = chosen.print_full_traceback
-    defaults.set_defaults(_dtype(chosen.default_ip), _dtype(chosen.default_fp))
+    default_types.set_defaults(_dtype(chosen.default_ip), _dtype(chosen.default_fp))
     _Messages.level = chosen.log_level
     current.start(driver.state.start(chosen))
     options.install(chosen)
@@ -140,7 +140,7 @@ def reset() -> None:
     current.stop()
     if options.is_initialised():
         options.install(None)
-    defaults.set_defaults(scalars.i32, scalars.f32)
+    default_types.set_defaults(scalars.i32, scalars.f32)
     driver.warn_of(unraised)
 
 

@@ -23,17 +23,17 @@ from octants.cache import current as cache
 from octants.compile_profile import stage as timed
 from octants.data import events
 from octants.data.events import forget_observer, observe_ends, observe_reads
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.recursion import deep_recursion
-from octants.diagnostics.stack import levels_to_the_user
+from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Module
 from octants.options import Options
+from octants.pipeline_stage import Observer, Stage
 from octants.runtime.device import Device, LoadedKernel
-from octants.stage import Observer, Stage
 from octants.target import Capabilities
-from octants.types.defaults import default_float, default_int
-from octants.types.reads import ReadKey
+from octants.types.compile_time_reads import ReadKey
+from octants.types.default_types import default_float, default_int
 from octants.types.signature import ArgumentType, ReturnType
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from octants.ir.core import (
 from octants.ir.draws import drawn, stream
 from octants.lockstep import EndOfItem, run_blocks, undefined
 from octants.mathlib.evaluate import evaluate
-from octants.mathlib.table import function
+from octants.mathlib.functions import function
 from octants.types.scalars import convert
 
 Storage = dict[ArrayRef, "np.ndarray[Any, Any]"]

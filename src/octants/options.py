@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.launch_errors import NotInitialised, UnknownOption, WrongOption
 from octants.lazy_dataclass import dataclass

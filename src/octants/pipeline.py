@@ -23,22 +23,22 @@ from octants.lazy_dataclass import dataclass
 from octants.passes.check_bounds import check_bounds
 from octants.passes.collect_sums import collect_sums
 from octants.passes.contract import contract
-from octants.passes.delay_stores import delay_stores
 from octants.passes.demote_atomics import demote_atomics
-from octants.passes.drop_zeros import drop_zeros
 from octants.passes.expand_powers import expand_powers
 from octants.passes.fix_order import fix_order
 from octants.passes.fold_doubles import fold_doubles
+from octants.passes.fold_zero_products import drop_zeros
 from octants.passes.fuse_sums import fuse_sums
 from octants.passes.gather_sums import gather_sums
 from octants.passes.outline_tasks import outline_tasks
 from octants.passes.relax_divisions import relax_divisions
 from octants.passes.serialise_blocks import serialise_blocks
 from octants.passes.share_reciprocals import share_reciprocals
+from octants.passes.sink_stores import delay_stores
 from octants.passes.split_sums import SHARERS, split_sums
+from octants.pipeline_stage import Observer as Observer
+from octants.pipeline_stage import Stage as Stage
 from octants.simplify import simplify
-from octants.stage import Observer as Observer
-from octants.stage import Stage as Stage
 from octants.target import Capabilities, Vectors
 
 Condition = Callable[[Capabilities], bool]

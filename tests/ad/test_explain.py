@@ -12,7 +12,7 @@ import pytest
 
 import octants as qd
 from octants import driver
-from octants.launch.explanation import Explanation, LoopTape, Storing, Way
+from octants.launch.explain_report import Explanation, LoopTape, Storing, Way
 from tests.apart import on_cpu
 
 pytestmark = on_cpu

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.ad import check
+from octants.ad import gradient_check
 from tests.golden_files import check_golden
 
 
@@ -61,7 +61,7 @@ def test_steps_are_those_of_the_type() -> None:
 
     with qd.ad.Tape(loss=loss, grad_check=[x]):
         f()
-    assert check._STEP["f32"] > check._STEP["f64"]
+    assert gradient_check._STEP["f32"] > gradient_check._STEP["f64"]
 
 
 def test_what_cannot_be_checked() -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.ad.ledger import Ledger
-from octants.analysis.boxes import FARTHEST
+from octants.ad.overwrite_ledger import Ledger
+from octants.analysis.index_ranges import FARTHEST
 from octants.data.stored_array import StoredArray
 from octants.diagnostics.exceptions import OctantsRuntimeError
-from octants.launch.foreign import ForeignArray
-from octants.launch.memory import Memory
+from octants.launch.foreign_arrays import ForeignArray
+from octants.launch.taped_memory import Memory
 
 
 class Watched(ForeignArray):

@@ -13,14 +13,14 @@ import pytest
 
 import octants as qd
 from octants.backends.cpu import CpuBackend
-from octants.passes import ordered_parts
+from octants.passes import order_private_copies
 from tests.machines import pretend
 
 
 @pytest.fixture(autouse=True)
 def many(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     pretend(monkeypatch, CpuBackend, fills=1000)
-    monkeypatch.setattr(ordered_parts, "MOST", 1 << 13)  # so that loops have several turns
+    monkeypatch.setattr(order_private_copies, "MOST", 1 << 13)  # so that loops have several turns
     start()
     yield
     qd.reset()

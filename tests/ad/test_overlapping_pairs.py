@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.launch.memory import Memory, _close_pairs, memory_of
+from octants.launch.taped_memory import Memory, _close_pairs, memory_of
 from tests.apart import shares_memory
 
 

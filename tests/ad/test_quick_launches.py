@@ -12,9 +12,9 @@ import pytest
 
 import octants as qd
 from octants import driver
-from octants.ad import quick
+from octants.ad import fast_path
 from octants.ad import tape as tapes
-from octants.ad.contents import Content
+from octants.ad.memory_versions import Content
 from tests.apart import shares_memory
 
 
@@ -181,8 +181,10 @@ def test_rows_are_found_once_for_the_same_numbers(
 ) -> None:
     """For each pair of an array and a number: another array has rows of its own."""
     found: list[Any] = []
-    rows_of = quick.rows_of
-    monkeypatch.setattr(quick, "rows_of", lambda region: found.append(region) or rows_of(region))
+    rows_of = fast_path.rows_of
+    monkeypatch.setattr(
+        fast_path, "rows_of", lambda region: found.append(region) or rows_of(region)
+    )
     start, counts = np.array([1.0, 2.0, 0.5]), []
     first, second = make((STEPS + 1, 3)), make((STEPS + 1, 3))
     for x in (first, second, first, second):

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.analysis.boxes import Accessed, Region, intersect, tidy, unite
+from octants.analysis.index_ranges import Accessed, Region, intersect, tidy, unite
 from octants.interpreter import run
 from octants.ir.core import Space
-from octants.launch.memory import Memory
+from octants.launch.taped_memory import Memory
 
 N = 8
 

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from octants.ad.schedule import (
+from octants.ad.snapshot_schedule import (
     Stop,
     endless_stops,
     fewest_advances,

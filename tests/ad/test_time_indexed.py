@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.launch.memory import Memory
+from octants.launch.taped_memory import Memory
 
 STEPS, N = 40, 9
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.runtime.arguments import template_key, tensor_key
-from octants.types import weak
+from octants.runtime.parameters import template_key, tensor_key
+from octants.types import weak_references
 
 
 @pytest.fixture(autouse=True)
@@ -25,8 +25,8 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     """A field and an ndarray that have the same number, each in a sequence of its own."""
     ndarray = qd.ndarray(qd.f64, 3, needs_grad=True)
     field = qd.field(qd.f64, 3, needs_grad=True)
-    monkeypatch.setattr(weak, "_numbers", itertools.count(ndarray.argument_key))
-    assert weak.number_of(field) == ndarray.argument_key
+    monkeypatch.setattr(weak_references, "_numbers", itertools.count(ndarray.argument_key))
+    assert weak_references.number_of(field) == ndarray.argument_key
     return field, ndarray
 
 

@@ -13,9 +13,9 @@ import pytest
 import octants as qd
 from octants import driver
 from octants.data.memory import row_major
-from octants.runtime import arguments
-from octants.runtime.memory import address_of, describe
-from octants.runtime.sent import DeviceArray
+from octants.runtime import parameters
+from octants.runtime.host_arguments import DeviceArray
+from octants.runtime.host_memory import address_of, describe
 from octants.types.companions import Companion
 from tests.apart import on_cpu
 from tests.api import fake_torch
@@ -27,7 +27,7 @@ pytestmark = on_cpu
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The device, which counts the bytes that cross from or to the host."""
     monkeypatch.setenv("OCTANTS_APART", "1")
-    monkeypatch.setattr(arguments, "_ARRAY_KEYS", dict(arguments._ARRAY_KEYS))
+    monkeypatch.setattr(parameters, "_ARRAY_KEYS", dict(parameters._ARRAY_KEYS))
     qd.init(arch=qd.cpu, default_fp=qd.f64, log_level="error")
     found: Any = driver.device()
     found.crossed = 0

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.launch import entry
-from octants.runtime import packing
+from octants.launch import warm_call
+from octants.runtime import argument_packing
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def scale(x: qd.types.ndarray(), factor: float):
 def generated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the functions that are generated for launches, as they are."""
     names: list[str] = []
-    for module in (entry, packing):
+    for module in (warm_call, argument_packing):
         define: Callable[..., Any] = module.define
 
         def count(name: str, *rest: Any, define: Callable[..., Any] = define) -> Any:
@@ -219,7 +219,7 @@ def test_what_a_kernel_raises_is_not_taken_for_unknown_arguments() -> None:
 
     x = qd.ndarray(qd.f32, 4)
     scale(x, 2.0)
-    state = entry.driver.state
+    state = warm_call.driver.state
     state.recorder = Recorder()
     try:
         with pytest.raises(ValueError, match="from within"):

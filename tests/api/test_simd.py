@@ -12,7 +12,7 @@ import pytest
 import octants as qd
 from octants.codegen.llvm.cpu import host_target
 from octants.codegen.llvm.lanes.vectors import lanes_of_target
-from octants.launch.explanation import Storing
+from octants.launch.explain_report import Storing
 from octants.options import make_options
 from tests.apart import on_cpu
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.runtime import arguments
+from octants.runtime import parameters
 from tests.apart import on_cpu, shares_memory
 from tests.api import fake_torch
 
@@ -29,7 +29,7 @@ def make(request: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         torch = pytest.importorskip("torch")
         return lambda values, **options: torch.tensor(values, dtype=torch.float32, **options)
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=fake_torch.Tensor))
-    monkeypatch.setattr(arguments, "_ARRAY_KEYS", dict(arguments._ARRAY_KEYS))
+    monkeypatch.setattr(parameters, "_ARRAY_KEYS", dict(parameters._ARRAY_KEYS))
     return fake_torch.tensor
 
 
@@ -260,7 +260,7 @@ def test_errors() -> None:
     fake = types.SimpleNamespace(Tensor=fake_torch.Tensor)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "torch", fake)
-        patch.setattr(arguments, "_ARRAY_KEYS", dict(arguments._ARRAY_KEYS))
+        patch.setattr(parameters, "_ARRAY_KEYS", dict(parameters._ARRAY_KEYS))
         good = fake_torch.tensor([1.0])
         with pytest.raises(qd.OctantsRuntimeTypeError, match=r"pass `x.cpu\(\)`"):
             square(fake_torch.tensor([1.0], device="cuda"), good)

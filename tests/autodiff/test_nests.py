@@ -11,7 +11,7 @@ import pytest
 
 from octants.autodiff import reverse
 from octants.autodiff.plan import Plan
-from octants.autodiff.storing import Cursor, Frame, Stores
+from octants.autodiff.stored_loops import Cursor, Frame, Stores
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.core import Block, Companion, Module, Value

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from octants.autodiff import deep_ifs
+from octants.autodiff import deep_branches
 from tests.autodiff.random_ir import check
 
 
@@ -17,6 +17,6 @@ def test_random_modules() -> None:
 
 
 def test_random_modules_whose_ifs_compute_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deep_ifs, "MOST_AROUND", 0)
+    monkeypatch.setattr(deep_branches, "MOST_AROUND", 0)
     found = Counter(check(seed) for seed in range(30))
     assert {"after", "before", "split"} <= set(found)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.autodiff import witness as picture
-from octants.autodiff.witness import witness
+from octants.autodiff import read_fingerprint as picture
+from octants.autodiff.read_fingerprint import witness
 from octants.interpreter import run
 from octants.ir.core import Module
 from octants.ir.ops import Load

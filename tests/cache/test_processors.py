@@ -13,13 +13,14 @@ import pytest
 import octants as qd
 from octants.backends import cpu
 from octants.codegen.llvm import backend
-from octants.runtime.cpu import identity
+from octants.runtime.cpu import processor_identity
 from octants.runtime.cpu.relocations import Refused
 
-KNOWN = (sys.platform, platform.machine().lower()) in identity._READERS
+KNOWN = (sys.platform, platform.machine().lower()) in processor_identity._READERS
 on_known = pytest.mark.skipif(not KNOWN, reason="this processor has no identity")
 on_x64 = pytest.mark.skipif(
-    identity._READERS.get((sys.platform, platform.machine().lower())) is not identity._x64,
+    processor_identity._READERS.get((sys.platform, platform.machine().lower()))
+    is not processor_identity._x64,
     reason="for x64",
 )
 
@@ -63,12 +64,12 @@ def test_another_processor_is_looked_at_anew(
     asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     again()
-    read = identity._READERS[sys.platform, platform.machine().lower()]
+    read = processor_identity._READERS[sys.platform, platform.machine().lower()]
     key = (sys.platform, platform.machine().lower())
     lines = list(read())
     for number, line in enumerate(lines):
         changed = [*lines[:number], line + "0", *lines[number + 1 :]]
-        monkeypatch.setitem(identity._READERS, key, lambda changed=changed: iter(changed))
+        monkeypatch.setitem(processor_identity._READERS, key, lambda changed=changed: iter(changed))
         asked.clear()
         again()
         assert asked == ["asked"], line
@@ -83,8 +84,8 @@ def test_without_an_identity_nothing_is_kept(
         yield ""
 
     key = (sys.platform, platform.machine().lower())
-    monkeypatch.setitem(identity._READERS, key, fail)
-    assert identity.processor() is None
+    monkeypatch.setitem(processor_identity._READERS, key, fail)
+    assert processor_identity.processor() is None
     for count in (1, 2):
         again()
         assert len(asked) == count
@@ -92,13 +93,13 @@ def test_without_an_identity_nothing_is_kept(
 
 @on_known
 def test_an_identity_does_not_change() -> None:
-    assert len({identity.processor() for _ in range(20)}) == 1
+    assert len({processor_identity.processor() for _ in range(20)}) == 1
 
 
 @on_x64
 def test_the_processor_says_what_llvm_says() -> None:
     """EBX of leaf 7, of which LLVM's features are bits."""
-    leaves = {eval(line)[:2]: eval(line)[2:] for line in identity._x64()}
+    leaves = {eval(line)[:2]: eval(line)[2:] for line in processor_identity._x64()}
     features = backend.host_target().features.split(",")
     for name, bit in {"bmi": 3, "avx2": 5, "bmi2": 8, "avx512f": 16, "avx512vl": 31}.items():
         assert bool(leaves[7, 0][1] >> bit & 1) == (f"+{name}" in features), name

@@ -14,12 +14,12 @@ from octants import abi
 from octants.artifact import Dispatch
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.gpu.emulated import Emulated
+from octants.codegen.llvm.gpu.function import ThreadText
 from octants.codegen.llvm.gpu.kernels import write
-from octants.codegen.llvm.gpu.text import ThreadText
 from octants.ir.core import Module
 from octants.ir.verifier import verify
 from octants.runtime.cpu import native
-from octants.runtime.memory import HostAllocation
+from octants.runtime.host_memory import HostAllocation
 from tests.codegen.compiled import TARGET
 from tests.codegen.threads import Threads
 

@@ -22,7 +22,7 @@ from octants.ir.core import Module
 from octants.ir.verifier import verify
 from octants.options import Options
 from octants.runtime.cpu import native
-from octants.runtime.cuda import machine
+from octants.runtime.cuda import launch_context
 from octants.runtime.cuda.device import CudaDevice
 from tests.codegen.compiled import TARGET
 from tests.codegen.on_gpu import OnGpu
@@ -98,7 +98,7 @@ def emulated_gpu(**facts: Any) -> Iterator[AddressableCuda]:
         return Making(code.adopt(emulated.compile_module(module, TARGET, **options)))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine, "driver_library", lambda: library)
+        patch.setattr(launch_context, "driver_library", lambda: library)
         patch.setattr(CudaBackend, "begin_compile", begin_compile)
         pretend(patch, CudaBackend, splits=False)  # a thread has no others to work with
         patch.setattr(driver, "_artifacts", {})

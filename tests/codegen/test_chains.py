@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.codegen.llvm import chains
+from octants.codegen.llvm import select_chains
 from octants.ir import ops
 from octants.ir.parser import parse
 
@@ -143,7 +143,7 @@ def module_of(length: int, inside: str = "", used_twice: bool = False) -> Any:
 
 def test_the_table_is_filled_before_the_loop() -> None:
     body = module_of(20).tasks[0].body
-    found = chains.find_chains(body)
+    found = select_chains.find_chains(body)
     (place,) = found.filled
     assert place is next(op for op in reversed(body.ops) if isinstance(op, ops.Load))
     assert sum(read is not None for read in found.reads.values()) == 1
@@ -151,7 +151,7 @@ def test_the_table_is_filled_before_the_loop() -> None:
 
 
 def test_what_stays_a_chain() -> None:
-    assert not chains.find_chains(module_of(chains.LONG).tasks[0].body).reads
-    halves = chains.find_chains(module_of(20, used_twice=True).tasks[0].body)
+    assert not select_chains.find_chains(module_of(select_chains.LONG).tasks[0].body).reads
+    halves = select_chains.find_chains(module_of(20, used_twice=True).tasks[0].body)
     assert len(halves.reads) == 19  # two chains: what is used twice is an end
     assert sum(read is not None for read in halves.reads.values()) == 2

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from octants.codegen.llvm import cpu
-from octants.codegen.llvm.estimates import estimate_of
+from octants.codegen.llvm.rsqrt_estimates import estimate_of
 from octants.ir.core import Module
 from octants.runtime.cpu import CpuDevice
 from octants.target import Target
@@ -157,7 +157,7 @@ def test_arm64_is_as_exact() -> None:
 
 
 def refined(x: Any, r: Any, has_few_bits: bool) -> Any:
-    """A step, as `codegen.llvm.estimates` says."""
+    """A step, as `codegen.llvm.rsqrt_estimates` says."""
     error = fused(-(x * r), r, 1.0)
     if has_few_bits:
         return fused(r * error, fused(error, 0.375, 0.5), r)

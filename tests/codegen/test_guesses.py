@@ -10,16 +10,16 @@ import pytest
 
 import octants as qd
 from octants.codegen.llvm import nvptx
-from octants.codegen.llvm.estimates import unless_rare
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.gpu import emulated
 from octants.codegen.llvm.gpu.approximations import computed, series
 from octants.codegen.llvm.library import Call
-from octants.codegen.llvm.text import float_literal
+from octants.codegen.llvm.literals import float_literal
+from octants.codegen.llvm.rsqrt_estimates import unless_rare
 from octants.ir.core import Module
 from octants.ir.rewriter import copy_module
 from octants.launch.kernel import Kernel
-from octants.mathlib.table import function
+from octants.mathlib.functions import function
 from octants.types.scalars import f32
 from tests.codegen.on_emulated_gpu import emulated_gpu
 

@@ -11,7 +11,7 @@ import pytest
 import octants as qd
 from octants import abi
 from octants.artifact import Dispatch
-from octants.runtime.gpu.recording import Recording
+from octants.runtime.gpu.tape_growth import Recording
 from tests.codegen.on_emulated_gpu import AddressableCuda, emulated_gpu
 
 SIZE = 40

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from octants.analysis.normal import normal_numbers
+from octants.analysis.subnormals import normal_numbers
 from octants.codegen.llvm import nvptx
 from octants.ir.builder import Builder
 from octants.ir.core import Module, Value

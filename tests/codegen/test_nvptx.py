@@ -20,7 +20,7 @@ from octants.codegen.llvm import nvptx
 from octants.fuzz.backends import PackageBackend
 from octants.fuzz.generator.build import generate
 from octants.ir.core import Array, Companion, Module, Space
-from octants.runtime.cuda import stoppable
+from octants.runtime.cuda import abortable_nodes
 from octants.types import scalars
 from octants.types.layouts import Layout, Term
 from octants.types.scalars import f32, f64, i32
@@ -69,7 +69,7 @@ def assemble(module: Module, capability: int, folder: Path, **options: Any) -> s
 @pytest.mark.parametrize("capability", CAPABILITIES)
 def test_kernels_of_graphs_that_can_be_stopped(capability: int, tmp_path: Path) -> None:
     path = tmp_path / "kernel.ptx"
-    path.write_text(stoppable.code())
+    path.write_text(abortable_nodes.code())
     command = [str(_assembler()), f"-arch=sm_{capability}", str(path), "-o", "/dev/null"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -11,12 +11,12 @@ import pytest
 
 import octants as qd
 from octants import interpreter
-from octants.analysis.sums import Sums, Turns, find_sums
+from octants.analysis.privatisation import Sums, Turns, find_sums
 from octants.codegen.llvm import cpu
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
-from octants.launch.explanation import Way
+from octants.launch.explain_report import Way
 from octants.simplify import simplify
 from octants.types.scalars import f32, i32
 

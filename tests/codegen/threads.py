@@ -14,7 +14,7 @@ from octants.codegen.llvm.gpu import emulated
 from octants.ir.core import Module
 from octants.ir.verifier import verify
 from octants.runtime.cpu import native
-from octants.runtime.memory import HostAllocation
+from octants.runtime.host_memory import HostAllocation
 from tests.codegen.compiled import TARGET, Compiled
 
 _Entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from octants.data import current
-from octants.runtime.null import NullDevice
-from octants.types import defaults
+from octants.runtime.null_device import NullDevice
+from octants.types import default_types
 from octants.types.scalars import f32, i32
 from tests.apart import APART, ApartNullDevice
 
 
 @pytest.fixture(autouse=True)
 def runtime() -> Iterator[current.Runtime]:
-    defaults.set_defaults(i32, f32)
+    default_types.set_defaults(i32, f32)
     yield current.start(ApartNullDevice() if APART else NullDevice())
     current.stop()

@@ -24,8 +24,8 @@ from octants.diagnostics.exceptions import (
     OctantsRuntimeTypeError,
     OctantsValueError,
 )
-from octants.runtime.null import NullDevice
-from octants.types import defaults
+from octants.runtime.null_device import NullDevice
+from octants.types import default_types
 from octants.types.annotations import AnyTensor
 from octants.types.companions import Companion
 from octants.types.enums import Layout
@@ -49,7 +49,7 @@ def test_dtypes(make: Any, dtype: Any, expected: Any) -> None:
 
 @both
 def test_default_types(make: Any) -> None:
-    defaults.set_defaults(i64, f64)
+    default_types.set_defaults(i64, f64)
     assert (make(int, 3).dtype, make(float, 3).dtype) == (i64, f64)
     assert make(vector(2, float), 3).dtype is f64
 
@@ -484,7 +484,8 @@ def test_torch_is_not_imported() -> None:
     import subprocess
 
     code = (
-        "import sys; from octants.data import current; from octants.runtime.null import NullDevice;"
+        "import sys; from octants.data import current;"
+        "from octants.runtime.null_device import NullDevice;"
         "current.start(NullDevice()); from octants.data.field_factories import field;"
         "x = field(float, 3); x.fill(1); x.to_numpy(); x.to_dlpack(); x.from_dlpack(x);"
         "assert 'torch' not in sys.modules"

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from octants.ad.contents import Content
-from octants.ad.ledger import Ledger
-from octants.analysis.places import Places
+from octants.ad.memory_versions import Content
+from octants.ad.overwrite_ledger import Ledger
+from octants.analysis.aliasing_writes import Places
 from octants.autodiff import backward
 from octants.autodiff.backward import Backward, LoopIterations
-from octants.autodiff.loops import Checkpoints
-from octants.autodiff.memory import Memory
+from octants.autodiff.loop_recording import Checkpoints
+from octants.autodiff.primal_memory import Memory
 from octants.interpreter import HANDLERS, Interpreter
 from octants.ir import ops
 from octants.ir.core import Block, Companion, Value

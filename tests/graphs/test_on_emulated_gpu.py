@@ -12,9 +12,9 @@ import pytest
 import octants as qd
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.runtime.capture import captures
-from octants.runtime.cuda.graphs import CudaGraph
+from octants.runtime.cuda.graph_capture import CudaGraph
 from octants.runtime.cuda.streams import Streams
-from octants.runtime.gpu import recording
+from octants.runtime.gpu import tape_growth
 from tests.codegen.on_emulated_gpu import AddressableCuda, emulated_gpu
 from tests.graphs import test_graphs, test_races, test_stopped
 from tests.graphs.test_graphs import SIZE, World, differences
@@ -30,7 +30,7 @@ _ELSEWHERE = (
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[AddressableCuda]:
     monkeypatch.setattr(qd, "cpu", qd.cuda)
     monkeypatch.setattr(test_graphs, "APART", True)
-    monkeypatch.setattr(recording, "_GUESS", 16)
+    monkeypatch.setattr(tape_growth, "_GUESS", 16)
     with emulated_gpu(total=1 << 28) as fake:
         qd.init(arch=qd.cuda)
         yield fake

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from octants import interpreter
-from octants.analysis.forms import Forms
+from octants.analysis.affine_forms import Forms
 from octants.codegen import arithmetic, memory
 from octants.codegen.function import Function
 from octants.codegen.llvm import operations

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from octants.ir.core import Module
-from octants.mathlib.number import Number, select
-from octants.mathlib.table import FAST, UNARY
+from octants.mathlib.functions import FAST, UNARY
+from octants.mathlib.ir_number import Number, select
 from octants.runtime.cpu import CpuDevice
 from octants.types.scalars import f32, f64, u32, u64
 from tests.codegen.compiled import Compiled, ndarray, parallel

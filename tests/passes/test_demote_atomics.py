@@ -13,8 +13,8 @@ import pytest
 
 import octants as qd
 from octants import interpreter
-from octants.analysis.places import Places
-from octants.analysis.sums import Sums, find_sums
+from octants.analysis.aliasing_writes import Places
+from octants.analysis.privatisation import Sums, find_sums
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
@@ -23,8 +23,8 @@ from octants.ir.printer import to_text
 from octants.ir.rewriter import copy_module
 from octants.ir.verifier import verify
 from octants.launch.gradient import bare_reverse, differentiable
-from octants.launch.memory import memories_of
-from octants.passes import ordered_parts
+from octants.launch.taped_memory import memories_of
+from octants.passes import order_private_copies
 from octants.passes.collect_sums import collect_sums
 from octants.passes.demote_atomics import demote_atomics
 from octants.passes.fix_order import fix_order
@@ -555,9 +555,9 @@ PASSES: list[tuple[str, Callable[[Module, bool], None]]] = [
 @pytest.fixture
 def few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter runs them one by one."""
-    monkeypatch.setattr(ordered_parts, "MOST", 16)
-    monkeypatch.setattr(ordered_parts, "LEAST", 2)
-    monkeypatch.setattr(ordered_parts, "_BRANCHES", 4)
+    monkeypatch.setattr(order_private_copies, "MOST", 16)
+    monkeypatch.setattr(order_private_copies, "LEAST", 2)
+    monkeypatch.setattr(order_private_copies, "_BRANCHES", 4)
 
 
 @pytest.mark.usefixtures("few_threads")

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from octants.autodiff import forward, results, reverse, versions
+from octants.autodiff import forward, loop_versions, recorded_results, reverse
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
@@ -16,18 +16,18 @@ from octants.passes import (
     check_bounds,
     collect_sums,
     contract,
-    delay_stores,
     demote_atomics,
-    drop_zeros,
     expand_powers,
     fix_order,
     fold_doubles,
+    fold_zero_products,
     fuse_sums,
     gather_sums,
     outline_tasks,
     relax_divisions,
     serialise_blocks,
     share_reciprocals,
+    sink_stores,
     split_sums,
 )
 from octants.simplify import fold, prune
@@ -37,9 +37,9 @@ PASSES = [
     (outline_tasks, "outline_tasks"),
     (collect_sums, "collect_sums"),
     (contract, "contract"),
-    (delay_stores, "delay_stores"),
+    (sink_stores, "delay_stores"),
     (demote_atomics, "demote_atomics"),
-    (drop_zeros, "drop_zeros"),
+    (fold_zero_products, "drop_zeros"),
     (expand_powers, "expand_powers"),
     (fix_order, "fix_order"),
     (fold_doubles, "fold_doubles"),
@@ -53,8 +53,8 @@ PASSES = [
     (prune, "prune"),
     (reverse, "reverse"),
     (forward, "forward"),
-    (results, "record_results"),
-    (versions, "make_versions"),
+    (recorded_results, "record_results"),
+    (loop_versions, "make_versions"),
 ]
 
 

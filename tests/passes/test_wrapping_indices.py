@@ -11,8 +11,8 @@ import pytest
 
 import octants as qd
 from octants import interpreter
-from octants.analysis.forms import Forms
-from octants.analysis.places import Places
+from octants.analysis.affine_forms import Forms
+from octants.analysis.aliasing_writes import Places
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value

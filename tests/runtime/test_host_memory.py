@@ -10,10 +10,10 @@ import pytest
 
 from octants.artifact import Artifact, ParameterLayout
 from octants.diagnostics.exceptions import OctantsMemoryError
-from octants.runtime.cpu import CpuDevice, device, limits
+from octants.runtime.cpu import CpuDevice, device, system_limits
 from octants.runtime.device import Device
-from octants.runtime.memory import allocate
-from octants.runtime.null import NullDevice
+from octants.runtime.host_memory import allocate
+from octants.runtime.null_device import NullDevice
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 1000, 1 << 20])
@@ -46,8 +46,8 @@ def test_memory_that_there_is_not(nbytes: int) -> None:
 
 
 def test_limits_are_sensible() -> None:
-    assert limits.thread_count() >= 1
-    assert limits.memory_bytes() > 1 << 26
+    assert system_limits.thread_count() >= 1
+    assert system_limits.memory_bytes() > 1 << 26
 
 
 def test_the_null_device_counts() -> None:

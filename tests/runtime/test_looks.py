@@ -13,10 +13,10 @@ import octants as qd
 from octants import driver
 from octants.artifact import Place
 from octants.diagnostics.exceptions import OctantsRuntimeError
-from octants.runtime.gpu import recording
+from octants.runtime.gpu import tape_growth
 from octants.runtime.gpu.tapes import Tape
-from octants.runtime.versions import Versions
-from octants.runtime.vulkan import hardware
+from octants.runtime.memory_versions import Versions
+from octants.runtime.vulkan import physical_devices
 from tests.codegen.on_emulated_gpu import emulated_gpu
 
 SIZE = 40
@@ -24,7 +24,7 @@ SIZE = 40
 
 def _has_vulkan() -> bool:
     try:
-        hardware.choose(None)
+        physical_devices.choose(None)
     except OctantsRuntimeError:
         return False
     return True
@@ -368,7 +368,7 @@ class Mixture(World):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_changes(looks: list[str], monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr(recording, "_GUESS", 16)
+    monkeypatch.setattr(tape_growth, "_GUESS", 16)
     rng, world = np.random.default_rng(seed), Mixture()
     spared = 0
     for _ in range(60):

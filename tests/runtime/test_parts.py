@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octants.diagnostics.exceptions import InternalError
-from octants.runtime.cpu.apart import ApartMemory
-from octants.runtime.memory import address_of, describe
-from octants.runtime.null import NullDevice
-from octants.runtime.parts import HOST, DeviceParts, Part, parts_of
-from octants.runtime.rows import copy_rows
+from octants.runtime.cpu.discrete import ApartMemory
+from octants.runtime.host_memory import address_of, describe
+from octants.runtime.memory_partition import HOST, DeviceParts, Part, parts_of
+from octants.runtime.null_device import NullDevice
+from octants.runtime.strided_copy import copy_rows
 
 
 class Counting(ApartMemory):

@@ -16,7 +16,7 @@ import pytest
 
 from octants.diagnostics.exceptions import OctantsAssertionError
 from octants.ir.core import Module
-from octants.runtime.cpu import CpuDevice, limits, native, support
+from octants.runtime.cpu import CpuDevice, native, native_runtime, system_limits
 from octants.types.scalars import i32, i64
 from tests.codegen.compiled import Compiled, argument, ndarray, parallel
 from tests.runtime.kernels import increment, spin
@@ -37,8 +37,8 @@ def test_every_item_is_run_once(threads: int) -> None:
 
 def test_a_system_without_posix_threads_and_signals() -> None:
     """What is missing there is never called: one thread does the work."""
-    missing = {name: 0 for name in support.SYMBOLS if name.startswith(("pthread", "sig"))}
-    assert len(missing) == len(support.SYMBOLS) - len(("realloc", "free", "usleep"))
+    missing = {name: 0 for name in native_runtime.SYMBOLS if name.startswith(("pthread", "sig"))}
+    assert len(missing) == len(native_runtime.SYMBOLS) - len(("realloc", "free", "usleep"))
     device = CpuDevice(4, support=native.Support(missing))
     assert device.threads == 1
     kernel = Compiled(increment(), device)
@@ -82,7 +82,7 @@ def test_several_threads_work_at_once() -> None:
     kernel.run(data)
     used, passed = time.process_time() - before, time.perf_counter() - start
     np.testing.assert_array_equal(data["out"], np.arange(64) + 1e6)
-    if limits.thread_count() > 1:
+    if system_limits.thread_count() > 1:
         assert device.pool.fields.started == 3
         assert used > 0
         assert passed > 0
@@ -225,7 +225,7 @@ def test_another_number_of_threads() -> None:
     data = {"x": np.zeros(100_000, np.int32)}
     for turn, threads in enumerate((4, 1, 3, 3, 0)):
         device.set_threads(threads)
-        assert device.threads == (threads or limits.thread_count())
+        assert device.threads == (threads or system_limits.thread_count())
         kernel.run(data)
         assert (data["x"] == (turn + 1) * np.arange(1, 100_001)).all()
     device.close()

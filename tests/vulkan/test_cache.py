@@ -13,7 +13,7 @@ import pytest
 
 import octants as qd
 from octants.diagnostics.exceptions import OctantsWarning
-from octants.runtime.vulkan import VulkanDevice, programs
+from octants.runtime.vulkan import VulkanDevice, pipelines
 from tests.vulkan import compiled
 
 PROGRAM = """
@@ -54,14 +54,14 @@ class Driver:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.given: list[bytes] = []
         self.data = b""
-        make = programs.Program._make
+        make = pipelines.Program._make
 
         def note(program: Any, module: int, known: bytes) -> bytes:
             self.given.append(known)
             return make(program, module, b"")
 
-        monkeypatch.setattr(programs.Program, "_make", note)
-        monkeypatch.setattr(programs, "_data_of", lambda *_: self.data)
+        monkeypatch.setattr(pipelines.Program, "_make", note)
+        monkeypatch.setattr(pipelines, "_data_of", lambda *_: self.data)
 
     def run(self, folder: Path) -> None:
         """Run one kernel, whose pipelines are made anew."""

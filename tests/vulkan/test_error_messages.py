@@ -12,7 +12,7 @@ import pytest
 from octants.diagnostics import vulkan_errors as errors
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
-from octants.runtime.vulkan import VulkanDevice, hardware, library
+from octants.runtime.vulkan import VulkanDevice, library, physical_devices
 from tests.golden_files import check_golden
 from tests.vulkan import compiled
 
@@ -86,13 +86,13 @@ def test_no_driver() -> None:
 def test_drivers_without_a_device(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
     compiled.device()
     function = library.checked("vkEnumeratePhysicalDevices", lambda *_: status)
-    made = hardware.instance_functions
+    made = physical_devices.instance_functions
 
     def instance_functions(instance: int) -> library.Functions:
         functions = made(instance)
         functions.vkEnumeratePhysicalDevices = function  # type: ignore[method-assign]
         return functions
 
-    monkeypatch.setattr(hardware, "instance_functions", instance_functions)
+    monkeypatch.setattr(physical_devices, "instance_functions", instance_functions)
     with pytest.raises(OctantsError, match="OCT452.*no driver offers one.*/dev/dri"):
-        hardware.all_hardware.__wrapped__()
+        physical_devices.all_hardware.__wrapped__()

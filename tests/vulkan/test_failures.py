@@ -17,7 +17,7 @@ import pytest
 import octants as qd
 from octants.backends import vulkan
 from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError, OctantsWarning
-from octants.runtime.vulkan import hardware
+from octants.runtime.vulkan import physical_devices
 from octants.runtime.vulkan.device import VulkanDevice
 from octants.runtime.vulkan.library import DEVICE_LOST, checked
 from tests.vulkan import compiled
@@ -218,7 +218,7 @@ def test_a_driver_that_is_known_to_be_wrong_is_warned_of_where_nothing_is_done_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compiled.device()  # or skip
-    found = hardware.choose(None)
+    found = physical_devices.choose(None)
     assert not found.flaw
     monkeypatch.setattr(found.properties, "vendor", 0x10DE)
     monkeypatch.setattr(vulkan.hardware, "choose", lambda *_: found.leaving("splits"))

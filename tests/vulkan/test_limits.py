@@ -10,7 +10,7 @@ import pytest
 from octants.codegen.spirv.assembly import Assembly
 from octants.codegen.spirv.code import SpirvCode
 from octants.codegen.spirv.features import Features
-from octants.codegen.spirv.flow import Entry
+from octants.codegen.spirv.function import Entry
 from octants.codegen.spirv.nesting import MOST
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.ir.core import Module

@@ -12,7 +12,7 @@ import pytest
 import octants as qd
 from octants.backends import vulkan
 from octants.codegen.spirv.compile import compile_module
-from octants.codegen.spirv.words import Op
+from octants.codegen.spirv.opcodes import Op
 from octants.options import Options
 from octants.runtime.vulkan import structures
 from octants.target import Target

@@ -10,9 +10,9 @@ import pytest
 
 import octants as qd
 from octants.ir.core import Companion
-from octants.runtime import moves
+from octants.runtime import threaded_copy
 from octants.runtime.gpu import staging
-from octants.runtime.memory import address_of
+from octants.runtime.host_memory import address_of
 from octants.runtime.vulkan.device import VulkanDevice
 from tests.vulkan import compiled
 
@@ -91,12 +91,12 @@ def test_the_host_does_not_wait_for_what_it_has_sent(
 def test_large_copies_are_made_by_several_threads(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr(moves, "LEAST", 1000)
-    monkeypatch.setattr(moves, "THREADS", 4)
-    monkeypatch.setattr(moves, "_PAGE", 64)
+    monkeypatch.setattr(threaded_copy, "LEAST", 1000)
+    monkeypatch.setattr(threaded_copy, "THREADS", 4)
+    monkeypatch.setattr(threaded_copy, "_PAGE", 64)
     source = np.random.default_rng(2).integers(0, 255, count + 16, dtype=np.uint8)
     target = np.zeros(count + 16, np.uint8)
-    moves.move(address_of(target) + 8, address_of(source) + 8, count)
+    threaded_copy.move(address_of(target) + 8, address_of(source) + 8, count)
     assert (target[8 : count + 8] == source[8 : count + 8]).all()
     assert not target[:8].any()
     assert not target[count + 8 :].any()

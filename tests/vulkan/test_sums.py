@@ -10,7 +10,7 @@ import pytest
 
 from octants.analysis.reductions import find_reductions, find_shared
 from octants.codegen.spirv.compile import ENOUGH, compile_module
-from octants.codegen.spirv.words import Op
+from octants.codegen.spirv.opcodes import Op
 from octants.diagnostics.exceptions import OctantsAssertionError
 from octants.ir.core import Array, Companion, Module, Space
 from octants.target import Blocks, Target

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from octants.codegen.spirv.words import MAGIC, BuiltIn, Capability, Decoration, Mode, Op, Storage
+from octants.codegen.spirv.opcodes import MAGIC, BuiltIn, Capability, Decoration, Mode, Op, Storage
 
 _NAMES = {
     Op.CAPABILITY: (Capability,),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octants.ad.checkpointed import checkpointed
-from octants.ad.clearing import clear_all_gradients
+from octants.ad.clear_gradients import clear_all_gradients
 from octants.ad.custom import grad_for, grad_replaced, no_grad
 from octants.ad.forward_mode import FwdMode
 from octants.ad.tape import Tape

@@ -2,7 +2,7 @@
 
 Under a tape the steps run for their effect alone, and snapshots are taken on the way. Going back,
 the steps are run again from the last snapshot, the last one recorded and reversed, and so on: see
-`schedule` for which, and `snapshots` for how a state is kept.
+`snapshot_schedule` for which, and `snapshots` for how a state is kept.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from octants import driver
-from octants.ad.contents import Content
-from octants.ad.ledger import Ledger
-from octants.ad.schedule import Stop, endless_stops, next_snapshot, planned_stops, spare
+from octants.ad.checkpoint_steps import Advance, StepTape, number_to_come
+from octants.ad.memory_versions import Content
+from octants.ad.overwrite_ledger import Ledger
+from octants.ad.snapshot_schedule import Stop, endless_stops, next_snapshot, planned_stops, spare
 from octants.ad.snapshots import Snapshots
-from octants.ad.steps import Advance, StepTape, number_to_come
+from octants.ad.step_trace import Launches, Trace
 from octants.ad.tape import Tape
-from octants.ad.trace import Launches, Trace
 from octants.data.events import HostWrite, forget_observer, observe_writes
 from octants.diagnostics.checkpoint_errors import StepHasFailed, WrongLoop
 from octants.lazy_dataclass import dataclass

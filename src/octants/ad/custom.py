@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from octants import driver
-from octants.ad.entries import CustomEntry
 from octants.ad.tape import Tape
+from octants.ad.tape_entries import CustomEntry
 from octants.diagnostics.tape_errors import NoGradientGiven, NotReplaced
 
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants import driver, options
-from octants.ad.clearing import clear_gradients
-from octants.ad.unseen import UnseenWrites
+from octants.ad.clear_gradients import clear_gradients
+from octants.ad.untracked_writes import UnseenWrites
 from octants.data.events import HostWrite, forget_observer, observe_writes
 from octants.data.host_array import Tensor
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NestedTape, NoDual, WrongSeed
 from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.ir.core import Companion
+from octants.launch.changing_numbers import with_constants
 from octants.launch.gradient import merge_aliases, tangent_program
-from octants.launch.memory import equals_of, memories_of, memory_of_write
 from octants.launch.races import look_before_gradient
 from octants.launch.specialisation import Specialisation
-from octants.launch.varying import with_constants
+from octants.launch.taped_memory import equals_of, memories_of, memory_of_write
 from octants.types.signature import FieldHandle
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from octants.ad.entries import Entry, LaunchEntry
+from octants.ad.tape_entries import Entry, LaunchEntry
 from octants.data.stored_array import StoredArray
 from octants.diagnostics.tape_errors import (
     CannotCheck,
@@ -17,11 +17,11 @@ from octants.diagnostics.tape_errors import (
     WrongLoss,
 )
 from octants.ir.core import Companion
-from octants.launch.foreign import ForeignArray, foreign_array
+from octants.launch.foreign_arrays import ForeignArray, foreign_array
 from octants.launch.kernel import BoundKernel, Kernel
-from octants.launch.outside import adjoint_seed
-from octants.runtime.arguments import is_torch
-from octants.runtime.conversions import with_gradient
+from octants.launch.persistent_storage import adjoint_seed
+from octants.runtime.argument_conversions import with_gradient
+from octants.runtime.parameters import is_torch
 
 
 class Loss(Protocol):

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.analysis.boxes import Region
+from octants.analysis.index_ranges import Region
 from octants.diagnostics.checkpoint_errors import SnapshotsTooLarge
-from octants.launch.memory import Memory
+from octants.launch.taped_memory import Memory
 
 
 class Snapshot:

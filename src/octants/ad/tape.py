@@ -9,37 +9,37 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from octants import driver, options
-from octants.ad.arguments import freeze
-from octants.ad.check import GradientCheck
-from octants.ad.clearing import clear_gradients as clear
-from octants.ad.contents import Content
-from octants.ad.cuts import Cuts, flow_of
-from octants.ad.entries import Entry, HostEntry, LaunchEntry
-from octants.ad.ledger import Ledger, Phase, Place
+from octants.ad.argument_gradients import ArgumentWatch
+from octants.ad.clear_gradients import clear_gradients as clear
+from octants.ad.fast_path import QuickWay, Touched, quick_way
+from octants.ad.frozen_arguments import freeze
+from octants.ad.gradient_check import GradientCheck
+from octants.ad.gradient_ends import Cuts, flow_of
 from octants.ad.losses import Loss, make_losses
-from octants.ad.quick import QuickWay, Touched, quick_way
-from octants.ad.saved import TapeExplanation
-from octants.ad.unseen import UnseenWrites
-from octants.ad.watch import ArgumentWatch
-from octants.analysis.boxes import Region
+from octants.ad.memory_versions import Content
+from octants.ad.overwrite_ledger import Ledger, Phase, Place
+from octants.ad.snapshot_report import TapeExplanation
+from octants.ad.tape_entries import Entry, HostEntry, LaunchEntry
+from octants.ad.untracked_writes import UnseenWrites
+from octants.analysis.index_ranges import Region
 from octants.data.events import HostWrite, forget_observer, observe_shares, observe_writes
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NestedTape, OverwrittenUnderTape, TapeIsUsed
 from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.ir.core import Companion
+from octants.launch.alias_free import on_own_arrays
+from octants.launch.changing_numbers import with_constants
 from octants.launch.gradient import TapePlan, differentiable, tape_plan
-from octants.launch.memory import (
+from octants.launch.persistent_storage import Outside
+from octants.launch.races import gradient_check, look_before_gradient, validate_launch
+from octants.launch.specialisation import Specialisation
+from octants.launch.taped_memory import (
     Memory,
     memories_of,
     memory_of,
     memory_of_write,
     region_of_write,
 )
-from octants.launch.outside import Outside
-from octants.launch.own import on_own_arrays
-from octants.launch.races import gradient_check, look_before_gradient, validate_launch
-from octants.launch.specialisation import Specialisation
-from octants.launch.varying import with_constants
 from octants.runtime.capture import refuse
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import Literal
 
-from octants.analysis.forms import INDEX_TYPES, LARGEST_EXTENT, Forms, Interval
+from octants.analysis.affine_forms import INDEX_TYPES, LARGEST_EXTENT, Forms, Interval
 from octants.ir import ops
 from octants.ir.core import Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass

@@ -1,7 +1,7 @@
 """Data races: accesses to one element by two work items, at least one of which stores plainly.
 
 A pair of accesses is harmless where a proof says that two work items never meet in it: by the forms
-of the indices (`places`), or since the indices of all work items, computed one and all
+of the indices (`aliasing_writes`), or since the indices of all work items, computed one and all
 (`enumeration`), are different. Where two work items do meet in those, the pair is a race for sure;
 else only a launch can tell, whose memory or arguments decide.
 
@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from octants.analysis.aliasing_writes import Places
 from octants.analysis.enumeration import Enumeration, Executions
-from octants.analysis.places import Places
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
 from octants.ir.core import Array, Companion, Operation, Space, Task, Value

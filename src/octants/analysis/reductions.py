@@ -25,8 +25,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from octants.analysis.apart import are_apart
-from octants.analysis.forms import Forms
+from octants.analysis.affine_forms import Forms
+from octants.analysis.noalias import are_apart
 from octants.analysis.uniformity import Uniformity
 from octants.ir import ops
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Space, Task, Value

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from octants.analysis.edges import reachable
+from octants.analysis.reachability import reachable
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Record, Value
 from octants.types.scalars import i32, i64

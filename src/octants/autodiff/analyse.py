@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from octants.analysis.places import Places
+from octants.analysis.aliasing_writes import Places
 from octants.autodiff.cooperation import has_barriers, with_adjoints
-from octants.autodiff.facts import Facts
 from octants.autodiff.hazards import Log, thread_log, writers
-from octants.autodiff.initialised import initialises
+from octants.autodiff.idempotent_tasks import initialises
 from octants.autodiff.ordering import ordering_of
+from octants.autodiff.task_facts import Facts
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Module, Operation, Space
 from octants.ir.rewriter import copy_arrays

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from octants.autodiff.adjoints import Adjoints
-from octants.autodiff.entry_builder import EntryBuilder
 from octants.autodiff.errors import no_rule_of_exchange
-from octants.autodiff.facts import Facts
-from octants.autodiff.memory import Memory
+from octants.autodiff.primal_memory import Memory
+from octants.autodiff.primal_values import Values
 from octants.autodiff.rules import adjoint_type
-from octants.autodiff.values import Values
+from octants.autodiff.task_builder import EntryBuilder
+from octants.autodiff.task_facts import Facts
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Value
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from octants.autodiff import atomics, lanes
+from octants.autodiff import atomics, subgroups
 from octants.autodiff.adjoints import Adjoints
 from octants.autodiff.cooperation import has_barriers
-from octants.autodiff.loops import at_iteration, counter
-from octants.autodiff.nests import Loop
+from octants.autodiff.loop_recording import at_iteration, counter
 from octants.autodiff.records import Stack
 from octants.autodiff.replay import Replay
 from octants.autodiff.rules import Point, adjoint_type, has_unbounded_slope, rules_of
+from octants.autodiff.stored_nests import Loop
 from octants.ir import ops
 from octants.ir.core import Block, Companion, Operation, Record, Value
 from octants.types.scalars import i64
@@ -87,7 +87,7 @@ class Backward:
         """Of lanes that all come here."""
         adjoint = self.adjoints.get(op.result)
         if adjoint is not None:
-            self.adjoints.add(op.value, lanes.share_of(self, op, adjoint))
+            self.adjoints.add(op.value, subgroups.share_of(self, op, adjoint))
 
     def _reverse_barrier(self, op: ops.Barrier) -> None:
         """Who has stored waits for those who have read."""
@@ -168,7 +168,7 @@ class LoopIterations:
     ) -> list[Value]:
         """Reverse so many iterations from the first one on, whose records are on the stack.
 
-        See `strategy.Iterations`.
+        See `recording_strategy.Iterations`.
         """
         op, stores = self._op, self._backward.replay.stores
         builder, known = self._backward.builder, self._backward.adjoints

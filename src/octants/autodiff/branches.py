@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
 from octants.autodiff.records import Stack
-from octants.autodiff.storing import Stores
+from octants.autodiff.stored_loops import Stores
 from octants.autodiff.sweep import Sweep
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value

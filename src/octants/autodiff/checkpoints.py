@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.autodiff import nearby
+from octants.autodiff import local_blocks
 from octants.autodiff.plan import Plan
 from octants.ir import ops
 from octants.ir.builder import Builder
@@ -90,7 +90,7 @@ class Room:
         one, (of_record, of_checkpoints) = builder.constant(1, i64), ends
         is_long = builder.compare("gt", count, self.whole)
         if self.local:
-            blocks = nearby.blocks_of(builder, count, self.local)
+            blocks = local_blocks.blocks_of(builder, count, self.local)
             held = builder.binary("min", blocks, builder.binary("add", self.mixed, one))
             end = of_checkpoints(start, held)
         else:
@@ -105,7 +105,7 @@ class Room:
 class Blocks:
     """The length of a block, their number, the checkpoints of the first level, and of all levels.
 
-    All are i64. Where records are local the first level is told as in `nearby`.
+    All are i64. Where records are local the first level is told as in `local_blocks`.
     """
 
     length: Value
@@ -139,18 +139,20 @@ def split(builder: Builder, trips: Value, room: Room, *, even: bool = False) -> 
 
 def _split_nearby(builder: Builder, trips: Value, room: Room, *, even: bool) -> Blocks:
     """Blocks of a length that is the same for all loops; a last one is shorter, or not there."""
-    blocks = nearby.blocks_of if even else nearby.blocks_with_last
+    blocks = local_blocks.blocks_of if even else local_blocks.blocks_with_last
     count = blocks(builder, trips, room.local)
     known = builder.constant_of(count)
     is_flat = known is not None and known <= room.sure
-    bits = nearby.flat(builder) if is_flat else nearby.bits_for(builder, count, room.mixed)
+    bits = (
+        local_blocks.flat(builder) if is_flat else local_blocks.bits_for(builder, count, room.mixed)
+    )
     length = builder.constant(room.local, i64)
-    return Blocks(length, count, bits, nearby.places(builder, count, bits))
+    return Blocks(length, count, bits, local_blocks.places(builder, count, bits))
 
 
 def even_blocks(builder: Builder, trips: Value, room: Room) -> Value:
     """The blocks that so many iterations fill where all have one length."""
-    return nearby.blocks_of(builder, trips, room.local)
+    return local_blocks.blocks_of(builder, trips, room.local)
 
 
 def unknown(builder: Builder, room: Room) -> tuple[Value, Value]:
@@ -158,7 +160,7 @@ def unknown(builder: Builder, room: Room) -> tuple[Value, Value]:
     one = builder.constant(1, i64)
     if room.local:
         length = builder.constant(room.local, i64)
-        return length, nearby.bits_within(builder, room.mixed)
+        return length, local_blocks.bits_within(builder, room.mixed)
 
     def part(k: int) -> Value:
         return builder.binary("shr", room.mixed, builder.constant(k, i64))
@@ -177,7 +179,7 @@ def place(builder: Builder, number: Value, width: Value, room: Room) -> tuple[Va
     That one is on its level, or a higher one; it is not the first block.
     """
     if room.local:
-        return nearby.place(builder, number, width)
+        return local_blocks.place(builder, number, width)
     number, start, width, span = _climb(builder, number, width, by_digits=True)
     digit = _modulo(builder, number, width)
     last = builder.binary("sub", digit, builder.constant(1, i64))
@@ -187,7 +189,7 @@ def place(builder: Builder, number: Value, width: Value, room: Room) -> tuple[Va
 def places(builder: Builder, count: Value, width: Value, room: Room) -> Value:
     """How many places the checkpoints of so many blocks take."""
     if room.local:
-        return nearby.places(builder, count, width)
+        return local_blocks.places(builder, count, width)
     some, none = Block(), Block()
     with builder.into(some):
         builder.yield_([_places(builder, count, width)])

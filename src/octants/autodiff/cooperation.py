@@ -14,7 +14,7 @@ what they held: each is stored to, at the same places in each iteration, before 
 nowhere else (`_check_tiles`).
 
 What lanes do it knows where all of them come once: sums, and values of lanes that can be told
-(`lanes`).
+(`subgroups`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from octants.autodiff import lanes
+from octants.autodiff import subgroups
 from octants.autodiff.activity import Flow, reach_through
 from octants.autodiff.errors import no_rule
 from octants.ir import ops
@@ -196,7 +196,7 @@ def _is_reversible(op: Operation, active: set[Value], constants: dict[Value, Any
         return isinstance(op, ops.Barrier)
     if op.result not in active:
         return True
-    return lanes.is_known(op, constants)
+    return subgroups.is_known(op, constants)
 
 
 def _describe(op: Any) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from octants.autodiff.backward import Backward
-from octants.autodiff.entry_builder import EntryBuilder
-from octants.autodiff.facts import Facts
-from octants.autodiff.memory import Flag
 from octants.autodiff.plan import Plan
+from octants.autodiff.primal_memory import Flag
 from octants.autodiff.records import Stack
 from octants.autodiff.replay import Replay
 from octants.autodiff.sweep import Sweep
+from octants.autodiff.task_builder import EntryBuilder
+from octants.autodiff.task_facts import Facts
 from octants.ir.core import Array, Block, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
 from octants.target import Capabilities

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.analysis.places import Places
+from octants.analysis.aliasing_writes import Places
 from octants.autodiff.activity import Flow
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Task

@@ -1,9 +1,9 @@
 """How the loops of a task are recorded: the plan, made from facts before anything is emitted.
 
 Each loop with a reverse is recorded whole, or in blocks (see `checkpoints`), of which those whose
-record is local may all have one length (see `even_blocks`). A loop in one that is recorded leaves
-its records with it (see `nests`), or is run again and recorded when an iteration around it is
-reversed.
+record is local may all have one length (see `fixed_length_blocks`). A loop in one that is recorded
+leaves its records with it (see `stored_nests`), or is run again and recorded when an iteration
+around it is reversed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import field
 from typing import Any
 
 from octants.autodiff import unrolling
-from octants.autodiff.nests import IN_CACHE, Nests, nests
+from octants.autodiff.stored_nests import IN_CACHE, Nests, nests
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Record, Value
 from octants.lazy_dataclass import dataclass

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from octants.autodiff.entry_builder import EntryBuilder
-from octants.autodiff.nests import Loop
 from octants.autodiff.plan import Plan
+from octants.autodiff.stored_nests import Loop
+from octants.autodiff.task_builder import EntryBuilder
 from octants.ir import ops
 from octants.ir.core import CHECKPOINT, LOG, REST, Operation, Record, Value
 from octants.lazy_dataclass import dataclass

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from octants.autodiff.branches import Branches
 from octants.autodiff.checkpoints import Room
-from octants.autodiff.entry_builder import EntryBuilder
-from octants.autodiff.even_blocks import InEvenBlocks
-from octants.autodiff.facts import Facts
-from octants.autodiff.loops import InBlocks, Whole
-from octants.autodiff.memory import Flag
-from octants.autodiff.nests import Loop
+from octants.autodiff.fixed_length_blocks import InEvenBlocks
+from octants.autodiff.loop_recording import InBlocks, Whole
 from octants.autodiff.plan import Plan
+from octants.autodiff.primal_memory import Flag
+from octants.autodiff.recording_strategy import Strategy
 from octants.autodiff.records import Stack
-from octants.autodiff.storing import Stores
-from octants.autodiff.strategy import Strategy
+from octants.autodiff.stored_loops import Stores
+from octants.autodiff.stored_nests import Loop
 from octants.autodiff.sweep import Sweep
+from octants.autodiff.task_builder import EntryBuilder
+from octants.autodiff.task_facts import Facts
 from octants.ir import ops
 from octants.ir.core import Array, Block, Operation
 

@@ -43,17 +43,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import field
 
+from octants.analysis.replay_strictness import FREE_WAVES, decides, nobody_minds, waves
 from octants.analysis.serial_sums import FREE_SUMS, only_sums
-from octants.analysis.strictness import FREE_WAVES, decides, nobody_minds, waves
 from octants.autodiff.analyse import Analysis
 from octants.autodiff.cooperation import ends_here, refuse_order, refuse_records
 from octants.autodiff.emit import Emitted, emit
 from octants.autodiff.errors import Hazard
-from octants.autodiff.facts import Facts
+from octants.autodiff.loop_versions import make_versions
 from octants.autodiff.plan import Plan, plan
-from octants.autodiff.reads import AGAIN, Reads
-from octants.autodiff.results import record_results
-from octants.autodiff.versions import make_versions
+from octants.autodiff.primal_reads import AGAIN, Reads
+from octants.autodiff.recorded_results import record_results
+from octants.autodiff.task_facts import Facts
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task
 from octants.lazy_dataclass import dataclass

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from octants.autodiff.entry_builder import EntryBuilder
-from octants.autodiff.facts import Facts
-from octants.autodiff.memory import Flag, Memory
 from octants.autodiff.plan import Plan
-from octants.autodiff.reach import Reaches
+from octants.autodiff.primal_memory import Flag, Memory
+from octants.autodiff.primal_values import Values
+from octants.autodiff.recording_strategy import Strategy
 from octants.autodiff.records import Records
-from octants.autodiff.strategy import Strategy
-from octants.autodiff.values import Values
+from octants.autodiff.tape_high_water import Reaches
+from octants.autodiff.task_builder import EntryBuilder
+from octants.autodiff.task_facts import Facts
 from octants.ir import ops
 from octants.ir.core import Array, Block, Operation, Value
 from octants.types.scalars import i64

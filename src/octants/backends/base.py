@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from octants.artifact import Artifact, Making
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.ir.core import Module, Operation, Task
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
@@ -16,10 +16,10 @@ from octants.runtime.device import Device
 from octants.target import Capabilities, Target
 
 if TYPE_CHECKING:
-    from octants.analysis import reductions, sums
+    from octants.analysis import privatisation, reductions
     from octants.analysis.lanes import choice
 else:
-    sums = Deferred("octants.analysis.sums")
+    privatisation = Deferred("octants.analysis.privatisation")
     reductions = Deferred("octants.analysis.reductions")
     choice = Deferred("octants.analysis.lanes.choice")
 
@@ -42,7 +42,7 @@ class Updates:
     """
 
     collected: set[Operation]
-    sums: sums.Sums
+    sums: privatisation.Sums
     parts: int = 0
 
 
@@ -136,4 +136,4 @@ class Backend(ABC):
     def updates(self, task: Task, apart: bool, device: Device | None) -> Updates:
         """How workers update what they share; ``apart`` says that no two arrays share memory."""
         found = reductions.find_reductions(task, apart)
-        return Updates({op for each in found for op in each.atomics}, sums.Sums())
+        return Updates({op for each in found for op in each.atomics}, privatisation.Sums())

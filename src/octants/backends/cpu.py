@@ -11,23 +11,23 @@ from octants.backends.base import Backend, Updates
 from octants.cache import current
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.lanes.vectors import most_lanes, vectors_of
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.ir.core import Module, Task
 from octants.options import Options, memory_of_the_machine
 from octants.runtime.cpu import CpuDevice
-from octants.runtime.cpu.identity import processor
-from octants.runtime.cpu.sums import FIXED_PARTS
+from octants.runtime.cpu.privatised_sums import FIXED_PARTS
+from octants.runtime.cpu.processor_identity import processor
 from octants.runtime.device import Device
 from octants.target import HOST, NEVER, Blocks, Capabilities, Target
 
 if TYPE_CHECKING:
     from octants.analysis.lanes import choice
     from octants.codegen.llvm import cpu
-    from octants.runtime.cpu import apart
+    from octants.runtime.cpu import discrete
 else:
     cpu = Deferred("octants.codegen.llvm.cpu")
     choice = Deferred("octants.analysis.lanes.choice")
-    apart = Deferred("octants.runtime.cpu.apart")
+    discrete = Deferred("octants.runtime.cpu.discrete")
 
 
 class CpuBackend(Backend):
@@ -39,7 +39,7 @@ class CpuBackend(Backend):
         threads = chosen.cpu_max_num_threads
         budget = chosen.stack_budget(memory_of_the_machine())
         if options.keeps_memory_apart():
-            device = apart.ApartDevice(threads, tape_budget=budget)
+            device = discrete.ApartDevice(threads, tape_budget=budget)
             device.is_late = options.raises_late()
             return device
         return CpuDevice(threads, tape_budget=budget)

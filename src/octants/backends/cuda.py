@@ -13,7 +13,7 @@ from octants.cache import current
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.gpu.capabilities import target
 from octants.compile_profile import is_asked_for, stage
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError
 from octants.ir.core import Module
 from octants.options import Options
@@ -23,13 +23,13 @@ from octants.target import Arch, Blocks, Capabilities, Target
 if TYPE_CHECKING:
     from octants import frontend, pipeline
     from octants.codegen.llvm import nvptx
-    from octants.runtime.cuda import context, device, machine, modules
+    from octants.runtime.cuda import context, device, launch_context, modules
 else:
     frontend, pipeline = Deferred("octants.frontend"), Deferred("octants.pipeline")
     nvptx = Deferred("octants.codegen.llvm.nvptx")
     context = Deferred("octants.runtime.cuda.context")
     device = Deferred("octants.runtime.cuda.device")
-    machine = Deferred("octants.runtime.cuda.machine")
+    launch_context = Deferred("octants.runtime.cuda.launch_context")
     modules = Deferred("octants.runtime.cuda.modules")
 
 _THREADS = 2048  # of a multiprocessor, at most
@@ -43,7 +43,7 @@ class CudaBackend(Backend):
     def obstacle(self) -> str:
         """The driver's absence, or that of a GPU that is new enough; the context waits."""
         try:
-            context.context_of(machine.driver_library(), 0)
+            context.context_of(launch_context.driver_library(), 0)
         except OctantsError as error:
             return str(error.diagnostic.title if error.diagnostic else error)
         return ""
@@ -51,7 +51,7 @@ class CudaBackend(Backend):
     def begin(self, chosen: Options) -> None:
         """Let a thread start the driver, and import meanwhile what will be needed."""
         with contextlib.suppress(OctantsError):  # of which `obstacle` will tell
-            machine.driver_library()
+            launch_context.driver_library()
             _ = device.CudaDevice, modules.Module, self._version
             if current.is_empty(chosen):
                 _ = frontend.build, pipeline.lower, nvptx.compile_module
@@ -61,13 +61,13 @@ class CudaBackend(Backend):
         return device.CudaDevice(chosen.device, chosen.ad_stack_budget_bytes)
 
     def target(self, chosen: Options) -> Target:
-        found = context.context_of(machine.driver_library(), chosen.device)
+        found = context.context_of(launch_context.driver_library(), chosen.device)
         major, minor = found.capability
         return target(10 * major + minor)
 
     @functools.cached_property
     def _version(self) -> str:
-        return f"{backend.version()}, CUDA {machine.driver_library().driver_version}"
+        return f"{backend.version()}, CUDA {launch_context.driver_library().driver_version}"
 
     def version(self) -> str:
         return self._version
@@ -85,7 +85,7 @@ class CudaBackend(Backend):
         artifact = nvptx.compile_module(module, self.target(chosen), **_choices(chosen))
         if not artifact.dispatches:
             return Making(artifact)
-        found = context.context_of(machine.driver_library(), chosen.device)
+        found = context.context_of(launch_context.driver_library(), chosen.device)
         linking = modules.Linking(found, artifact.code, in_thread=not is_asked_for())
 
         def finish() -> Artifact:
@@ -113,7 +113,7 @@ class CudaBackend(Backend):
     def machine(self, chosen: Options, device: Device | None) -> Capabilities:
         found: Any = device
         count = 1 if found is None else int(found.context.multiprocessors)
-        own = context.context_of(machine.driver_library(), chosen.device)
+        own = context.context_of(launch_context.driver_library(), chosen.device)
         return Capabilities(
             contracts=True,
             fills=2 * count * _THREADS,  # where blocks end early, others begin

@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 from octants.artifact import Artifact
 from octants.backends.base import Backend, Run, Updates
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import InternalError
 from octants.ir.core import Module, Task
 from octants.options import Options, memory_of_the_machine
 from octants.runtime.device import Device
-from octants.runtime.null import NullDevice
+from octants.runtime.null_device import NullDevice
 from octants.target import Blocks, Capabilities, Target
 
 if TYPE_CHECKING:
-    from octants.analysis import sums
+    from octants.analysis import privatisation
     from octants.analysis.lanes import choice
-    from octants.runtime import reference
+    from octants.runtime import interpreter_device
 else:
-    sums = Deferred("octants.analysis.sums")
+    privatisation = Deferred("octants.analysis.privatisation")
     choice = Deferred("octants.analysis.lanes.choice")
-    reference = Deferred("octants.runtime.reference")
+    interpreter_device = Deferred("octants.runtime.interpreter_device")
 
 
 class PythonBackend(Backend):
@@ -44,7 +44,7 @@ class PythonBackend(Backend):
 
     def interpret(self, module: Module, device: Device, chosen: Options) -> Run:
         budget = chosen.stack_budget(memory_of_the_machine())
-        return reference.make_run(module, device.pending, budget)
+        return interpreter_device.make_run(module, device.pending, budget)
 
     def machine(self, chosen: Options, device: Device | None) -> Capabilities:
         return Capabilities(blocks=Blocks(), memory_bytes=memory_of_the_machine())
@@ -53,7 +53,7 @@ class PythonBackend(Backend):
         return [choice.Choice("the interpreter has no lanes") for _ in module.tasks]
 
     def updates(self, task: Task, apart: bool, device: Device | None) -> Updates:
-        return Updates(set(), sums.Sums())
+        return Updates(set(), privatisation.Sums())
 
 
 BACKEND = PythonBackend()

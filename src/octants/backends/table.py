@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from octants.backends.base import Backend
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.options import Options
 from octants.target import HOST, Arch
 

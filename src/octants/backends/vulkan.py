@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from octants.artifact import Artifact
 from octants.backends.base import NEAR_BYTES, Backend
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
-from octants.diagnostics.stack import levels_to_the_user
+from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Module
 from octants.options import Options
 from octants.runtime.device import Device
@@ -17,11 +17,11 @@ from octants.target import Arch, Capabilities, Target
 
 if TYPE_CHECKING:
     from octants.codegen.spirv import compile as spirv
-    from octants.runtime.vulkan import device, hardware
+    from octants.runtime.vulkan import device, physical_devices
 else:
     spirv = Deferred("octants.codegen.spirv.compile")
     device = Deferred("octants.runtime.vulkan.device")
-    hardware = Deferred("octants.runtime.vulkan.hardware")
+    physical_devices = Deferred("octants.runtime.vulkan.physical_devices")
 
 _THREADS = 1 << 16  # that record at the same time, on a GPU
 _FEW_THREADS = 1 << 10  # on a CPU that stands for one
@@ -35,7 +35,7 @@ class VulkanBackend(Backend):
     def obstacle(self) -> str:
         """The absence of the loader, of a driver, or of what kernels need."""
         try:
-            hardware.choose(0)
+            physical_devices.choose(0)
         except OctantsError as error:
             found = error.diagnostic
             if found is None:
@@ -45,11 +45,11 @@ class VulkanBackend(Backend):
 
     def drawback(self) -> str:
         """A driver that runs on the CPU, which the CPU's own code generation beats."""
-        found = hardware.choose(0)
+        found = physical_devices.choose(0)
         return f"its only device is `{found.name}`, which is the CPU" if found.is_cpu else ""
 
     def make_device(self, chosen: Options) -> Device:
-        found = hardware.choose(chosen.device, chosen.vulkan_without)
+        found = physical_devices.choose(chosen.device, chosen.vulkan_without)
         if found.flaw:
             text = f"{found.flaw}: results on `{found.name}` may be wrong without `splits`"
             warnings.warn(text, OctantsWarning, levels_to_the_user())
@@ -61,7 +61,7 @@ class VulkanBackend(Backend):
         )
 
     def target(self, chosen: Options) -> Target:
-        return hardware.choose(chosen.device, chosen.vulkan_without).target
+        return physical_devices.choose(chosen.device, chosen.vulkan_without).target
 
     def version(self) -> str:
         return "SPIR-V 1.5"
@@ -74,8 +74,8 @@ class VulkanBackend(Backend):
     # -- what passes want to know ---------------------------------------------------------------
 
     def machine(self, chosen: Options, device: Device | None) -> Capabilities:
-        found = hardware.choose(chosen.device, chosen.vulkan_without)
-        used = hardware.choose(0) if device is None else getattr(device, "hardware", None)
+        found = physical_devices.choose(chosen.device, chosen.vulkan_without)
+        used = physical_devices.choose(0) if device is None else getattr(device, "hardware", None)
         workers = _FEW_THREADS if used is not None and used.is_cpu else _THREADS
         return Capabilities(
             contracts=True,

@@ -23,9 +23,9 @@ from octants.diagnostics.source_text import source_text
 from octants.hashing import blake2b
 from octants.lang.marker import home_of, marked_function
 from octants.types.annotations import NdarrayAnnotation, Template, resolve_annotation
+from octants.types.compile_time_reads import ABSENT
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
-from octants.types.reads import ABSENT
 from octants.types.scalars import DType
 from octants.types.signature import FieldHandle, NdarrayHandle, NdarrayType, StructHandle
 from octants.types.structs import Struct, StructType

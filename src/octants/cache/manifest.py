@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from octants.cache.digest import Digest, is_ours
-from octants.types.reads import ABSENT, Read
+from octants.types.compile_time_reads import ABSENT, Read
 
 Path = tuple[str, int, str]
 _VARYING = "varying "

@@ -13,7 +13,7 @@ from typing import Any
 _FUNCTIONS = {
     ("builtins", "frozenset"),
     ("octants.types.scalars", "by_name"),
-    ("octants.analysis.boxes", "Regions"),
+    ("octants.analysis.index_ranges", "Regions"),
     ("octants.launch.program", "bind"),
     ("octants.types.signature", "FieldSource"),
 }

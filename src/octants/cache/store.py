@@ -15,9 +15,9 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsWarning
-from octants.diagnostics.stack import levels_to_the_user
+from octants.diagnostics.user_frames import levels_to_the_user
 from octants.hashing import blake2b
 from octants.lazy_dataclass import dataclass
 

@@ -16,7 +16,7 @@ from octants.ir.core import Block
 from octants.ir.ops.arithmetic import COMPARE
 from octants.lazy_dataclass import dataclass
 from octants.lowering import expand
-from octants.mathlib.table import ALL
+from octants.mathlib.functions import ALL
 from octants.types.scalars import DType, f16, f32, u32
 
 _CODE = {"lsl": "shl", "lsr": "ushr", "asr": "shr"}

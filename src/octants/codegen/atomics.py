@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants.codegen import arithmetic
+from octants.codegen.bit_words import from_word, to_word, word_of
 from octants.codegen.code import Element, Operand, Place, register
 from octants.codegen.function import Function
 from octants.codegen.memory import place_of
-from octants.codegen.words import from_word, to_word, word_of
 from octants.ir import ops
 from octants.types.scalars import DType, f16, u1, u8, u16, u32, u64
 

@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any
 
 from octants.analysis.reductions import Reduction
-from octants.codegen import arithmetic, atomics, collecting
+from octants.codegen import arithmetic, atomics, register_reductions
+from octants.codegen.bit_words import from_word, to_word, word_of
 from octants.codegen.code import Operand, ThreadCode, register
 from octants.codegen.function import Lanes, ThreadFunction
 from octants.codegen.memory import place_of
-from octants.codegen.words import from_word, to_word, word_of
 from octants.ir import ops
 from octants.ir.cooperation import sizes
 from octants.ir.core import Operation, Task
@@ -197,8 +197,8 @@ def deliver(f: ThreadFunction, reduction: Reduction) -> None:
 
     Who has collected nothing adds what changes nothing.
     """
-    code, (total, some) = f.code, collecting.collected(f, reduction)
+    code, (total, some) = f.code, register_reductions.collected(f, reduction)
     if code.subgroup > 1:
         total = summed(f, reduction.fn, reduction.dtype, total)
         some = code.apply("and", u1, code.any_lane(some), code.is_first_lane())
-    collecting.update(f, reduction, lambda: total, some)
+    register_reductions.update(f, reduction, lambda: total, some)

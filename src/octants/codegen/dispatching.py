@@ -9,9 +9,9 @@ from octants import abi
 from octants.artifact import Needs, ParameterLayout
 from octants.codegen.code import Operand, ThreadCode
 from octants.codegen.function import ThreadFunction
-from octants.codegen.needs import find_domain_needs, find_needs
-from octants.codegen.recording import asks_for_room, can_fail, can_run_again
-from octants.codegen.tape import refused_bit
+from octants.codegen.interleaved_tape import refused_bit
+from octants.codegen.recording_facts import asks_for_room, can_fail, can_run_again
+from octants.codegen.tape_size_inputs import find_domain_needs, find_needs
 from octants.ir.core import Block, Module, Task
 from octants.types.scalars import i64, u1, u32
 

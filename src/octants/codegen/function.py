@@ -1,6 +1,6 @@
 """What code generation that targets share may ask of a function of a kernel while it is written.
 
-`codegen.llvm.function.FunctionText` and `codegen.structured.body.Body` are such functions.
+`codegen.llvm.function.FunctionText` and `codegen.structured.task_values.Body` are such functions.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Function(Protocol):
     """The code of a function, what stands for each value, and its work item.
 
     ``speaks_of`` is the work item (i64) that messages name, if it is not that of the function;
-    ``collected`` are the variables to which updates go, see `collecting`.
+    ``collected`` are the variables to which updates go, see `register_reductions`.
     """
 
     kernel: Any

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from octants.codegen.bit_words import from_word, to_word, word_of
 from octants.codegen.code import Code, Element, Operand, Place, ThreadCode
 from octants.codegen.function import Function
-from octants.codegen.words import from_word, to_word, word_of
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops
 from octants.ir.cooperation import words

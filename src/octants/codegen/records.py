@@ -17,7 +17,7 @@ from octants.codegen import messages
 from octants.codegen.code import Code, Element, Operand, register
 from octants.codegen.function import Function
 from octants.codegen.message_formats import memory_message
-from octants.codegen.recording import asks_for_room, counted_pushes
+from octants.codegen.recording_facts import asks_for_room, counted_pushes
 from octants.ir import ops
 from octants.ir.core import Record, Value
 from octants.types.scalars import i64, u32, u64

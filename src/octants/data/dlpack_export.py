@@ -9,7 +9,7 @@ import numpy as np
 from octants.data import current
 from octants.data.errors import CannotShare
 from octants.data.memory import Window
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 
 if TYPE_CHECKING:
     from octants.runtime import dlpack

@@ -10,7 +10,7 @@ from octants.data.dtypes import needed_companions, require_differentiable
 from octants.data.errors import CannotShare, WrongArray, WrongOption, describe
 from octants.data.memory import row_major
 from octants.data.ndarray import Ndarray, class_of
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.runtime.device import Device
 from octants.types import scalars
 from octants.types.scalars import DType

@@ -13,7 +13,7 @@ from octants.data.errors import (
     describe,
 )
 from octants.types.companions import Companion
-from octants.types.defaults import resolve
+from octants.types.default_types import resolve
 from octants.types.scalars import DType
 
 _COMPANION_WORDS = {Companion.ADJOINT: "gradient", Companion.TANGENT: "dual"}

@@ -33,7 +33,7 @@ from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
 from octants.types.annotations import AnyTensor
 from octants.types.companions import Companion
-from octants.types.defaults import resolve
+from octants.types.default_types import resolve
 from octants.types.scalars import DType
 
 Array = np.ndarray[Any, Any]

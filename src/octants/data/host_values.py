@@ -13,7 +13,7 @@ from octants.data.errors import (
     WrongValue,
     describe,
 )
-from octants.diagnostics.stack import warn_at_caller
+from octants.diagnostics.user_frames import warn_at_caller
 from octants.types import scalars
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType

@@ -15,12 +15,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants.data.errors import OutOfMemory
+from octants.diagnostics.byte_counts import format_bytes
 from octants.diagnostics.exceptions import OctantsError
-from octants.diagnostics.quantities import format_bytes
 from octants.runtime.capture import captures, once, own_capture, refuse_read
 from octants.runtime.device import Allocation, Device
-from octants.runtime.memory import describe_bytes
-from octants.runtime.parts import HOST, DeviceParts, Parts, Saved, is_number, is_scalar, parts_of
+from octants.runtime.host_memory import describe_bytes
+from octants.runtime.memory_partition import (
+    HOST,
+    DeviceParts,
+    Parts,
+    Saved,
+    is_number,
+    is_scalar,
+    parts_of,
+)
 from octants.types.layouts import Layout
 from octants.types.scalars import DType
 
@@ -36,7 +44,7 @@ _MOST_PUT_OFF = 1 << 20  # bytes of a write that are copied rather than waited f
 class Storage:
     """A block of zeroed memory. What numpy sees of it keeps it alive.
 
-    `bytes` only describes it where the host shares no memory; see `runtime.parts`.
+    `bytes` only describes it where the host shares no memory; see `runtime.memory_partition`.
     """
 
     __slots__ = ("address", "bytes", "nbytes", "parts")

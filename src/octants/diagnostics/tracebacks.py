@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 from octants.diagnostics.exceptions import OctantsError
-from octants.diagnostics.stack import is_internal
+from octants.diagnostics.user_frames import is_internal
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

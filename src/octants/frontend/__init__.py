@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from octants.frontend.build import Built, build
-from octants.types.reads import Read
+from octants.types.compile_time_reads import Read
 
 __all__ = ["Built", "Read", "build"]

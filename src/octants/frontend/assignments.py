@@ -28,7 +28,7 @@ from octants.frontend.values import (
     is_number,
 )
 from octants.ir.core import Value
-from octants.types.defaults import resolve
+from octants.types.default_types import resolve
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType

@@ -26,7 +26,7 @@ from octants.frontend.scope import UNDEFINED, Frame
 from octants.ir.core import Module
 from octants.lazy_dataclass import dataclass
 from octants.target import Blocks
-from octants.types.reads import HiddenArgument, Read, ReadKey
+from octants.types.compile_time_reads import HiddenArgument, Read, ReadKey
 from octants.types.scalars import DType, f32, i32
 from octants.types.signature import (
     ArgumentSource,

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from octants.types.compile_time_reads import ABSENT
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
-from octants.types.reads import ABSENT
 from octants.types.scalars import DType
 
 _CONTAINERS = (list, tuple, dict, str, range, zip, enumerate, reversed)

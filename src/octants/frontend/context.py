@@ -38,8 +38,8 @@ from octants.frontend.values import StaticValue, Variable, is_number
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Value
 from octants.target import Blocks
-from octants.types.defaults import uint, unsigned
-from octants.types.reads import Read
+from octants.types.compile_time_reads import Read
+from octants.types.default_types import uint, unsigned
 from octants.types.scalars import DType, i32, i64, integer_range, u1, u64
 from octants.types.signature import ArgumentSource, ScalarType
 

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from octants.types.reads import HiddenArgument, Read, ReadKey, key_of
+from octants.types.compile_time_reads import HiddenArgument, Read, ReadKey, key_of
 from octants.types.scalars import DType, integer_range, u1
 
 _WHOLE_IN_FLOATS = 2**53

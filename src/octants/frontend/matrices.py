@@ -14,7 +14,7 @@ from octants.frontend import arithmetic, linear_algebra
 from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.operands import RunTime, as_type, common_type, operand
 from octants.frontend.values import MatrixValue, describe
-from octants.types.defaults import resolve
+from octants.types.default_types import resolve
 from octants.types.matrix_types import MatrixType
 from octants.types.scalars import DType, u1
 from octants.types.swizzles import positions

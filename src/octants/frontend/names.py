@@ -37,8 +37,8 @@ from octants.frontend.values import (
 from octants.ir.core import Companion, Value
 from octants.lang.marker import marked_function
 from octants.lazy_dataclass import dataclass
+from octants.types.compile_time_reads import ABSENT, Read
 from octants.types.matrix_values import Matrix
-from octants.types.reads import ABSENT, Read
 
 
 @dataclass(frozen=True, slots=True)

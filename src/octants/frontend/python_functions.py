@@ -21,7 +21,7 @@ from octants.frontend.names import BoundFunction
 from octants.frontend.python_objects import wrap
 from octants.frontend.values import ArrayReference, is_run_time
 from octants.lang.marker import home_of
-from octants.types.reads import Read
+from octants.types.compile_time_reads import Read
 from octants.types.signature import FieldHandle, NdarrayHandle, StructHandle
 
 LIBRARIES = ("builtins", "functools", "math", "numpy", "operator", "random", "scipy", "torch")

@@ -9,7 +9,7 @@ from octants.diagnostics.errors import MissingCompanion
 from octants.frontend.context import Context
 from octants.frontend.values import ArrayReference, StructValue
 from octants.ir.core import Companion
-from octants.types.reads import Read
+from octants.types.compile_time_reads import Read
 from octants.types.signature import FieldHandle, NdarrayHandle, StructHandle
 from octants.types.structs import Struct
 

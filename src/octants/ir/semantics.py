@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.types.scalars import DType, Kind, convert, integer_range, u1
 
 if TYPE_CHECKING:

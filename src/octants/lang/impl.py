@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.diagnostics.absent_names import attribute_error
 from octants.lang.syntax import grouped as grouped
 from octants.lang.syntax import ndrange as ndrange

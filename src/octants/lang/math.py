@@ -38,7 +38,7 @@ from octants.lang.functions import sqrt as sqrt
 from octants.lang.functions import tan as tan
 from octants.lang.functions import tanh as tanh
 from octants.lang.marker import library_function
-from octants.types.defaults import uint
+from octants.types.default_types import uint
 from octants.types.matrix_types import matrix, vector
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import i32, u32

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from octants import abi, driver, options, pipeline
-from octants.analysis.sums import Sums
-from octants.autodiff.counting import PER_RECORD, Counting, count_records
+from octants.analysis.privatisation import Sums
+from octants.autodiff.counting_kernel import PER_RECORD, Counting, count_records
 from octants.backends.base import Updates
 from octants.backends.table import backend_of
 from octants.ir import ops
@@ -34,14 +34,14 @@ from octants.ir.core import (
     Task,
     Value,
 )
-from octants.launch.explanation import ArrayAdjoint, Explanation, LoopTape, Slot, Storing, Way
+from octants.launch.atomic_logs import Logs
+from octants.launch.explain_report import ArrayAdjoint, Explanation, LoopTape, Slot, Storing, Way
 from octants.launch.gradient import Step, TapePlan, differentiable, plan_with_modules
-from octants.launch.logs import Logs
-from octants.launch.memory import Memory, memories_of
 from octants.launch.program import Program
 from octants.launch.specialisation import Specialisation
-from octants.runtime.memory import describe_bytes
-from octants.runtime.parts import parts_of
+from octants.launch.taped_memory import Memory, memories_of
+from octants.runtime.host_memory import describe_bytes
+from octants.runtime.memory_partition import parts_of
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 

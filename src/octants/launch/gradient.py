@@ -14,26 +14,29 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from octants import driver
-from octants.analysis.boxes import Accessed, Regions
-from octants.deferred import Deferred
+from octants.analysis.index_ranges import Accessed, Regions
+from octants.deferred_import import Deferred
 from octants.ir.core import Array, Companion, Module, Space
-from octants.launch.logs import LogPlan, make_plan
-from octants.launch.memory import Memory, aliases_of, are_apart
-from octants.launch.outside import OutsideLayout
+from octants.launch.atomic_logs import LogPlan, make_plan
+from octants.launch.persistent_storage import OutsideLayout
 from octants.launch.program import Program, written_arrays
+from octants.launch.read_fingerprint import Witness, make_witness
 from octants.launch.specialisation import Specialisation
-from octants.launch.witness import Witness, make_witness
+from octants.launch.taped_memory import Memory, aliases_of, are_apart
 from octants.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from octants import pipeline
-    from octants.autodiff import errors, logs, races, reverse
+    from octants.autodiff import atomic_logs, errors, races, reverse
     from octants.autodiff.reverse import Reversed
     from octants.ir import ops, rewriter
 else:
     pipeline, ops = Deferred("octants.pipeline"), Deferred("octants.ir.ops")
     rewriter = Deferred("octants.ir.rewriter")
-    errors, logs = Deferred("octants.autodiff.errors"), Deferred("octants.autodiff.logs")
+    errors, atomic_logs = (
+        Deferred("octants.autodiff.errors"),
+        Deferred("octants.autodiff.atomic_logs"),
+    )
     races, reverse = Deferred("octants.autodiff.races"), Deferred("octants.autodiff.reverse")
 
 PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGENT
@@ -228,7 +231,7 @@ def _part(
         forward = Program(specialisation, part, (), layout.places(part))
         return _step(specialisation, forward, part, result, layout)
     is_ordered = any(hazard.kind == "order" for hazard in result.hazards)
-    logged = None if is_ordered else logs.log_results(part)
+    logged = None if is_ordered else atomic_logs.log_results(part)
     if logged is None:
         return None
     result = _best(specialisation, logged.reading, part=True, arguments=arguments)

@@ -18,24 +18,24 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from octants import driver, options
-from octants.collection import Uncollected
-from octants.deferred import Deferred
-from octants.diagnostics.definition import Definition
+from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
+from octants.diagnostics.function_heads import Definition
 from octants.diagnostics.launch_errors import MissingMethodOwner
-from octants.diagnostics.stack import levels_to_the_user
 from octants.diagnostics.tracebacks import of_users, shortens_tracebacks
-from octants.launch.entry import Entry, make_entry
+from octants.diagnostics.user_frames import levels_to_the_user
+from octants.garbage_collection import Uncollected
+from octants.launch.changing_numbers import varying_reads
+from octants.launch.dlpack_arguments import borrowed
 from octants.launch.kernel_gradient import Gradient
-from octants.launch.lent import borrowed
 from octants.launch.races import launch_with_look
 from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
-from octants.launch.varying import varying_reads
+from octants.launch.warm_call import Entry, make_entry
 from octants.launch.warm_gradient import Recogniser, WarmGradients, recogniser_of
-from octants.runtime.arguments import make_key_function
+from octants.runtime.parameters import make_key_function
 from octants.runtime.signatures import is_method, read_signature
-from octants.types.reads import ReadKey
+from octants.types.compile_time_reads import ReadKey
 
 if TYPE_CHECKING:
     from octants.launch import explain, inspection, pickling

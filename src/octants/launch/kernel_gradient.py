@@ -7,27 +7,27 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from octants import driver, options
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NothingHasGradient
 from octants.diagnostics.tracebacks import shortens_tracebacks
-from octants.launch.changes import check_unchanged
+from octants.launch.alias_free import on_own_arrays
+from octants.launch.changing_numbers import with_constants
+from octants.launch.dlpack_arguments import borrowed
 from octants.launch.gradient import bare_reverse, differentiable
-from octants.launch.lent import borrowed
-from octants.launch.memory import memories_of, memory_at
-from octants.launch.outside import Outside, argument_gradients
-from octants.launch.own import on_own_arrays
+from octants.launch.operand_changes import check_unchanged
+from octants.launch.persistent_storage import Outside, argument_gradients
 from octants.launch.races import look_before_gradient
 from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
-from octants.launch.varying import with_constants
+from octants.launch.taped_memory import memories_of, memory_at
 from octants.launch.warm_gradient import Reversal, WarmGradients
 from octants.lazy_dataclass import dataclass
-from octants.runtime.arguments import Leaf
+from octants.runtime.parameters import Leaf
 
 if TYPE_CHECKING:
     from octants.launch import explain
-    from octants.launch.explanation import Explanation
+    from octants.launch.explain_report import Explanation
 else:
     explain = Deferred("octants.launch.explain")
 

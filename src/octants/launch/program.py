@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from octants import driver
 from octants.artifact import Artifact, layout_parameters
 from octants.compile_profile import stage as timed
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.driver import Code
 from octants.ir.core import Array, ArrayRef, Companion, Module, Space
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
-from octants.runtime.arguments import Leaf
-from octants.runtime.frozen import FrozenStruct
+from octants.runtime.argument_packing import Binding, Form, make_launch
+from octants.runtime.frozen_structs import FrozenStruct
 from octants.runtime.last_launch import LastLaunch, last_launch
-from octants.runtime.packing import Binding, Form, make_launch
+from octants.runtime.parameters import Leaf
 from octants.types.signature import ArraySource, TemporarySource
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Program:
 
     @functools.cached_property
     def launch(self) -> Callable[..., tuple[Any, ...]]:
-        """Launches it on the arguments of the kernel; see `runtime.packing`."""
+        """Launches it on the arguments of the kernel; see `runtime.argument_packing`."""
         compiled, owner = self.compiled, self.owner
         arrays = compiled.arrays
         added = len(arrays) - len(owner.sources)

@@ -16,15 +16,15 @@ import numpy as np
 
 from octants import driver
 from octants.backends.table import backend_of
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsAssertionError, OctantsError, OctantsWarning
 from octants.diagnostics.race_errors import NoRaceCheck, RaceAccess, describe_race
-from octants.diagnostics.stack import levels_to_the_user
+from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Companion, Space
-from octants.launch.logs import read_back, zeros
-from octants.launch.memory import memories_of
+from octants.launch.atomic_logs import read_back, zeros
 from octants.launch.program import Program
 from octants.launch.specialisation import Specialisation
+from octants.launch.taped_memory import memories_of
 from octants.lazy_dataclass import dataclass
 from octants.runtime.capture import once
 

@@ -16,18 +16,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from octants import driver
-from octants.analysis.boxes import Regions
+from octants.analysis.index_ranges import Regions
 from octants.cache import current
 from octants.cache.manifest import value_now
-from octants.collection import Uncollected
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.diagnostics.graph_errors import GraphReturns, HostArrayInGraph
 from octants.diagnostics.launch_errors import WrongArgument
 from octants.diagnostics.recursion import deep_recursion
 from octants.diagnostics.render import Diagnostic
-from octants.diagnostics.stack import warn_at_places
+from octants.diagnostics.user_frames import warn_at_places
+from octants.garbage_collection import Uncollected
 from octants.ir.core import Array, Companion, Module, Operation, Space
-from octants.launch.guards import (
+from octants.launch.cache_entry import open_shelf
+from octants.launch.program import Program, written_arrays
+from octants.launch.specialisation_guards import (
     Sight,
     Terms,
     guard_terms,
@@ -35,21 +37,19 @@ from octants.launch.guards import (
     make_evaluation,
     make_guard,
 )
-from octants.launch.program import Program, written_arrays
-from octants.launch.shelf import open_shelf
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
+from octants.runtime.argument_conversions import is_read_only
+from octants.runtime.argument_packing import Form, form_of
+from octants.runtime.argument_recognition import Recognition
 from octants.runtime.argument_types import argument_type, build_argument
-from octants.runtime.arguments import Leaf
-from octants.runtime.conversions import is_read_only
 from octants.runtime.device import Device
-from octants.runtime.frozen import frozen_structs
-from octants.runtime.packing import Form, form_of
-from octants.runtime.recognition import Recognition
+from octants.runtime.frozen_structs import frozen_structs
+from octants.runtime.parameters import Leaf
 from octants.runtime.signatures import Signature
 from octants.types.annotations import AnyTensor
+from octants.types.compile_time_reads import HiddenArgument, Read, ReadKey, key_of
 from octants.types.matrix_values import Matrix, Vector
-from octants.types.reads import HiddenArgument, Read, ReadKey, key_of
 from octants.types.signature import (
     ArgumentSource,
     ArgumentType,
@@ -61,13 +61,13 @@ from octants.types.signature import (
     TemplateValue,
     TemporarySource,
 )
-from octants.types.weak import parts_of, reference_to, weakly
+from octants.types.weak_references import parts_of, reference_to, weakly
 
 if TYPE_CHECKING:
-    from octants.analysis import regions
+    from octants.analysis import accessed_regions
     from octants.frontend import Built
 else:
-    regions = Deferred("octants.analysis.regions")
+    accessed_regions = Deferred("octants.analysis.accessed_regions")
 
 LOG_ARGUMENTS = ("bounds", "starts", "words")
 _Made = TypeVar("_Made")
@@ -92,7 +92,7 @@ class Facts:
 
 
 class Held:
-    """The fields that launches of a kernel use, kept alive; `memories` is for `launch.memory`."""
+    """The fields that launches of a kernel use; `memories` is for `launch.taped_memory`."""
 
     __slots__ = ("__weakref__", "fields", "memories")
 
@@ -396,7 +396,7 @@ class Specialisation:
         def expression(array: Array) -> str:
             return self.leaf(module.arrays.index(array)).expression
 
-        return regions.make_regions(
+        return accessed_regions.make_regions(
             module,
             self.count,
             expression,

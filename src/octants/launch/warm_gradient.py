@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from octants import driver
-from octants.diagnostics.generated import define
-from octants.launch.guards import GONE
+from octants.diagnostics.generated_functions import define
 from octants.launch.specialisation import Specialisation
-from octants.runtime.recognition import UNKNOWN, Recognition, same_conditions
+from octants.launch.specialisation_guards import GONE
+from octants.runtime.argument_recognition import UNKNOWN, Recognition, same_conditions
 
 if TYPE_CHECKING:
     from octants.launch.gradient import BareReverse

@@ -15,7 +15,7 @@ from octants.diagnostics.linalg_errors import (
 )
 from octants.diagnostics.optional_dependencies import import_optional
 from octants.linalg.vectors import Source, recorded, vector_of
-from octants.types.defaults import resolve
+from octants.types.default_types import resolve
 from octants.types.scalars import DType, f32, f64
 
 _FORMATS = {"col_major": "csc_matrix", "row_major": "csr_matrix"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.mathlib.number import Number, select
+from octants.mathlib.ir_number import Number, select
 from octants.types.scalars import DType, f16, f32, f64, i32, integer_range, u1, u32
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octants.ir.draws import GAMMA, LAST_SHIFT, MIXING, digits
-from octants.mathlib.number import Number
+from octants.mathlib.ir_number import Number
 from octants.types.scalars import DType, f16, f32, f64, u1, u32, u64
 
 

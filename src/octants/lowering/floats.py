@@ -6,9 +6,9 @@ import functools
 import math
 
 from octants.lowering.legal import Legal, Rule
-from octants.mathlib.double import exact_sum
-from octants.mathlib.formats import format_of
-from octants.mathlib.number import Number, select
+from octants.mathlib.double_word import exact_sum
+from octants.mathlib.float_formats import format_of
+from octants.mathlib.ir_number import Number, select
 from octants.types.scalars import f16, f32, f64
 
 

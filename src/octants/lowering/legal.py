@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from octants.lazy_dataclass import dataclass
-from octants.mathlib.number import Number
+from octants.mathlib.ir_number import Number
 from octants.types import scalars
 from octants.types.scalars import DType
 

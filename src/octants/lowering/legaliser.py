@@ -9,7 +9,7 @@ from octants.ir.builder import Builder
 from octants.ir.core import Block, Operation, Value
 from octants.lowering import conversions, draws, floats, integers
 from octants.lowering.legal import Legal, Rule, family
-from octants.mathlib.number import Number
+from octants.mathlib.ir_number import Number
 from octants.types.scalars import DType, f16, f32, u64
 
 _RULES: dict[str, dict[str, Rule]] = {

@@ -8,7 +8,7 @@ from octants.ir.core import Block, Module, Operation, Task, Value, rebuild
 from octants.ir.ops import Constant
 from octants.lowering.legal import Legal
 from octants.lowering.legaliser import Legaliser
-from octants.mathlib.table import Function
+from octants.mathlib.functions import Function
 
 
 def lower(module: Module, legal: Legal) -> Module:

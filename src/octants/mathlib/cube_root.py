@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from octants.mathlib import coefficients as table
-from octants.mathlib.double import exact_product, polynomial
-from octants.mathlib.formats import format_of
-from octants.mathlib.number import Number, select
+from octants.mathlib.double_word import exact_product, polynomial
+from octants.mathlib.float_formats import format_of
+from octants.mathlib.ir_number import Number, select
 
 
 def cbrt(x: Number) -> Number:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from octants.mathlib import coefficients as table
-from octants.mathlib.double import polynomial
+from octants.mathlib.double_word import polynomial
 from octants.mathlib.exponential import exponential, reduced, scaled
-from octants.mathlib.formats import format_of
-from octants.mathlib.number import Number, select
+from octants.mathlib.float_formats import format_of
+from octants.mathlib.ir_number import Number, select
 
 
 def erf(x: Number) -> Number:

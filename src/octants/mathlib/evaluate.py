@@ -15,7 +15,7 @@ import numpy as np
 from octants.ir import ops, semantics
 from octants.ir.core import Block, Operation, Value
 from octants.ir.semantics import product_error
-from octants.mathlib.table import FUNCTIONS, SLOPES, function
+from octants.mathlib.functions import FUNCTIONS, SLOPES, function
 from octants.types.scalars import DType, f16, f32
 
 _UNARY = {"neg": "-{}", "abs": "abs({})", "not": "~{}", "sqrt": "sqrt({})", "trunc": "trunc({})"}

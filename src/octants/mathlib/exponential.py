@@ -9,9 +9,16 @@ from __future__ import annotations
 import math
 
 from octants.mathlib import coefficients as table
-from octants.mathlib.double import Double, exact_sum, normalised, polynomial, quick_sum, times_pair
-from octants.mathlib.formats import format_of
-from octants.mathlib.number import Number, select
+from octants.mathlib.double_word import (
+    Double,
+    exact_sum,
+    normalised,
+    polynomial,
+    quick_sum,
+    times_pair,
+)
+from octants.mathlib.float_formats import format_of
+from octants.mathlib.ir_number import Number, select
 
 
 def clamped(x: Number, low: float, high: float) -> Number:

@@ -5,7 +5,7 @@ All by integers and f32: no machine needs to know the type, and all of them roun
 
 from __future__ import annotations
 
-from octants.mathlib.number import Number, select
+from octants.mathlib.ir_number import Number, select
 from octants.types.scalars import f32, u32
 
 _SIGN, _SIZE = 0x8000, 0x7FFFFFFF

@@ -11,9 +11,9 @@ import math
 from octants.mathlib import coefficients as table
 from octants.mathlib import trigonometric
 from octants.mathlib.exponential import exp_bounds, limited, scaled
-from octants.mathlib.formats import format_of
+from octants.mathlib.float_formats import format_of
+from octants.mathlib.ir_number import Branch, Number
 from octants.mathlib.logarithm import decomposed, with_limits
-from octants.mathlib.number import Branch, Number
 
 USUAL = 1.0e5
 """Up to here half turns are taken away by three products."""

@@ -12,11 +12,11 @@ import math
 from octants.lazy_dataclass import dataclass
 from octants.mathlib import coefficients as table
 from octants.mathlib import trigonometric
-from octants.mathlib.angles import USUAL
+from octants.mathlib.argument_reduction import USUAL
 from octants.mathlib.exponential import exp_bounds, limited, scaled
-from octants.mathlib.formats import format_of
+from octants.mathlib.float_formats import format_of
+from octants.mathlib.ir_number import Branch, Number
 from octants.mathlib.logarithm import decomposed, with_limits
-from octants.mathlib.number import Branch, Number
 
 _NOTHING = 2.0**-100
 

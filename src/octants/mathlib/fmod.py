@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 from octants.ir.core import Block, Value
-from octants.mathlib.formats import Format, format_of
-from octants.mathlib.number import Number, select
+from octants.mathlib.float_formats import Format, format_of
+from octants.mathlib.ir_number import Number, select
 from octants.types.scalars import i32
 
 

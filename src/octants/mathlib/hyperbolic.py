@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from octants.mathlib import coefficients as table
-from octants.mathlib.double import (
+from octants.mathlib.double_word import (
     Double,
     exact_product,
     exact_sum,
@@ -15,9 +15,9 @@ from octants.mathlib.double import (
     square_root,
 )
 from octants.mathlib.exponential import clamped, exponential, reduced
-from octants.mathlib.formats import format_of
+from octants.mathlib.float_formats import format_of
+from octants.mathlib.ir_number import Number, select
 from octants.mathlib.logarithm import log_of_one_plus
-from octants.mathlib.number import Number, select
 
 
 def _series(x: Number, coefficients: tuple[float, ...]) -> Number:

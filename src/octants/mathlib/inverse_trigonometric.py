@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from octants.mathlib import coefficients as table
-from octants.mathlib.double import Double, exact_product, polynomial, quick_sum, quotient
-from octants.mathlib.formats import Format, format_of
-from octants.mathlib.number import Number, select
+from octants.mathlib.double_word import Double, exact_product, polynomial, quick_sum, quotient
+from octants.mathlib.float_formats import Format, format_of
+from octants.mathlib.ir_number import Number, select
 
 _JOINT = math.tan(math.pi / 8)
 

@@ -10,9 +10,9 @@ import math
 
 from octants.lazy_dataclass import dataclass
 from octants.mathlib import coefficients as table
-from octants.mathlib.double import Double, exact_sum, polynomial, quick_sum
-from octants.mathlib.formats import Format, format_of
-from octants.mathlib.number import Number, select
+from octants.mathlib.double_word import Double, exact_sum, polynomial, quick_sum
+from octants.mathlib.float_formats import Format, format_of
+from octants.mathlib.ir_number import Number, select
 
 
 def _root_half(form: Format) -> int:

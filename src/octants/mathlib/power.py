@@ -9,7 +9,7 @@ import math
 
 from octants.ir.core import Block, Value
 from octants.mathlib import coefficients as table
-from octants.mathlib.double import (
+from octants.mathlib.double_word import (
     Double,
     exact_product,
     polynomial,
@@ -18,9 +18,9 @@ from octants.mathlib.double import (
     times_pair,
 )
 from octants.mathlib.exponential import exp2_of
-from octants.mathlib.formats import format_of
+from octants.mathlib.float_formats import format_of
+from octants.mathlib.ir_number import Number, select
 from octants.mathlib.logarithm import decomposed
-from octants.mathlib.number import Number, select
 from octants.types.scalars import i32
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octants.ir.draws import philox
-from octants.mathlib.number import Number
+from octants.mathlib.ir_number import Number
 from octants.types.scalars import u32, u64
 
 

@@ -1,12 +1,12 @@
-"""sin, cos, tan of the angle that `angles.reduced` leaves, in the quadrant that it names."""
+"""sin, cos, tan of the angle that `argument_reduction.reduced` leaves, in its quadrant."""
 
 from __future__ import annotations
 
 from octants.mathlib import coefficients as table
-from octants.mathlib.angles import reduced
-from octants.mathlib.double import Double, polynomial, quick_sum, quotient
-from octants.mathlib.formats import format_of
-from octants.mathlib.number import Number, select
+from octants.mathlib.argument_reduction import reduced
+from octants.mathlib.double_word import Double, polynomial, quick_sum, quotient
+from octants.mathlib.float_formats import format_of
+from octants.mathlib.ir_number import Number, select
 
 
 def _sine(r: Double, z: Number) -> Double:

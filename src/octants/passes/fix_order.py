@@ -86,16 +86,16 @@ After::
 
 Sums at places that are one for all work items are taken over chunks of the work items, which no
 number of threads changes, and combined in order. Sums at places that vary are left to code
-generation, if `analysis.sums` has a way to make them: the task has the option ``fixed_order``. With
-other updates that depend on the order - products of floats, or what returns what was there before -
-the work items run one after the other. Where it takes many threads to keep the machine busy,
-`ordered_parts` makes tasks of sums of both kinds, if it can.
+generation, if `analysis.privatisation` has a way to make them: the task has the option
+``fixed_order``. With other updates that depend on the order - products of floats, or what returns
+what was there before - the work items run one after the other. Where it takes many threads to keep
+the machine busy, `order_private_copies` makes tasks of sums of both kinds, if it can.
 """
 
 from __future__ import annotations
 
-from octants.analysis.forms import Forms
-from octants.analysis.sums import find_sums
+from octants.analysis.affine_forms import Forms
+from octants.analysis.privatisation import find_sums
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
@@ -103,8 +103,8 @@ from octants.ir.builder import Builder
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
 from octants.ir.rewriter import copy_block, copy_operation, refuse_cooperation, serialise
 from octants.passes.demote_atomics import owned_targets
-from octants.passes.ordered_parts import OrderedParts, find_parts
-from octants.passes.task_bounds import load_bounds, make_bounds, store_bounds
+from octants.passes.order_private_copies import OrderedParts, find_parts
+from octants.passes.temporary_bounds import load_bounds, make_bounds, store_bounds
 from octants.types.scalars import f16, f32, i32, i64, u1
 
 CHUNKS = 128

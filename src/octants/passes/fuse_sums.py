@@ -59,8 +59,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from octants.analysis.replay_strictness import decides
 from octants.analysis.serial_sums import FREE_SUMS
-from octants.analysis.strictness import decides
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder

@@ -78,7 +78,7 @@ from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Module, Operation, Task, Value, rebuild
 from octants.ir.rewriter import copy_block, copy_operation, emit
 from octants.lazy_dataclass import dataclass
-from octants.passes.item_numbers import ItemNumbers
+from octants.passes.temporary_arrays import ItemNumbers
 from octants.simplify.prune import prune_block
 from octants.types.scalars import i64
 

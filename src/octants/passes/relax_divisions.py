@@ -54,7 +54,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TypeGuard
 
-from octants.analysis.edges import reachable
+from octants.analysis.reachability import reachable
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder

@@ -108,10 +108,10 @@ from octants.ir.builder import Builder
 from octants.ir.cooperation import cooperates
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
 from octants.ir.rewriter import copy_operation
-from octants.passes.block_lanes import subgroup
-from octants.passes.block_values import BlockValues
-from octants.passes.localise import localise
-from octants.passes.task_bounds import load_bounds, make_bounds, store_bounds
+from octants.passes.privatise_array import localise
+from octants.passes.serialise_subgroups import subgroup
+from octants.passes.serialised_values import BlockValues
+from octants.passes.temporary_bounds import load_bounds, make_bounds, store_bounds
 from octants.types.scalars import u1
 
 PRIMAL = Companion.PRIMAL

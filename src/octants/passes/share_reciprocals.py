@@ -49,7 +49,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from octants.analysis.edges import reachable
+from octants.analysis.reachability import reachable
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Companion, Module, Operation, Value

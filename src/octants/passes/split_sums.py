@@ -88,21 +88,22 @@ added in another order then. So this is for who may round differently, and for l
 numbers hang: no branch, no trip count and no place, which a replay must find again.
 
 The threads of a work item are lanes of a subgroup here, which load what is side by side
-(`lane_shares`). If all that its loops load is one for all work items, `block_shares` is better.
+(`split_lane_sums`). If all that its loops load is one for all work items, `split_block_sums` is
+better.
 """
 
 from __future__ import annotations
 
 from octants.analysis.pair_loops import PairLoops
+from octants.analysis.replay_strictness import decides
 from octants.analysis.serial_sums import FREE_SUMS, only_sums
-from octants.analysis.strictness import decides
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.cooperation import local_arrays
 from octants.ir.core import Module, Operation, Task
-from octants.passes.block_shares import BlockShares
-from octants.passes.lane_shares import LaneShares
-from octants.passes.shared_items import SharedItems, with_inner
+from octants.passes.split_block_sums import BlockShares
+from octants.passes.split_lane_sums import LaneShares
+from octants.passes.split_work_items import SharedItems, with_inner
 
 SHARERS = 64
 """So many threads can share a work item at least."""

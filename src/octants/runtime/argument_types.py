@@ -8,14 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.runtime.arguments import (
-    Annotation,
-    Leaf,
-    StructAnnotation,
-    has_interface,
-    is_torch,
-)
-from octants.runtime.conversions import (
+from octants.runtime.argument_conversions import (
     describe,
     interface,
     is_on_other_device,
@@ -23,6 +16,13 @@ from octants.runtime.conversions import (
     not_on_device,
 )
 from octants.runtime.device import Device
+from octants.runtime.parameters import (
+    Annotation,
+    Leaf,
+    StructAnnotation,
+    has_interface,
+    is_torch,
+)
 from octants.types import scalars
 from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.companions import Companion

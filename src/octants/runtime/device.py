@@ -10,7 +10,7 @@ import numpy as np
 
 from octants.artifact import Artifact
 from octants.runtime.capture import Command, Replay
-from octants.runtime.pending import Pending
+from octants.runtime.pending_errors import Pending
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 """A contiguous piece of host memory."""
@@ -114,7 +114,7 @@ class Device(Protocol):
         """Copy ``rows`` pieces of ``nbytes`` within the device, after what was launched.
 
         The steps are the bytes from a piece to the next one, at least ``nbytes``. What lies between
-        the pieces stays as it is. `runtime.rows.copy_rows` does it by way of the host.
+        the pieces stays as it is. `runtime.strided_copy.copy_rows` does it by way of the host.
         """
 
     def clear(self, address: int, nbytes: int) -> None:
@@ -123,7 +123,7 @@ class Device(Protocol):
     def set_elements(self, address: int, element: bytes, count: int) -> None:
         """Set ``count`` elements that stand in a row, after what was launched.
 
-        `runtime.elements.set_elements` does it by copies.
+        `runtime.element_fill.set_elements` does it by copies.
         """
 
     def create_stream(self, handle: int | None = None, /) -> Stream:

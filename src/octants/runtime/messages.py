@@ -17,7 +17,7 @@ import numpy as np
 
 from octants import abi
 from octants.artifact import Artifact, MessageFormat
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.kernel_errors import (
@@ -28,7 +28,7 @@ from octants.diagnostics.kernel_errors import (
 )
 from octants.diagnostics.render import Label
 from octants.diagnostics.span import Span
-from octants.runtime.memory import HostAllocation, allocate
+from octants.runtime.host_memory import HostAllocation, allocate
 from octants.types import scalars
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.diagnostics.definition import Definition
+from octants.diagnostics.function_heads import Definition
 from octants.diagnostics.launch_errors import (
     MissingAnnotation,
     VariableArguments,
@@ -20,14 +20,14 @@ from octants.diagnostics.launch_errors import (
 )
 from octants.diagnostics.span import Span
 from octants.lazy_dataclass import dataclass
-from octants.runtime.arguments import Annotation, Leaf, StructAnnotation, leaves_of
+from octants.runtime.parameters import Annotation, Leaf, StructAnnotation, leaves_of
 from octants.types.annotations import (
     AnyTensor,
     NdarrayAnnotation,
     SparseMatrixBuilderAnnotation,
     Template,
 )
-from octants.types.defaults import resolve
+from octants.types.default_types import resolve
 from octants.types.matrix_types import MatrixType
 from octants.types.signature import ReturnType, ScalarType, StructArgument
 from octants.types.structs import StructType
@@ -111,7 +111,7 @@ def read_signature(
 
 
 class _Reader:
-    """Turns the annotations of a function into those of `runtime.arguments`."""
+    """Turns the annotations of a function into those of `runtime.parameters`."""
 
     def __init__(self, function: types.FunctionType, local_names: Mapping[str, Any]) -> None:
         self.name = function.__name__

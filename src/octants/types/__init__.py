@@ -8,7 +8,7 @@ from octants.diagnostics.absent_names import attribute_error
 from octants.types import enums as enums
 from octants.types import primitive_types as primitive_types
 from octants.types.annotations import NdarrayAnnotation, SparseMatrixBuilderAnnotation, Template
-from octants.types.defaults import resolve
+from octants.types.default_types import resolve
 from octants.types.matrix_types import MatrixType as MatrixType
 from octants.types.matrix_types import VectorType as VectorType
 from octants.types.matrix_types import matrix as matrix

@@ -7,8 +7,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from octants.diagnostics.launch_errors import WrongAnnotationOption
-from octants.diagnostics.stack import user_span
-from octants.types.defaults import resolve
+from octants.diagnostics.user_frames import user_span
+from octants.types.default_types import resolve
 from octants.types.scalars import DType, i32
 
 

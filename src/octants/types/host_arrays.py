@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from octants.diagnostics.library_errors import WrongHostValue
-from octants.types.defaults import resolve
+from octants.types.default_types import resolve
 from octants.types.scalars import DType, from_numpy
 
 Array = np.ndarray[Any, Any]

@@ -8,7 +8,7 @@ import numpy as np
 
 from octants.diagnostics.library_errors import MissingElementType, WrongHostValue
 from octants.types import factories
-from octants.types.defaults import resolve, uint
+from octants.types.default_types import resolve, uint
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import DType
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from octants.types import factories
-from octants.types.defaults import resolve
+from octants.types.default_types import resolve
 from octants.types.host_arrays import Array, convert, declared_type, fail, to_array
 from octants.types.scalars import DType
 from octants.types.swizzles import positions

@@ -8,7 +8,7 @@ from typing import Any
 
 from octants.diagnostics.library_errors import NotAMember, WrongHostValue
 from octants.types import factories
-from octants.types.defaults import resolve, uint
+from octants.types.default_types import resolve, uint
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType

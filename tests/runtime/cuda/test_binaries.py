@@ -97,10 +97,10 @@ def test_a_damaged_file_is_made_anew(gpu: Gpu, tmp_path: Path) -> None:
 
 START = """
 import sys
-from octants.runtime.cuda import machine
+from octants.runtime.cuda import launch_context
 from tests.runtime.cuda.fake_cuda import FakeCuda
 library = FakeCuda(kernels={"octants_twice_task_0": lambda call: None}).library()
-machine.driver_library = lambda: library
+launch_context.driver_library = lambda: library
 import octants as qd
 qd.init(arch=qd.cuda, log_level="error", offline_cache=True, offline_cache_file_path=sys.argv[1])
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.runtime import arguments, dlpack
+from octants.runtime import dlpack, parameters
 from tests.api import fake_torch
 from tests.runtime.cuda.fake_cuda import _CONTEXT, Call
 from tests.runtime.cuda.whole import Gpu, gpu, numbers
@@ -133,7 +133,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
         current=current,
     )
     monkeypatch.setitem(sys.modules, "torch", fake)
-    monkeypatch.setattr(arguments, "_ARRAY_KEYS", dict(arguments._ARRAY_KEYS))
+    monkeypatch.setattr(parameters, "_ARRAY_KEYS", dict(parameters._ARRAY_KEYS))
     return fake
 
 

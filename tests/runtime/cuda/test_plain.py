@@ -9,9 +9,9 @@ import pytest
 from octants.artifact import Dispatch
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cuda.device import CudaDevice
+from octants.runtime.cuda.fast_launcher import _MOST_GRAPHS, _OWN_GRAPHS, _SAME
 from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.library import INVALID_CONTEXT
-from octants.runtime.cuda.plain import _MOST_GRAPHS, _OWN_GRAPHS, _SAME
 from tests.runtime.cuda.fake_cuda import FakeCuda
 from tests.runtime.cuda.kernels import Block, artifact, read
 from tests.runtime.cuda.test_device import add_one

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.runtime.cuda.plain import _SAME
+from octants.runtime.cuda.fast_launcher import _SAME
 from tests.runtime.cuda.test_interop_on_gpu import COUNT, add, slowly_add
 from tests.runtime.cuda.test_on_gpu import _has_gpu
 

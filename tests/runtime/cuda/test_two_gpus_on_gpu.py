@@ -12,7 +12,7 @@ import pytest
 
 import octants as qd
 from octants.diagnostics.exceptions import OctantsError
-from octants.runtime.cuda.machine import driver_library
+from octants.runtime.cuda.launch_context import driver_library
 from octants.types.companions import Companion
 from tests.runtime.cuda.additions import add, slowly_add
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.runtime.cuda import machine
+from octants.runtime.cuda import launch_context
 from octants.runtime.cuda.library import Library
 from tests.runtime.cuda.fake_cuda import Call, FakeCuda
 
@@ -35,7 +35,7 @@ class Gpu:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
     """A fake GPU of number 0 and one of number 1; nothing is initialised yet."""
     gpu = Gpu(FakeCuda(devices=2))
-    monkeypatch.setattr(machine, "driver_library", lambda: gpu.library)
+    monkeypatch.setattr(launch_context, "driver_library", lambda: gpu.library)
     yield gpu
     qd.reset()
     assert not gpu.fake.problems

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from octants.analysis.lanes.contiguous_rows import Rows, find_rows
 from octants.analysis.lanes.decision import Choice as Choice
 from octants.analysis.lanes.estimate import Estimate, Updates
-from octants.analysis.lanes.rows import Rows, find_rows
+from octants.analysis.privatisation import find_sums
 from octants.analysis.reductions import find_reductions
-from octants.analysis.sums import find_sums
 from octants.analysis.uniformity import Uniformity
 from octants.ir import ops
 from octants.ir.core import ArrayRef, Operation, Task

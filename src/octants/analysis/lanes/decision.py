@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from octants.analysis.lanes.rows import Rows
+from octants.analysis.lanes.contiguous_rows import Rows
 from octants.analysis.uniformity import Uniformity
 from octants.lazy_dataclass import dataclass
 

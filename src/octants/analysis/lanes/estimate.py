@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from octants.analysis.affine_forms import Forms
 from octants.analysis.costs import ATOMIC, CHEAP, DIVISION, DIVISIONS, LIBRARY, RANDOM, STREAM
-from octants.analysis.forms import Forms
-from octants.analysis.lanes.rows import Rows
+from octants.analysis.lanes.contiguous_rows import Rows
 from octants.analysis.uniformity import Uniformity
 from octants.ir import ops
 from octants.ir.core import (

@@ -1,10 +1,10 @@
-"""Which accesses can never touch the same memory (see `analysis.apart`), said to LLVM by scopes."""
+"""Alias scopes for LLVM: accesses that never touch the same memory (see `analysis.noalias`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.analysis.apart import are_apart
+from octants.analysis.noalias import are_apart
 from octants.ir.core import Array, ArrayRef
 
 _MAXIMUM = 64  # arrays; the lists grow with the square

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.codegen import arithmetic, atomics, collecting
+from octants.codegen import arithmetic, atomics, register_reductions
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.memory import place_of
 from octants.ir import ops
@@ -13,7 +13,7 @@ from octants.ir import ops
 def atomic(f: FunctionText, op: ops.Atomic) -> None:
     """Bind the result to the value before, unless nobody wants it."""
     if op in f.collected:
-        collecting.collect_one(f, op)
+        register_reductions.collect_one(f, op)
     elif op.ref in f.sums:
         add_to(f, op, place_of(f, op.array, op.companion, op.indices), f.use(op.value))
     else:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from octants.compile_profile import stage
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import InternalError
 from octants.target import Target
 

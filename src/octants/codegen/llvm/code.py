@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.codegen.code import Code, Element, Kind, Place
-from octants.codegen.llvm import halves
-from octants.codegen.llvm import text as names
-from octants.codegen.llvm.estimates import ReciprocalRoot
+from octants.codegen.llvm import emulated_f16
+from octants.codegen.llvm import literals as names
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.library import finished
+from octants.codegen.llvm.rsqrt_estimates import ReciprocalRoot
 from octants.diagnostics.span import Span
 from octants.ir.core import ArrayRef, Companion, Space
 from octants.ir.ops.arithmetic import BITWISE, COMPARE
@@ -30,7 +30,7 @@ from octants.lowering.legal import (
     casts,
     table,
 )
-from octants.mathlib.table import ALL
+from octants.mathlib.functions import ALL
 from octants.types import scalars
 from octants.types.scalars import DType, f16, f32, f64, u1
 
@@ -176,13 +176,13 @@ class LlvmCode(Code):
         return self._f.convert("bitcast", names.REGISTER[source], x, names.REGISTER[target])
 
     def half_bits(self, x: str) -> str:
-        return self._f.convert("zext", "i16", halves.to_integer(self._f, x), "i32")
+        return self._f.convert("zext", "i16", emulated_f16.to_integer(self._f, x), "i32")
 
     def half_value(self, word: str) -> str:
-        return halves.from_integer(self._f, self._f.convert("trunc", "i32", word, "i16"))
+        return emulated_f16.from_integer(self._f, self._f.convert("trunc", "i32", word, "i16"))
 
     def round_half(self, x: str) -> str:
-        return halves.from_bits(self._f, halves.to_bits(self._f, x))
+        return emulated_f16.from_bits(self._f, emulated_f16.to_bits(self._f, x))
 
     # -- variables, and control flow ------------------------------------------------------------
 

@@ -14,27 +14,27 @@ from functools import partial
 from octants import abi
 from octants.analysis.costs import UNINTERRUPTED
 from octants.analysis.lanes.choice import Choice, choose
+from octants.analysis.privatisation import Sums, find_sums
 from octants.analysis.reductions import find_reductions
-from octants.analysis.sums import Sums, find_sums
 from octants.analysis.uniformity import Uniformity
 from octants.artifact import Artifact
-from octants.codegen.llvm import backend, items, local, sums
+from octants.codegen.llvm import backend, local_arrays, privatised_sums, work_item_loop
 from octants.codegen.llvm.backend import has_fused, is_x64
 from octants.codegen.llvm.backend import host_target as host_target
-from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.code import LlvmCode
-from octants.codegen.llvm.estimates import estimate_of
 from octants.codegen.llvm.function import FunctionText, Machine
-from octants.codegen.llvm.lanes import items as lane_items
+from octants.codegen.llvm.lanes import work_item_loop as lane_items
+from octants.codegen.llvm.lanes.function import LaneText
 from octants.codegen.llvm.lanes.operations import TABLE as LANE_TABLE
-from octants.codegen.llvm.lanes.text import LaneText
 from octants.codegen.llvm.lanes.vectors import vectors_of
+from octants.codegen.llvm.literals import identifier
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
-from octants.codegen.llvm.sums import Loop
-from octants.codegen.llvm.text import identifier
+from octants.codegen.llvm.privatised_sums import Loop
+from octants.codegen.llvm.rsqrt_estimates import estimate_of
+from octants.codegen.llvm.select_chains import find_chains
 from octants.codegen.llvm.worker_tape import WorkerTape
-from octants.codegen.recording import recorded_loops, restartable
+from octants.codegen.recording_facts import recorded_loops, restartable
 from octants.compile_profile import stage
 from octants.ir import ops
 from octants.ir.core import Module, Task
@@ -220,10 +220,10 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
     f = FunctionText(kernel, machine, TABLE, position)
     f.chains, f.restartable = find_chains(task.body), restartable(task.body)
     f.start("start")
-    sums.begin(f, kernel.sums[position])
-    local.begin(f, task)
+    privatised_sums.begin(f, kernel.sums[position])
+    local_arrays.begin(f, task)
     if task.is_parallel:
-        items.write_items(f, task)
+        work_item_loop.write_items(f, task)
     else:
         f.block(task.body)
         f.branch("return")
@@ -249,11 +249,11 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
         f.restartable = restartable(task.body)
         f.used = {value for op in task.body.walk() for value in op.operands}
         f.start("start")
-        sums.begin(f, kernel.sums[position])
+        privatised_sums.begin(f, kernel.sums[position])
         for op in choice.rows.recipe if choice.rows is not None else ():
             f.table[type(op)](f, op)
         loop = partial(lane_items.write_whole_tiles, rest=rest) if rest else None
-        items.write_items(f, task, loop)
+        work_item_loop.write_items(f, task, loop)
         head = f"define internal void @{function}({_arguments(f)}) nounwind {_ALIGNED}"
         _finish(f, head)
 
@@ -269,7 +269,7 @@ def _write_combines(kernel: KernelText, machine: Machine, position: int, name: s
     for number in range(len(kernel.sums[position].parts)):
         f = FunctionText(kernel, machine, TABLE, position)
         f.start("start")
-        sums.write_combine(f, kernel.sums[position], number)
+        privatised_sums.write_combine(f, kernel.sums[position], number)
         _finish(f, f"define internal void @{name}_combine_{number}({_arguments(f)}) nounwind")
 
 
@@ -324,7 +324,7 @@ def _run_parallel(f: FunctionText, name: str, task: Task) -> None:
         run = f.choose(is_few, "ptr", run + _SINGLE, run)
         tile = f.choose(is_few, "i64", "1", tile)
     if f.kernel.sums[f.task]:
-        sums.run(f, task, Loop(run, lower, upper, grain, tile), name)
+        privatised_sums.run(f, task, Loop(run, lower, upper, grain, tile), name)
         return
     function = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_PARALLEL_FOR)}, align 8")
     f.emit(

@@ -11,13 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.analysis.sums import Sums
+from octants.analysis.privatisation import Sums
 from octants.artifact import Slot
 from octants.codegen.code import Code
 from octants.codegen.function import Tape
-from octants.codegen.llvm import text as names
-from octants.codegen.llvm.chains import Chains
+from octants.codegen.llvm import literals as names
 from octants.codegen.llvm.module import KernelText
+from octants.codegen.llvm.select_chains import Chains
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, i32, i64
@@ -117,12 +117,12 @@ class FunctionText:
         self.label = "entry"
         self.is_open = True  # whether the current block has not ended
         self.reserved: set[Operation] = set()  # pushes for which there is room already
-        self.restartable: set[Operation] = set()  # see `recording.restartable`
+        self.restartable: set[Operation] = set()  # see `recording_facts.restartable`
         self.chains = Chains()
         self.scalar_table = table  # what writes functions of one work item
-        self.collected: dict[Operation, tuple[Any, Any]] = {}  # see `collecting`
+        self.collected: dict[Operation, tuple[Any, Any]] = {}  # see `register_reductions`
         self.sums = Sums()  # the targets to which it adds plainly; see `sums`
-        self.parts: dict[ArrayRef, str] = {}  # where it does so; see `local`, too
+        self.parts: dict[ArrayRef, str] = {}  # where it does so; see `local_arrays`
         self.shared = "true"  # whether it has to add atomically after all
         self.is_copied = False  # whether what is written now will be there for each turn of a loop
         self.quick_turns: set[Operation] = set()  # loops that run four turns at a time

@@ -16,7 +16,7 @@ from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.lazy_dataclass import dataclass
 from octants.lowering.module import lower_function
-from octants.mathlib.table import HELPERS, Function, function
+from octants.mathlib.functions import HELPERS, Function, function
 from octants.types.scalars import DType, f32
 
 ATTRIBUTES = "nounwind willreturn nofree nosync memory(none)"

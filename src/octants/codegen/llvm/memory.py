@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from octants.codegen.llvm import halves
-from octants.codegen.llvm import text as names
+from octants.codegen.llvm import emulated_f16
+from octants.codegen.llvm import literals as names
 from octants.codegen.llvm.function import FunctionText
 from octants.types.scalars import DType, f16, u1
 
 
 def memory_type(f: FunctionText, dtype: DType) -> str:
     """The LLVM type of a value in memory."""
-    return halves.stored_type(f) if dtype is f16 else names.MEMORY[dtype]
+    return emulated_f16.stored_type(f) if dtype is f16 else names.MEMORY[dtype]
 
 
 def from_memory(f: FunctionText, dtype: DType, stored: str) -> str:
     """A value as a register holds it."""
     if dtype is u1:
         return f.apply("icmp ne", "i8", stored, "0")
-    return halves.from_bits(f, stored) if dtype is f16 else stored
+    return emulated_f16.from_bits(f, stored) if dtype is f16 else stored
 
 
 def to_memory(f: FunctionText, dtype: DType, value: str) -> str:
     """A value as it is stored."""
     if dtype is u1:
         return f.convert("zext", "i1", value, "i8")
-    return halves.to_bits(f, value) if dtype is f16 else value
+    return emulated_f16.to_bits(f, value) if dtype is f16 else value

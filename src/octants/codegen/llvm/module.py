@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from octants.analysis.costs import Costs
 from octants.analysis.lanes.decision import Choice
-from octants.analysis.sums import Sums
+from octants.analysis.privatisation import Sums
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
 from octants.codegen.llvm.alias import Scopes
 from octants.ir import ops

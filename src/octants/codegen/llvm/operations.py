@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 from octants.analysis.reductions import Collect, Deliver
-from octants.codegen import arithmetic, collecting, memory, messages, records
+from octants.codegen import arithmetic, memory, messages, records, register_reductions
 from octants.codegen.atomics import compare_exchange
 from octants.codegen.llvm import (
     atomics,
     control,
-    estimates,
     library,
-    outlined,
-    tables,
+    outlined_functions,
+    rsqrt_estimates,
+    select_tables,
 )
-from octants.codegen.llvm.chains import Table
 from octants.codegen.llvm.function import HandlerTable
+from octants.codegen.llvm.select_chains import Table
 from octants.ir import ops
 
 TABLE: HandlerTable = {
-    Table: tables.fill,
+    Table: select_tables.fill,
     library.Call: library.call_scalar,
-    estimates.ReciprocalRoot: estimates.root_of_one,
-    Collect: collecting.collect,
-    Deliver: collecting.deliver,
+    rsqrt_estimates.ReciprocalRoot: rsqrt_estimates.root_of_one,
+    Collect: register_reductions.collect,
+    Deliver: register_reductions.deliver,
     **arithmetic.TABLE,
     arithmetic.LibraryCall: library.call_by_name,
-    ops.Select: tables.select,
+    ops.Select: select_tables.select,
     ops.For: control.for_,
-    ops.While: outlined.once(control.while_),
-    ops.If: outlined.once(control.if_),
+    ops.While: outlined_functions.once(control.while_),
+    ops.If: outlined_functions.once(control.if_),
     ops.Yield: control.yield_,
     ops.Load: memory.load,
     ops.Store: memory.store,

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.codegen.spirv.features import Features
-from octants.codegen.spirv.tables import legal
-from octants.codegen.spirv.words import (
+from octants.codegen.spirv.opcodes import (
     COMPUTE,
     GLSL_MEMORY,
     LOGICAL_ADDRESSING,
@@ -25,6 +24,7 @@ from octants.codegen.spirv.words import (
     instruction,
     text_words,
 )
+from octants.codegen.spirv.tables import legal
 from octants.types.scalars import DType, f32, f64, i64, u1, u32
 
 CUT_WORD, PUSHED_WORDS = 9, 10

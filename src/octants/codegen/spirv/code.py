@@ -6,19 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.codegen.code import Code, Element, Kind, Place
-from octants.codegen.spirv.flow import Flow, Words
-from octants.codegen.spirv.tables import (
-    ATOMIC,
-    BOOL,
-    EXTENDED,
-    FLOAT,
-    FLOAT_COMPARE,
-    SIGNED,
-    SIGNED_COMPARE,
-    UNSIGNED,
-    UNSIGNED_COMPARE,
-)
-from octants.codegen.spirv.words import (
+from octants.codegen.scalar_blocks import write_straight
+from octants.codegen.spirv.function import Flow, Words
+from octants.codegen.spirv.opcodes import (
     ACQUIRE_RELEASE,
     ALIGNED,
     BLOCK_SCOPE,
@@ -33,8 +23,18 @@ from octants.codegen.spirv.words import (
     Storage,
     instruction,
 )
-from octants.codegen.straight import write_straight
-from octants.mathlib.table import function
+from octants.codegen.spirv.tables import (
+    ATOMIC,
+    BOOL,
+    EXTENDED,
+    FLOAT,
+    FLOAT_COMPARE,
+    SIGNED,
+    SIGNED_COMPARE,
+    UNSIGNED,
+    UNSIGNED_COMPARE,
+)
+from octants.mathlib.functions import function
 from octants.types.scalars import DType, f32, f64, i64, u1, u32, u64
 
 _SCOPES = {"device": DEVICE_SCOPE, "block": BLOCK_SCOPE, "subgroup": SUBGROUP_SCOPE}

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from octants.artifact import Artifact, Dispatch
-from octants.codegen.places import written_places
-from octants.codegen.recording import recorded_loops
+from octants.codegen.array_addresses import written_places
+from octants.codegen.recording_facts import recorded_loops
 from octants.codegen.spirv.assembly import Assembly
 from octants.codegen.spirv.code import SpirvCode
+from octants.codegen.spirv.driver_i64_workaround import SplitCode
 from octants.codegen.spirv.features import Features
-from octants.codegen.spirv.flow import Entry
-from octants.codegen.spirv.pairs import PairCode
-from octants.codegen.spirv.split import SplitCode
-from octants.codegen.structured.body import Kernel
+from octants.codegen.spirv.function import Entry
+from octants.codegen.spirv.i64_functions import PairCode
+from octants.codegen.structured.task_values import Kernel
 from octants.codegen.structured.tasks import Function, functions
 from octants.ir.core import Module
 from octants.target import Target

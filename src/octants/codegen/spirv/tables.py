@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from octants.codegen.spirv.words import Ext, Op
+from octants.codegen.spirv.opcodes import Ext, Op
 from octants.ir.ops.arithmetic import BITWISE, COMPARE
 from octants.lowering.legal import (
     EXACT,
@@ -16,7 +16,7 @@ from octants.lowering.legal import (
     casts,
     table,
 )
-from octants.mathlib.table import ALL
+from octants.mathlib.functions import ALL
 from octants.types.scalars import f16, i32, i64, u1, u32, u64
 
 BOOL = {

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from octants.codegen.code import Element, Operand
 from octants.codegen.structured import control
-from octants.codegen.structured.endings import Ending
+from octants.codegen.structured.early_exits import Ending
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 from octants.types.scalars import u1, u32

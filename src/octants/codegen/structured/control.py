@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from octants.codegen.code import Code, Operand, Variable
-from octants.codegen.structured.body import Body
+from octants.codegen.structured.task_values import Body
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 from octants.types.scalars import DType

@@ -6,12 +6,12 @@ import functools
 
 from octants.codegen.arithmetic import LibraryCall
 from octants.codegen.code import Operand, ThreadCode
-from octants.codegen.structured.body import Body, register
+from octants.codegen.structured.task_values import Body, register
 from octants.ir import ops
 from octants.ir.core import Block
 from octants.lowering.module import lower_function
-from octants.mathlib.angles import USUAL
-from octants.mathlib.table import ALL, Function, function
+from octants.mathlib.argument_reduction import USUAL
+from octants.mathlib.functions import ALL, Function, function
 from octants.types.scalars import DType, f64, u1
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from octants.codegen import arithmetic, atomics, cooperation, memory, messages, records
 from octants.codegen.structured import (
     control,
-    guesses,
     library,
     reductions,
+    speculation,
 )
-from octants.codegen.structured.body import HandlerTable
+from octants.codegen.structured.task_values import HandlerTable
 from octants.ir import ops
 
 TABLE: HandlerTable = {
     **arithmetic.TABLE,
     arithmetic.LibraryCall: library.call,
-    ops.For: guesses.for_,
+    ops.For: speculation.for_,
     ops.While: control.while_,
     ops.If: control.if_,
     ops.Yield: control.yield_,

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from octants.analysis.reductions import Reduction, neutral
-from octants.codegen import arithmetic, atomics, collecting, cooperation, memory
+from octants.codegen import arithmetic, atomics, cooperation, memory, register_reductions
+from octants.codegen.bit_words import word_of
 from octants.codegen.code import Element, ThreadCode
 from octants.codegen.cooperation import summed, update_together
 from octants.codegen.memory import place_of
-from octants.codegen.structured.body import Body, register
-from octants.codegen.words import word_of
+from octants.codegen.structured.task_values import Body, register
 from octants.ir import ops
 from octants.ir.core import Space
 from octants.types.scalars import u1, u32, u64
@@ -25,7 +25,7 @@ _BYTES = 1 << 14  # that sums of a block may take of the memory that its threads
 def atomic(body: Body, op: ops.Atomic) -> None:
     """An update: of the variable of a reduction, together with other threads, or by itself."""
     if op in body.collected:
-        collecting.collect_one(body, op)
+        register_reductions.collect_one(body, op)
     elif op.ref in body.shared_arrays:
         _update_copy(body, op)
     elif op in body.shared_updates and op.array.space is not Space.SHARED:
@@ -85,7 +85,7 @@ def _leave(body: Body, reduction: Reduction, threads: int) -> None:
     The first thread leaves it, the others nothing.
     """
     code, dtype = body.code, register(reduction.dtype)
-    total, some = collecting.collected(body, reduction)
+    total, some = register_reductions.collected(body, reduction)
     total, some = summed(body, reduction.fn, reduction.dtype, total), code.any_lane(some)
     nothing = code.constant(neutral(reduction.fn, reduction.dtype), dtype)
     sums, any_ = _left(code, reduction, threads)
@@ -108,7 +108,7 @@ def _take(body: Body, reduction: Reduction, threads: int) -> None:
         some = code.apply("or", u1, some, memory.read(code, Element(any_, place), u1))
     some = code.apply("and", u1, code.any_lane(some), code.is_first_lane())
     total = summed(body, fn, dtype, total)
-    collecting.update(body, reduction, lambda: total, some)
+    register_reductions.update(body, reduction, lambda: total, some)
 
 
 def _left(code: ThreadCode, reduction: Reduction, threads: int) -> tuple[Any, Any]:

@@ -8,10 +8,9 @@ from functools import partial
 from octants import abi
 from octants.analysis.reductions import Collect, Reduction, find_reductions, find_shared
 from octants.artifact import Dispatch
-from octants.codegen import block_copies, collecting, cooperation
+from octants.codegen import block_shared_copies, cooperation, register_reductions
 from octants.codegen.bounds import host_bounds
 from octants.codegen.code import Operand, ThreadCode, Variable
-from octants.codegen.copies import find_copies
 from octants.codegen.dispatching import (
     has_records,
     is_wanted,
@@ -19,14 +18,15 @@ from octants.codegen.dispatching import (
     tape_of,
     write_bounds,
 )
-from octants.codegen.recording import pushed_again, restartable
+from octants.codegen.recording_facts import pushed_again, restartable
+from octants.codegen.shared_copies import find_copies
 from octants.codegen.structured import reductions
 from octants.codegen.structured.blocks import Together, has_barriers
-from octants.codegen.structured.body import Body, Kernel
 from octants.codegen.structured.control import is_less
-from octants.codegen.structured.endings import Ending, can_end
-from octants.codegen.structured.limits import check
+from octants.codegen.structured.cooperation_limits import check
+from octants.codegen.structured.early_exits import Ending, can_end
 from octants.codegen.structured.operations import TABLE
+from octants.codegen.structured.task_values import Body, Kernel
 from octants.ir.cooperation import cooperates, shared_places, sizes
 from octants.ir.core import ArrayRef, Task
 from octants.ir.ops.cooperation import Barrier, Fence, Subgroup
@@ -177,8 +177,8 @@ def _write_items(
     code.write(item, code.apply("add", i64, lower, code.thread()))
     collected = _collects(kernel, task)
     for reduction in collected:
-        collecting.collect(body, Collect(reduction))
-    block_copies.begin(body, targets)
+        register_reductions.collect(body, Collect(reduction))
+    block_shared_copies.begin(body, targets)
     run = _item(kernel, position, task, body, is_known=is_known)
 
     def turn() -> None:
@@ -191,7 +191,7 @@ def _write_items(
         code.write(item, code.apply("add", i64, number, code.threads()))
 
     _loop_until(code, item, upper, turn)
-    block_copies.end(body, targets)
+    block_shared_copies.end(body, targets)
     reductions.deliver(body, collected, threads)
 
 

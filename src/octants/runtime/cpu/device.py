@@ -14,12 +14,12 @@ from typing import Any
 
 from octants.artifact import SYSTEM, Artifact, Slot
 from octants.diagnostics.exceptions import InternalError
-from octants.runtime.cpu import limits, native
+from octants.runtime.cpu import native, system_limits
 from octants.runtime.cpu.layout import Context, aligned
 from octants.runtime.cpu.pool import ThreadPool
-from octants.runtime.memory import HostMemory
+from octants.runtime.host_memory import HostMemory
 from octants.runtime.messages import MessageBuffer
-from octants.runtime.pending import Pending
+from octants.runtime.pending_errors import Pending
 from octants.runtime.streams import SerialLaunches
 
 # What `signal` wraps: that makes enumerations, which take long to define and to look up.
@@ -118,8 +118,8 @@ class CpuDevice(SerialLaunches, HostMemory):
         support: native.Support | None = None,
     ) -> None:
         self.support = support or native.native_support()
-        threads = max_threads or limits.thread_count()
-        limit = tape_limit or limits.memory_bytes() // 10 * 9
+        threads = max_threads or system_limits.thread_count()
+        limit = tape_limit or system_limits.memory_bytes() // 10 * 9
         self.pool = ThreadPool(self.support, threads, limit, tape_budget)
         self._relieve = ctypes.CFUNCTYPE(None)(_reliever(weakref.ref(self)))
         self.pool.fields.relieve = ctypes.cast(self._relieve, ctypes.c_void_p).value
@@ -149,7 +149,7 @@ class CpuDevice(SerialLaunches, HostMemory):
 
     def set_threads(self, max_threads: int) -> None:
         """Use another number of threads; 0 stands for as many as the process may use."""
-        self.pool.resize(max_threads or limits.thread_count())
+        self.pool.resize(max_threads or system_limits.thread_count())
 
     @property
     def tape_bytes(self) -> int:

@@ -1,11 +1,11 @@
-"""Launches of kernels, called from Python, and their interruption, as LLVM IR (see `support`)."""
+"""LLVM IR that launches kernels from Python, and interrupts them (see `native_runtime`)."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-from octants.runtime.cpu.sums import KEPT
+from octants.runtime.cpu.privatised_sums import KEPT
 
 _signal: Any = importlib.import_module("_signal")  # `signal` makes enumerations, which take long
 INTERRUPT = int(_signal.SIGINT)

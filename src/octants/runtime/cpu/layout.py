@@ -52,7 +52,7 @@ class Context(Structure):
         ("pool", c_void_p),
         ("messages", c_void_p),
         ("guarded", c_int32),  # whether the signal handler is installed
-        ("sum_mode", c_int32),  # what the part of a worker is, see `sums`
+        ("sum_mode", c_int32),  # what the part of a worker is, see `privatised_sums`
         ("sum_lower", c_int64),
         ("sum_chunk", c_int64),
         ("part_memory", c_void_p),

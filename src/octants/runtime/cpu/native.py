@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from octants.cache import current
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsRuntimeError
-from octants.runtime.cpu import support
+from octants.runtime.cpu import native_runtime
 from octants.runtime.cpu.elf import CODE, CONSTANTS, ObjectFile
 from octants.runtime.cpu.executable import Memory
 from octants.runtime.cpu.relocations import Refused
@@ -159,15 +159,16 @@ _MARK = ctypes.c_int32()
 
 
 class Support:
-    """The functions of `support`, as Python calls them, and their addresses.
+    """The functions of `native_runtime`, as Python calls them, and their addresses.
 
     ``replaced`` has addresses to be called in place of functions of the C library, by their names.
     """
 
     def __init__(self, replaced: Mapping[str, int] | None = None) -> None:
-        symbols = {name: address_of(name) for name in support.SYMBOLS} | dict(replaced or {})
+        symbols = {name: address_of(name) for name in native_runtime.SYMBOLS} | dict(replaced or {})
         python = {
-            name: _address(getattr(ctypes.pythonapi, name)) for name in support.PYTHON_SYMBOLS
+            name: _address(getattr(ctypes.pythonapi, name))
+            for name in native_runtime.PYTHON_SYMBOLS
         }
         self.has_threads = all(symbols.values())
         self.has_signals = bool(symbols["sigaction"])  # else Ctrl-C waits for the launch
@@ -175,8 +176,10 @@ class Support:
         never_called = ctypes.addressof(_MARK)  # LLVM ends the process if it is to link with 0
         known = {name: address or never_called for name, address in symbols.items()}
         symbols_of_all = {**known, **python, **implied_symbols()}
-        self._library = link(code, support.EXPORTS, symbols_of_all)
-        self.addresses: dict[str, int] = {name: self._library[name] for name in support.EXPORTS}
+        self._library = link(code, native_runtime.EXPORTS, symbols_of_all)
+        self.addresses: dict[str, int] = {
+            name: self._library[name] for name in native_runtime.EXPORTS
+        }
         pointer, number = ctypes.c_void_p, ctypes.c_int
         self.launch = _python_function(self.addresses["octants_call"])
         self.prepare = self._function("prepare", None, pointer)
@@ -225,7 +228,7 @@ def _compile_support() -> bytes:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     triple = llvm.get_process_triple()
-    text = support.support_text(triple.split("-")[0])
+    text = native_runtime.support_text(triple.split("-")[0])
     # At level 0 that takes a fifth of the time, and launches take what they take at level 2.
     machine = llvm.Target.from_triple(triple).create_target_machine(
         opt=0, reloc="pic", codemodel="default"

@@ -1,4 +1,4 @@
-"""The threads of a pool: how they begin, wait, are woken and end, as LLVM IR (see `support`)."""
+"""LLVM IR of the threads of a pool: start, wait, wake and end (see `native_runtime`)."""
 
 from __future__ import annotations
 

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants.artifact import Artifact
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.runtime.capture import (
     Command,
     noted,
     refuse_read,
 )
 from octants.runtime.cuda.errors import OtherDevice
+from octants.runtime.cuda.fill_words import words_of
 from octants.runtime.cuda.foreign import ForeignArray, array_interface, foreign_array, torch_stream
-from octants.runtime.cuda.graphs import CudaGraph
+from octants.runtime.cuda.graph_capture import CudaGraph
 from octants.runtime.cuda.kernel import CudaKernel
+from octants.runtime.cuda.launch_context import Machine
 from octants.runtime.cuda.library import MOST_PITCH
-from octants.runtime.cuda.machine import Machine
 from octants.runtime.cuda.memory import DeviceAllocation, Lent
 from octants.runtime.cuda.streams import Event, Stream, Using
-from octants.runtime.cuda.words import words_of
 from octants.runtime.device import Bytes
-from octants.runtime.rows import copy_rows
+from octants.runtime.strided_copy import copy_rows
 
 if TYPE_CHECKING:
     from octants.runtime import dlpack

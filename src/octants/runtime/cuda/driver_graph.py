@@ -1,7 +1,8 @@
 """Graphs that the driver launches as one.
 
-Three things are replayed: what a capture noted (`graphs`), a launch with the same arguments again
-and again (`plain`), and the dispatches of one kernel with other arguments each time (`kernel`).
+Three things are replayed: what a capture noted (`graph_capture`), a launch with the same arguments
+again and again (`fast_launcher`), and the dispatches of one kernel with other arguments each time
+(`kernel`).
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from collections.abc import Collection, Iterable
 from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING
 
-from octants.runtime.cuda.frame import Step
-from octants.runtime.cuda.nodes import Nodes
+from octants.runtime.cuda.graph_nodes import Nodes
+from octants.runtime.cuda.launch_state import Step
 
 if TYPE_CHECKING:
-    from octants.runtime.cuda.machine import Machine
+    from octants.runtime.cuda.launch_context import Machine
 
 
 class DriverGraph:

@@ -10,7 +10,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from octants.deferred import Deferred
+from octants.deferred_import import Deferred
 from octants.lazy_dataclass import dataclass
 from octants.runtime.cuda.streams import LEGACY_STREAM
 

@@ -1,6 +1,6 @@
 """A loaded kernel, and its launch.
 
-Most kernels say nothing, record nothing, and are told all bounds by the host; see `plain`.
+Most kernels say nothing, record nothing, and are told all bounds by the host; see `fast_launcher`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import ctypes
 from collections.abc import Callable, Sequence
 
 from octants.artifact import Artifact
+from octants.runtime.block_slots import MOST_VIEWS
 from octants.runtime.cuda.driver_graph import DriverGraph, graph_of
-from octants.runtime.cuda.frame import CudaAction, Frame, parameter_bytes
-from octants.runtime.cuda.machine import Machine
-from octants.runtime.cuda.plain import make_launcher
+from octants.runtime.cuda.fast_launcher import make_launcher
+from octants.runtime.cuda.launch_context import Machine
+from octants.runtime.cuda.launch_state import CudaAction, Frame, parameter_bytes
 from octants.runtime.gpu.kernel import Action, GpuKernel
-from octants.runtime.gpu.recording import Recording
+from octants.runtime.gpu.tape_growth import Recording
 from octants.runtime.gpu.tapes import Tape
-from octants.runtime.slots import MOST_VIEWS
 
 _LEAST_NODES = 8
 """Fewer launches than these take less than a graph whose parameters are changed."""

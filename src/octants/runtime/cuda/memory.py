@@ -13,12 +13,12 @@ from collections.abc import Callable
 from ctypes import byref, c_uint64, c_void_p
 from typing import Any
 
+from octants.diagnostics.byte_counts import format_bytes
 from octants.diagnostics.exceptions import OctantsError
-from octants.diagnostics.quantities import format_bytes
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.errors import OutOfDeviceMemory
-from octants.runtime.gpu.ledger import Ledger
+from octants.runtime.gpu.allocation_ledger import Ledger
 
 DEFAULT_STREAM = 0
 

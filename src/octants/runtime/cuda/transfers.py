@@ -11,12 +11,12 @@ import numpy as np
 
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
+from octants.runtime.cuda.fill_words import FILLS
 from octants.runtime.cuda.memory import PinnedMemory
-from octants.runtime.cuda.words import FILLS
 from octants.runtime.device import Bytes
 from octants.runtime.gpu.driver import Chunk
 from octants.runtime.gpu.staging import CHUNKS, Staging
-from octants.runtime.memory import address_of
+from octants.runtime.host_memory import address_of
 
 LARGE = 4 << 20
 SMALL = 1 << 16

@@ -11,12 +11,12 @@ from typing import Any
 from octants.diagnostics.exceptions import OctantsError, OctantsRuntimeError
 from octants.runtime.capture import noted, own_capture
 from octants.runtime.device import Allocation, Bytes
-from octants.runtime.elements import set_elements
+from octants.runtime.element_fill import set_elements
 from octants.runtime.gpu.driver import Queue
 from octants.runtime.gpu.messages import MessageQueue
 from octants.runtime.gpu.tapes import Tape
-from octants.runtime.pending import Pending
-from octants.runtime.versions import Versions
+from octants.runtime.memory_versions import Versions
+from octants.runtime.pending_errors import Pending
 
 
 class GpuDevice:

@@ -5,7 +5,7 @@
     Step     launch_as
     Chunk    upload, download, wait
 
-Tapes (`tapes`, `recording`), messages (`messages`) and staging (`staging`) are written over these
+Tapes (`tapes`, `tape_growth`), messages (`messages`) and staging (`staging`) are written over these
 alone.
 """
 

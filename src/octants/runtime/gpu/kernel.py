@@ -7,11 +7,11 @@ from typing import Protocol
 
 from octants.artifact import SYSTEM, Artifact, Dispatch, Slot
 from octants.diagnostics.exceptions import InternalError
-from octants.diagnostics.generated import define
+from octants.diagnostics.generated_functions import define
+from octants.runtime.block_slots import SlotViews
 from octants.runtime.gpu import driver
-from octants.runtime.gpu.recording import Bounds, Quota, Recording
+from octants.runtime.gpu.tape_growth import Bounds, Quota, Recording
 from octants.runtime.gpu.tapes import Tape
-from octants.runtime.slots import SlotViews
 
 _COMPUTED = "device"  # the bounds of a dispatch whose work items the device computes itself
 

@@ -22,7 +22,7 @@ from octants.runtime.messages import (
     clear_head,
     has_spoken,
 )
-from octants.runtime.pending import Pending
+from octants.runtime.pending_errors import Pending
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The memory of the tapes of a GPU, and which work items it was too small for.
 
-`abi` has the layout; `recording` decides how large tapes are.
+`abi` has the layout; `tape_growth` decides how large tapes are.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ from typing import Any
 
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.vulkan_errors import DeviceLost, ForkedVulkan, VulkanFailed
-from octants.runtime.launched import suspects
+from octants.runtime.launched_kernels import suspects
 from octants.runtime.vulkan import structures as vk
-from octants.runtime.vulkan.hardware import Hardware, used_extensions, used_features
 from octants.runtime.vulkan.library import SUCCESS, TIMEOUT, device_functions
+from octants.runtime.vulkan.physical_devices import Hardware, used_extensions, used_features
 
 _TURN = 50_000_000  # nanoseconds after which a wait lets Python look for Ctrl-C
 _PATIENCE = 3e-4  # seconds that a wait looks again and again before it sleeps

@@ -7,7 +7,7 @@ from octants.runtime.capture import refuse_read
 from octants.runtime.device import Bytes
 from octants.runtime.streams import SerialLaunches
 from octants.runtime.vulkan.kernel import VulkanKernel
-from octants.runtime.vulkan.machine import Machine
+from octants.runtime.vulkan.launch_context import Machine
 from octants.runtime.vulkan.memory import Piece
 
 

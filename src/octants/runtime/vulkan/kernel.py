@@ -8,11 +8,11 @@ from typing import Any
 
 from octants import abi
 from octants.artifact import Artifact, Dispatch
+from octants.runtime.block_slots import bounds_reader
 from octants.runtime.gpu.kernel import Action, GpuKernel
-from octants.runtime.gpu.recording import MOST_ITEMS, Bounds, Recording
+from octants.runtime.gpu.tape_growth import MOST_ITEMS, Bounds, Recording
 from octants.runtime.gpu.tapes import Tape
-from octants.runtime.slots import bounds_reader
-from octants.runtime.vulkan.machine import Machine
+from octants.runtime.vulkan.launch_context import Machine
 from octants.runtime.vulkan.queue import WORDS
 
 _MOST_GROUPS = 65535  # that any device takes in a row

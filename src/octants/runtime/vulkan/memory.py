@@ -12,10 +12,10 @@ import weakref
 from collections import deque
 from ctypes import addressof, byref, c_void_p
 
+from octants.diagnostics.byte_counts import format_bytes
 from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
-from octants.diagnostics.quantities import format_bytes
 from octants.diagnostics.vulkan_errors import OutOfVulkanMemory
-from octants.runtime.gpu.ledger import Ledger
+from octants.runtime.gpu.allocation_ledger import Ledger
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.context import Context
 from octants.runtime.vulkan.library import SUCCESS

@@ -17,7 +17,7 @@ import numpy as np
 
 from octants import abi
 from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
-from octants.runtime.memory import view_memory
+from octants.runtime.host_memory import view_memory
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.context import Context, Submission
 from octants.runtime.vulkan.library import SUCCESS

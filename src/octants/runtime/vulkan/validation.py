@@ -9,7 +9,7 @@ from ctypes import byref, c_char_p, c_int32, c_uint32, c_uint64, c_void_p
 from typing import Any
 
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
-from octants.diagnostics.stack import levels_to_the_user
+from octants.diagnostics.user_frames import levels_to_the_user
 from octants.diagnostics.vulkan_errors import ValidationFailed
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.library import global_function, instance_function

@@ -10,17 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from octants.analysis.normal import normal_numbers
+from octants.analysis.subnormals import normal_numbers
 from octants.codegen import arithmetic
-from octants.codegen.llvm.estimates import unless_rare
 from octants.codegen.llvm.function import Estimate, FunctionText
-from octants.codegen.llvm.gpu.text import ThreadText
+from octants.codegen.llvm.gpu.function import ThreadText
 from octants.codegen.llvm.library import Call
-from octants.codegen.llvm.text import float_literal
+from octants.codegen.llvm.literals import float_literal
+from octants.codegen.llvm.rsqrt_estimates import unless_rare
 from octants.ir import ops
 from octants.ir.core import Task, Value
 from octants.lazy_dataclass import dataclass
-from octants.mathlib.table import function
+from octants.mathlib.functions import function
 from octants.types.scalars import convert, f32
 
 FAR = 64.0

@@ -6,8 +6,8 @@ from typing import Any
 
 from octants.codegen.code import Place, ThreadCode
 from octants.codegen.llvm.code import LlvmCode
-from octants.codegen.llvm.gpu.text import ThreadText
-from octants.codegen.llvm.text import REGISTER
+from octants.codegen.llvm.gpu.function import ThreadText
+from octants.codegen.llvm.literals import REGISTER
 from octants.types.scalars import DType, u32
 
 

@@ -8,8 +8,8 @@ anything.
 from __future__ import annotations
 
 from octants.codegen.cooperation import find_lanes
-from octants.codegen.llvm.gpu.text import ThreadText
-from octants.codegen.llvm.text import identifier
+from octants.codegen.llvm.gpu.function import ThreadText
+from octants.codegen.llvm.literals import identifier
 from octants.diagnostics.cooperation_errors import WrongSharedArray
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops

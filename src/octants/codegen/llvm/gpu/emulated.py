@@ -9,9 +9,9 @@ from __future__ import annotations
 from octants import abi
 from octants.artifact import Artifact
 from octants.codegen.llvm import backend
+from octants.codegen.llvm.gpu.function import ThreadText
+from octants.codegen.llvm.gpu.gpu_tapes import Gpu
 from octants.codegen.llvm.gpu.kernels import write
-from octants.codegen.llvm.gpu.machine import Gpu
-from octants.codegen.llvm.gpu.text import ThreadText
 from octants.ir.core import Module
 from octants.target import Target
 

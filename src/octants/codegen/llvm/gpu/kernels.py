@@ -6,25 +6,25 @@ from collections.abc import Callable
 from functools import partial
 
 from octants import abi
+from octants.analysis.concurrent_tasks import sides_of
 from octants.analysis.costs import CHEAP
 from octants.analysis.reductions import Collect, find_reductions, find_scattered, find_shared
-from octants.analysis.sides import sides_of
 from octants.artifact import Artifact, Dispatch
-from octants.codegen import block_copies, cooperation
+from octants.codegen import block_shared_copies, cooperation
+from octants.codegen.array_addresses import written_places
 from octants.codegen.bounds import host_bounds
-from octants.codegen.copies import find_copies
 from octants.codegen.dispatching import is_wanted, stop_if_failed, tape_of, write_bounds
-from octants.codegen.llvm.chains import find_chains
 from octants.codegen.llvm.control import several
 from octants.codegen.llvm.function import HandlerTable
-from octants.codegen.llvm.gpu import approximations, reductions, rows
+from octants.codegen.llvm.gpu import approximations, reductions, vector_loads
 from octants.codegen.llvm.gpu.cooperation import begin_item, begin_task, end_item
-from octants.codegen.llvm.gpu.text import GpuMachine, ThreadText
+from octants.codegen.llvm.gpu.function import GpuMachine, ThreadText
+from octants.codegen.llvm.literals import identifier
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
-from octants.codegen.llvm.text import identifier
-from octants.codegen.places import written_places
-from octants.codegen.recording import pushed_again, recorded_loops, restartable
+from octants.codegen.llvm.select_chains import find_chains
+from octants.codegen.recording_facts import pushed_again, recorded_loops, restartable
+from octants.codegen.shared_copies import find_copies
 from octants.ir import ops
 from octants.ir.cooperation import LEAST_BLOCKS, cooperates
 from octants.ir.core import Module, Operation, Task
@@ -47,8 +47,8 @@ _TABLE: HandlerTable = {
     **TABLE,
     **cooperation.TABLE,
     ops.Atomic: reductions.atomic,
-    ops.For: rows.for_,
-    ops.Load: rows.load,
+    ops.For: vector_loads.for_,
+    ops.Load: vector_loads.load,
     ops.Unary: approximations.unary,
 }
 
@@ -134,7 +134,7 @@ class _Writer:
         f.chains, f.restartable = find_chains(task.body), restartable(task.body)
         f.reserved |= pushed_again(task.body)
         f.least_blocks = task.options.get(LEAST_BLOCKS, 0)
-        f.quick_turns = rows.quick_turns(task)
+        f.quick_turns = vector_loads.quick_turns(task)
         if self._machine.normal_root and f.text.fast_math:
             f.normal_roots = approximations.normal_roots(task)
         if task.is_parallel and not task.options.get("fixed_order"):
@@ -220,7 +220,7 @@ def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
         f.table[Collect](f, Collect(reduction))
     has_copies = f.gpu.has_blocks and not is_alone
     targets = find_copies(task, f.kernel.module.apart, f.collected) if has_copies else []
-    block_copies.begin(f, targets)
+    block_shared_copies.begin(f, targets)
 
     def begin(item: str) -> None:
         if again:
@@ -234,7 +234,7 @@ def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
         f.start("done")
 
     _write_loop(f, task, begin, end, "done")
-    block_copies.end(f, targets)
+    block_shared_copies.end(f, targets)
     reductions.deliver(f, found)
     f.adds_up = bool(found or targets)
 

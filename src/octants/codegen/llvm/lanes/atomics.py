@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from octants.analysis.reductions import Collect, Deliver, neutral
-from octants.codegen import arithmetic, atomics, collecting
+from octants.codegen import arithmetic, atomics, register_reductions
 from octants.codegen.llvm.atomics import add_to, either
 from octants.codegen.llvm.lanes import memory
+from octants.codegen.llvm.lanes.function import LaneText
 from octants.codegen.llvm.lanes.memory import Place
-from octants.codegen.llvm.lanes.text import LaneText
 from octants.ir import ops
 from octants.types.scalars import DType, f16, f32, u1
 
@@ -103,7 +103,7 @@ def _half(f: LaneText, register: str, vector: str, lanes: int, first: int) -> st
 
 
 def collect(f: LaneText, wanted: Collect) -> None:
-    """As `codegen.collecting.collect`, with a sum for each lane."""
+    """As `codegen.register_reductions.collect`, with a sum for each lane."""
     reduction = wanted.reduction
     dtype = reduction.dtype
     vector = f.vector(f.type(dtype))
@@ -126,7 +126,7 @@ def _collect_one(f: LaneText, op: ops.Atomic) -> None:
 
 
 def deliver(f: LaneText, wanted: Deliver) -> None:
-    """As `codegen.collecting.deliver`, of the sums of all lanes."""
+    """As `codegen.register_reductions.deliver`, of the sums of all lanes."""
     reduction = wanted.reduction
 
     def total(place: str) -> str:
@@ -134,7 +134,7 @@ def deliver(f: LaneText, wanted: Deliver) -> None:
         vector = f.assign_vector(f"load {f.vector(register)}, ptr {place}, align 64")
         return fold(f, reduction.fn, reduction.dtype, vector)
 
-    collecting.deliver(f, wanted, total)
+    register_reductions.deliver(f, wanted, total)
 
 
 def compare_exchange(f: LaneText, op: ops.CompareExchange) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from octants.codegen import arithmetic
 from octants.codegen.llvm.function import Phi
 from octants.codegen.llvm.lanes import records
-from octants.codegen.llvm.lanes.text import LaneText
+from octants.codegen.llvm.lanes.function import LaneText
 from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.lazy_dataclass import dataclass

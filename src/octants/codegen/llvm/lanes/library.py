@@ -9,11 +9,11 @@ from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import library
 from octants.codegen.llvm.function import Phi
 from octants.codegen.llvm.lanes import control
-from octants.codegen.llvm.lanes.text import LaneText
+from octants.codegen.llvm.lanes.function import LaneText
 from octants.codegen.llvm.library import ATTRIBUTES, Call, captured, finished
 from octants.ir import ops
 from octants.ir.core import Block, Value
-from octants.mathlib.table import Function
+from octants.mathlib.functions import Function
 from octants.types.scalars import u1
 
 _LONG = 16

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from octants.codegen.llvm import literals as names
 from octants.codegen.llvm import memory
-from octants.codegen.llvm import text as names
-from octants.codegen.llvm.lanes.text import LaneText
+from octants.codegen.llvm.lanes.function import LaneText
 from octants.codegen.memory import Offset, add_indices
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Space, Value

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from octants.analysis.reductions import Collect, Deliver
 from octants.codegen import arithmetic
-from octants.codegen.llvm import operations, outlined
-from octants.codegen.llvm.chains import Table
-from octants.codegen.llvm.estimates import ReciprocalRoot
+from octants.codegen.llvm import operations, outlined_functions
 from octants.codegen.llvm.function import HandlerTable
 from octants.codegen.llvm.lanes import (
     atomics,
     control,
-    estimates,
     library,
     memory,
+    privatised_sums,
     records,
-    sums,
+    rsqrt_estimates,
     tables,
 )
 from octants.codegen.llvm.library import Call
+from octants.codegen.llvm.rsqrt_estimates import ReciprocalRoot
+from octants.codegen.llvm.select_chains import Table
 from octants.ir import ops
 
 _SAME = (*arithmetic.TABLE, arithmetic.LibraryCall, ops.Yield, ops.Shape)
 
 TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
     Call: library.call,
-    ReciprocalRoot: estimates.reciprocal_root,
+    ReciprocalRoot: rsqrt_estimates.reciprocal_root,
     ops.Binary: control.binary,
     ops.Cast: control.cast,
     Table: tables.fill,
@@ -33,11 +33,11 @@ TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
     Deliver: atomics.deliver,
     ops.Select: tables.select,
     ops.For: control.for_,
-    ops.While: outlined.once(control.while_),
-    ops.If: outlined.once(control.if_),
+    ops.While: outlined_functions.once(control.while_),
+    ops.If: outlined_functions.once(control.if_),
     ops.Load: memory.load,
     ops.Store: memory.store,
-    ops.Atomic: sums.atomic,
+    ops.Atomic: privatised_sums.atomic,
     ops.CompareExchange: atomics.compare_exchange,
     ops.RecordPush: records.push,
     ops.RecordPop: records.pop,

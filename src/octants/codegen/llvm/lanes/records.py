@@ -9,10 +9,10 @@ from __future__ import annotations
 from octants.codegen import records
 from octants.codegen.llvm import memory as scalar_memory
 from octants.codegen.llvm.lanes import memory
+from octants.codegen.llvm.lanes.function import LaneText
 from octants.codegen.llvm.lanes.memory import Place
-from octants.codegen.llvm.lanes.text import LaneText
 from octants.codegen.llvm.worker_tape import WorkerTape, apart, together
-from octants.codegen.recording import counted_pushes
+from octants.codegen.recording_facts import counted_pushes
 from octants.ir import ops
 from octants.ir.core import Record
 

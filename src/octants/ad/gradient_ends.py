@@ -1,0 +1,108 @@
+"""Warns where a gradient silently ends: at an array without one, in a launch or between two."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from octants.deferred_import import Deferred
+from octants.diagnostics.exceptions import OctantsWarning
+from octants.diagnostics.user_frames import levels_to_the_user
+from octants.ir.core import Array, Companion, Module, Space
+from octants.launch.program import written_arrays
+from octants.launch.specialisation import Specialisation
+from octants.launch.taped_memory import Memory
+from octants.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from octants.autodiff import gradient_ends
+    from octants.ir import ops
+else:
+    gradient_ends, ops = Deferred("octants.autodiff.gradient_ends"), Deferred("octants.ir.ops")
+
+PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The float arrays of a kernel, by position: read and written, with a gradient and without."""
+
+    reads_active: frozenset[int]
+    reads_plain: frozenset[int]
+    writes_active: frozenset[int]
+    writes_plain: frozenset[int]
+    ends_within: tuple[int, ...] = ()
+
+    @property
+    def may_end(self) -> bool:
+        """Whether a launch ends a gradient, or makes others that read what it writes end one."""
+        return bool(self.ends_within or (self.reads_active and self.writes_plain))
+
+
+class Cuts:
+    """The arrays without gradients that hold values which depend on arrays with gradients.
+
+    `holds` has their names by their keys.
+    """
+
+    def __init__(self) -> None:
+        self.holds: dict[Any, str] = {}
+        self._told: set[Any] = set()
+
+    def see(self, specialisation: Specialisation, memories: Mapping[int, Memory]) -> None:
+        """Look at a launch: warn if it reads such an array and writes one with a gradient."""
+        flow = flow_of(specialisation)
+        reads = [memories[k] for k in sorted(flow.reads_plain) if memories[k].key in self.holds]
+        if flow.writes_active:
+            for memory in reads:
+                self._warn(memory, specialisation)
+        for position in flow.ends_within:
+            if (specialisation.kernel, position) not in self._told:
+                self._told.add((specialisation.kernel, position))
+                self.holds.setdefault(memories[position].key, memories[position].name)
+                self._warn(memories[position], specialisation)
+        if flow.reads_active or reads:
+            for position in flow.writes_plain:
+                self.holds.setdefault(memories[position].key, memories[position].name)
+
+    def forget(self, memory: Memory) -> None:
+        """The host has written all of an array."""
+        self.holds.pop(memory.key, None)
+
+    def _warn(self, memory: Memory, specialisation: Specialisation) -> None:
+        warnings.warn(
+            f"the gradient ends at `{self.holds[memory.key]}`, which has none: a launch on the"
+            f" tape wrote it, and kernel `{specialisation.signature.kernel}` reads it; make it with"
+            " `needs_grad=True`, or write it under `qd.ad.no_grad` if that is meant",
+            OctantsWarning,
+            stacklevel=levels_to_the_user(),
+        )
+
+
+def flow_of(specialisation: Specialisation) -> Flow:
+    """The arrays of a kernel, by what gradients do there."""
+    return specialisation.remember(("flow",), lambda: _make_flow(specialisation.module))
+
+
+def _make_flow(module: Module) -> Flow:
+    read = {op.array: None for op in module.walk() if isinstance(op, ops.Load)}
+    written = dict.fromkeys(written_arrays(module))
+
+    def positions(arrays: Mapping[Array, None], is_active: bool) -> frozenset[int]:
+        return frozenset(
+            position
+            for position, array in enumerate(module.arrays)
+            if array in arrays
+            and array.dtype.is_float
+            and array.space in (Space.FIELD, Space.NDARRAY)
+            and array.has(ADJOINT) == is_active
+        )
+
+    return Flow(
+        positions(read, True),
+        positions(read, False),
+        positions(written, True),
+        positions(written, False),
+        tuple(module.arrays.index(array) for array in gradient_ends.ends_within(module)),
+    )

@@ -1,0 +1,126 @@
+"""Whether a write can touch, after a read, the place that was read; which places are whose.
+
+Indices are compared as affine expressions modulo 2^32, since they wrap: see `affine_forms`,
+`in_bounds`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from octants.analysis.affine import Affine
+from octants.analysis.equal_indices import Agreement
+from octants.ir import ops
+from octants.ir.core import Operation, Value
+
+
+class Places(Agreement):
+    """Facts of one task about the elements that its accesses touch."""
+
+    def is_owned(self, accesses: Sequence[ops.Access]) -> bool:
+        """Whether no element is touched, by these accesses to one array, by two work items."""
+        if not self.task.is_parallel:
+            return True
+        places = {tuple(map(self.number, op.indices)): op.indices for op in accesses}
+        verdicts: dict[tuple[tuple[Value, Value], ...], bool] = {}
+        for (key, one), (other_key, other) in itertools.combinations_with_replacement(
+            places.items(), 2
+        ):
+            numbers = list(zip(key, other_key, strict=True))
+            if any(a != b and isinstance(a, int) and isinstance(b, int) for a, b in numbers):
+                continue
+            indices = zip(one, other, numbers, strict=True)
+            pairs = tuple((a, b) for a, b, (number, _) in indices if not isinstance(number, int))
+            if pairs not in verdicts:
+                verdicts[pairs] = self._is_own(pairs)
+            if not verdicts[pairs]:
+                return False
+        return True
+
+    def number(self, index: Value) -> int | Value:
+        """The number that an index is, if it is one: those of elements mostly are."""
+        form = self.form(index)
+        return index if form.terms else form.constant
+
+    def _is_own(self, pairs: Sequence[tuple[Value, Value]]) -> bool:
+        """Whether no two work items have these pairs of indices equal."""
+        apart = any(self._always_differ(*self.together(a, b)) for a, b in pairs)
+        return apart or self._same_item_only(pairs)
+
+    def may_touch_later(self, load: ops.Load, write: ops.Write) -> bool:
+        """Whether ``write`` may overwrite, after ``load``, the element that it read."""
+        indices = list(zip(load.indices, write.indices, strict=True))
+        if any(self._always_differ(*self.together(a, b)) for a, b in indices):
+            return False
+        if self.task.is_parallel and not self._same_item_only(indices):
+            return True
+        return not self._never_after(load, write, indices)
+
+    def _always_differ(self, read: Affine, written: Affine) -> bool:
+        """Whether two indices differ whichever work items and iterations they belong to."""
+        difference = written.plus(read, -1)
+        atoms = {**read.terms, **written.terms}
+        uniform = all(self.is_uniform(atom) for atom in atoms)
+        return not difference.terms and difference.constant != 0 and uniform
+
+    def _same_item_only(self, indices: Sequence[tuple[Value, Value]]) -> bool:
+        """Whether equal indices mean that the same work item computed them."""
+        assert self.item is not None
+        agreed = [self.agreeing(read, written) for read, written in indices]
+        return self.determined(self.item, set().union(*agreed))
+
+    def _never_after(
+        self, load: ops.Load, write: ops.Write, pairs: Sequence[tuple[Value, Value]]
+    ) -> bool:
+        """Whether within a work item the write never follows the read at the same place."""
+        common = [a for a, b in zip(self.loops[load], self.loops[write], strict=False) if a is b]
+        write_is_first = self.order[write] < self.order[load]
+        if not common:
+            if write_is_first:
+                return True
+            return any(self._differ_by_constant(*self.together(a, b)) for a, b in pairs)
+        outermost = common[0]
+        counter = outermost.body.args[0] if isinstance(outermost, ops.For) else None
+        first_each_time = write_is_first and len(common) == 1
+        return any(
+            self._differ_later(read, written, outermost, counter, first_each_time)
+            for read, written in pairs
+        )
+
+    def _differ_by_constant(self, read: Affine, written: Affine) -> bool:
+        difference = written.plus(read, -1)
+        return not difference.terms and difference.constant != 0
+
+    def _differ_later(
+        self,
+        read: Value,
+        written: Value,
+        outermost: Operation,
+        counter: Value | None,
+        write_is_first: bool,
+    ) -> bool:
+        """Whether the indices differ if the write runs in the read's iteration or a later one.
+
+        The difference is then ``slope * later + constant`` with ``later`` >= 0, or > 0 if within an
+        iteration the write comes first; this must not be 0, and not 2^32 either.
+        """
+        one, other = self.together(read, written)
+        slope = other.terms.get(counter, 0) if counter is not None else 0
+        if counter is not None and one.terms.get(counter, 0) != slope:
+            return False
+        difference = other.plus(one, -1)
+        atoms = {**one.terms, **other.terms}
+        fixed = all(atom is counter or outermost not in self.home[atom] for atom in atoms)
+        if difference.terms or not fixed:
+            return False
+        constant = difference.constant
+        if constant * slope < 0 or (not constant and not (slope and write_is_first)):
+            return False
+        if counter is None or not slope or self.differ_exactly(read, written):
+            return True
+        reach = self.span_of(counter)
+        if not constant:
+            return reach * math.gcd(slope, 1 << one.bits) < 1 << one.bits
+        return abs(slope) * reach + abs(constant) < 1 << one.bits

@@ -1,0 +1,55 @@
+"""Tasks that initialise what they overwrite: run again, they read what they read before.
+
+In ``s[i] = 0; for j in ...: s[i] = g(s[i])`` each work item stores an element before it reads it,
+and no other one touches it. What stood there before has no influence, so the first sweep of the
+reverse run can store and read it again on whatever memory holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+
+from octants.analysis.aliasing_writes import Places
+from octants.ir import ops
+from octants.ir.cooperation import cooperates
+from octants.ir.core import Array, Block, Companion, Space, Task
+
+_Element = tuple[Array, tuple[Hashable, ...]]
+
+
+def initialises(task: Task, arrays: Collection[Array]) -> bool:
+    """Whether each work item stores all elements of some arrays before it reads or updates them.
+
+    Besides, no two work items touch the same one.
+    """
+    if not arrays or cooperates(task) or any(array.space is Space.TEMPORARY for array in arrays):
+        return False
+    places = Places(task)
+    accesses = [
+        op
+        for op in task.body.walk()
+        if isinstance(op, ops.Access) and op.companion is Companion.PRIMAL
+    ]
+    for array in arrays:
+        if not places.is_owned([op for op in accesses if op.array is array]):
+            return False
+    return _stores_first(places, task.body, arrays, frozenset())
+
+
+def _stores_first(
+    places: Places, block: Block, arrays: Collection[Array], known: frozenset[_Element]
+) -> bool:
+    """Whether a block does so where some elements have been stored already.
+
+    An index is known by its value, which is another one in each iteration of the loop that has it.
+    """
+    for op in block.ops:
+        if isinstance(op, ops.Access) and op.array in arrays and op.companion is Companion.PRIMAL:
+            element = op.array, tuple(map(places.number, op.indices))
+            if isinstance(op, ops.Store):
+                known |= {element}
+            elif element not in known:
+                return False
+        if not all(_stores_first(places, region, arrays, known) for region in op.regions):
+            return False
+    return True

@@ -1,0 +1,81 @@
+"""What the reverse of a task depends on, found out before anything is emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from octants.autodiff.activity import Flow
+from octants.autodiff.deep_branches import DeepIfs, deep_ifs
+from octants.autodiff.hazards import Log
+from octants.autodiff.induction_variables import Steps, inductions
+from octants.autodiff.ordering import Ordering
+from octants.autodiff.stored_nests import Loop
+from octants.ir import ops
+from octants.ir.core import Array, Block, Operation, Task, Value
+
+
+class Facts:
+    """Facts of one task, which do not depend on how its loops are recorded.
+
+    `body` is what is reversed: the body of the task, or a copy of it with a `log`. An adjoint have
+    the `active` values; those of `guarded` ones may be zero because a choice went the other way.
+    `deep` are the ifs in nests of many. `has_adjoint` tells of arrays whether a derivative goes
+    through them.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        log: Log | None,
+        ordering: Ordering,
+        has_adjoint: Callable[[Array], bool],
+    ) -> None:
+        self.body = task.body if log is None else log.body
+        self.log = log
+        self.ordering = ordering
+        self.deep: DeepIfs = deep_ifs(self.body, log)
+        flow = Flow(self.body)
+        self.has_adjoint = has_adjoint
+        self.active = flow.varied(self.has_adjoint) & flow.useful(self.has_adjoint)
+        self.guarded = flow.guarded()
+        self._captures: dict[Block, dict[Value, None]] = {}
+        self._is_reversed: dict[Operation, bool] = {}
+        self._inductions: dict[Operation, dict[int, Steps]] = {}
+
+    def is_logged(self, op: Operation) -> bool:
+        """Whether the first sweep logs what an operation reads."""
+        return self.log is not None and op in self.log.positions
+
+    def is_reversed(self, op: Operation) -> bool:
+        """Whether an operation with regions has a reverse, and so must be recorded."""
+        if op not in self._is_reversed:
+            inside = any(self.matters(o) for region in op.regions for o in region.ops)
+            self._is_reversed[op] = inside or any(v in self.active for v in op.results)
+        return self._is_reversed[op]
+
+    def matters(self, op: Operation) -> bool:
+        """Whether an operation that is not scalar has a reverse."""
+        if isinstance(op, ops.Write):
+            return self.has_adjoint(op.array)
+        if op.REGIONS:
+            return self.is_reversed(op)
+        return isinstance(op, ops.Barrier) or any(value in self.active for value in op.results)
+
+    def captures(self, block: Block) -> dict[Value, None]:
+        """The active values that a block uses and does not define, in the order of their uses."""
+        if block not in self._captures:
+            used: dict[Value, None] = {}
+            defined = set(block.args)
+            for op in block.ops:
+                used.update((value, None) for value in op.operands if value in self.active)
+                for region in op.regions:
+                    used.update(self.captures(region))
+                defined.update(op.results)
+            self._captures[block] = {value: None for value in used if value not in defined}
+        return self._captures[block]
+
+    def inductions(self, op: Loop) -> dict[int, Steps]:
+        """The carried integers of a loop that are computed from the number of the iteration."""
+        if op not in self._inductions:
+            self._inductions[op] = inductions(op)
+        return self._inductions[op]

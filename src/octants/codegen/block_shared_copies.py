@@ -1,0 +1,67 @@
+"""Copies of small arrays in the shared memory of a block; see `codegen.shared_copies`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from octants.codegen import atomics, memory
+from octants.codegen.bit_words import word_of
+from octants.codegen.code import Element, Operand, ThreadCode
+from octants.codegen.function import ThreadFunction
+from octants.codegen.shared_copies import count
+from octants.ir.core import ArrayRef
+from octants.types.scalars import DType, i64, u32
+
+
+def begin(f: ThreadFunction, targets: list[ArrayRef]) -> None:
+    """Have updates go to copies, which are zero when the threads of the block go on."""
+    code = f.code
+    for target in targets:
+        word = word_of(target.array.dtype)
+        copy = code.shared_array((target, "copy"), word, count(target))
+        f.shared_arrays[target] = copy
+
+        def clear(number: Operand, copy: object = copy, word: DType = word) -> None:
+            code.store(Element(copy, number), word, code.constant(0, word))
+
+        _each(code, count(target), clear)
+    if targets:
+        code.barrier("block")
+
+
+def end(f: ThreadFunction, targets: list[ArrayRef]) -> None:
+    """Add the copies to what they stand for, when all threads of the block have come here."""
+    if targets:
+        f.code.barrier("block")
+    for target in targets:
+        _add(f, target)
+
+
+def _add(f: ThreadFunction, target: ArrayRef) -> None:
+    code, dtype, copy = f.code, target.array.dtype, f.shared_arrays.pop(target)
+
+    def add(number: Operand) -> None:
+        value = memory.read(code, Element(copy, number), dtype)
+        is_some = code.compare("ne", dtype, value, code.constant(0, dtype))
+
+        def update() -> None:
+            size = code.constant(dtype.size, i64)
+            offset = code.index("mul", code.convert(number, u32, i64), size)
+            place = code.moved(f.pointer(*target), offset, inside=True)
+            atomics.update(f, "add", dtype, place, value)
+
+        code.branch(is_some, update)
+
+    _each(code, count(target), add)
+
+
+def _each(code: ThreadCode, end: int, write: Callable[[Operand], None]) -> None:
+    """Numbers below one, dealt out to the threads of the block."""
+    number, limit = code.variable(u32), code.constant(end, u32)
+    code.write(number, code.thread_in_block())
+
+    def turn() -> None:
+        write(code.read(number))
+        code.write(number, code.apply("add", u32, code.read(number), code.threads_in_block()))
+
+    code.loop(lambda: code.compare("lt", u32, code.read(number), limit), turn)

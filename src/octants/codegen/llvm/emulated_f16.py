@@ -1,0 +1,49 @@
+"""f16: 16 bits in memory, in a register a `float` that holds one of its values.
+
+Machines with instructions for it convert through LLVM's `half`; for others LLVM would call the
+compiler's run-time library, which a process need not have, and so they call functions of ours.
+"""
+
+from __future__ import annotations
+
+from octants.codegen.llvm import library
+from octants.codegen.llvm.function import FunctionText
+from octants.mathlib.functions import function
+from octants.types.scalars import f32, u32
+
+
+def round_float(f: FunctionText, x: str) -> str:
+    """The value of f16 nearest to a `float`, even at a tie."""
+    return from_bits(f, to_bits(f, x))
+
+
+def to_bits(f: FunctionText, x: str) -> str:
+    """A `float` as what is stored: `half`, or i16 where there is no such thing."""
+    if f.machine.has_half:
+        return f.convert("fptrunc", "float", x, "half")
+    bits = library.call_function(f, function("half_bits", f32), [x])
+    return f.convert("trunc", "i32", bits, "i16")
+
+
+def from_bits(f: FunctionText, bits: str) -> str:
+    """The `float` of what is stored."""
+    if f.machine.has_half:
+        return f.convert("fpext", "half", bits, "float")
+    wide = f.convert("zext", "i16", bits, "i32")
+    return library.call_function(f, function("half_value", u32), [wide])
+
+
+def stored_type(f: FunctionText) -> str:
+    """The LLVM type of an f16 in memory."""
+    return "half" if f.machine.has_half else "i16"
+
+
+def to_integer(f: FunctionText, x: str) -> str:
+    """The 16 bits as an i16."""
+    bits = to_bits(f, x)
+    return f.convert("bitcast", "half", bits, "i16") if f.machine.has_half else bits
+
+
+def from_integer(f: FunctionText, x: str) -> str:
+    """The `float` of 16 bits in an i16."""
+    return from_bits(f, f.convert("bitcast", "i16", x, "half") if f.machine.has_half else x)

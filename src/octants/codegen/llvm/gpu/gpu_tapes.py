@@ -1,0 +1,21 @@
+"""What is the same on all GPUs: their tapes."""
+
+from __future__ import annotations
+
+from octants.codegen.function import Tape
+from octants.codegen.interleaved_tape import ThreadTape
+from octants.codegen.llvm.code import LlvmCode
+from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.gpu.code import GpuCode
+from octants.codegen.llvm.gpu.function import GpuMachine, ThreadText
+
+
+class Gpu(GpuMachine):
+    """A GPU of which the rest is still to be said."""
+
+    def code(self, f: FunctionText) -> LlvmCode:
+        return GpuCode(f) if isinstance(f, ThreadText) else LlvmCode(f)
+
+    def tape(self, f: FunctionText) -> Tape:
+        assert isinstance(f, ThreadText)
+        return ThreadTape(f)

@@ -1,0 +1,261 @@
+"""Loops that load what four turns need at once, where that lies side by side.
+
+A serial loop that reads `x[j]` of all j in turn, for numbers of four bytes or vectors of such, asks
+for a few bytes each time. Four turns, from one with a number that four divides on, need a whole
+number of times 16 bytes, which one instruction loads if their address is a multiple of that.
+Whether an array begins at such an address is seen when the loop begins; if not, it runs as it is::
+
+    chunk:  what four turns load, in pieces of 16 bytes
+            four turns
+            as long as there are four: chunk
+    tail:   the turns that are left, or all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from octants.codegen.llvm import control, memory
+from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.gpu import speculation
+from octants.codegen.llvm.gpu.function import ThreadText
+from octants.codegen.llvm.literals import known
+from octants.codegen.memory import load as load_one
+from octants.ir import ops
+from octants.ir.cooperation import SHARED_LOOPS
+from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Space, Task, Value
+from octants.lazy_dataclass import dataclass
+from octants.types.layouts import Layout
+from octants.types.scalars import i32, i64
+
+TURNS = 4
+_PIECE, _WORD = 16, 4  # bytes
+_LONGEST = 64
+"""The most bytes from an element to the next."""
+_SHORT = 128
+"""The most operations of a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Elements of an array, one for each turn: they begin so many bytes after one another.
+
+    That of turn j is `start` + j `stride` bytes behind the beginning of the array.
+    """
+
+    array: Array
+    companion: Companion
+    start: int
+    stride: int
+
+
+Rows = dict[_Row, dict[Operation, int]]
+"""The loads of each row, and where in an element they are."""
+
+
+def for_(f: ThreadText, op: ops.For) -> None:
+    """A loop whose loads go out together if it is one of those, or as elsewhere."""
+    if speculation.is_worth_it(f, op):
+        f.quick_turns.discard(op)
+    rows = find_rows(f, op) if op in f.quick_turns else {}
+    if not rows:
+        speculation.for_(f, op)
+        return
+    for result, found in zip(op.results, _in_fours(f, op, rows), strict=True):
+        f.bind(result, found)
+
+
+def load(f: FunctionText, op: ops.Load) -> None:
+    """What a chunk has loaded, or a load of its own."""
+    found = f.loaded.get(op) if isinstance(f, ThreadText) else None
+    if found is None:
+        load_one(f, op)
+    else:
+        f.bind(op.result, found)
+
+
+def quick_turns(task: Task) -> set[Operation]:
+    """The loops that come in fours, so that their loads go out together: short ones without others.
+
+    LLVM is told so where they are not loaded as one: it warns if it cannot do that.
+    """
+    if not task.options.get(SHARED_LOOPS):
+        return set()
+    loops = (op for op in task.body.walk() if isinstance(op, ops.For))
+    return {loop for loop in loops if _is_quick(loop.body)}
+
+
+def _is_quick(body: Block) -> bool:
+    return len(body.ops) <= _SHORT and all(op.is_speculatable and not op.REGIONS for op in body.ops)
+
+
+# -- which loads -----------------------------------------------------------------------------------
+
+
+def find_rows(f: ThreadText, loop: ops.For) -> Rows:
+    """The loads of a loop that can be made for four turns at once."""
+    counters = _counters(loop)
+    inside = {value: op for op in loop.body.ops for value in op.results}
+    rows: Rows = {}
+    for op in loop.body.ops:
+        if isinstance(op, ops.Load) and _is_plain(op.array):
+            known = [_known(f, index, inside, loop) for index in op.indices]
+            found = _place(op, known, [index in counters for index in op.indices])
+            if found is not None:
+                rows.setdefault(found[0], {})[op] = found[1]
+    return rows
+
+
+def _counters(loop: ops.For) -> set[Value]:
+    """The counter of a loop, also where it is widened; what is cut off may wrap."""
+    found = {loop.body.args[0]}
+    for op in loop.body.ops:
+        if isinstance(op, ops.Cast) and op.x in found and (op.x.type, op.result.type) == (i32, i64):
+            found.add(op.result)
+    return found
+
+
+def _is_plain(array: Array) -> bool:
+    spaces = (Space.FIELD, Space.NDARRAY, Space.TEMPORARY)
+    return array.space in spaces and array.dtype.size == _WORD
+
+
+def _known(
+    f: ThreadText, index: Value, inside: dict[Value, Operation], loop: ops.For
+) -> int | None:
+    """The number that an index is, if it is one."""
+    op = inside.get(index)
+    if isinstance(op, ops.Constant):
+        return int(op.value)
+    if op is not None or index in loop.body.args:
+        return None
+    return known(f.use(index))
+
+
+def _place(
+    op: ops.Load, known: Sequence[int | None], counts: Sequence[bool]
+) -> tuple[_Row, int] | None:
+    """The row of a load, and where in an element it is; None if it is in none."""
+    layout, array = op.array.layouts[op.companion], op.array
+    if sum(counts) != 1 or any(n is None and not c for n, c in zip(known, counts, strict=True)):
+        return None
+    numbers = [number or 0 for number in known]
+    axis = list(counts).index(True)
+    if layout is None and array.rank <= 1:
+        strides = [array.dtype.size]
+        for extent in reversed(array.element_shape):
+            strides.insert(0, strides[0] * extent)
+        strides = strides[-len(numbers) :]
+        stride = strides[axis]
+        place = sum(n * each for n, each in zip(numbers, strides, strict=True))
+    elif isinstance(layout, Layout):
+        terms = [term for term in layout.terms if term.axis == axis]
+        if len(terms) != 1 or terms[0].divisor != 1 or terms[0].modulus:
+            return None
+        stride, place = terms[0].stride, _constant_part(layout, numbers, axis)
+    else:
+        return None
+    start = place // stride * stride if stride else 1
+    if not 0 < stride <= _LONGEST or stride % _WORD or place % _WORD or start % _PIECE:
+        return None
+    return _Row(array, op.companion, start, stride), place - start
+
+
+def _constant_part(layout: Layout, numbers: list[int], axis: int) -> int:
+    """The bytes that all indices but one make up."""
+    place = 0
+    for term in layout.terms:
+        if term.axis != axis:
+            part = numbers[term.axis] // term.divisor
+            place += (part % term.modulus if term.modulus else part) * term.stride
+    inner = numbers[len(numbers) - len(layout.element_strides) :]
+    return place + sum(n * stride for n, stride in zip(inner, layout.element_strides, strict=True))
+
+
+# -- the loop --------------------------------------------------------------------------------------
+
+
+def _in_fours(f: ThreadText, op: ops.For, rows: Rows) -> list[str]:
+    """The loop; what stands for its results."""
+    lower, upper, inits = f.use(op.lower), f.use(op.upper), [f.use(value) for value in op.inits]
+    register, less = f.type(op.lower.type), f"icmp {control.less(op.lower.type)}"
+    chunk, tail = f.fresh_label("chunk"), f.fresh_label("tail")
+    aligned = _is_aligned(f, register, lower, rows)
+    whole = f.apply("and", register, upper, -TURNS)
+    end = f.choose(aligned, register, whole, lower)
+    before = f.label
+    f.branch_if(f.apply(less, register, lower, end), chunk, tail)
+    f.start(chunk)
+    counter, *carried = phis = control.open_phis(f, op.body.args, [lower, *inits], before)
+    values = _four_turns(f, op, counter.name, [phi.name for phi in carried], rows)
+    following = f.apply("add nsw", register, counter.name, TURNS)
+    again = f.label
+    more = f.apply(less, register, following, end)
+    f.branch_if(more, chunk, tail, hint=control.rolled(f))
+    control.close_phis(f, phis, [following, *values], again)
+    f.start(tail)
+    rest = control.joined(f, op.lower.type, [(lower, before), (following, again)])
+    left = [
+        control.joined(f, result.type, [(init, before), (value, again)])
+        for result, init, value in zip(op.results, inits, values, strict=True)
+    ]
+    return control.turns(f, op, rest, upper, left, hint=control.rolled(f))
+
+
+def _is_aligned(f: ThreadText, register: str, lower: str, rows: Rows) -> str:
+    """Whether the first turn and all arrays are where pieces begin."""
+    low = f.apply("and", register, lower, TURNS - 1)
+    aligned = f.apply("icmp eq", register, low, 0)
+    for array, companion in dict.fromkeys((row.array, row.companion) for row in rows):
+        bits = f.convert("ptrtoint", "ptr", f.pointer(array, companion), "i64")
+        low = f.apply("and", "i64", bits, _PIECE - 1)
+        aligned = f.apply("and", "i1", aligned, f.apply("icmp eq", "i64", low, 0))
+    return aligned
+
+
+def _four_turns(
+    f: ThreadText, op: ops.For, counter: str, values: list[str], rows: Rows
+) -> list[str]:
+    """Four turns from a value of the counter on; what is carried on."""
+    register = f.type(op.lower.type)
+    pieces = {row: _pieces(f, row, loads, counter, register) for row, loads in rows.items()}
+    for turn in range(TURNS):
+        number = f.apply("add nsw", register, counter, turn) if turn else counter
+        for arg, operand in zip(op.body.args, [number, *values], strict=True):
+            f.bind(arg, operand)
+        for row, loads in rows.items():
+            for each, place in loads.items():
+                word = turn * row.stride + place
+                f.loaded[each] = _word(f, each, pieces[row][word // _PIECE], word % _PIECE)
+        values = control.written(f, op)
+    f.loaded.clear()
+    return values
+
+
+def _pieces(
+    f: ThreadText, row: _Row, loads: dict[Operation, int], counter: str, register: str
+) -> dict[int, str]:
+    """The pieces of a row that four turns need."""
+    wide = counter if register == "i64" else f.convert("sext", register, counter, "i64")
+    offset = f.apply("mul nsw", "i64", wide, row.stride)
+    base = f.pointer(row.array, row.companion)
+    start = f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
+    words = {turn * row.stride + place for turn in range(TURNS) for place in loads.values()}
+    suffix = f.kernel.scopes.suffix(ArrayRef(row.array, row.companion))
+    kind = f"<4 x {memory.memory_type(f, row.array.dtype)}>"
+    found: dict[int, str] = {}
+    for number in sorted({word // _PIECE for word in words}):
+        place = f.assign(
+            f"getelementptr inbounds i8, ptr {start}, i64 {row.start + _PIECE * number}"
+        )
+        found[number] = f.assign(f"load {kind}, ptr {place}, align {_PIECE}{suffix}")
+    return found
+
+
+def _word(f: ThreadText, op: Operation, piece: str, place: int) -> str:
+    """A number out of a piece."""
+    assert isinstance(op, ops.Load)
+    dtype = op.array.dtype
+    kind = memory.memory_type(f, dtype)
+    word = f.assign(f"extractelement <4 x {kind}> {piece}, i32 {place // _WORD}")
+    return memory.from_memory(f, dtype, word)

@@ -1,0 +1,61 @@
+"""Sums to which workers add plainly, by lanes: neighbours at once, one place after a reduction.
+
+Lanes whose places may be equal add one after the other.
+"""
+
+from __future__ import annotations
+
+from octants.analysis.reductions import neutral
+from octants.codegen import arithmetic
+from octants.codegen.llvm import memory as scalar_memory
+from octants.codegen.llvm.atomics import add_to, either
+from octants.codegen.llvm.lanes import memory
+from octants.codegen.llvm.lanes.atomics import atomic as shared_atomic
+from octants.codegen.llvm.lanes.atomics import fold
+from octants.codegen.llvm.lanes.function import LaneText
+from octants.codegen.llvm.lanes.memory import Place
+from octants.ir import ops
+
+
+def atomic(f: LaneText, op: ops.Atomic) -> None:
+    """An update, plainly where workers are kept apart."""
+    if op in f.collected or op.ref not in f.sums:
+        shared_atomic(f, op)
+        return
+    place = memory.locate(f, op.array, op.companion, op.indices)
+    if place.step == 0:
+        _add_total(f, op, place)
+    elif place.step is not None:
+        either(f, lambda: _add_vector(f, op, place), lambda: _add_each(f, op, place))
+    else:
+        _add_each(f, op, place)
+
+
+def _add_total(f: LaneText, op: ops.Atomic, place: Place) -> None:
+    """One update by the sum of the active lanes."""
+    dtype = op.array.dtype
+    register = f.type(dtype)
+    nothing = f.literal(neutral("add", dtype), dtype)
+    values = f.active(register, f.held(register, f.use(op.value)), nothing)
+    add_to(f, op, place.start, fold(f, "add", dtype, values))
+
+
+def _add_vector(f: LaneText, op: ops.Atomic, place: Place) -> None:
+    """All lanes at once: no two are at one place."""
+    dtype = op.array.dtype
+    suffix = f.kernel.scopes.suffix(op.ref)
+    register = scalar_memory.memory_type(f, dtype)
+    old = memory.load_from(f, place, register, dtype.size, suffix)
+    new = arithmetic.combine(f, op.fn, dtype, old, f.use(op.value))
+    memory.store_to(f, place, register, new, dtype.size, suffix)
+
+
+def _add_each(f: LaneText, op: ops.Atomic, place: Place) -> None:
+    """Lane by lane."""
+    register, value = f.type(op.array.dtype), f.use(op.value)
+    pointers = memory.addresses(f, place)
+
+    def one(lane: str) -> None:
+        add_to(f, op, f.element("ptr", pointers, lane), f.element(register, value, lane))
+
+    f.each_active(one)

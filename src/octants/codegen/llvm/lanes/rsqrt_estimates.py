@@ -1,0 +1,56 @@
+"""1 / sqrt(x) for all lanes, by estimates of vectors as long as the machine has them."""
+
+from __future__ import annotations
+
+from octants.codegen.llvm import rsqrt_estimates
+from octants.codegen.llvm.lanes.function import LaneText
+from octants.codegen.llvm.rsqrt_estimates import SHORTEST, ReciprocalRoot
+
+
+def reciprocal_root(f: LaneText, op: ReciprocalRoot) -> str:
+    """The root of a vector, or that of a number which all lanes share."""
+    if not f.is_vector(op.operand):
+        return rsqrt_estimates.root_of_one(f, op)
+    rough = _estimated(f, op)
+    better, is_usual = rsqrt_estimates.refined(f, op, rough)
+    if op.estimate.total:
+        return f.choose(is_usual, "float", better, rough)
+    all_usual = f.assign(f"icmp eq i{f.lanes} {f.bits(is_usual)}, -1")
+
+    def rare() -> str:
+        return f.choose(is_usual, "float", better, rsqrt_estimates.quotient(f, op.operand))
+
+    root = rsqrt_estimates.unless_rare(f, better, all_usual, rare, f.vector("float"))
+    f.vectors.add(root)
+    return root
+
+
+def _estimated(f: LaneText, op: ReciprocalRoot) -> str:
+    """The estimates of all lanes, piece by piece."""
+    length = max(SHORTEST, min(f.lanes, op.estimate.longest))
+    pieces = [
+        op.estimate.write(f, length, _taken(f, op.operand, f.lanes, range(k, k + length)))
+        for k in range(0, f.lanes, length)
+    ]
+    while len(pieces) > 1:
+        length *= 2
+        pairs = zip(pieces[::2], pieces[1::2], strict=True)
+        pieces = [_joined(f, length, *pair) for pair in pairs]
+    whole = pieces[0] if length == f.lanes else _taken(f, pieces[0], length, range(f.lanes))
+    f.vectors.add(whole)
+    return whole
+
+
+def _taken(f: LaneText, operand: str, lanes: int, places: range) -> str:
+    """The numbers of some lanes of a vector; those beyond it are any."""
+    vector = f"<{lanes} x float>"
+    order = ", ".join(f"i32 {place}" if place < lanes else "i32 poison" for place in places)
+    return f.assign(
+        f"shufflevector {vector} {operand}, {vector} poison, <{len(places)} x i32> <{order}>"
+    )
+
+
+def _joined(f: LaneText, lanes: int, first: str, second: str) -> str:
+    """Two vectors as one of so many lanes."""
+    half, order = f"<{lanes // 2} x float>", ", ".join(f"i32 {k}" for k in range(lanes))
+    return f.assign(f"shufflevector {half} {first}, {half} {second}, <{lanes} x i32> <{order}>")

@@ -1,0 +1,258 @@
+"""Sums at places that vary: workers add plainly, each in its turn or to a part of its own.
+
+A part holds a copy of the targets that need one, one after the other, each at a multiple of 64
+bytes. `analysis.privatisation` says which these are, `runtime.cpu.privatised_sums` when they
+are made: what a worker has for its part tells its task where to add.
+
+    task:     base = %part > 0 ? %part + offset : target;  load, add, store at base + ...
+    entry:    parallel_sums(task), then for each target  parallel_for(combine)
+    combine:  target[k] += part[k] for each part that was used
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from octants import abi
+from octants.analysis.costs import GRAIN
+from octants.analysis.privatisation import Sums, Turns
+from octants.codegen import arithmetic
+from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.literals import known
+from octants.ir import ops
+from octants.ir.core import ArrayRef, Block, Operation, Space, Task, Value
+from octants.lazy_dataclass import dataclass
+from octants.types.layouts import Layout
+
+_WORTH = 32  # bytes of parts for each addition that is not atomic
+_WORTH_IN_ORDER = 256  # the same where additions would else be made by one thread
+_TRIPS = 16  # of a loop of which nothing is known
+_NEVER = 1 << 40  # a length that no chunk has
+_FIXED, _WRAPS = 1, 2
+
+
+# -- sizes -------------------------------------------------------------------------------------
+
+
+def _count(f: FunctionText, target: ArrayRef) -> str:
+    """How many numbers a target has, i64."""
+    array, companion = target
+    layout = array.layouts[companion]
+    if isinstance(layout, Layout):
+        return str(math.prod((*layout.shape, *array.element_shape)))
+    count = str(math.prod(array.element_shape))
+    if array.space is Space.NDARRAY:
+        for axis in range(array.rank):
+            count = _times(f, count, f.extent(array, axis))
+    return count
+
+
+def _times(f: FunctionText, one: str, other: str) -> str:
+    numbers = known(one), known(other)
+    if None not in numbers:
+        return str(int(one) * int(other))
+    return other if one == "1" else f.assign(f"mul i64 {one}, {other}")
+
+
+def _bytes(f: FunctionText, target: ArrayRef) -> str:
+    """What a target takes in a part."""
+    nbytes = _times(f, _count(f, target), str(target[0].dtype.size))
+    if known(nbytes) is not None:
+        return str(-(-int(nbytes) // abi.PART_ALIGNMENT) * abi.PART_ALIGNMENT)
+    raised = f.assign(f"add i64 {nbytes}, {abi.PART_ALIGNMENT - 1}")
+    return f.assign(f"and i64 {raised}, {-abi.PART_ALIGNMENT}")
+
+
+def _offsets(f: FunctionText, sums: Sums) -> Iterator[str]:
+    """Where the targets of a part begin, and at last where it ends."""
+    offset = "0"
+    yield offset
+    for target in sums.parts:
+        size = _bytes(f, target)
+        if known(offset) is not None and known(size) is not None:
+            offset = str(int(offset) + int(size))
+        else:
+            offset = f.assign(f"add i64 {offset}, {size}")
+        yield offset
+
+
+# -- in the task -------------------------------------------------------------------------------
+
+
+def begin(f: FunctionText, sums: Sums) -> None:
+    """Look at the worker's part, at the start of a task."""
+    if not sums:
+        return
+    f.sums = sums
+    place = f.assign(f"getelementptr i8, ptr %worker, i64 {abi.WORKER_PART}")
+    part = f.assign(f"load i64, ptr {place}, align 8")
+    f.shared = f.assign(f"icmp eq i64 {part}, {abi.PART_SHARED}")
+    if not sums.parts:
+        return
+    has_part = f.assign(f"icmp sgt i64 {part}, 0")
+    memory = f.assign(f"inttoptr i64 {part} to ptr")
+    for target, offset in zip(sums.parts, _offsets(f, sums), strict=False):
+        own = f.assign(f"getelementptr i8, ptr {memory}, i64 {offset}")
+        original = f.pointer(*target)
+        f.parts[target] = f.assign(f"select i1 {has_part}, ptr {own}, ptr {original}")
+
+
+# -- in the entry ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """How a task is run: the function, its work items, and what a chunk of them has at least."""
+
+    function: str
+    lower: str
+    upper: str
+    grain: int
+    tile: str
+
+
+def run(f: FunctionText, task: Task, loop: Loop, name: str) -> None:
+    """Run a task with sums, and add up what is in the parts; ``name`` is that of the task."""
+    sums = f.kernel.sums[f.task]
+    *_, size = _offsets(f, sums)
+    is_fixed = bool(task.options.get("fixed_order"))
+    each = _additions(f, task.body, sums) * (_WORTH_IN_ORDER if is_fixed else _WORTH)
+    count = f.assign(f"sub i64 {loop.upper}, {loop.lower}")
+    worth = f.assign(f"mul i64 {count}, {each}")
+    wraps = any(turns.wraps for turns in sums.turns.values())
+    flags, width = _FIXED * is_fixed + _WRAPS * wraps, _width(f, sums)
+    function = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_PARALLEL_SUMS)}, align 8")
+    f.emit(
+        f"call void {function}(ptr %context, ptr {loop.function}, ptr %parameters,"
+        f" i64 {loop.lower}, i64 {loop.upper}, i64 {loop.grain}, i64 {loop.tile},"
+        f" i64 {size}, i64 {worth}, i64 {width}, i32 {flags})"
+    )
+    if sums.parts:
+        _combine(f, name, sums)
+
+
+def _additions(f: FunctionText, body: Block, sums: Sums) -> int:
+    """How many additions to parts a work item makes, roughly."""
+    count = 0
+    for op in body.ops:
+        if isinstance(op, ops.Atomic):
+            count += op.ref in sums.parts
+        trips = _TRIPS if isinstance(op, ops.While) else 1
+        if isinstance(op, ops.For):
+            trips = min(1 << 20, f.kernel.costs.trips(op) or _TRIPS)
+        count += trips * sum(_additions(f, region, sums) for region in op.regions)
+    return min(count, 1 << 20)
+
+
+def _width(f: FunctionText, sums: Sums) -> str:
+    """The least length of a chunk."""
+    width = "0"
+    for turns in sums.turns.values():
+        wanted = _length(f, turns)
+        width = wanted if width == "0" else f.intrinsic("smax", "i64", _wide(width, wanted))
+    return width
+
+
+def _length(f: FunctionText, turns: Turns) -> str:
+    """The work items of so many rows; where they have none, all items are in one."""
+    for op in turns.recipe:
+        _write_once(f, op)
+    items = "1"
+    for divisor in turns.divisors:
+        items = _times(f, items, _magnitude(f, divisor))
+    if known(items) is not None:
+        return str(int(items) * turns.rows or _NEVER)
+    is_none = f.assign(f"icmp eq i64 {items}, 0")
+    length = _times(f, items, str(turns.rows))
+    return f.assign(f"select i1 {is_none}, i64 {_NEVER}, i64 {length}")
+
+
+def _write_once(f: FunctionText, op: Operation) -> None:
+    if not all(map(f.has, op.results)):
+        f.table[type(op)](f, op)
+
+
+def _magnitude(f: FunctionText, value: Value) -> str:
+    operand = f.use(value)
+    if known(operand) is not None:
+        return str(abs(int(operand)))
+    if value.type.bits != 64:
+        operand = f.assign(f"sext {f.type(value.type)} {operand} to i64")
+    return f.intrinsic("abs", "i64", [("i64", operand)], flag=True)
+
+
+def _wide(*operands: str) -> list[tuple[str, str]]:
+    return [("i64", operand) for operand in operands]
+
+
+def _combine(f: FunctionText, name: str, sums: Sums) -> None:
+    count = f.assign(f"load i64, ptr {f.context(abi.CONTEXT_PART_COUNT)}, align 8")
+    some, further = f.fresh_label("combine"), f.fresh_label("further")
+    f.branch_if(f.assign(f"icmp eq i64 {count}, 0"), further, some)
+    f.start(some)
+    function = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_PARALLEL_FOR)}, align 8")
+    for number, target in enumerate(sums.parts):
+        f.emit(
+            f"call void {function}(ptr %context, ptr @{name}_combine_{number}, ptr %parameters,"
+            f" i64 0, i64 {_count(f, target)}, i64 {GRAIN // 4}, i64 1)"
+        )
+    f.branch(further)
+    f.start(further)
+
+
+# -- parts -------------------------------------------------------------------------------------
+
+
+def write_combine(f: FunctionText, sums: Sums, number: int) -> None:
+    """A function that adds [begin, end) of the parts to a target."""
+    target = sums.parts[number]
+    offset = list(_offsets(f, sums))[number]
+    parts, flags = (
+        f.assign(f"load ptr, ptr {f.context(place)}, align 8")
+        for place in (abi.CONTEXT_PARTS, abi.CONTEXT_PART_FLAGS)
+    )
+    count, size = (
+        f.assign(f"load i64, ptr {f.context(place)}, align 8")
+        for place in (abi.CONTEXT_PART_COUNT, abi.CONTEXT_PART_BYTES)
+    )
+    original = f.pointer(*target)
+    f.branch("part")
+    f.start("part")
+    part = f.open_phi("i64")
+    part.incoming.append(("0", "start"))
+    flag = f.assign(f"getelementptr i8, ptr {flags}, i64 {part.name}")
+    is_used = f.assign(f"icmp ne i8 {f.assign(f'load i8, ptr {flag}, align 1')}, 0")
+    place = f.assign(f"mul i64 {part.name}, {size}")
+    place = f.assign(f"add i64 {place}, {offset}")
+    base = f.assign(f"getelementptr i8, ptr {parts}, i64 {place}")
+    f.branch_if(is_used, "number", "next")
+    _add_numbers(f, target, original, base)
+    f.start("next")
+    following = f.assign(f"add i64 {part.name}, 1")
+    part.incoming.append((following, "next"))
+    f.close_phi(part)
+    f.branch_if(f.assign(f"icmp slt i64 {following}, {count}"), "part", "return")
+    f.start("return")
+
+
+def _add_numbers(f: FunctionText, target: ArrayRef, original: str, base: str) -> None:
+    dtype = target[0].dtype
+    register = f.type(dtype)
+    before = f.label
+    f.start("number")
+    number = f.open_phi("i64")
+    number.incoming.append(("%begin", before))
+    to, source = (
+        f.assign(f"getelementptr {register}, ptr {start}, i64 {number.name}")
+        for start in (original, base)
+    )
+    old, more = (
+        f.assign(f"load {register}, ptr {place}, align {dtype.size}") for place in (to, source)
+    )
+    total = arithmetic.combine(f, "add", dtype, old, more)
+    f.emit(f"store {register} {total}, ptr {to}, align {dtype.size}")
+    following = f.assign(f"add i64 {number.name}, 1")
+    number.incoming.append((following, f.label))
+    f.close_phi(number)
+    f.branch_if(f.assign(f"icmp slt i64 {following}, %end"), "number", "next")

@@ -1,0 +1,126 @@
+"""1 / sqrt(x) of f32 by what a machine has for it roughly, made better by Newton's method.
+
+`fast_math` allows it. An estimate has the same bits in each lane of a vector and alone, and so all
+copies of an operation do. With t = x r and e = 1 - t r a better one than r is r + r e / 2, with
+twice as many right digits, or r + r (e / 2 + 3 e**2 / 8), with three times as many. Of zero,
+infinity, NaN and negative numbers t is not below infinity: there the estimate is the result as it
+is. If it is not good for subnormal numbers either, the quotient is taken in all these cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from octants.codegen.llvm.backend import is_x64
+from octants.codegen.llvm.function import Estimate, FunctionText
+from octants.codegen.llvm.literals import float_literal
+from octants.lazy_dataclass import dataclass
+from octants.target import Target
+
+SHORTEST = 4
+"""The lanes of the least vectors of which there is an estimate."""
+
+_HALF, _ONE = float_literal(0.5), float_literal(1.0)
+_INFINITY = float_literal(float("inf"))
+
+
+@dataclass(frozen=True, slots=True)
+class ReciprocalRoot:
+    """1 / sqrt of an operand of f32; written by who is in the table for it."""
+
+    operand: str
+    estimate: Estimate
+
+
+def estimate_of(target: Target) -> Estimate | None:
+    """What a target has, if that is quicker than to divide."""
+    features = target.features.split(",")
+    if "+avx512vl" in features:
+        return Estimate(_avx512, 16, 14, total=True)
+    if "+avx2" in features:
+        return Estimate(_avx, 8, 11, total=False)
+    if "+neon" in features and not is_x64(target):
+        return Estimate(_neon, 4, 8, total=True)
+    return None
+
+
+def _avx512(f: FunctionText, lanes: int, x: str) -> str:
+    vector, mask = f"<{lanes} x float>", f"i{max(lanes, 8)}"
+    name = f"@llvm.x86.avx512.rsqrt14.ps.{32 * lanes}"
+    f.text.declare(name, vector, f"{vector}, {vector}, {mask}")
+    return f.assign(f"call {vector} {name}({vector} {x}, {vector} zeroinitializer, {mask} -1)")
+
+
+def _avx(f: FunctionText, lanes: int, x: str) -> str:
+    name = "@llvm.x86.sse.rsqrt.ps" if lanes == SHORTEST else "@llvm.x86.avx.rsqrt.ps.256"
+    return _plain(f, name, lanes, x)
+
+
+def _neon(f: FunctionText, lanes: int, x: str) -> str:
+    return _plain(f, f"@llvm.aarch64.neon.frsqrte.v{lanes}f32", lanes, x)
+
+
+def _plain(f: FunctionText, name: str, lanes: int, x: str) -> str:
+    vector = f"<{lanes} x float>"
+    f.text.declare(name, vector, vector)
+    return f.assign(f"call {vector} {name}({vector} {x})")
+
+
+# -- what becomes of an estimate ----------------------------------------------------------------
+
+
+def refined(f: FunctionText, op: ReciprocalRoot, rough: str) -> tuple[str, str]:
+    """The root from its estimate, and whether that is of use: see the beginning of the module."""
+    bits = op.estimate.bits
+    product, better = _step(f, op.operand, rough, bits)
+    if 3 * bits < 24 + 2:
+        _, better = _step(f, op.operand, better, 3 * bits)
+    return better, f.apply("fcmp olt", "float", product, _INFINITY)
+
+
+def _step(f: FunctionText, x: str, r: str, bits: int) -> tuple[str, str]:
+    """x r, and a better root than r: two terms of the series are enough if r has half the bits."""
+    product = f.apply("fmul", "float", x, r)
+    error = _fma(f, f.apply("fneg", "float", product), r, _ONE)
+    if 2 * bits >= 24 + 2:
+        return product, _fma(f, f.apply("fmul", "float", r, _HALF), error, r)
+    series = _fma(f, error, float_literal(0.375), _HALF)
+    return product, _fma(f, f.apply("fmul", "float", r, error), series, r)
+
+
+def _fma(f: FunctionText, *operands: str) -> str:
+    return f.intrinsic("fma", "float", [("float", x) for x in operands])
+
+
+def quotient(f: FunctionText, x: str) -> str:
+    """1 / sqrt(x), rounded twice."""
+    return f.apply("fdiv", "float", _ONE, f.intrinsic("sqrt", "float", [("float", x)]))
+
+
+def root_of_one(f: FunctionText, op: ReciprocalRoot) -> str:
+    """The root of one number: that of the first lane of a vector, where there are vectors."""
+    if op.estimate.longest == 1:
+        return op.estimate.write(f, 1, op.operand)
+    vector, x = f"<{SHORTEST} x float>", op.operand
+    wide = f.assign(f"insertelement {vector} zeroinitializer, float {x}, i32 0")
+    rough = f.assign(f"extractelement {vector} {op.estimate.write(f, SHORTEST, wide)}, i32 0")
+    better, is_usual = refined(f, op, rough)
+    if op.estimate.total:
+        return f.choose(is_usual, "float", better, rough)
+    return unless_rare(f, better, is_usual, lambda: quotient(f, x))
+
+
+def unless_rare(
+    f: FunctionText, usual: str, is_usual: str, rare: Callable[[], str], type: str = "float"
+) -> str:
+    """What is usual, or what ``rare`` appends code for."""
+    other, merge, before = f.fresh_label("rare"), f.fresh_label("merge"), f.label
+    f.branch_if(is_usual, merge, other, likely=True)
+    f.start(other)
+    found = rare()
+    f.branch(merge)
+    f.start(merge)
+    phi = f.open_phi(type)
+    phi.incoming += [(usual, before), (found, other)]
+    f.close_phi(phi)
+    return phi.name

@@ -1,0 +1,69 @@
+"""Tables of values that are read by a run-time index; see `select_chains`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from octants.codegen import arithmetic
+from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.select_chains import Read, Table
+from octants.ir import ops
+from octants.ir.core import Value
+
+
+def select(f: FunctionText, op: ops.Select) -> None:
+    """Without a branch, or a part of a long chain of selections."""
+    select_by(read, f, op)
+
+
+def select_by(read: Callable[[Any, Read], str], f: FunctionText, op: ops.Select) -> None:
+    """The same, where ``read`` gives what the last one of a chain finds in its table."""
+    if op not in f.chains.reads:
+        arithmetic.select(f, op)
+        return
+    found = f.chains.reads[op]
+    if found is not None:
+        f.bind(op.result, read(f, found))
+
+
+def fill(f: FunctionText, table: Table) -> None:
+    """Store the values of a table, whose last one is defined here."""
+    memory, element = _table(f, table)
+    for number, value in enumerate(table.values):
+        place = f.assign(f"getelementptr inbounds {element}, ptr {memory}, i64 {number}")
+        f.emit(f"store {element} {operand(f, table, value)}, ptr {place}")
+
+
+def read(f: FunctionText, read: Read) -> str:
+    """The value of a table at an index."""
+    index = clamped(f, read)
+    memory, element = _table(f, read.table)
+    place = f.assign(f"getelementptr inbounds {element}, ptr {memory}, i64 {index}")
+    return f.assign(f"load {element}, ptr {place}")
+
+
+def clamped(f: FunctionText, read: Read) -> str:
+    """The number of the entry that is read, i64."""
+    register, last = f.type(read.index.type), len(read.table.values) - 1
+    index = f.use(read.index)
+    is_inside = f.apply("icmp ult", register, index, last)
+    index = f.choose(is_inside, register, index, last)
+    return f.convert("zext", register, index, "i64") if read.index.type.bits < 64 else index
+
+
+def _table(f: FunctionText, table: Table) -> tuple[str, str]:
+    """The memory of a table, and the type of its elements."""
+    element = f.type(table.values[0].type)
+    if all(value in table.constants for value in table.values):
+        return f.text.constants(
+            element, [operand(f, table, value) for value in table.values]
+        ), element
+    return f.once(("table", table), f"alloca [{len(table.values)} x {element}]"), element
+
+
+def operand(f: FunctionText, table: Table, value: Value) -> str:
+    """A value of a table."""
+    if value in table.constants:
+        return f.literal(table.constants[value], value.type)
+    return f.use(value)

@@ -1,0 +1,87 @@
+"""Functions for drivers that get 64-bit integers wrong which they know something about.
+
+To NVIDIA's compiler i64 is as foreign as i63, and so it computes with as many bits as matter: it
+takes `x << 1 < 1` for a comparison of 63 bits, and `(i & 1) * n` for a choice by one bit of 64.
+Of the constants of such types it gets the upper bits wrong, and of comparisons the sign. So it is
+told nothing: what could tell it which bits matter is done to the halves of a number, as numbers of
+32 bits. The halves are registers of their own there, and taking a number apart costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.codegen.spirv import i64_bits
+from octants.codegen.spirv.assembly import Assembly
+from octants.codegen.spirv.code import SpirvCode
+from octants.codegen.spirv.function import Entry
+from octants.codegen.spirv.i64_value import Pair, is_wide
+from octants.codegen.spirv.opcodes import Op
+from octants.types.scalars import DType, i32, u1, u32, u64
+
+_HALF = 1 << 32
+
+
+class SplitCode(SpirvCode):
+    """A function that converts, compares and masks i64 and u64 by halves; the rest is as it is."""
+
+    def __init__(self, assembly: Assembly, entry: Entry) -> None:
+        super().__init__(assembly, entry)
+        self._halves: dict[int, Pair] = {}  # of numbers that were made of them
+
+    def _apart(self, x: int) -> Pair:
+        known = self.known(x)
+        if known is not None:
+            low, high = (self.constant(half, u32) for half in (known % _HALF, known // _HALF))
+            return Pair(low, high, known)
+        return self._halves.get(x) or self._taken_apart(x)
+
+    def _taken_apart(self, x: int) -> Pair:
+        vector = self.assign(Op.BITCAST, self.assembly.vector(2), x)
+        word = self.assembly.type(u32)
+        return Pair(*(self.assign(Op.COMPOSITE_EXTRACT, word, vector, k) for k in (0, 1)))
+
+    def _joined(self, halves: Pair) -> int:
+        vector = self.assembly.vector(2)
+        both = self.assign(Op.COMPOSITE_CONSTRUCT, vector, halves.low, halves.high)
+        result = self.assign(Op.BITCAST, self.assembly.type(u64), both)
+        self._halves[result] = halves
+        return result
+
+    def apply(self, fn: str, dtype: DType, *operands: int) -> int:
+        if not is_wide(dtype):
+            return super().apply(fn, dtype, *operands)
+        if fn in i64_bits.FUNCTIONS:
+            return self._joined(i64_bits.apply(self, fn, dtype, *map(self._apart, operands)))
+        if fn in ("quotient", "remainder") and not dtype.is_signed:
+            return self._divided(fn, dtype, *operands)
+        return super().apply(fn, dtype, *operands)
+
+    def _divided(self, fn: str, dtype: DType, a: int, b: int) -> int:
+        """Of a power of two the driver knows what it is a shift or a mask of."""
+        number = self.known(b)
+        if not number or number & (number - 1):
+            return super().apply(fn, dtype, a, b)
+        if fn == "remainder":
+            return self.apply("and", dtype, a, self.constant(number - 1, dtype))
+        return self.apply("ushr", dtype, a, self.constant(number.bit_length() - 1, dtype))
+
+    def compare(self, fn: str, dtype: DType, a: int, b: int) -> Any:
+        if not is_wide(dtype):
+            return super().compare(fn, dtype, a, b)
+        return i64_bits.compare(self, fn, dtype, self._apart(a), self._apart(b))
+
+    def convert(self, x: int, source: DType, target: DType) -> int:
+        if source.is_float or target.is_float or source.bits == target.bits:
+            return super().convert(x, source, target)
+        if is_wide(source):
+            return super().convert(self._apart(x).low, u32, target)
+        if not is_wide(target):
+            return super().convert(x, source, target)
+        return self._joined(self._widened(x, source))
+
+    def _widened(self, x: int, source: DType) -> Pair:
+        if source is u1 or not source.is_signed:
+            return Pair(super().convert(x, source, u32), self.constant(0, u32))
+        low = super().convert(x, source, i32)
+        return Pair(low, super().apply("shr", i32, low, self.constant(31, i32)))

@@ -1,0 +1,268 @@
+"""The words of a function, its variables, and its control flow.
+
+Values that loops carry are variables of the function, which drivers turn into registers. A block
+that has left the function takes no more words until the next label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any
+
+from octants.abi import LAUNCH_SIZE
+from octants.codegen.code import ThreadCode
+from octants.codegen.spirv.assembly import CUT_WORD, Assembly
+from octants.codegen.spirv.nesting import Nesting
+from octants.codegen.spirv.opcodes import (
+    Decoration,
+    Op,
+    Storage,
+    instruction,
+)
+from octants.diagnostics.span import Span
+from octants.lazy_dataclass import dataclass
+from octants.types.scalars import DType, i32, u1, u32, u64
+
+assert LAUNCH_SIZE == 64, "what is pushed has room for eight words"
+
+
+@dataclass(slots=True)
+class Entry:
+    """An entry point: how many threads a block of it has, and the arrays that they share.
+
+    They are `numbered` by subgroups where their lanes are those of the language. Whether its code
+    `has_lanes`, so that subgroups have to be whole, is known when it is written.
+    """
+
+    block: int = 1
+    numbered: bool = False
+    has_lanes: bool = False
+    shared: dict[Any, Words] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """An array in memory without addresses."""
+
+    storage: Storage
+    variable: int
+
+
+class Flow(ThreadCode):
+    """A function of an entry point: its variables, what is computed at its start, and the rest."""
+
+    has_graphs = False
+    shares_by_address = False
+
+    def __init__(self, assembly: Assembly, entry: Entry) -> None:
+        self.assembly = assembly
+        self.has_f64 = assembly.features.has("float64")
+        self.legal = assembly.legal
+        self.subgroup = assembly.features.lanes
+        self.masks = assembly.features.has("masks")
+        self.gathers = self.subgroup > 1 and assembly.features.has("gathers")
+        self._entry = entry
+        self._variables: list[int] = []
+        self._start: list[int] = []
+        self._words: list[int] = []
+        self._is_open = True
+        self._hoisted: dict[Any, int] = {}
+        self._types: dict[int, int] = {}  # of variables
+        self._loops = 0  # that what is written now is in
+        self._exits: list[tuple[int, int | None]] = []  # of these, and what is noted of one
+        self.nesting = Nesting(assembly.features)
+
+    # -- words ----------------------------------------------------------------------------------
+
+    def emit(self, op: Op, *operands: int) -> None:
+        """An instruction without a result."""
+        if self._is_open:
+            self._words += instruction(op, *operands)
+
+    def assign(self, op: Op, kind: int, *operands: int) -> int:
+        """An instruction with a result."""
+        result = self.assembly.fresh()
+        if self._is_open:
+            self._words += instruction(op, kind, result, *operands)
+        return result
+
+    def _float(self, op: Op, dtype: DType, *operands: int) -> int:
+        """An operation that is not contracted with others, nor changed to one like it."""
+        result = self.assign(op, self.assembly.type(dtype), *operands)
+        if self._is_open:
+            self.assembly.decorate(result, Decoration.NO_CONTRACTION)
+        return result
+
+    def _label(self, label: int) -> None:
+        self._words += instruction(Op.LABEL, label)
+        self._is_open = True
+
+    def _jump(self, op: Op, *operands: int) -> None:
+        """An instruction that ends a block."""
+        self.emit(op, *operands)
+        self._is_open = False
+
+    def note(self, location: Span | None) -> None:
+        if location is not None:
+            self.assembly.features.location = location
+
+    # -- variables, and control flow ------------------------------------------------------------
+
+    def variable(self, dtype: DType) -> int:
+        kind = self.assembly.type(dtype)
+        result = self.assembly.fresh()
+        pointer = self.assembly.pointer(Storage.FUNCTION, kind)
+        self._variables += instruction(Op.VARIABLE, pointer, result, Storage.FUNCTION)
+        self._types[result] = kind
+        return result
+
+    def read(self, variable: int) -> int:
+        return self.assign(Op.LOAD, self._types[variable], variable)
+
+    def write(self, variable: int, operand: int) -> None:
+        self.emit(Op.STORE, variable, operand)
+
+    def branch(
+        self,
+        condition: int,
+        then: Callable[[], object],
+        orelse: Callable[[], object] | None = None,
+        *,
+        rare: bool = False,  # noqa: ARG002
+    ) -> None:
+        if not self._is_open:
+            return
+        first, second, merge = (self.assembly.fresh() for _ in range(3))
+        self.emit(Op.SELECTION_MERGE, merge, 0)
+        self._jump(Op.BRANCH_CONDITIONAL, condition, first, second if orelse else merge)
+        for label, write in ((first, then), (second, orelse)):
+            if write is not None:
+                self._label(label)
+                with self.nesting.inside():
+                    write()
+                self._jump(Op.BRANCH, merge)
+        self._label(merge)
+
+    def loop(
+        self,
+        test: Callable[[], int],
+        body: Callable[[], object],
+        is_left: Callable[[], int] | None = None,
+    ) -> None:
+        if not self._is_open:
+            return
+        if not self.assembly.features.has("cuts"):
+            self._loop(test, body)
+        elif is_left is None:
+            self._watched_loop(test, body)
+        else:
+            self._loop(test, body)
+            self._note_cut(is_left())
+
+    def _loop(
+        self, test: Callable[[], int], body: Callable[[], object], seen: int | None = None
+    ) -> None:
+        """``seen`` is a variable whose lowest bit says whether the condition holds."""
+        header, first, turn, latch, merge = (self.assembly.fresh() for _ in range(5))
+        self._exits.append((merge, seen))
+        self._jump(Op.BRANCH, header)
+        self._label(header)
+        self.emit(Op.LOOP_MERGE, merge, latch, 0)
+        self._jump(Op.BRANCH, first)
+        self._label(first)
+        self._jump(Op.BRANCH_CONDITIONAL, test(), turn, merge)
+        self._label(turn)
+        self._loops += 1
+        with self.nesting.inside():
+            body()
+        self._loops -= 1
+        self._jump(Op.BRANCH, latch)
+        self._label(latch)
+        self._jump(Op.BRANCH, header)
+        self._label(merge)
+        self._exits.pop()
+
+    def _watched_loop(self, test: Callable[[], int], body: Callable[[], object]) -> None:
+        """A loop of which it is noted whether it has ended although its condition holds.
+
+        A number has the condition as its lowest bit, and the number of the turn above it: the
+        driver, which knows that the condition is false behind the loop, does not know that bit.
+        """
+        count, seen = self.variable(u32), self.variable(u32)
+        one = self.constant(1, u32)
+        self.write(count, self.constant(0, u32))
+
+        def watched() -> int:
+            goes_on = test()
+            following = self.apply("add", u32, self.read(count), one)
+            twice = self.apply("shl", u32, following, one)
+            self.write(count, following)
+            self.write(seen, self.apply("add", u32, twice, self.convert(goes_on, u1, u32)))
+            return goes_on
+
+        self._loop(watched, body, seen)
+        bit = self.apply("and", u32, self.read(seen), one)
+        self._note_cut(self.compare("eq", u32, bit, one))
+
+    def _note_cut(self, is_cut: int) -> None:
+        noted = self._cuts()
+        self.write(noted, self.apply("or", u1, self.read(noted), is_cut))
+
+    def _cuts(self) -> int:
+        """A variable that says whether any loop of the function was cut."""
+
+        def make() -> int:
+            variable = self.variable(u1)
+            self.write(variable, self.constant(False, u1))
+            return variable
+
+        return self.hoisted("cuts", make)
+
+    def tell_cuts(self) -> None:
+        """Tell the host of loops that were cut; written where the function ends."""
+        if "cuts" in self._hoisted:
+            word, one = self._pushed(CUT_WORD), self.constant(1, u32)
+            self.branch(self.read(self._cuts()), lambda: self.atomic("or", u32, word, one))
+
+    def stop(self) -> None:
+        merge, seen = self._exits[-1]
+        if seen is not None:
+            self.write(seen, self.constant(0, u32))
+        self._jump(Op.BRANCH, merge)
+
+    def leave(self) -> None:
+        if self._loops and self.assembly.features.has("cuts"):
+            self._cuts()  # of loops that follow, in turns before this one
+        self.tell_cuts()
+        self._jump(Op.RETURN)
+
+    def hoisted(self, key: Any, make: Callable[[], int]) -> int:
+        if key not in self._hoisted:
+            state = self._words, self._is_open
+            self._words, self._is_open = self._start, True
+            self._hoisted[key] = make()
+            self._words, self._is_open = state
+        return self._hoisted[key]
+
+    # -- a launch -------------------------------------------------------------------------------
+
+    def parameters(self) -> int:
+        return self._pushed(0)
+
+    def launch_word(self, offset: int) -> int:
+        return self._pushed(1 + offset // 8)
+
+    def launch_address(self, offset: int) -> int:
+        return self._pushed(1 + offset // 8)
+
+    def _pushed(self, word: int) -> int:
+        def make() -> int:
+            kind, member = self.assembly.type(u64), self.constant(word, i32)
+            pointer = self.assembly.pointer(Storage.PUSH_CONSTANT, kind)
+            variable = self.assembly.pushed()
+            return self.assign(
+                Op.LOAD, kind, self.assign(Op.ACCESS_CHAIN, pointer, variable, member)
+            )
+
+        return self.hoisted(("pushed", word), make)

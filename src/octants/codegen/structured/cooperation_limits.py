@@ -1,0 +1,22 @@
+"""What a task that cooperates needs of a machine."""
+
+from __future__ import annotations
+
+from octants.codegen.bit_words import word_of
+from octants.diagnostics.cooperation_errors import WrongSharedArray
+from octants.diagnostics.exceptions import InternalError
+from octants.ir.cooperation import shared_places, sizes, words
+from octants.ir.core import Task
+from octants.target import Blocks
+
+
+def check(task: Task, blocks: Blocks) -> None:
+    """Raise an error if the machine's blocks are not those of a task, or have too little room."""
+    size, room = blocks.subgroup_size, blocks.shared_bytes
+    if sizes(task)[1] != size:
+        raise InternalError(f"{task.name}: subgroups of {sizes(task)[1]}, not {size}")
+    taken = sum(words(array) * word_of(array.dtype).size for array, _ in shared_places(task))
+    if taken > room:
+        problem = f"those of this loop take {taken} bytes here, and there are {room}"
+        way_out = "tangents take as much as what they are of, and no number less than 4 bytes"
+        raise WrongSharedArray(problem, f"use fewer elements: {way_out}").at(task.location)

@@ -1,0 +1,84 @@
+"""Work items that may end early, in a function that goes on: for other items, or to meet others.
+
+A variable says whether the item is `active`; behind what may end it, the rest is a branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from octants.codegen.code import Operand
+from octants.codegen.recording_facts import asks_for_room
+from octants.codegen.structured.task_values import Body
+from octants.ir import ops
+from octants.ir.core import Block, Operation, Value
+from octants.types.scalars import u1
+
+
+def can_end(op: Operation) -> bool:
+    """Whether an operation may end its work item."""
+    return isinstance(op, (ops.Assert, ops.RecordCheck)) or asks_for_room(op)
+
+
+class Ending(Body):
+    """The work item of a thread, which ends where it is no longer `active`."""
+
+    def begin(self, block: Block, active: Operand) -> None:
+        """Start with the code of a work item."""
+        self.active = self.code.variable(u1)
+        self.code.write(self.active, active)
+        self._leaving: set[Operation] = set()
+        self._find_leaving(block)
+
+    def _find_leaving(self, block: Block) -> bool:
+        """Note the operations that may end the item, or in which it may end."""
+        found = False
+        for op in block.ops:
+            inside = [self._find_leaving(region) for region in op.regions]
+            if can_end(op) or any(inside):
+                self._leaving.add(op)
+                found = True
+        return found
+
+    def leave(self) -> None:
+        self.code.write(self.active, self.number(False, u1))
+
+    def may_end_in(self, op: Operation) -> bool:
+        return op in self._leaving
+
+    def condition(self, op: Operation, make: Callable[[], Operand]) -> Operand:
+        """A loop that has ended its item asks for nothing more."""
+        if not self.may_end_in(op):
+            return make()
+        goes_on = self.code.variable(u1)
+        self.code.write(goes_on, self.number(False, u1))
+        self.if_active(lambda: self.code.write(goes_on, make()))
+        # What ends the item while it is computed leaves the condition of the turn before.
+        return self.code.apply("and", u1, self.code.read(goes_on), self.code.read(self.active))
+
+    def if_active(self, write: Callable[[], object]) -> None:
+        self.code.branch(self.code.read(self.active), write)
+
+    def block(self, block: Block) -> list[Operand]:
+        """The operations of a block, after some of which the item may have ended."""
+        if self._leaving.isdisjoint(block.ops):
+            return super().block(block)
+        results = [self.variable(value) for value in block.yielded]
+        self.write(block.ops, lambda: self.hand(results, block.yielded))
+        return [self.code.read(result) for result in results]
+
+    def write(self, given: Sequence[Operation], finish: Callable[[], None]) -> None:
+        """Operations up to the end of the item; ``finish`` writes what follows if it goes on."""
+        for number, op in enumerate(given):
+            self.operation(op)
+            if op in self._leaving:
+                rest = given[number + 1 :]
+                self.if_active(lambda: self.write(rest, finish))
+                return
+        finish()
+
+    def hand(self, variables: Sequence[Any], values: Sequence[Value]) -> None:
+        """Write values to variables."""
+        for variable, value in zip(variables, values, strict=True):
+            self.code.write(variable, self.use(value))

@@ -1,0 +1,220 @@
+"""On what it depends how much tape the work items of a task need, and how many of them there are.
+
+If that is constants, arguments, extents, and arrays that the kernel does not write, two launches
+that agree in these need the same: a host that has seen one of them knows about the other. What the
+kernel writes, and what is drawn by chance, may be another at each launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from octants.artifact import Needs, ParameterLayout, Place, Slot
+from octants.codegen.array_addresses import place_of, written_arrays
+from octants.codegen.recording_facts import asks_for_room, may_be_skipped
+from octants.ir import ops
+from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Task, Value
+
+_OF_SHARES = (ops.RecordEnd, ops.RecordRoom, ops.Longest)
+"""What depends on its operands and on the share that records have, which the host knows."""
+
+
+class _Unknown(Exception):
+    """It depends on something else."""
+
+
+def find_needs(task: Task, module: Module, parameters: ParameterLayout) -> Needs | None:
+    """What decides the need of a task's work items; None if that cannot be told."""
+    if may_be_skipped(module, task):
+        return None
+    try:
+        return _Search(task.body, module, parameters).of_room()
+    except _Unknown:
+        return None
+
+
+def find_domain_needs(task: Task, module: Module, parameters: ParameterLayout) -> Needs | None:
+    """What decides the work items of a task; None if that cannot be told."""
+    if task.domain is None or may_be_skipped(module, task):
+        return None
+    try:
+        return _Search(task.domain, module, parameters).of_yielded()
+    except _Unknown:
+        return None
+
+
+class _Search:
+    """Goes from what asks for room back to what that depends on."""
+
+    def __init__(self, body: Block, module: Module, parameters: ParameterLayout) -> None:
+        self._body, self._arrays, self._parameters = body, module.arrays, parameters
+        self._written = written_arrays(module)
+        self._memory: set[Place] = set()
+        self._makers: dict[Value, Operation] = {}
+        self._owners: dict[Value, tuple[Operation, int]] = {}
+        self._around: dict[Operation, Operation] = {}
+        self._pushes: dict[Record, list[ops.RecordPush]] = {}
+        self._stores: dict[Array, list[ops.Store]] = {}
+        self._updated: set[Array] = set()
+        self._slots: set[int] = set()
+        self._by_item = False
+        self._seen: set[Value | Operation] = set()
+        self._waiting: list[Value | Operation] = []
+        self._learn(body, None)
+        self._temporaries = self._learn_temporaries(module)
+
+    def _learn_temporaries(self, module: Module) -> set[Array]:
+        """The launch-temporary arrays that serial tasks alone write; learns what these do."""
+        serial = [task for task in module.tasks if task.domain is None]
+        others = [task for task in module.tasks if task.domain is not None]
+        for task in serial:
+            if task.body is not self._body:
+                self._learn(task.body, None)
+        written = {
+            op.array for task in others for op in task.body.walk() if isinstance(op, ops.Write)
+        }
+        arrays = (array for array in module.arrays if array.space is Space.TEMPORARY)
+        return {array for array in arrays if array not in written | self._updated}
+
+    def _learn(self, block: Block, owner: Operation | None) -> None:
+        for op in block.ops:
+            self._makers.update((result, op) for result in op.results)
+            if owner is not None:
+                self._around[op] = owner
+            if isinstance(op, ops.RecordPush):
+                self._pushes.setdefault(op.record, []).append(op)
+            elif isinstance(op, ops.Write) and op.reads:
+                self._updated.add(op.array)
+            elif isinstance(op, ops.Store):
+                self._stores.setdefault(op.array, []).append(op)
+            for region in op.regions:
+                for number, argument in enumerate(region.args):
+                    self._owners[argument] = op, number
+                self._learn(region, op)
+
+    def of_room(self) -> Needs:
+        """What decides how much the body asks for."""
+        for op in self._body.walk():
+            if asks_for_room(op):
+                self._waiting += [*_places(op), op]
+            elif isinstance(op, ops.RecordCheck):  # may end a work item before it needs more
+                self._waiting += [op.count, op]
+            elif isinstance(op, ops.Assert):
+                raise _Unknown
+        return self._run()
+
+    def of_yielded(self) -> Needs:
+        """What decides the values that the body yields."""
+        if any(isinstance(op, ops.Assert) for op in self._body.walk()):
+            raise _Unknown
+        self._waiting += self._body.yielded
+        return self._run()
+
+    def _run(self) -> Needs:
+        while self._waiting:
+            found = self._waiting.pop()
+            if found in self._seen:
+                continue
+            self._seen.add(found)
+            self._waiting += self._of_value(found) if isinstance(found, Value) else self._of(found)
+        memory = sorted(self._memory, key=lambda place: place.slot)
+        return Needs(tuple(sorted(self._slots)), self._by_item, tuple(memory))
+
+    def _of(self, op: Operation) -> Iterator[Value | Operation]:
+        """What decides how often an operation runs."""
+        around = self._around.get(op)
+        if around is None:
+            return
+        yield around
+        if isinstance(around, ops.For):
+            yield from (around.lower, around.upper)
+        elif isinstance(around, ops.While):
+            yield from around.condition.yielded
+        elif isinstance(around, ops.If):
+            yield around.condition
+        else:
+            raise _Unknown
+
+    def _of_value(self, value: Value) -> Iterator[Value | Operation]:
+        """What decides a value."""
+        op = self._makers.get(value)
+        if op is None:
+            yield from self._of_argument(value)
+            return
+        if op.is_pure or isinstance(op, _OF_SHARES):
+            yield from op.operands
+        elif isinstance(op, ops.If):
+            number = op.results.index(value)
+            yield from (op.condition, op.then.yielded[number], op.orelse.yielded[number])
+        elif isinstance(op, ops.For):
+            number = op.results.index(value)
+            yield from (op.lower, op.upper, op.inits[number], op.body.yielded[number])
+        elif isinstance(op, ops.While):
+            number = op.results.index(value)
+            yield from (op.inits[number], op.body.yielded[number], *op.condition.yielded)
+        elif isinstance(op, ops.RecordPop):
+            yield from (op.base, op.index)
+            for push in self._pushes.get(op.record, ()):
+                yield push
+                yield from [*_places(push), push.values[op.results.index(value)]]
+        elif isinstance(op, ops.Load):
+            yield from self._of_load(op)
+        elif isinstance(op, ops.Shape):
+            self._take_shape(op)
+        else:
+            raise _Unknown
+
+    def _of_argument(self, value: Value) -> Iterator[Value | Operation]:
+        """What decides an argument of a block."""
+        if value not in self._owners:
+            self._by_item = True
+            return
+        op, number = self._owners[value]
+        if isinstance(op, ops.While):
+            yield from (op.inits[number], op.body.yielded[number], *op.condition.yielded)
+        elif not isinstance(op, ops.For):
+            raise _Unknown
+        else:
+            yield from (op.lower, op.upper)
+            if number:
+                yield from (op.inits[number - 1], op.body.yielded[number - 1])
+
+    def _of_load(self, op: ops.Load) -> Iterator[Value | Operation]:
+        if op.companion is not Companion.PRIMAL:
+            raise _Unknown
+        yield from op.indices
+        if op.array.space is Space.ARGUMENT:
+            number = self._arrays.index(op.array)
+            slots = enumerate(self._parameters.slots)
+            self._slots.update(
+                k for k, slot in slots if slot.kind == "scalar" and slot.array == number
+            )
+        elif op.array in self._temporaries or (
+            op.array.space is Space.LOCAL and op.array not in self._updated
+        ):
+            for store in self._stores.get(op.array, ()):
+                yield store
+                yield from [store.value, *store.indices]
+        elif op.array.space in (Space.FIELD, Space.NDARRAY) and op.array not in self._written:
+            self._take_memory(op.array)
+        else:
+            raise _Unknown
+
+    def _take_memory(self, array: Array) -> None:
+        """An array that is read, and what decides where its elements are."""
+        self._memory.add(place_of(array, Companion.PRIMAL, self._arrays, self._parameters))
+        number = self._arrays.index(array)
+        for k, slot in enumerate(self._parameters.slots):
+            if slot.array == number and slot.kind in ("shape", "stride"):
+                self._slots.add(k)
+
+    def _take_shape(self, op: ops.Shape) -> None:
+        if op.array.fixed_shape is None:
+            number = self._arrays.index(op.array)
+            slot = Slot("shape", array=number, index=op.axis)
+            self._slots.add(self._parameters.position(slot))
+
+
+def _places(op: Operation) -> list[Value]:
+    """What tells how far an operation that asks for room reaches."""
+    return [op.base, op.index] if isinstance(op, ops.RecordPush) else list(op.operands)

@@ -1,0 +1,79 @@
+"""What atomics returned to work items, kept from a recorded launch until its reverse run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from octants import driver
+from octants.ir.core import Module
+from octants.launch.persistent_storage import OutsideLayout
+from octants.launch.program import Program
+from octants.launch.specialisation import Specialisation
+from octants.lazy_dataclass import dataclass
+from octants.runtime.capture import refuse
+from octants.runtime.host_arguments import DeviceArray
+
+if TYPE_CHECKING:
+    from octants.autodiff.atomic_logs import Logged
+
+Logs = tuple[Any, ...]
+"""Arrays for a launch: of numpy, or `DeviceArray`s where memory of the host is out of reach."""
+
+Launch = Callable[[Program, Logs], object]
+
+
+@dataclass(frozen=True)
+class LogPlan:
+    """How large the log of a launch is; see `autodiff.atomic_logs.Logged`."""
+
+    measure: Program
+    count: Program | None
+    sites: int
+
+    def allocate(self, launch: Launch, hold: Callable[[int], None] = lambda nbytes: None) -> Logs:
+        """Arrays for the log, which follow the arguments of the kernel in a launch.
+
+        ``hold`` is told how many bytes the log will take, before it is made.
+        """
+        refuse(
+            "what atomics return cannot be logged: only the device knows how large the log becomes",
+            "leave such kernels out of the tape, or do not use what the atomics return",
+        )
+        bounds, no_starts, no_words = zeros(2, np.int64), zeros(1, np.int64), zeros(1, np.uint64)
+        launch(self.measure, (bounds, no_starts, no_words))
+        items = int(read_back(bounds)[1])
+        if self.count is None:
+            hold(8 * items * self.sites)
+            return bounds, no_starts, zeros(max(1, items * self.sites), np.uint64)
+        starts = zeros(items + 1, np.int64)
+        launch(self.count, (bounds, starts, no_words))
+        words = int(read_back(starts)[-1])
+        hold(8 * words)
+        return bounds, starts, zeros(max(1, words), np.uint64)
+
+
+def zeros(count: int, dtype: Any) -> Any:
+    """An array that kernels can work on."""
+    device = driver.device()
+    if device.shares_memory:
+        return np.zeros(count, dtype)
+    return DeviceArray(device, (count,), dtype)
+
+
+def read_back(array: Any) -> np.ndarray[Any, Any]:
+    """The numbers of such an array."""
+    found: np.ndarray[Any, Any] = array.read() if isinstance(array, DeviceArray) else array
+    return found
+
+
+def make_plan(specialisation: Specialisation, logged: Logged, layout: OutsideLayout) -> LogPlan:
+    """The programs that measure a log; the kernel has the arguments for it."""
+
+    def program(module: Module) -> Program:
+        return Program(specialisation, module, (), layout.places(module))
+
+    count = None if logged.count is None else program(logged.count)
+    return LogPlan(program(logged.measure), count, logged.sites)

@@ -1,0 +1,52 @@
+"""Arguments whose memory only DLPack leads to, as numpy arrays: those of JAX on the CPU, say.
+
+Nothing is copied. What its library holds for read-only, as JAX does, stays so: a kernel that writes
+it is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from octants.runtime.argument_conversions import describe
+from octants.runtime.parameters import Leaf, is_torch
+from octants.runtime.replaced_arguments import replace
+from octants.types.annotations import AnyTensor, NdarrayAnnotation
+from octants.types.signature import FieldHandle, NdarrayHandle, StructHandle
+
+_CPU = 1  # the number of the CPU's memory in DLPack
+_known: dict[type, bool] = {}
+
+
+def borrowed(leaves: Sequence[Leaf], arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments, with views for arrays of other libraries that are neither numpy's nor torch's.
+
+    Raises:
+        OctantsArgumentError: an array cannot be shared.
+    """
+    found: Sequence[Any] = arguments
+    for leaf in leaves:
+        if isinstance(leaf.annotation, (NdarrayAnnotation, AnyTensor)):
+            value = leaf.value(arguments)
+            if _is_lent(type(value)) and value.__dlpack_device__()[0] == _CPU:
+                found = replace(found, leaf, _view(leaf, value))
+    return tuple(found)
+
+
+def _is_lent(kind: type) -> bool:
+    if kind not in _known:
+        ours = issubclass(kind, (FieldHandle, NdarrayHandle, StructHandle, np.ndarray))
+        offers = hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__")
+        _known[kind] = offers and not ours and not is_torch(kind)
+    return _known[kind]
+
+
+def _view(leaf: Leaf, value: Any) -> Any:
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, TypeError, RuntimeError) as error:
+        problem = f"{describe(value)} cannot be shared: {error}"
+        raise leaf.error(problem, "pass a copy, such as `np.array(x)`") from None

@@ -1,0 +1,236 @@
+"""What `kernel.grad.explain` says: as data, as text, and as a page."""
+
+from __future__ import annotations
+
+import enum
+import html
+import linecache
+from collections.abc import Sequence
+from pathlib import Path
+
+from octants.launch.text_table import columns
+from octants.lazy_dataclass import dataclass
+
+HEADS = ("line", "loop", "recorded", "bytes", "trips", "held", "runs", "tape", "policy")
+ARRAY_HEADS = ("array", "its gradient")
+MEANINGS = (
+    ("bytes", "of one iteration's record"),
+    ("trips", "iterations of all work items together"),
+    ("held", "records that one work item holds at one time, at most, with checkpoints after +"),
+    ("runs", "how often the gradient computes an iteration, beside the forward launch"),
+    ("tape", "the most bytes that one work item takes for this loop"),
+)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A value that a record holds: its variable and type, and (operation, line) of its uses."""
+
+    name: str
+    dtype: str
+    uses: tuple[tuple[str, int], ...]
+
+    def __str__(self) -> str:
+        uses = ", ".join(f"{fn} in line {line}" if line else fn for fn, line in self.uses[:3])
+        return f"{self.name}: {self.dtype}" + (f" for {uses}" if uses else "")
+
+
+class Storing(enum.Enum):
+    """Whether the records of a loop are kept when the loop around it is recorded, and why."""
+
+    ALONE = "each iteration"
+    WHOLE = "stored whole with the loop around it: it runs there, and its records fit"
+    PARTLY = "stored with the loop around it as long as they fit, then for one iteration of it"
+    TOO_LARGE = "for one iteration of the loop around it: more would not fit"
+    NOTHING_SAVED = "for one iteration of the loop around it: storing more would save no run"
+    LANES = "for one iteration of the loop around it: lanes would not agree where more stands"
+    FORBIDDEN = "for one iteration of the loop around it: the options say so"
+
+
+@dataclass(frozen=True)
+class LoopTape:
+    """What a serial loop records.
+
+    `slots` are the values in a record, `bytes_per_iteration` its size. `trips` counts the
+    iterations of all work items; `capacity` and `checkpoints` are the most records and checkpoints
+    that a work item holds at one time. `runs` says how often the gradient computes an iteration,
+    beside the forward launch. `depth` counts the recorded loops around it. `stored` counts the
+    iterations that were recorded together with the loop around it, and `storing` says why. With
+    `is_log` it is no loop, but what the whole task read before it overwrote it.
+    """
+
+    file: str
+    line: int
+    depth: int
+    slots: tuple[Slot, ...] = ()
+    bytes_per_iteration: int = 0
+    trips: int = 0
+    capacity: int = 0
+    checkpoints: int = 0
+    runs: float = 1.0
+    is_log: bool = False
+    storing: Storing = Storing.ALONE
+    stored: int = 0
+
+    @property
+    def source(self) -> str:
+        """The line of the loop in the user's code."""
+        if self.is_log:
+            return "values that are read, and later overwritten"
+        return linecache.getline(self.file, self.line).strip()
+
+    @property
+    def nbytes(self) -> int:
+        """The most bytes that one work item takes for the loop."""
+        return (self.capacity + self.checkpoints) * self.bytes_per_iteration
+
+    @property
+    def policy(self) -> str:
+        """How the loop is recorded."""
+        if self.is_log:
+            return "each read"
+        if not self.slots:
+            return "nothing is recorded: no derivative needs what it carries"
+        if self.checkpoints:
+            return "in blocks, from checkpoints"
+        return self.storing.value
+
+    def cells(self) -> tuple[str, ...]:
+        """Its row in the table."""
+        held = f"{self.capacity}+{self.checkpoints}" if self.checkpoints else f"{self.capacity}"
+        return (
+            str(self.line or ""),
+            "  " * self.depth + self.source,
+            "" if self.is_log else "; ".join(map(str, self.slots)),
+            str(self.bytes_per_iteration),
+            str(self.trips) if self.slots else "",
+            held if self.slots else "",
+            f"{self.runs:.2f}" if self.slots else "",
+            str(self.nbytes),
+            self.policy,
+        )
+
+
+class Way(enum.Enum):
+    """How the reverse run changes an adjoint in memory."""
+
+    TAKEN = "taken, and made zero, where the kernel stores"
+    PLAIN = "added to plainly: no other work item has the element"
+    COLLECTED = "summed up by each worker, and added once: the element is one for all work items"
+    TURNS = "added to plainly: workers take turns, so that neighbours do not meet"
+    PARTS = "added to plainly: each worker has an array of its own, if they are worth it"
+    ATOMIC = "added to atomically: work items may meet"
+
+
+@dataclass(frozen=True)
+class ArrayAdjoint:
+    """How the gradient of an array is changed: the ways, each with a line of the kernel.
+
+    `part_bytes` is what an array of a worker's own takes, where workers have one.
+    """
+
+    name: str
+    has_gradient: bool
+    ways: tuple[tuple[Way, int], ...]
+    part_bytes: int = 0
+
+    def cells(self) -> tuple[str, ...]:
+        """Its row in the table."""
+        if not self.has_gradient:
+            return self.name, "there is none: the array is a constant"
+        if not self.ways:
+            return self.name, "not changed: no derivative goes through it"
+        lines: dict[Way, list[str]] = {}
+        for way, line in self.ways:
+            lines.setdefault(way, []).append(str(line))
+        texts = [f"{self._text(way)} (line {', '.join(at)})" for way, at in lines.items()]
+        return self.name, "; ".join(texts)
+
+    def _text(self, way: Way) -> str:
+        return f"{way.value}, {self.part_bytes} bytes" if way is Way.PARTS else way.value
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The tape of a gradient, loop by loop, for the arguments that were given.
+
+    `loops` stand in the order of their lines, `arrays` are the float arrays. `workers` is how many
+    work items are reversed at the same time, each with a tape of its own. `log_bytes` is what the
+    tape keeps, from the launch to its reverse run, of what atomics return. `part_bytes` is the most
+    that workers take for arrays of their own, all of them together.
+    """
+
+    kernel: str
+    loops: tuple[LoopTape, ...]
+    arrays: tuple[ArrayAdjoint, ...]
+    workers: int
+    log_bytes: int = 0
+    part_bytes: int = 0
+
+    @property
+    def bytes_per_work_item(self) -> int:
+        """The most bytes that a work item takes, if all its loops are at their longest."""
+        return sum(loop.nbytes for loop in self.loops)
+
+    @property
+    def nbytes(self) -> int:
+        """The most bytes of the tape, of all work items that are reversed at the same time."""
+        return self.workers * self.bytes_per_work_item
+
+    @property
+    def total_bytes(self) -> int:
+        """The most bytes of all that the gradient takes beside the arrays of the program."""
+        return self.nbytes + self.log_bytes + self.part_bytes
+
+    def text(self) -> str:
+        """A table for the terminal."""
+        loops = columns([HEADS, *(loop.cells() for loop in self.loops)]) if self.loops else []
+        arrays = columns([ARRAY_HEADS, *(array.cells() for array in self.arrays)])
+        parts = [f"gradient of {self.kernel}", *loops, self._total(), *arrays]
+        return "\n".join(parts)
+
+    def _total(self) -> str:
+        total = (
+            f"at most {self.bytes_per_work_item} bytes a work item,"
+            f" {self.nbytes} bytes in {self.workers} at a time"
+        )
+        kept = f"; {self.log_bytes} bytes of what atomics return are kept from the launch on"
+        own = f"; {self.part_bytes} bytes in arrays of workers' own"
+        whole = f"; {self.total_bytes} bytes in all"
+        has_more = bool(self.log_bytes or self.part_bytes)
+        return total + kept * bool(self.log_bytes) + own * bool(self.part_bytes) + whole * has_more
+
+    def html(self) -> str:
+        """A page that needs no other file."""
+        loops = "".join(_row(loop.cells(), "td") for loop in self.loops)
+        arrays = "".join(_row(array.cells(), "td") for array in self.arrays)
+        meanings = "".join(f"<dt>{word}</dt><dd>{text}</dd>" for word, text in MEANINGS)
+        return (
+            "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+            f"<title>Gradient of {html.escape(self.kernel)}</title><style>{_STYLE}</style></head>"
+            f"<body><h1>Gradient of <code>{html.escape(self.kernel)}</code></h1>"
+            f"<table>{_row(HEADS, 'th')}{loops}</table><p>{self._total()}</p>"
+            f"<dl>{meanings}</dl>"
+            f"<table>{_row(ARRAY_HEADS, 'th')}{arrays}</table></body></html>"
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the page to a file."""
+        Path(path).write_text(self.html(), encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+_STYLE = (
+    "body{font-family:sans-serif;margin:2em}table{border-collapse:collapse}"
+    "th,td{border-bottom:1px solid #ccc;padding:.3em .8em;text-align:left;vertical-align:top}"
+    "td:nth-child(2){font-family:monospace;white-space:pre}dt{font-weight:bold}"
+)
+
+
+def _row(cells: Sequence[str], tag: str) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"

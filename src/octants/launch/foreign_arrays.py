@@ -1,0 +1,85 @@
+"""Arrays of numpy and torch, as a tape sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from octants import driver
+from octants.data import other_libraries
+from octants.data.stored_array import StoredArray
+from octants.runtime.host_memory import address_of
+from octants.runtime.memory_partition import HOST, Parts, parts_of
+from octants.runtime.parameters import is_torch
+from octants.types.companions import Companion
+
+Array = np.ndarray[Any, Any]
+
+
+class ForeignArray(StoredArray):
+    """Memory that belongs to somebody else, who keeps it alive: a part with any strides.
+
+    `parts` is how it is reached; see `runtime.memory_partition`.
+    """
+
+    def __init__(self, owner: Any, elements: Array, parts: Parts = HOST) -> None:
+        self.owner = owner
+        self.elements = elements
+        self.parts = parts
+
+    def companion_array(self, companion: Companion) -> Any:
+        if companion is Companion.PRIMAL:
+            return self
+        gradient = getattr(self.owner, "grad", None)
+        if companion is not Companion.ADJOINT or gradient is None:
+            return None
+        return foreign_array(gradient)
+
+    @property
+    def shared_version(self) -> int:
+        return other_libraries.writes_of(self.owner)
+
+    @property
+    def identity(self) -> Hashable:
+        elements = self.elements
+        return address_of(elements), elements.shape, elements.strides, elements.dtype.str
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        first, elements = address_of(self.elements), self.elements
+        if elements.size == 0:
+            return first, first
+        steps = zip(elements.shape, elements.strides, strict=True)
+        reach = [(extent - 1) * stride for extent, stride in steps]
+        before, after = (sum(f(step, 0) for step in reach) for f in (min, max))
+        return first + before, first + after + elements.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.elements.nbytes)
+
+    def snapshot(self) -> Any:
+        return self.parts.save(self.elements)
+
+    def read(self) -> Array:
+        return self.parts.read(self.elements)
+
+    def restore(self, snapshot: Any) -> None:
+        self.parts.restore(self.elements, snapshot)
+
+    def clear(self, region: tuple[int, ...] = ()) -> None:
+        index: Any = (*region, Ellipsis)
+        self.parts.clear(self.elements[index])
+
+
+def foreign_array(array: Any) -> ForeignArray | None:
+    """An array of numpy, torch, or another library; None for anything else."""
+    if isinstance(array, np.ndarray):
+        return ForeignArray(array, array)
+    if is_torch(type(array)) and array.device.type == "cpu":
+        return ForeignArray(array, array.detach().numpy())
+    parts = parts_of(driver.device())
+    found = parts.find(array)
+    return None if found is None else ForeignArray(array, found.part, parts)

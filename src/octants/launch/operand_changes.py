@@ -1,0 +1,184 @@
+"""What has changed the operands of a bare gradient since the kernel was launched.
+
+A bare ``kernel.grad()`` reads memory as it is. The launches of a session are numbered; a kernel
+knows the number of its last launch, whose parameter block tells what it was given, and an array
+when the host wrote it last. So nothing is written down when kernels are launched.
+
+What is found is that the host, or another kernel, may have written elements that the reverse run
+reads. A kernel that ran before, too, may have computed again what was there: steps are often run
+again to be reversed. That is a warning, the rest are errors.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from octants import driver
+from octants.analysis.index_ranges import Accessed, Region, intersect
+from octants.diagnostics.exceptions import OctantsError, OctantsWarning
+from octants.diagnostics.tape_errors import OperandChanged
+from octants.diagnostics.user_frames import levels_to_the_user
+from octants.ir.core import Space
+from octants.launch.specialisation import Specialisation
+from octants.launch.taped_memory import Memory, memories_of, region_of
+from octants.lazy_dataclass import dataclass
+from octants.runtime.last_launch import LastLaunch
+from octants.types.signature import ArgumentSource, FieldSource
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A write to an operand of a kernel after its last launch."""
+
+    array: str
+    writer: str
+    may_be_the_same: bool = False
+
+
+def check_unchanged(
+    specialisation: Specialisation, arguments: tuple[Any, ...], needed: Sequence[int]
+) -> None:
+    """Look whether memory holds what the launch read that is about to be reversed.
+
+    ``needed`` are the positions of the arrays that the reverse run reads.
+
+    Raises:
+        OctantsRuntimeError: the host, or a kernel that had not run before, has written there.
+    """
+    if not specialisation.number or not needed:
+        return
+    changes = list(_changes(specialisation, arguments, needed))
+    kernel = specialisation.signature.kernel
+    for change in changes:
+        if not change.may_be_the_same:
+            raise _error(change, kernel)
+    warned: set[tuple[str, str]] = specialisation.ways.setdefault("changes", set())
+    for change in changes:
+        if (change.array, change.writer) not in warned:
+            warned.add((change.array, change.writer))
+            warnings.warn(str(_error(change, kernel)), OctantsWarning, levels_to_the_user())
+
+
+def _error(change: Change, kernel: str) -> OctantsError:
+    return OperandChanged(change.array, kernel, change.writer).at(None)
+
+
+def _changes(
+    specialisation: Specialisation, arguments: tuple[Any, ...], needed: Sequence[int]
+) -> Iterator[Change]:
+    memories = memories_of(specialisation, arguments)
+    last = _Last(specialisation)
+    has_same_arrays = all(last.is_at(k, memory) for k, memory in memories.items())
+    is_same = has_same_arrays and last.has_integers_of(arguments)
+    regions = _regions(specialisation, arguments) or {}
+    later = _later_launches(specialisation)
+    for position in needed:
+        if position not in memories:
+            continue
+        memory = memories[position]
+        read: Region = regions[position].read if position in regions else None
+        if not is_same and last.wrote(memory, read):
+            yield Change(memory.name, f"a later launch of `{last.name}`", may_be_the_same=True)
+        if not has_same_arrays:  # nobody knows when the launch with these was
+            continue
+        if _host_wrote(memory, read, specialisation.number):
+            yield Change(memory.name, "the host")
+        for other in later:
+            if other.wrote(memory, read):
+                again = other.specialisation.born < specialisation.number
+                yield Change(memory.name, f"kernel `{other.name}`", may_be_the_same=again)
+
+
+def _later_launches(specialisation: Specialisation) -> list[_Last]:
+    """The last launches of the kernels that were launched after one was.
+
+    None is known where numbers do not say so, as steps that are run again have theirs again.
+    """
+    if driver.state.numbers is not driver.state.first_numbers:
+        return []
+    return [
+        _Last(other)
+        for other in driver.state.specialisations
+        if other.number > specialisation.number and other is not specialisation
+    ]
+
+
+def _host_wrote(memory: Memory, region: Region, number: int) -> bool:
+    """Whether the host has written elements of a region after the launch with a number."""
+    if memory.array.written is None:
+        return False
+    (numbers, left), index = memory.array.written
+    if numbers is not driver.state.numbers or left < 0 or driver.last_number(left) < number:
+        return False
+    return intersect(region, region_of(memory.array, index))
+
+
+def _regions(
+    specialisation: Specialisation, arguments: Sequence[Any]
+) -> Mapping[int, Accessed] | None:
+    """What a launch accesses; None if that cannot be told."""
+    try:
+        return specialisation.regions(*arguments)
+    except Exception:  # arguments that are not known, or wrong
+        return None
+
+
+class _Last:
+    """The last launch of a kernel."""
+
+    def __init__(self, specialisation: Specialisation) -> None:
+        self.specialisation = specialisation
+        self.name = specialisation.signature.kernel
+        primal = specialisation.__dict__.get("primal")
+        self._given: LastLaunch | None = (
+            None if primal is None else primal.last_launch(specialisation.number)
+        )
+
+    def is_at(self, position: int, memory: Memory) -> bool:
+        """Whether the array at a position was this one."""
+        source = self.specialisation.sources[position]
+        if isinstance(source, FieldSource):
+            field: Any = source.field
+            return bool(field.identity == memory.key)
+        if self._given is None or memory.is_field:
+            return False
+        return self._given.address(position) == memory.array.extent[0]
+
+    def wrote(self, memory: Memory, region: Region) -> bool:
+        """Whether it may have written elements of a region, as far as is known."""
+        own = self.specialisation
+        at = [position for position in own.written if self.is_at(position, memory)]
+        if not at:
+            return False
+        found = _regions(own, self._arguments())
+        return found is not None and any(
+            intersect(region, found[position].written) for position in at if position in found
+        )
+
+    def has_integers_of(self, arguments: Sequence[Any]) -> bool:
+        """Whether the integers that decide what is accessed were these."""
+        known = self._arguments()
+        return all(
+            known[position] == arguments[position]
+            for position in self.specialisation.regions.named
+            if isinstance(arguments[position], int)
+        )
+
+    def _arguments(self) -> list[Any]:
+        """Its arguments, as far as regions depend on them; None for those that are not known."""
+        own = self.specialisation
+        found: list[Any] = [None] * own.count
+        if self._given is None:
+            return found
+        for position, (array, source) in enumerate(zip(own.arrays, own.sources, strict=True)):
+            if not isinstance(source, ArgumentSource) or source.path:
+                continue
+            if array.space is Space.NDARRAY:
+                shape = self._given.shape(position, array.rank)
+                found[source.position] = SimpleNamespace(shape=shape)
+            elif array.space is Space.ARGUMENT and not array.element_shape:
+                found[source.position] = self._given.scalar(position, array.dtype)
+        return found

@@ -1,0 +1,136 @@
+"""Storage that outlives a launch: what crosses the tasks of a recorded launch, and its adjoints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+
+from octants import driver
+from octants.diagnostics.tape_errors import WrongAdjoint
+from octants.ir.core import Array, ArrayRef, Companion, Module, Space
+from octants.launch.specialisation import Specialisation, make_value
+from octants.lazy_dataclass import dataclass
+from octants.runtime.host_memory import describe_bytes
+from octants.runtime.memory_partition import Part, parts_of
+from octants.types.signature import ArgumentSource, ScalarType
+
+PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
+
+
+@dataclass
+class OutsideLayout:
+    """Offsets in storage that outlives a launch, for arrays by their position in the module."""
+
+    arrays: list[Array]
+    offsets: dict[tuple[int, Companion], int] = field(default_factory=dict)
+    size: int = 0
+
+    def add(self, module: Module, spaces: Sequence[Space], companion: Companion) -> None:
+        """Give offsets to the arrays of some spaces, or to their adjoints."""
+        for position, array in enumerate(module.arrays):
+            if array.space in spaces and (companion is PRIMAL or array.dtype.is_float):
+                self.put(position, companion)
+
+    def put(self, position: int, companion: Companion) -> None:
+        """Give an offset to an array, or to its adjoint."""
+        self.offsets[position, companion] = self.size
+        self.size += -(-_bytes(self.arrays[position]) // 16) * 16
+
+    def places(self, module: Module) -> dict[ArrayRef, int]:
+        """The offsets by the arrays of a module that stands parallel to the layout's."""
+        return {
+            ArrayRef(module.arrays[position], companion): offset
+            for (position, companion), offset in self.offsets.items()
+            if module.arrays[position].has(companion)
+        }
+
+
+class Outside:
+    """Zeroed storage of an `OutsideLayout` for one launch, in the memory of the device."""
+
+    def __init__(self, layout: OutsideLayout) -> None:
+        self.layout = layout
+        self._device = device = driver.device()
+        self._memory = device.allocate(layout.size)
+        self.address = self._memory.address
+        self.parts = parts_of(device)
+
+    def part(self, position: int, companion: Companion = PRIMAL) -> Part:
+        """The memory of the array at a position; see `runtime.memory_partition`."""
+        start = self.layout.offsets[position, companion]
+        array = self.layout.arrays[position]
+        memory = describe_bytes(self.address, self.layout.size, self._memory)
+        return memory[start : start + _bytes(array)].view(array.dtype.numpy)
+
+    def numbers(self, position: int, companion: Companion = PRIMAL) -> np.ndarray[Any, Any]:
+        """The numbers of the array at a position."""
+        return self.parts.read(self.part(position, companion))
+
+    def clear(self) -> None:
+        """Make all of it zero."""
+        self._device.clear(self.address, self.layout.size)
+
+    def seed(self, specialisation: Specialisation, seed: Any = None) -> None:
+        """Set the adjoints of what the kernel returns: to one, or to a seed for each value."""
+        arrays, positions = specialisation.arrays, specialisation.returned
+        if seed is None:
+            seeds = [1.0] * len(positions)
+        else:
+            seeds = list(seed) if specialisation.returns_tuple else [seed]
+        kernel = specialisation.signature.kernel
+        if len(seeds) != len(positions):
+            problem = f"{len(seeds)} seeds for the {len(positions)} values that it returns"
+            raise WrongAdjoint(f"kernel `{kernel}`", problem).at(None)
+        for position, given in zip(positions, seeds, strict=True):
+            if (position, ADJOINT) in self.layout.offsets:
+                shape = arrays[position].element_shape
+                values = adjoint_seed(f"what kernel `{kernel}` returns", given, shape)
+                self.parts.write(self.part(position, ADJOINT), values.reshape(-1))
+
+    def results(self, specialisation: Specialisation) -> tuple[Any, ...]:
+        """The flat results of a kernel, which its steps have left here."""
+        flat: list[Any] = []
+        for position in specialisation.returned:
+            flat += self.numbers(position).tolist()
+        return tuple(flat)
+
+
+def _bytes(array: Array) -> int:
+    return math.prod(array.element_shape) * array.dtype.size
+
+
+def adjoint_seed(what: str, given: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """A seed as numbers of a shape; one number stands for all of them."""
+    try:
+        values = given.to_numpy() if hasattr(given, "to_numpy") else given
+        numbers = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise WrongAdjoint(what, f"a {type(given).__name__} is not a number").at(None) from None
+    if numbers.shape not in ((), shape):
+        raise WrongAdjoint(what, f"the shape {numbers.shape} for one of {shape}").at(None)
+    return np.broadcast_to(numbers, shape)
+
+
+def argument_gradients(specialisation: Specialisation, outside: Outside | None) -> dict[str, Any]:
+    """The gradients of float arguments that are passed by value, by the names of the parameters.
+
+    They are numbers, vectors or matrices of the arguments' types; members of a struct are called
+    ``struct.member``.
+    """
+    driver.state.look()
+    sources = enumerate(specialisation.sources)
+    places = {(s.position, s.path): k for k, s in sources if isinstance(s, ArgumentSource)}
+    found = {}
+    for place, leaf in specialisation.leaves.items():
+        kind = leaf.annotation
+        is_hidden = leaf.position >= len(specialisation.signature.names)
+        if isinstance(kind, ScalarType) and kind.dtype.is_float and not is_hidden:
+            numbers = [0.0] * math.prod(kind.element_shape)
+            if outside is not None and (places.get(place, -1), ADJOINT) in outside.layout.offsets:
+                numbers = outside.numbers(places[place], ADJOINT).tolist()
+            found[leaf.name] = make_value(kind, numbers)
+    return found

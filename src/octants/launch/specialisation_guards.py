@@ -1,0 +1,310 @@
+"""Whether what a kernel was specialised for still holds: globals, closures, attributes.
+
+A kernel sees the numbers, fields and other Python values that its names stood for when it was
+built. If one of them has changed, the kernel is built anew: it means what Python would mean. Of a
+number that changes (`launch.changing_numbers`) the type counts; a launch passes it as a hidden
+argument. The conditions are expressions of generated code, since each launch evaluates them
+(`launch.warm_call`).
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from octants.diagnostics.generated_functions import define
+from octants.runtime.argument_recognition import is_same
+from octants.types.compile_time_reads import ABSENT, HiddenArgument, Read, ReadKey, key_of
+from octants.types.matrix_values import Matrix
+from octants.types.scalars import DType
+from octants.types.signature import FieldHandle, NdarrayHandle, StructHandle
+from octants.types.structs import Struct
+from octants.types.weak_references import holds_objects, likeness, parts_of, reference_to
+
+_NUMBERS = (int, float, bool, str, type(None))
+_HANDLES = (FieldHandle, NdarrayHandle, StructHandle, DType, enum.Enum)
+_CONSTANT = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type)
+
+
+Terms = tuple[list[str], dict[str, Any]]
+"""Conditions in generated code, and the names that they use."""
+
+GONE = (KeyError, ValueError, AttributeError, ArithmeticError, TypeError)
+"""What a condition raises where a name is gone, or a hidden argument cannot be evaluated."""
+
+
+def guard_terms(sight: Sight, known: Mapping[int, str] | None = None) -> Terms:
+    """Conditions that say whether these reads would give the same values.
+
+    Functions, classes, modules, members of enums, arrays of numpy that are read-only, and what
+    Octants itself holds are taken for constant, as are objects that a property makes anew each time
+    it is read. Where such conditions stand behind others,
+    those have ``known`` what some objects are, by identity: these are expressions for them. Nothing
+    that the reads have found is kept alive by the conditions.
+    """
+    conditions: dict[tuple[Any, ...], str] = {}
+    scope: dict[str, Any] = {}
+    for read in sight.reads:
+        key = key_of(read)
+        if key not in conditions and not read.varies and _is_watched(read):
+            writer = _Writer(sight, known or {}, str(len(conditions)), scope)
+            conditions[key] = writer.condition(read)
+    return list(conditions.values()), scope
+
+
+def hidden_terms(
+    sight: Sight, hidden: Sequence[HiddenArgument], known: Mapping[int, str] | None = None
+) -> Terms:
+    """Conditions that a launch can give the kernel its hidden arguments, and evaluate them.
+
+    They assign the arguments to their names. For ``known`` see `guard_terms`.
+    """
+    found: dict[ReadKey, str] = {}
+    scope: dict[str, Any] = {}
+    for read in sight.reads:
+        key, number = key_of(read), len(found)
+        if read.varies and key not in found:
+            expression = _Writer(sight, known or {}, f"r{number}", scope).value(read)
+            found[key] = f"type(r{number} := {expression}) is {type(read.value).__name__}"
+    limits = [each.condition.format(f"({each.name} := {each.expression})") for each in hidden]
+    return [*found.values(), *limits], scope
+
+
+def make_evaluation(
+    terms: Terms, hidden: Sequence[HiddenArgument]
+) -> Callable[[], tuple[Any, ...]] | None:
+    """A function that gives the hidden arguments of a launch; None if there are none."""
+    if not hidden:
+        return None
+    conditions, names = terms
+    source = f"def evaluate():\n    return ({' and '.join(conditions)}) and ({{}})"
+    text = source.format("".join(f"{each.name}, " for each in hidden))
+    evaluate: Callable[[], tuple[Any, ...]] = define("evaluate", text, dict(names))
+    return evaluate
+
+
+class Sight:
+    """What a kernel has read of Python's values, and what of it others keep alive.
+
+    An object is anchored if it was given as an argument, or found by its name or in an object that
+    is anchored: while it is there, so is what leads to it. A kernel that was compiled for anchored
+    objects is of no use when one of them ends. Objects that are not anchored were made for the
+    kernel, by a property or a function that ran when it was compiled.
+    """
+
+    def __init__(self, reads: Iterable[Read], function: Any, arguments: Iterable[Any]) -> None:
+        self.reads = list(reads)
+        self.function = function
+        self._anchored: dict[int, Any] = {}
+        for value in arguments:
+            self._anchor(value)
+        for read in self.reads:
+            if read.kind != "field" and _is_watched(read) and self._is_lasting(read):
+                self._anchor(read.value)
+
+    def _is_lasting(self, read: Read) -> bool:
+        """Whether the owner of what is read lasts as long as the kernel can be used."""
+        if read.kind == "closure":
+            return read.owner is self.function
+        return read.kind == "global" or reference_to(read.owner) is None or self.anchors(read.owner)
+
+    def anchors(self, value: Any) -> bool:
+        """Whether an object is anchored."""
+        return id(value) in self._anchored
+
+    def _anchor(self, value: Any) -> None:
+        if value is None or self.anchors(value):
+            return
+        self._anchored[id(value)] = value
+        if isinstance(value, FieldHandle):
+            self._anchor(value.primal)
+        inner = parts_of(value)
+        if isinstance(value, StructHandle):
+            inner = iter(value.members.values())
+        elif isinstance(value, Struct):
+            inner = iter(value.entries.values())
+        for part in inner:
+            self._anchor(part)
+
+    def ends(self) -> list[Any]:
+        """The objects with each of which the use of the kernel ends."""
+        used = [read.value for read in self.reads if read.kind == "field"]
+        others = [value for value in self._anchored.values() if not isinstance(value, FieldHandle)]
+        return [*others, *(field for field in used if self.anchors(field))]
+
+    def own_fields(self) -> list[Any]:
+        """The fields that the kernel uses and that nothing else may keep alive."""
+        used = [read.value for read in self.reads if read.kind == "field"]
+        return [field for field in used if not self.anchors(field)]
+
+
+def make_guard(terms: Terms) -> Callable[[], bool] | None:
+    """A function that says whether all conditions hold; None without any."""
+    conditions, names = terms
+    if not conditions:
+        return None
+    guard = define("guard", f"def guard():\n    return {' and '.join(conditions)}", dict(names))
+
+    def is_same() -> bool:
+        try:
+            return bool(guard())
+        except GONE:
+            return False
+
+    return is_same
+
+
+def _is_watched(read: Any) -> bool:
+    owner, value = read.owner, read.value
+    if read.kind in ("field", "attribute of a type"):
+        return False
+    if isinstance(value, _CONSTANT) or isinstance(owner, (*_HANDLES, enum.EnumMeta)):
+        return False
+    module = _module_of(owner)
+    if read.kind == "attribute" and module.partition(".")[0] == "octants":
+        return False
+    if isinstance(value, (*_NUMBERS, *_HANDLES)) or value is ABSENT:
+        return True
+    return read.kind != "attribute" or _is_stored(owner, read.name, value)
+
+
+def _module_of(owner: Any) -> str:
+    if isinstance(owner, types.ModuleType):
+        return owner.__name__
+    return str((owner if isinstance(owner, type) else type(owner)).__module__)
+
+
+def _is_stored(owner: Any, name: str, value: Any) -> bool:
+    """Whether an attribute is held by an object or its class: a property makes its value anew."""
+    found = inspect.getattr_static(owner, name, ABSENT)
+    return found is value or isinstance(found, types.MemberDescriptorType)
+
+
+class _Writer:
+    """Writes the condition of one read; names in ``scope`` end with its number."""
+
+    def __init__(
+        self, sight: Sight, known: Mapping[int, str], number: str, scope: dict[str, Any]
+    ) -> None:
+        self.sight = sight
+        self.known = known
+        self.number = number
+        self.scope = scope
+
+    def _name(self, letter: str, value: Any) -> str:
+        name = f"{letter}{self.number}"
+        self.scope[name] = value
+        return name
+
+    def condition(self, read: Read) -> str:
+        """The condition that a read gives the same."""
+        test = ""
+        expression = self._expression(read)
+        if read.kind == "attribute" and expression is None:
+            owner = self._name("o", reference_to(read.owner))
+            test, expression = f"(o := {owner}()) is None or ", self._attribute("o", read)
+        elif read.kind == "closure" and expression is None:
+            owner = self._name("o", reference_to(read.owner))
+            test = f"(o := {owner}()) is None or "
+            expression = f"o.__closure__[{_position(read)}].cell_contents"
+        assert expression is not None
+        condition = self._equal(expression, read.value)
+        return f"({test}{condition})" if test else condition
+
+    def value(self, read: Read) -> str:
+        """The present value of what varies; its owner is kept where nothing else keeps it."""
+        expression = self._expression(read)
+        if expression is not None:
+            return expression
+        if read.kind == "attribute":
+            return self._attribute(self._name("o", read.owner), read)
+        return f"{self._name('o', read.owner.__closure__[_position(read)])}.cell_contents"
+
+    def _expression(self, read: Read) -> str | None:
+        """The present value, in generated code; None where its owner may be gone for good."""
+        if read.kind == "attribute":
+            path = self.known.get(id(read.owner))
+            if path is not None:
+                return self._attribute(path, read)
+            reference = reference_to(read.owner)
+            if reference is None:
+                return self._attribute(self._name("o", read.owner), read)
+            if self.sight.anchors(read.owner):
+                return self._attribute(f"{self._name('o', reference)}()", read)
+            return None
+        if read.kind == "closure":
+            if read.owner is not self.sight.function:
+                return None
+            cell = read.owner.__closure__[_position(read)]
+            return f"{self._name('o', cell)}.cell_contents"
+        if read.name not in read.owner.__globals__:
+            return self._name("v", read.value)
+        return f"{self._name('o', read.owner.__globals__)}[{read.name!r}]"
+
+    def _attribute(self, owner: str, read: Read) -> str:
+        if read.value is ABSENT:
+            return f"getattr({owner}, {read.name!r}, {self._name('v', ABSENT)})"
+        return f"{owner}.{read.name}"
+
+    def _equal(self, expression: str, value: Any) -> str:
+        """A condition that an expression gives a value, or one like it."""
+        if isinstance(value, (float, int, str)):
+            name, kind = self._name("v", value), self._name("t", type(value))
+            return f"((x := {expression}) is {name} or (type(x) is {kind} and x == {name}))"
+        if isinstance(value, (list, tuple, dict)) and holds_objects(value):
+            return f"{expression} == {self._name('v', likeness(value))}"
+        same = is_same(f"(x := {expression})", value, f"v{self.number}", self.scope)
+        content = _content(value, "x")
+        if content is None:
+            return is_same(expression, value, f"v{self.number}", self.scope)
+        return f"({same} and {content[1]} == {self._name('c', content[0])})"
+
+
+def _position(read: Read) -> int:
+    """Where a function has the cell of a variable around it."""
+    position: int = read.owner.__code__.co_freevars.index(read.name)
+    return position
+
+
+def _content(value: Any, name: str) -> tuple[Any, str] | None:
+    """A copy of what a value holds that can be changed in place, and an expression for it."""
+    if isinstance(value, (list, dict)) and _is_plain(value):
+        return _copy(value), name
+    if isinstance(value, Matrix):
+        return value.to_numpy().tobytes(), f"{name}.to_numpy().tobytes()"
+    if isinstance(value, np.ndarray) and _may_change(value):
+        return value.tobytes(), f"{name}.tobytes()"
+    if isinstance(value, Struct):
+        return value.to_dict(), f"{name}.to_dict()"
+    return None
+
+
+def _may_change(array: np.ndarray[Any, Any]) -> bool:
+    """Whether elements may be assigned: not if it owns its memory and is read-only."""
+    is_constant = array.base is None and not array.flags.writeable
+    return not array.dtype.hasobject and not is_constant
+
+
+def _copy(value: Any) -> Any:
+    """A copy of nested lists and dictionaries."""
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    return value
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether the items of a list or dict can be compared with ``==``."""
+    items = value.values() if isinstance(value, dict) else value
+    return all(
+        _is_plain(item)
+        if isinstance(item, (list, dict, tuple))
+        else isinstance(item, (*_NUMBERS, *_HANDLES))
+        for item in items
+    )

@@ -1,0 +1,329 @@
+"""Memory as a tape sees it: who it is, what it overlaps with, and how it is saved and put back."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from octants.analysis.index_ranges import FARTHEST, Box, Region, common
+from octants.data.events import HostWrite
+from octants.data.host_array import Tensor
+from octants.data.stored_array import StoredArray
+from octants.diagnostics.tape_errors import PartialOverlap
+from octants.hashing import blake2b
+from octants.ir.core import Array, Companion, Space
+from octants.launch.foreign_arrays import ForeignArray, foreign_array
+from octants.launch.persistent_storage import Outside
+from octants.launch.specialisation import Specialisation
+from octants.runtime.host_memory import shares_memory
+from octants.runtime.memory_partition import Part, Parts
+from octants.types.signature import FieldHandle, FieldSource
+
+
+class Memory:
+    """The primal contents of one array. Equal keys are the same memory.
+
+    `is_foreign` arrays, numpy's and torch's, can be changed by others without our seeing it.
+    """
+
+    __slots__ = ("array", "is_field", "is_foreign", "key", "name")
+
+    def __init__(self, array: StoredArray, name: str, *, is_foreign: bool = False) -> None:
+        self.array = array
+        self.key = array.identity
+        self.name = name
+        self.is_field = isinstance(array, FieldHandle)
+        self.is_foreign = is_foreign
+
+    @property
+    def version(self) -> int:
+        """Changes when the array was written by other means than launches, as far as we hear."""
+        return self.array.version + self.array.shared_version
+
+    @property
+    def has_regions(self) -> bool:
+        """Whether parts of it can be saved and put back."""
+        return self._whole() is not None
+
+    def _whole(self) -> Part | None:
+        """The elements by their indices, for `_reach`; None where an axis is split."""
+        if isinstance(self.array, Tensor):
+            return self.array.window().part()
+        return self.array.elements if isinstance(self.array, ForeignArray) else None
+
+    @property
+    def _reach(self) -> Parts:
+        """How the parts of it are reached."""
+        if isinstance(self.array, Tensor):
+            return self.array.window().parts
+        assert isinstance(self.array, ForeignArray)
+        return self.array.parts
+
+    def _parts(self, region: Region) -> list[Part]:
+        """The parts of a region, box by box."""
+        whole = self._whole()
+        assert whole is not None
+        return [whole] if region is None else [whole[_slices(box)] for box in region]
+
+    def covers(self, region: Region) -> bool:
+        """Whether a box of a region is all of it."""
+        if region is None:
+            return True
+        ends = [extent - 1 for extent in self._shape]
+        return any(
+            all(low <= 0 and end <= high for (low, high), end in zip(box, ends, strict=False))
+            for box in region
+        )
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        array: Any = self.array
+        shape = (array.elements if isinstance(array, ForeignArray) else array).shape
+        return tuple(shape)
+
+    def boxes(self, region: Region, rank: int) -> tuple[Box, ...]:
+        """The elements of a region that are there; ``rank`` is the number of its axes."""
+        everything = (tuple((0, extent - 1) for extent in self._shape[:rank]),)
+        return everything if region is None else common(everything, region)
+
+    def nbytes(self, region: Region = None) -> int:
+        """The bytes of a snapshot."""
+        if region is None:
+            return self.array.nbytes
+        return sum(part.nbytes for part in self._parts(region))
+
+    def digest(self, region: Region = None) -> bytes:
+        """What differs, for all that chance may do, if the region holds something else."""
+        state = blake2b(digest_size=16)
+        if region is None:
+            state.update(self.array.read().tobytes())
+        else:
+            for part in self._parts(region):
+                state.update(self._reach.read(part).tobytes())
+        return state.digest()
+
+    def snapshot(self, region: Region = None) -> Any:
+        """A copy of a region, for `restore`."""
+        if region is None:
+            return self.array.snapshot()
+        return [self._reach.save(part) for part in self._parts(region)]
+
+    def restore(self, saved: Any, region: Region = None) -> None:
+        """Write back what `snapshot` gave for a region."""
+        if region is None:
+            self.array.restore(saved)
+            return
+        for part, values in zip(self._parts(region), saved, strict=True):
+            self._reach.restore(part, values)
+
+    def restore_part(self, saved: Any, region: Region) -> None:
+        """Write back a region of what `snapshot` gave for all."""
+        parts = None if region is None else [saved[_slices(box)] for box in region]
+        self.restore(saved if parts is None else parts, region)
+
+    def holds(self, saved: Any, region: Region = None) -> bool:
+        """Whether a region is what `snapshot` gave, bit by bit; of an array of others."""
+        given = [saved] if region is None else saved
+        return all(map(self._reach.holds, self._parts(region), given))
+
+    def overlaps(self, other: Memory) -> bool:
+        """Whether a write to one can change the other."""
+        if self.key == other.key:
+            return True
+        if self.is_field and other.is_field:
+            return False
+        (start, end), (other_start, other_end) = self.array.extent, other.array.extent
+        if start >= other_end or other_start >= end:
+            return False
+        if isinstance(self.array, ForeignArray) and isinstance(other.array, ForeignArray):
+            return shares_memory(self.array.elements, other.array.elements)
+        return True
+
+
+def _slices(box: Box) -> tuple[Any, ...]:
+    """The index of a box; that it ends in an ellipsis makes the result a view at any rank."""
+    return (*(slice(max(low, 0), max(high + 1, 0)) for low, high in box), Ellipsis)
+
+
+def memory_of(array: Any, name: str) -> Memory:
+    """The memory of an array that a launch was given: ours, or one of numpy or torch."""
+    if isinstance(array, StoredArray):
+        return Memory(array, name)
+    wrapped = foreign_array(array)
+    assert wrapped is not None
+    return Memory(wrapped, name, is_foreign=True)
+
+
+def memory_of_write(write: HostWrite) -> Memory | None:
+    """The memory that the host is about to write; None for a gradient or a dual."""
+    if write.array.companion is not Companion.PRIMAL:
+        return None
+    return Memory(write.array, write.array.describe())
+
+
+def region_of_write(write: HostWrite) -> Region:
+    """The elements that the host is about to write."""
+    return region_of(write.array, write.region)
+
+
+def region_of(array: Any, index: tuple[int, ...]) -> Region:
+    """The elements of an array with these first indices."""
+    rank = len(array.shape)
+    indices = index[:rank]
+    if not indices:
+        return None
+    return ((*((k, k) for k in indices), *[(0, FARTHEST)] * (rank - len(indices))),)
+
+
+def memories_of(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Mapping[int, Memory]:
+    """The memories of the fields and ndarrays of a launch, by position in the module's arrays."""
+    held = specialisation.holding()
+    if held.memories is not None:
+        known: Mapping[int, Memory] = held.memories
+        return known
+    found = _find_memories(specialisation, arguments)
+    if all(memory.is_field for memory in found.values()):
+        held.memories = found
+    return found
+
+
+def _find_memories(specialisation: Specialisation, arguments: tuple[Any, ...]) -> dict[int, Memory]:
+    spaces = Space.FIELD, Space.NDARRAY
+    return {
+        position: memory_at(specialisation, position, arguments)
+        for position, array in enumerate(specialisation.arrays)
+        if array.space in spaces
+    }
+
+
+def memory_at(specialisation: Specialisation, position: int, arguments: tuple[Any, ...]) -> Memory:
+    """The memory of the field or ndarray at a position of the module's arrays."""
+    source, name = specialisation.sources[position], specialisation.arrays[position].name
+    if isinstance(source, FieldSource):
+        return memory_of(source.field, name)
+    return memory_of(specialisation.leaf(position).value(arguments), name)
+
+
+def aliases_of(specialisation: Specialisation, memories: Mapping[int, Memory]) -> tuple[int, ...]:
+    """For each array of a kernel, the position of the first one with the same memory.
+
+    Arrays that overlap in other ways are an error if the kernel writes one of them: what their
+    derivatives mean is not known when the kernel is compiled.
+    """
+    aliases = _same_keys(specialisation, memories)
+    if not all(memory.is_field for memory in memories.values()):
+        _check_overlaps(specialisation, memories, aliases)
+    return tuple(aliases)
+
+
+def equals_of(specialisation: Specialisation, memories: Mapping[int, Memory]) -> tuple[int, ...]:
+    """For each array of a kernel, the position of the first one of the same kind and memory."""
+    arrays = specialisation.arrays
+    first = _same_keys(specialisation, memories)
+    return tuple(
+        one if _is_alike(arrays[one], array) else position
+        for position, (one, array) in enumerate(zip(first, arrays, strict=True))
+    )
+
+
+def _same_keys(specialisation: Specialisation, memories: Mapping[int, Memory]) -> list[int]:
+    """For each array of a kernel, the position of the first one whose memory has the same key."""
+    first: dict[Any, int] = {}
+    aliases = list(range(len(specialisation.arrays)))
+    for position, memory in memories.items():
+        aliases[position] = first.setdefault(memory.key, position)
+    return aliases
+
+
+def _check_overlaps(
+    specialisation: Specialisation, memories: Mapping[int, Memory], aliases: list[int]
+) -> None:
+    arrays = specialisation.arrays
+    written = set(specialisation.written)
+    for one, other in _close_pairs(memories):
+        if not memories[one].overlaps(memories[other]):
+            continue
+        if aliases[one] == aliases[other] and _is_alike(arrays[one], arrays[other]):
+            continue
+        if one in written or other in written:
+            names = arrays[one].name, arrays[other].name
+            raise PartialOverlap(specialisation.signature.kernel, *names).at(None)
+        aliases[other] = other
+
+
+def _close_pairs(memories: Mapping[int, Memory]) -> list[tuple[int, int]]:
+    """The pairs of positions, in order, that may overlap: kernels may have hundreds of arrays.
+
+    Two fields are among them only if they are the same, since the elements of others may take
+    turns in memory.
+    """
+    found: set[tuple[int, int]] = set()
+    same: dict[Any, list[int]] = {}
+    for position, memory in memories.items():
+        same.setdefault(memory.key, []).append(position)
+    for positions in same.values():
+        found.update(itertools.combinations(positions, 2))
+    spans = sorted((memory.array.extent, position) for position, memory in memories.items())
+    open_spans: list[tuple[int, int]] = []  # the ends and positions of those that go on
+    for (start, end), position in spans:
+        open_spans = [span for span in open_spans if span[0] >= start]
+        is_field = memories[position].is_field
+        for _, other in open_spans:
+            if not (is_field and memories[other].is_field):
+                found.add((min(position, other), max(position, other)))
+        open_spans.append((end, position))
+    return sorted(found)
+
+
+def are_apart(
+    specialisation: Specialisation, memories: Mapping[int, Memory], aliases: Sequence[int]
+) -> bool:
+    """Whether no two arrays of a launch, or their gradients, share memory, but for ``aliases``.
+
+    Fields and ndarrays share memory if they are the same; those of numpy and torch may overlap.
+    """
+    arrays = specialisation.arrays
+    ours: set[Any] = set()
+    others: list[StoredArray] = []
+    extents: list[tuple[int, int]] = []
+    for position, memory in memories.items():
+        if aliases[position] != position:
+            continue
+        for companion in (Companion.PRIMAL, Companion.ADJOINT):
+            known = arrays[position].has(companion)
+            found = memory.array.companion_array(companion) if known else None
+            if found is None:
+                continue
+            if found.identity in ours:
+                return False
+            ours.add(found.identity)
+            if isinstance(found, ForeignArray):
+                others.append(found)
+            elif not memory.is_field:
+                extents.append(found.extent)
+    spans = [other.extent for other in others]
+    pairs = [*itertools.combinations(spans, 2), *itertools.product(spans, extents)]
+    return not any(one[0] < other[1] and other[0] < one[1] for one, other in pairs)
+
+
+def _is_alike(one: Array, other: Array) -> bool:
+    return (one.dtype, one.rank, one.element_shape, one.space) == (
+        other.dtype,
+        other.rank,
+        other.element_shape,
+        other.space,
+    )
+
+
+def adjoint_of(array: Any) -> Any:
+    """The gradient of an array of ours, where it has one in memory."""
+    if array is None or not array.has_grad():
+        return None
+    return array.companion_array(Companion.ADJOINT)
+
+
+def outside_memory(outside: Outside, position: int) -> Memory:
+    """A launch-temporary array that crosses the tasks of a recorded launch."""
+    elements = ForeignArray(outside, outside.part(position), outside.parts)
+    return Memory(elements, outside.layout.arrays[position].name)

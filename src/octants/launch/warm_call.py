@@ -1,0 +1,77 @@
+"""Generates the function that a warm call runs: recognise the arguments, launch, give the results.
+
+A kernel keeps the entry of its last specialisation and calls it first (`launch.kernel`). What the
+conditions do not recognise goes to ``miss``, which finds or makes the right specialisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from octants import driver
+from octants.diagnostics.generated_functions import define
+from octants.launch.specialisation import Specialisation
+from octants.launch.specialisation_guards import GONE
+from octants.runtime.argument_recognition import UNKNOWN, Recognition
+
+Entry = Callable[..., Any]
+
+_SOURCE = """
+def entry({arguments}):
+    try:
+        known = state.generation == {generation}{conditions}
+    except problems:
+        known = False
+    if not known:
+        return miss({arguments})
+    recorder = state.recorder
+    if recorder is not None:
+        return recorder.launch(specialisation, ({arguments}{hidden}))
+    specialisation.number = number = next(state.numbers)
+    {results}launch(state.seed, number, 0, {arguments}{hidden})
+"""
+_WITH_RESULTS = (
+    _SOURCE
+    + """\
+    return wrap(results)
+"""
+)
+
+
+def make_entry(
+    specialisation: Specialisation, generation: int, miss: Entry, arguments: tuple[Any, ...]
+) -> Entry:
+    """The entry of a specialisation that was made in a generation of the driver's state.
+
+    It recognises arguments that are like ``arguments``, which have the specialisation's key. The
+    kernel itself is compiled and loaded when it is launched: a recorder may launch another one.
+    """
+    specialisation.recognition = recognition = Recognition(
+        specialisation.signature.leaves(), specialisation.structs, arguments
+    )
+    terms, names = specialisation.guard
+    conditions, scope = [*recognition.conditions, *terms], recognition.scope | names
+
+    def launch(*given: Any) -> Any:
+        scope["launch"] = specialisation.launch
+        return specialisation.launch(*given)
+
+    scope |= {
+        "state": driver.state,
+        "problems": (*UNKNOWN, *GONE),
+        "specialisation": specialisation,
+        "launch": launch,
+        "wrap": specialisation.wrap,
+        "miss": miss,
+    }
+    returns = bool(specialisation.returned)
+    given = specialisation.count - len(specialisation.hidden)
+    source = (_WITH_RESULTS if returns else _SOURCE).format(
+        arguments="".join(f"a{k}, " for k in range(given)),
+        hidden="".join(f"{each.name}, " for each in specialisation.hidden),
+        generation=generation,
+        conditions="".join(f" and {each}" for each in conditions),
+        results="results = " if returns else "",
+    )
+    return define("entry", source, scope)

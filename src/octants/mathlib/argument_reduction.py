@@ -1,0 +1,123 @@
+"""Reduction of an angle to a quadrant and what is left of it, as a double.
+
+Angles of usual size lose n quarter turns in four parts, of which three have exact products (Cody
+and Waite). Huge ones are multiplied, as integers, by those digits of 2 / pi that matter: M. H.
+Payne and R. N. Hanek, "Radian reduction for trigonometric functions", 1983.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from octants.mathlib import coefficients as table
+from octants.mathlib.double_word import Double, normalised, quick_sum, times_pair
+from octants.mathlib.float_formats import Format, format_of
+from octants.mathlib.ir_number import Branch, Number, select
+from octants.types.scalars import i64, u64
+
+USUAL = {24: 6000.0, 53: 1.0e6}
+"""Up to here the number of quarter turns leaves the products exact."""
+
+_LOW = (1 << 32) - 1
+
+
+def reduced(x: Number) -> tuple[Double, Number]:
+    """r and q (a word) with x = r + q quarter turns, |r| <= pi / 4 and a little, for x >= 0.
+
+    r is NaN for infinity.
+    """
+    form = format_of(x)
+    branch = Branch(x > USUAL[form.digits])
+    with x.build.into(branch.rare):
+        huge, quarters = _reduced_huge(form, x)
+    with x.build.into(branch.usual):
+        usual, count = _reduced_usual(form, x)
+    high, low, q = branch.merge([huge.high, huge.low, quarters], [usual.high, usual.low, count])
+    return Double(high, low), q
+
+
+def _reduced_usual(form: Format, x: Number) -> tuple[Double, Number]:
+    whole, n = form.nearest(x * table.TWO_OVER_PI[form.digits][0])
+    first, second, third, fourth = table.HALF_PI_PARTS[form.digits]
+    left = (x - whole * first) - whole * second
+    part = whole * third
+    high = left - part
+    low = ((left - high) - part) - whole * fourth
+    return Double(high, low), n.read_as(form.word)
+
+
+def _reduced_huge(form: Format, x: Number) -> tuple[Double, Number]:
+    word = x.read_as(form.word)
+    exponent = word >> form.fraction
+    significand = (word & ((1 << form.fraction) - 1)) | (1 << form.fraction)
+    turns = _turns_f32 if form.digits == 24 else _turns_f64
+    high, low = turns(significand, exponent)
+    quarters = (high + (1 << 61)) >> 62
+    high, low = (high << 2) | (low >> 62), low << 2
+    fraction = _as_double(form, high, low)
+    undefined = x - x  # zero, or NaN for infinity
+    r = normalised(times_pair(fraction, *table.HALF_PI[form.digits]))
+    return Double(r.high + undefined, r.low), quarters.to(form.word)
+
+
+def _window(offset: Number, first: int, words: int, steps: int) -> list[Number]:
+    """Words of 64 bits of 2 / pi from bit ``offset`` on; bit 0 stands ``first`` before the point.
+
+    The words to begin with are found by halving: a selection for each bit of their number.
+    """
+    total = words + (1 << steps)
+    bits = table.TWO_OVER_PI_WORD >> (table.TWO_OVER_PI_BITS + first - 64 * total)
+    mask = (1 << 64) - 1
+    found = [offset.lift((bits >> 64 * k) & mask) for k in reversed(range(total))]
+    for step in reversed(range(steps)):
+        is_set = ((offset >> (6 + step)) & 1).differs(0)
+        kept = words + (1 << step)
+        found = [select(is_set, found[k + (1 << step)], found[k]) for k in range(kept)]
+    shift = offset & 63
+    pairs = itertools.pairwise(found)
+    return [(left << shift) | ((right >> 1) >> ((shift ^ 63) & 63)) for left, right in pairs]
+
+
+def _turns_f32(significand: Number, exponent: Number) -> tuple[Number, Number]:
+    """The fraction of a turn of significand * 2**(exponent - 150), as two words of 64 bits."""
+    lead = 16
+    factor = significand.to(u64)
+    first, second = _window(exponent.to(u64) - (152 - lead), lead, 2, 1)
+    high = (factor * (first >> 32)) << 32
+    product = high + factor * (first & _LOW) + ((factor * (second >> 32)) >> 32)
+    return product, product.lift(0)
+
+
+def _turns_f64(significand: Number, exponent: Number) -> tuple[Number, Number]:
+    """The fraction of a turn of significand * 2**(exponent - 1075), as two words of 64 bits."""
+    lead = 40
+    words = _window(exponent - (1077 - lead), lead, 3, 4)
+    limbs = [half for word in words for half in (word >> 32, word & _LOW)]
+    low, high = significand & _LOW, significand >> 32
+    lows = [low * limb for limb in limbs[:5]]
+    highs = [high * limb for limb in limbs[1:]]
+    columns = [
+        (lows[c] & _LOW) + (lows[c + 1] >> 32) + (highs[c] & _LOW) + (highs[c + 1] >> 32)
+        for c in range(4)
+    ]
+    second = columns[2] + (columns[3] >> 32)
+    first = columns[0] + ((columns[1] + (second >> 32)) >> 32)
+    upper = (first << 32) | ((columns[1] + (second >> 32)) & _LOW)
+    return upper, (second << 32) | (columns[3] & _LOW)
+
+
+def _as_double(form: Format, high: Number, low: Number) -> Double:
+    """The signed fraction high:low * 2**-128 as a sum of floats, by three exact pieces."""
+    signed = high.read_as(i64)
+    if form.digits == 24:
+        places = (22, 44, 64)
+        pieces = [signed >> 42, (signed >> 20) & ((1 << 22) - 1), signed & ((1 << 20) - 1)]
+    else:
+        places = (53, 106, 128)
+        middle = ((high & ((1 << 11) - 1)) << 42) | (low >> 22)
+        pieces = [signed >> 11, middle.read_as(i64), (low & ((1 << 22) - 1)).read_as(i64)]
+    first, second, third = (
+        piece.to(form.dtype) * 2.0**-place for piece, place in zip(pieces, places, strict=True)
+    )
+    head = quick_sum(first, second)
+    return quick_sum(head.high, head.low + third)

@@ -1,0 +1,122 @@
+"""The functions by name, and their code: built once for each type."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from octants.ir.builder import Builder
+from octants.ir.core import Block, Value
+from octants.lazy_dataclass import dataclass
+from octants.mathlib import (
+    cube_root,
+    error_function,
+    exponential,
+    f16,
+    fast_with_fma,
+    fast_without_fma,
+    fmod,
+    hyperbolic,
+    inverse_trigonometric,
+    logarithm,
+    power,
+    random_stream,
+    trigonometric,
+)
+from octants.mathlib.ir_number import Number
+from octants.types.scalars import DType, f32, u32, u64
+
+Formula = Callable[..., Number]
+
+UNARY: dict[str, Formula] = {
+    "sin": trigonometric.sin,
+    "cos": trigonometric.cos,
+    "tan": trigonometric.tan,
+    "asin": inverse_trigonometric.asin,
+    "acos": inverse_trigonometric.acos,
+    "atan": inverse_trigonometric.atan,
+    "sinh": hyperbolic.sinh,
+    "cosh": hyperbolic.cosh,
+    "tanh": hyperbolic.tanh,
+    "asinh": hyperbolic.asinh,
+    "acosh": hyperbolic.acosh,
+    "atanh": hyperbolic.atanh,
+    "exp": exponential.exp,
+    "exp2": exponential.exp2,
+    "expm1": exponential.expm1,
+    "log": logarithm.log,
+    "log2": logarithm.log2,
+    "log10": logarithm.log10,
+    "log1p": logarithm.log1p,
+    "cbrt": cube_root.cbrt,
+    "erf": error_function.erf,
+}
+
+BINARY: dict[str, Formula] = {"pow": power.pow, "atan2": inverse_trigonometric.atan2}
+
+FUNCTIONS = UNARY | BINARY
+
+SLOPES: dict[str, Formula] = {"cos_beside_sin": trigonometric.cos}
+"""Functions that derivatives are made of."""
+
+FAST: dict[tuple[str, DType], Formula] = {
+    ("sin", f32): fast_with_fma.sin,
+    ("cos", f32): fast_with_fma.cos,
+    ("exp", f32): fast_with_fma.exp,
+    ("log", f32): fast_with_fma.log,
+}
+"""What takes the place of a function where ``fast_math`` allows it."""
+
+PLAIN: dict[tuple[str, DType], Formula] = {
+    ("sin", f32): fast_without_fma.sin,
+    ("cos", f32): fast_without_fma.cos,
+    ("exp", f32): fast_without_fma.exp,
+    ("log", f32): fast_without_fma.log,
+}
+"""The same on machines that need not have a fused operation."""
+
+_SHORT = {
+    "fused": FAST | {("cos_beside_sin", f32): fast_with_fma.cos_beside_sin},
+    "plain": PLAIN | {("cos_beside_sin", f32): fast_without_fma.cos_beside_sin},
+}
+ALL = FUNCTIONS | SLOPES
+
+HELPERS: dict[str, tuple[Formula, tuple[DType | None, ...]]] = {
+    "half_bits": (f16.bits, (f32,)),
+    "half_value": (f16.value, (u32,)),
+    "random_stream": (random_stream.random_stream, (u64,) * 4),
+    "remainder": (fmod.remainder, (None, None)),
+    "integer_power": (power.integer_power, (None, None)),
+}
+"""What `octants.lowering` calls, and the types of the parameters; None stands for any one type."""
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A function's code: the arguments of the block are its parameters, it yields the result.
+
+    `dtype` is the type of the first parameter.
+    """
+
+    name: str
+    dtype: DType
+    block: Block
+    is_fast: bool = False
+
+
+@functools.cache
+def function(name: str, dtype: DType, allow_fast: bool = False, machine: str = "fused") -> Function:
+    """The code of a function of f32 or f64, or of one of `HELPERS`. Nobody may change it.
+
+    The ``machine`` is "fused" if it has a fused operation, else "plain".
+    """
+    short = _SHORT[machine]
+    is_fast = allow_fast and (name, dtype) in short
+    types: tuple[DType | None, ...] = (dtype,) * (2 if name in BINARY else 1)
+    formula, types = HELPERS[name] if name in HELPERS else (ALL[name], types)
+    formula = short[name, dtype] if is_fast else formula
+    block = Block([Value(each or dtype) for each in types])
+    build = Builder(block)
+    result = formula(*(Number(build, arg) for arg in block.args))
+    build.yield_([result.value])
+    return Function(name, dtype, block, is_fast)

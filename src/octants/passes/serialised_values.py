@@ -1,0 +1,157 @@
+"""What the work items of a block have while one of them runs after the other.
+
+For each value that a work item still needs when the others have had their turn there is a local
+array, with an element for each of them; for branches and loops there are masks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.cooperation import sizes
+from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
+from octants.passes.temporary_bounds import load_bounds
+from octants.types.layouts import Layout, Term
+from octants.types.scalars import DType, i32, i64, u1
+
+PRIMAL = Companion.PRIMAL
+Fill = Callable[[Value], None]
+"""Builds what one work item does, of its number in the block, i32."""
+
+
+class BlockValues:
+    """Builds the body of a work item that is a block of those of a task; `bounds` are theirs."""
+
+    def __init__(self, module: Module, task: Task, bounds: Array) -> None:
+        self.module = module
+        self.task = task
+        self.block_dim, self.subgroup_size = sizes(task)
+        self.index = task.body.args[0]
+        self.constants = {op.result: op for op in task.body.walk() if isinstance(op, ops.Constant)}
+        self._uses = Counter(value for op in task.body.walk() for value in op.operands)
+        self._arrays: dict[Value, Array] = {}  # of values that cross a meeting
+        number = Value(i64, "block")
+        build = self.builder = Builder(Block([number]))
+        build.location = task.location
+        lower, upper = load_bounds(build, bounds)
+        size = build.offset(self.block_dim)
+        first = build.binary("add", lower, build.binary("mul", number, size))
+        count = build.binary("min", build.binary("sub", upper, first), size)
+        self.first, self.count = build.cast(first, self.index.type), build.cast(count, i32)
+        self.zero = build.index(0)
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def array(self, name: str, dtype: DType) -> Array:
+        """An element for each work item of a block."""
+        layout = Layout((self.block_dim,), (Term(0, 1, 0, dtype.size),))
+        full = f"{self.task.name}_{name}{len(self.module.arrays)}"
+        array = Array(full, dtype, 1, Space.LOCAL, (), {PRIMAL: layout})
+        self.module.arrays.append(array)
+        return array
+
+    def place(self, value: Value) -> Array:
+        """Where a value is kept that crosses a meeting."""
+        if value not in self._arrays:
+            self._arrays[value] = self.array("value", value.type)
+        return self._arrays[value]
+
+    def at(self, value: Value, thread: Value) -> Value:
+        """A value of the original body for a work item."""
+        build = self.builder
+        if value in self.constants:
+            return build.constant(self.constants[value].value, value.type)
+        if value is self.index:
+            return build.binary("add", self.first, build.cast(thread, value.type))
+        return build.load(self.place(value), [thread])
+
+    def keep(self, value: Value, thread: Value, new: Value) -> None:
+        self.builder.store(self.place(value), [thread], new)
+
+    def is_used_elsewhere(self, value: Value, inside: Counter[Value]) -> bool:
+        return value not in self.constants and self._uses[value] > inside[value]
+
+    def share(self, *names: list[Value]) -> None:
+        """Let the values of a loop that follow each other be one."""
+        for same in zip(*names, strict=True):
+            place = self.place(same[0])
+            self._arrays.update(dict.fromkeys(same, place))
+
+    # -- all work items of the block ---------------------------------------------------------------
+
+    def each(self, mask: Array | None, fill: Fill) -> None:
+        """A loop over the work items; those that are not in the mask do nothing."""
+        build, body = self.builder, Block([Value(i32, "thread")])
+        with build.into(body):
+            (thread,) = body.args
+            if mask is None:
+                fill(thread)
+            else:
+                self.only_if(build.load(mask, [thread]), lambda: fill(thread))
+            build.yield_()
+        build.for_(self.zero, self.count, [], body)
+
+    def only_if(self, condition: Value, fill: Callable[[], None]) -> None:
+        then, orelse = Block(), Block()
+        with self.builder.into(then):
+            fill()
+            self.builder.yield_()
+        with self.builder.into(orelse):
+            self.builder.yield_()
+        self.builder.if_(condition, then, orelse)
+
+    def mask(self, name: str, choose: Callable[[Value], Value], mask: Array | None) -> Array:
+        """Those in a mask for which a condition holds."""
+        result = self.array(name, u1)
+        self.narrow(result, choose, mask)
+        return result
+
+    def narrow(self, result: Array, choose: Callable[[Value], Value], mask: Array | None) -> Value:
+        """Fill a mask with those of another one for which a condition holds; whether there are any.
+
+        Who is not in the mask has nothing to be asked for, and is not asked.
+        """
+        build = self.builder
+        body = Block([Value(i32, "thread"), Value(u1)])
+        with build.into(body):
+            thread, before = body.args
+            if mask is None:
+                chosen = choose(thread)
+            else:
+                then, orelse = Block(), Block()
+                with build.into(then):
+                    build.yield_([choose(thread)])
+                with build.into(orelse):
+                    build.yield_([build.constant(False, u1)])
+                chosen = build.if_(build.load(mask, [thread]), then, orelse).result
+            build.store(result, [thread], chosen)
+            build.yield_([build.binary("or", before, chosen)])
+        return build.for_(self.zero, self.count, [build.constant(False, u1)], body).result
+
+    def hand_on(self, results: list[Value], yielded: list[Value], mask: Array | None) -> None:
+        """Let values be what others are, all at the same time."""
+
+        def fill(thread: Value) -> None:
+            values = [self.at(value, thread) for value in yielded]
+            for result, value in zip(results, values, strict=True):
+                self.keep(result, thread, value)
+
+        if results:
+            self.each(mask, fill)
+
+    @contextmanager
+    def while_any(self, start: Value) -> Iterator[list[Value]]:
+        """A loop that goes on as long as the value that it is given at its end holds."""
+        build = self.builder
+        condition, body = Block([Value(u1)]), Block([Value(u1)])
+        with build.into(condition):
+            build.yield_(condition.args)
+        with build.into(body):
+            end: list[Value] = []
+            yield end
+            build.yield_(end)
+        build.while_([start], condition, body)

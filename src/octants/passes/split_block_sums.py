@@ -1,0 +1,220 @@
+"""Work items that threads of a block share: neighbours have neighbouring work items.
+
+So the threads of a subgroup come to the same iteration together, mostly, and what they load for it
+is one element for all of them. Each has a stretch of iterations, one after the other. At the end
+shares are added up in shared memory: half of them to the other half, and so on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.cooperation import LEAST_BLOCKS
+from octants.ir.core import Array, Block, Companion, Space, Value
+from octants.passes.split_work_items import SUBGROUP, Share, SharedItems, Sizes
+from octants.types.layouts import Layout, Term
+from octants.types.scalars import DType, i32, i64, u1
+
+BLOCK = 512  # threads, at most
+_ITEMS = 2  # of a thread, a power of two
+_SMALL = 96  # operations in loops
+_TOGETHER = 6  # sums that are added up at a time
+_ROOM = 48 * 1024  # bytes of shared memory
+_THREADS = 4096  # of `fills` for each multiprocessor, which has half as many at a time
+_TIMES, _LONG = 2, 64  # doublings, and iterations of a share then
+
+
+class BlockShares(SharedItems):
+    """A block has as many work items as it has threads for, and each of them shares of all."""
+
+    scope = "block"
+    shortest = 8
+
+    @property
+    def block_dim(self) -> int:
+        asked = int(self.task.options.get("block_dim") or BLOCK)
+        return min(max(SUBGROUP, 1 << (asked - 1).bit_length()), BLOCK)
+
+    @property
+    def powers(self) -> int:
+        return self.block_dim.bit_length() - 1
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {LEAST_BLOCKS: 2} if self._is_small else {}
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether loops do so little that there are registers for many threads at a time."""
+        inside = [op for loop in self.loops for op in loop.regions[0].walk()]
+        return sum(not isinstance(op, ops.Constant) for op in inside) <= _SMALL
+
+    @property
+    def items(self) -> int:
+        """The items of a thread, which loads for all of them what an iteration needs."""
+        inside = (op for loop in self.loops for op in loop.regions[0].walk())
+        loads = any(isinstance(op, ops.Load) for op in inside)
+        count = self.facts.count()
+        is_full = count is None or count * self.block_dim >= self.fills
+        many = loads and is_full and self._is_small and self.has_known_bounds
+        return _ITEMS if many else 1
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is enough shared memory."""
+        kinds = [[_kept(value) for value in loop.results] * self.items for loop in self.loops]
+        most = {kind: max(each.count(kind) for each in kinds) for each in kinds for kind in each}
+        words = sum(kind.size * min(count, _TOGETHER) for kind, count in most.items())
+        return words * self.block_dim <= _ROOM
+
+    @property
+    def room(self) -> int:
+        """So many that each block begins at once."""
+        return self.fills // 2
+
+    def balanced(self, builder: Builder, items: Value, longest: Value, shift: Value) -> Value:
+        """Some multiprocessors have a block more than others: less matters of smaller ones.
+
+        It has to save an eighth of the time to have twice as many, and shares to stay long.
+        """
+        rounds = self._rounds(builder, items, shift)
+        for _ in range(_TIMES):
+            more = builder.binary("add", shift, builder.offset(1))
+            found = self._rounds(builder, items, more)
+            own, other = (
+                builder.binary("mul", number, builder.offset(factor))
+                for number, factor in ((rounds, 7), (found, 4))
+            )
+            least = builder.binary("shl", builder.offset(_LONG), more)
+            saves = builder.binary(
+                "and", builder.compare("lt", other, own), builder.compare("ge", longest, least)
+            )
+            may = builder.compare("lt", shift, builder.offset(self.powers))
+            saves = builder.binary("and", saves, may)
+            shift = builder.select(saves, more, shift)
+            rounds = builder.select(saves, found, rounds)
+        return shift
+
+    def _rounds(self, builder: Builder, items: Value, shift: Value) -> Value:
+        """How many blocks a multiprocessor has."""
+        count = max(1, self.fills // _THREADS)
+        blocks = self._blocks(builder, items, shift)
+        all_but_one = builder.binary("add", blocks, builder.offset(count - 1))
+        return builder.binary("floordiv", all_but_one, builder.offset(count))
+
+    def _blocks(self, builder: Builder, items: Value, shift: Value) -> Value:
+        room, one = self._room(builder, shift, self.items), builder.offset(1)
+        most = builder.binary("sub", builder.binary("shl", one, room), one)
+        return builder.binary("shr", builder.binary("add", items, most), room)
+
+    def threads(self, builder: Builder, sizes: Sizes) -> Value:
+        """Those of whole blocks."""
+        blocks = self._blocks(builder, sizes.items, sizes.shift)
+        return builder.binary("mul", blocks, builder.offset(self.block_dim))
+
+    def _room(self, builder: Builder, shift: Value, items: int) -> Value:
+        """The logarithm of how many work items a block has if a thread has so many."""
+        most = self.powers + items.bit_length() - 1
+        return builder.binary("sub", builder.offset(most), shift)
+
+    def share_of(self, thread: Value, sizes: Sizes) -> Share:
+        """Threads without a work item, of the last block, have its last one, and do not act."""
+        builder, one = self.builder, self.builder.offset(1)
+        room = self._room(builder, sizes.shift, 1)
+        self._others = builder.binary("shl", one, room)
+        self._thread = builder.binary("and", thread, builder.offset(self.block_dim - 1))
+        self._place = builder.binary("and", thread, builder.binary("sub", self._others, one))
+        own = builder.binary("shr", self._thread, room)
+        is_first = builder.compare("eq", own, builder.offset(0))
+        block = builder.binary("shr", thread, builder.offset(self.powers))
+        number = builder.binary("shl", block, self._room(builder, sizes.shift, self.items))
+        number = builder.binary("add", number, self._place)
+        last = builder.binary("sub", sizes.items, one)
+        numbers, acts = list[Value](), list[Value]()
+        for _ in range(self.items):
+            exists = builder.compare("lt", number, sizes.items)
+            acts.append(builder.binary("and", is_first, exists))
+            numbers.append(builder.binary("min", number, last))
+            number = builder.binary("add", number, self._others)
+        count = builder.binary("shl", one, sizes.shift)
+        return Share(count, sizes.shift, own, is_first, numbers, acts)
+
+    def turns(self, lower: Value, upper: Value) -> tuple[Value, Value, Value | None]:
+        """Shares are some fours of iterations, and the last one has what is left."""
+        builder, share = self.builder, self.share
+        count = builder.binary("max", builder.binary("sub", upper, lower), builder.offset(0))
+        two, last = builder.offset(2), builder.binary("sub", share.count, builder.offset(1))
+        fours = builder.binary("shr", count, two)
+        ends: list[Value] = []
+        for part in (share.own, builder.binary("add", share.own, builder.offset(1))):
+            end = builder.binary("shr", builder.binary("mul", fours, part), share.shift)
+            ends.append(builder.binary("add", lower, builder.binary("shl", end, two)))
+        is_last = builder.compare("eq", share.own, last)
+        end = builder.select(is_last, builder.binary("max", upper, lower), ends[1])
+        return ends[0], end, None
+
+    # -- sums --------------------------------------------------------------------------------------
+
+    def totals(self, shares: list[Value]) -> list[Value]:
+        builder = self.builder
+        is_shared = builder.compare("gt", self.share.shift, builder.offset(0))
+        then, orelse = Block(), Block()
+        with builder.into(then):
+            totals: list[Value] = []
+            for start in range(0, len(shares), _TOGETHER):
+                totals += self._totals(shares[start : start + _TOGETHER])
+            builder.yield_(totals)
+        with builder.into(orelse):
+            builder.yield_(shares)
+        return builder.if_(is_shared, then, orelse).results
+
+    def _totals(self, shares: list[Value]) -> list[Value]:
+        builder = self.builder
+        kinds = [_kept(share) for share in shares]
+        fns = ["or" if share.type is u1 else "add" for share in shares]
+        arrays = [self._array(kind, kinds[:at].count(kind)) for at, kind in enumerate(kinds)]
+        for array, share, kind in zip(arrays, shares, kinds, strict=True):
+            builder.store(array, [self._thread], builder.cast(share, kind))
+        body = Block([Value(i64)])
+        with builder.into(body):
+            self._halve(arrays, fns, body.args[0])
+            builder.yield_()
+        builder.for_(builder.offset(0), self.share.shift, [], body)
+        builder.barrier("block")
+        found = [builder.load(array, [self._place]) for array in arrays]
+        builder.barrier("block")
+        return [builder.cast(x, share.type) for x, share in zip(found, shares, strict=True)]
+
+    def _halve(self, arrays: list[Array], fns: list[str], step: Value) -> None:
+        """Add the upper half of the shares that are left to the lower one."""
+        builder = self.builder
+        after = builder.binary("add", step, builder.offset(1))
+        rest = builder.binary("shr", self.share.count, after)
+        distance = builder.binary("mul", rest, self._others)
+        builder.barrier("block")
+        then, orelse = Block(), Block()
+        with builder.into(then):
+            for array, fn in zip(arrays, fns, strict=True):
+                other = builder.binary("add", self._thread, distance)
+                both = [builder.load(array, [place]) for place in (self._thread, other)]
+                builder.store(array, [self._thread], builder.binary(fn, *both))
+            builder.yield_()
+        with builder.into(orelse):
+            builder.yield_()
+        builder.if_(builder.compare("lt", self._thread, distance), then, orelse)
+
+    def _array(self, kind: DType, number: int) -> Array:
+        name = f"{self.task.name}_{kind}_shares{number}"
+        found = next((array for array in self.arrays if array.name == name), None)
+        if found is None:
+            layout = Layout((self.block_dim,), (Term(0, 1, 0, kind.size),))
+            found = Array(name, kind, 1, Space.SHARED, (), {Companion.PRIMAL: layout})
+            self.arrays.append(found)
+        return found
+
+
+def _kept(share: Value) -> DType:
+    """What a share is in shared memory."""
+    return i32 if share.type is u1 else share.type

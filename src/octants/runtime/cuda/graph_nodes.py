@@ -1,0 +1,98 @@
+"""A graph of the driver while it is built, a node after the other."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_void_p
+from typing import Any
+
+from octants.diagnostics.exceptions import OctantsError
+from octants.runtime.cuda import library as cuda
+from octants.runtime.cuda.context import Context
+from octants.runtime.cuda.launch_state import Step
+
+
+class Nodes:
+    """A graph, each of whose nodes waits for the one before it."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.kernels: dict[Step, tuple[int, cuda.KernelNode]] = {}
+        """The nodes of steps, and what was said of them."""
+        self._last: c_void_p | None = None
+        self.count = 0
+        made = c_void_p()
+        context.call("cuGraphCreate", byref(made), 0)
+        self._handle = made.value or 0
+
+    def launch(self, made: cuda.KernelNode) -> int:
+        """Add a launch; its parameters are copied. Gives the node."""
+        return self._add("cuGraphAddKernelNode", made)
+
+    def launch_step(self, step: Step) -> None:
+        """Add the launch of a step as it is configured."""
+        configured = step.configuration
+        made = cuda.KernelNode(
+            function=step.handle,
+            grid=configured.grid,
+            grid_y=1,
+            grid_z=1,
+            block=configured.block,
+            block_y=1,
+            block_z=1,
+            arguments=ctypes.addressof(step.arguments),
+        )
+        self.kernels[step] = self.launch(made), made
+
+    def clear(self, address: int, nbytes: int) -> None:
+        """Add a fill with zeros."""
+        if nbytes:
+            size = 4 if address % 4 == nbytes % 4 == 0 else 1
+            self.fill_words(address, size, 0, nbytes // size)
+
+    def fill_words(self, address: int, size: int, value: int, count: int) -> None:
+        """Add a fill with words of 1, 2 or 4 bytes."""
+        fill = cuda.FillNode(target=address, value=value, size=size, width=count, height=1)
+        self._add("cuGraphAddMemsetNode", fill, self._context.handle)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Add a copy within the device."""
+        if nbytes:
+            self.copy_rows(target, nbytes, source, nbytes, nbytes, 1)
+
+    def copy_rows(
+        self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
+    ) -> None:
+        """Add a copy of pieces at equal distances."""
+        made = cuda.CopyNode(
+            source_kind=cuda.ON_DEVICE,
+            source=source,
+            source_pitch=source_step,
+            source_height=rows,
+            target_kind=cuda.ON_DEVICE,
+            target=target,
+            target_pitch=target_step,
+            target_height=rows,
+            width=nbytes,
+            height=rows,
+            depth=1,
+        )
+        self._add("cuGraphAddMemcpyNode", made, self._context.handle)
+
+    def _add(self, name: str, made: Any, *more: Any) -> int:
+        node = c_void_p()
+        before = (None, 0) if self._last is None else (byref(self._last), 1)
+        self._context.call(name, byref(node), self._handle, *before, byref(made), *more)
+        self._last = node
+        self.count += 1
+        return node.value or 0
+
+    def finish(self) -> tuple[int, int]:
+        """The graph, and what can be launched of it; nodes of the one stand for those of both."""
+        made = c_void_p()
+        try:
+            self._context.call("cuGraphInstantiateWithFlags", byref(made), self._handle, 0)
+        except OctantsError:
+            self._context.call("cuGraphDestroy", self._handle)
+            raise
+        return self._handle, made.value or 0

@@ -1,0 +1,155 @@
+"""What launches need of a GPU: loaded code, streams, messages, tapes, and waiting."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import weakref
+from collections import deque
+from collections.abc import Iterator
+
+from octants.artifact import Artifact
+from octants.diagnostics.exceptions import OctantsRuntimeError
+from octants.runtime.cuda.context import Context, context_of
+from octants.runtime.cuda.graph_replay import Replays
+from octants.runtime.cuda.library import Library, open_library
+from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
+from octants.runtime.cuda.modules import Module
+from octants.runtime.cuda.streams import Stream, Streams
+from octants.runtime.cuda.transfers import PinnedStaging
+from octants.runtime.gpu.device import GpuDevice
+from octants.runtime.gpu.messages import MessageQueue
+from octants.runtime.gpu.tapes import Tape
+from octants.runtime.memory_versions import Versions
+from octants.runtime.pending_errors import Pending
+
+
+class Machine(GpuDevice):
+    """The GPU of a number.
+
+    ``tape_limit`` bounds the bytes of the tapes in a stream; 0: nine tenths of the memory.
+    ``tape_budget`` is what the records of a launch should take, as far as shorter blocks of long
+    loops make that possible; 0: a 64th of the memory. ``library`` is the driver of the machine
+    unless given.
+
+    Raises `OctantsRuntimeError` if there is no driver, no such GPU, or one that is too old.
+    """
+
+    def __init__(
+        self,
+        ordinal: int = 0,
+        tape_budget: int = 0,
+        tape_limit: int = 0,
+        library: Library | None = None,
+    ) -> None:
+        super().__init__()
+        self.library = library or driver_library()
+        self.context: Context = context_of(self.library, ordinal)
+        context, kept = self.context, self.library.kept
+        context.begin()
+        self.memory: DeviceMemory = kept("memory", ordinal, lambda: DeviceMemory(context))
+        self.pending = Pending()
+        staging: PinnedStaging = kept("staging", ordinal, lambda: PinnedStaging(context))
+        self.streams = Streams(context, self.memory, staging)
+        self.messages = MessageQueue(
+            self.memory, self.streams.default.transfers, self.pending, self.look
+        )
+        self.tape_budget = tape_budget or context.total_memory // 64
+        self.tape_limit = tape_limit or context.total_memory // 10 * 9
+        self._modules: weakref.WeakValueDictionary[bytes, Module] = weakref.WeakValueDictionary()
+        self._dropped_modules: deque[int] = deque()
+        self.dropped_graphs: deque[tuple[int, int]] = deque()
+        self.replayed_graphs = 0
+        self._graph_tapes: DeviceAllocation | None = None
+        self._graph_stream: Stream | None = None
+        parts = (context, self.memory, self.streams, self._dropped_modules)
+        self.replays = Replays(*parts)
+        self.versions = Versions(self.memory.live.find)
+        self.memory.freed = self.versions.freed
+        self.memory.before_free = self._before_free
+        self.memory.after_allocation = self.streams.catch_up
+        self.memory.relieve = self.free_tapes
+        self.queue_here = self.streams.queue
+
+    def __repr__(self) -> str:
+        return repr(self.context)
+
+    def module(self, artifact: Artifact) -> Module:
+        """The loaded form of code; kernels that were compiled together share theirs."""
+        code = artifact.code
+        module = self._modules.get(code)
+        if module is None:
+            made = Module(self.context, code, artifact.binary, self._dropped_modules)
+            module = self._modules[code] = made
+        return module
+
+    def tape_of(self, stream: Stream) -> Tape:
+        """The tapes of the kernels in a stream."""
+        if stream.tape is None:
+            stream.tape = Tape(self.memory, stream.transfers, self.tape_limit)
+        return stream.tape
+
+    def graph_tapes(self, nbytes: int) -> DeviceAllocation:
+        """Memory for the tapes of graphs, which take turns; they keep what they were given."""
+        if self._graph_tapes is None or self._graph_tapes.nbytes < nbytes:
+            self._graph_tapes = None
+            self._graph_tapes = self.memory.allocate(nbytes, "tapes of graphs")
+        return self._graph_tapes
+
+    def begin_graph(self) -> None:
+        """Let the thread's own stream wait for the graph before, which has the same tapes."""
+        last, self._graph_stream = self._graph_stream, self.streams.current.stream
+        if last is not None and last is not self._graph_stream and not last.is_destroyed:
+            self.streams.order(last, self._graph_stream)
+
+    def tapes(self) -> list[Tape]:
+        """The tapes of all streams."""
+        return [stream.tape for stream in self.streams.all() if stream.tape is not None]
+
+    def free_tapes(self) -> None:
+        """Free the tapes that no launch uses."""
+        self._graph_tapes = None
+        super().free_tapes()
+
+    @contextlib.contextmanager
+    def in_order(self) -> Iterator[None]:
+        """What is done in the default stream stands where the thread's own stream is now."""
+        stream = self.streams.current.stream
+        self.streams.order(stream, self.streams.default)
+        yield
+        self.streams.catch_up()
+
+    def look(self) -> None:
+        """Wait, print what kernels have printed, and raise the first failure."""
+        self.streams.wait()
+        self.context.launched.clear()
+        self.replays.settle()
+        try:
+            self.replays.confirm()
+        except OctantsRuntimeError as error:
+            self.pending.add(error)
+        self.confirm_tapes()
+        self.messages.deliver()
+        self._unload()
+
+    def _before_free(self) -> None:
+        """See that nothing uses any more what is freed now."""
+        self.replays.settle()
+        self.streams.gather()
+
+    def _unload(self) -> None:
+        if not (self._dropped_modules or self.dropped_graphs):
+            return
+        with self.context.active():
+            while self.dropped_graphs:
+                graph, launched = self.dropped_graphs.popleft()
+                self.context.call("cuGraphExecDestroy", launched)
+                self.context.call("cuGraphDestroy", graph)
+            while self._dropped_modules:
+                self.context.call("cuModuleUnload", self._dropped_modules.popleft())
+
+
+@functools.cache
+def driver_library() -> Library:
+    """The driver of this machine; `OctantsRuntimeError` if there is none, or if it is too old."""
+    return open_library()

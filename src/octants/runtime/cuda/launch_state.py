@@ -1,0 +1,173 @@
+"""What a launch needs that was made before it: nothing is allocated by a warm launch.
+
+A kernel has a *frame* for each of its launches that may be under way at once, and a frame has a
+*step* for each dispatch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import byref, c_void_p
+from typing import Any
+
+from octants import abi
+from octants.artifact import Artifact, Dispatch
+from octants.runtime.cuda import library as cuda
+from octants.runtime.cuda.context import Context
+from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
+from octants.runtime.cuda.modules import WARP, Function, Module
+from octants.runtime.cuda.streams import Stream
+from octants.runtime.gpu.kernel import Action
+from octants.runtime.gpu.tape_growth import Bounds
+
+
+class CudaAction(Action):
+    """A dispatch with its function."""
+
+    def __init__(self, dispatch: Dispatch, module: Module) -> None:
+        super().__init__(dispatch)
+        self.function: Function = module.function(dispatch.entry)
+        if not self.is_single:
+            self.block, self.fill = _limited(dispatch, *self._shape())
+            if not self.is_computed:  # whose blocks are launched however few work items there are
+                self.fill *= dispatch.waves
+
+    def _shape(self) -> tuple[int, int]:
+        """The threads of a block, and the blocks that fill the GPU."""
+        return self.function.shape(self.dispatch.block, large=self.dispatch.sums)
+
+
+def _limited(dispatch: Dispatch, block: int, fill: int) -> tuple[int, int]:
+    """The threads of a block, and the blocks, of no more threads than there may be."""
+    if not dispatch.threads:
+        return block, fill
+    block = min(block, dispatch.threads)
+    return block, min(fill, dispatch.threads // block)
+
+
+class Step:
+    """A dispatch in a frame: its configuration, its launch words, its arguments."""
+
+    least_block = WARP
+
+    __slots__ = (
+        "_context",
+        "action",
+        "arguments",
+        "block",
+        "configuration",
+        "configured",
+        "fill",
+        "handle",
+        "is_empty",
+        "known",
+        "words",
+    )
+
+    def __init__(self, context: Context, action: CudaAction) -> None:
+        self._context = context
+        self.action: Action = action
+        self.block, self.fill = action.block, action.fill
+        self.handle = c_void_p(action.function.handle)
+        self.words = cuda.words(abi.LAUNCH_GRAPH_SIZE // 8)
+        self.words[abi.LAUNCH_UPPER // 8] = 1
+        self.arguments = (c_void_p * 2)(0, ctypes.addressof(self.words))
+        grid = action.fill if action.is_computed else 1
+        self.configuration = cuda.LaunchConfiguration(grid, 1, 1, action.block, 1, 1)
+        self.configured: Any = byref(self.configuration)
+        self.known: Bounds | None = None  # the bounds that the configuration is for
+        self.is_empty = False
+        if action.fixed is not None:
+            self.resize(action.fixed)
+
+    def resize(self, bounds: Bounds) -> None:
+        """Be ready for other bounds than the last launch had."""
+        lower, upper = self.known = bounds
+        self.is_empty = upper <= lower
+        if self.is_empty:
+            return
+        self.words[abi.LAUNCH_LOWER // 8] = lower
+        self.words[abi.LAUNCH_UPPER // 8] = upper
+        block = self._block_for(upper - lower)
+        self.configuration.block = block
+        self.configuration.grid = min(-(-(upper - lower) // block), self.fill)
+
+    def _block_for(self, items: int) -> int:
+        """Few work items are spread over the whole GPU in small blocks, where that is free."""
+        if not self.action.dispatch.block:
+            most = self._context.multiprocessors
+            for block in (WARP, 2 * WARP, 4 * WARP, 8 * WARP):
+                if block < self.block and items <= block * most:
+                    return block
+        return self.block
+
+    def launch(self) -> None:
+        """Launch what was configured."""
+        launch = self._context.library.cuLaunchKernelEx
+        status = launch(self.configured, self.handle, self.arguments, None)
+        if status:
+            self.launch_again(status)
+
+    def launch_as(self, blocks: int, block: int) -> None:
+        """Launch so many blocks of so many threads."""
+        self.configuration.grid, self.configuration.block = blocks, block
+        self.launch()
+
+    def launch_again(self, status: int) -> None:
+        """Launch what has failed because the context is not the thread's own; or raise."""
+        if status in (cuda.INVALID_CONTEXT, cuda.INVALID_HANDLE):
+            with self._context.active():
+                launch = self._context.library.cuLaunchKernelEx
+                status = launch(self.configured, self.handle, self.arguments, None)
+        if status:
+            raise self._context.error("cuLaunchKernelEx", status)
+
+
+class Frame:
+    """One launch at a time uses it. `stream` is the one that it is made for now."""
+
+    def __init__(
+        self, context: Context, memory: DeviceMemory, actions: Sequence[CudaAction], large: int
+    ) -> None:
+        self._context, self._memory, self._large = context, memory, large
+        self.steps = [Step(context, action) for action in actions]
+        self.stream: Stream | None = None
+        self.told: tuple[int, ...] | None = None  # the slots that told the bounds of the steps
+        self._copy: DeviceAllocation | None = None
+        self._place = c_void_p()
+
+    def move(self, stream: Stream) -> None:
+        """Be launched in another stream than the last time."""
+        self.stream = stream
+        for step in self.steps:
+            side = step.action.dispatch.side
+            step.configuration.stream = stream.side(side).handle if side else stream.handle
+            if step.action.is_computed or step.action.is_single:
+                step.words[abi.LAUNCH_BOUNDS // 8] = stream.bounds()
+        if self._large:
+            # One of its own for each stream: a kernel of the last one may still read it.
+            self._copy = self._memory.allocate(self._large, "parameters")
+            self._place.value = self._copy.address
+
+    def resize(self, slots: Sequence[int]) -> None:
+        """Be ready for the bounds that these slots tell."""
+        for step in self.steps:
+            if step.action.bounds is not None:
+                step.resize(step.action.bounds(slots))
+
+    def take(self, block: int) -> None:
+        """Take the parameters: they are copied as they are now."""
+        pointer = block
+        if self._copy is not None and self.stream is not None:
+            pointer = ctypes.addressof(self._place)
+            address, stream = self._copy.address, self.stream.handle
+            self._context.call("cuMemcpyHtoDAsync", address, block, self._large, stream)
+        for step in self.steps:
+            step.arguments[0] = pointer
+
+
+def parameter_bytes(artifact: Artifact) -> int:
+    """The size of the parameter block where kernels take its address; 0 if they take the block."""
+    by_pointer = dict(artifact.metadata).get("parameters") == "pointer"
+    return 8 * len(artifact.parameters.slots) if by_pointer else 0

@@ -1,0 +1,229 @@
+"""Parameters of kernels: what their annotations allow, and how arguments are told apart.
+
+A parameter is one or several *leaves*: a scalar, an array or a template, or the members of a struct
+of those. A kernel is compiled once for each *key* of its arguments, the tuple of what its code can
+depend on: nothing for a scalar, type and layout for an array, the value for a template.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import MethodType
+from typing import Any
+
+import numpy as np
+
+from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.generated_functions import define
+from octants.diagnostics.launch_errors import WrongArgument
+from octants.lazy_dataclass import dataclass
+from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
+from octants.types.signature import FieldHandle, NdarrayHandle, ScalarType, StructHandle
+from octants.types.weak_references import number_of, parts_of
+
+
+@dataclass(frozen=True)
+class StructAnnotation:
+    """A struct of arguments: the leaves are its members."""
+
+    python_type: Any
+    members: tuple[tuple[str, Annotation], ...]
+
+
+Annotation = ScalarType | NdarrayAnnotation | Template | AnyTensor | StructAnnotation
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One value that is passed: a parameter, or the member of a struct that `path` leads to."""
+
+    kernel: str
+    parameter: str
+    position: int
+    path: tuple[str, ...]
+    annotation: ScalarType | NdarrayAnnotation | Template | AnyTensor
+
+    @property
+    def expression(self) -> str:
+        """The value in generated code, where argument k is called ``ak``."""
+        return ".".join((f"a{self.position}", *self.path))
+
+    @property
+    def name(self) -> str:
+        """The value as the user would write it."""
+        return ".".join((self.parameter, *self.path))
+
+    def value(self, arguments: Sequence[Any]) -> Any:
+        value = arguments[self.position]
+        for member in self.path:
+            if not hasattr(value, member):
+                raise self._missing(value, member)
+            value = getattr(value, member)
+        return value
+
+    def _missing(self, value: Any, member: str) -> OctantsError:
+        problem = f"the `{type(value).__name__}` that is given has no member `{member}`"
+        is_dict = isinstance(value, Mapping)
+        advice = "make a struct or a dataclass of it: `S(**values)`" if is_dict else ""
+        return self.error(problem, advice)
+
+    def error(self, problem: str, advice: str = "") -> OctantsError:
+        return WrongArgument(self.kernel, self.name, problem, advice).at(None)
+
+
+def leaves_of(
+    kernel: str, parameter: str, position: int, annotation: Annotation, path: tuple[str, ...] = ()
+) -> list[Leaf]:
+    """The leaves of one parameter."""
+    if not isinstance(annotation, StructAnnotation):
+        return [Leaf(kernel, parameter, position, path, annotation)]
+    found: list[Leaf] = []
+    for name, member in annotation.members:
+        found += leaves_of(kernel, parameter, position, member, (*path, name))
+    return found
+
+
+def make_key_function(count: int, leaves: Sequence[Leaf]) -> Callable[..., tuple[Any, ...]]:
+    """A function of ``count`` arguments that gives the key of a call."""
+    terms = [term + ", " for leaf in leaves if (term := key_term(leaf, leaf.expression))]
+    arguments = "".join(f"a{k}, " for k in range(count))
+    scope: dict[str, Any] = {**KEY_FUNCTIONS, "_explain": functools.partial(_explain, leaves)}
+    return define("key", _KEY_SOURCE.format(arguments=arguments, terms="".join(terms)), scope)
+
+
+_KEY_SOURCE = """
+def key({arguments}):
+    try:
+        return ({terms})
+    except (AttributeError, TypeError):
+        _explain(({arguments}))
+        raise
+"""
+
+
+def _explain(leaves: Sequence[Leaf], arguments: Sequence[Any]) -> None:
+    """Say what is wrong with arguments that have no key."""
+    for leaf in leaves:
+        value = leaf.value(arguments)
+        if isinstance(leaf.annotation, NdarrayAnnotation) and not hasattr(value, "shape"):
+            raise leaf.error(f"a {type(value).__name__} is not an array")
+
+
+def key_term(leaf: Leaf, value: str) -> str:
+    """The part of the key that a leaf has, over `KEY_FUNCTIONS`; "" for none.
+
+    ``value`` is the expression of the argument.
+    """
+    annotation = leaf.annotation
+    if isinstance(annotation, ScalarType):
+        return ""
+    if isinstance(annotation, Template):
+        return f"_template({value})"
+    if isinstance(annotation, AnyTensor):
+        return f"_any({value})"
+    if annotation.element_dim:
+        return f"_array({value}), {value}.shape[-{annotation.element_dim}:]"
+    return f"_array({value})"
+
+
+def array_key(value: Any) -> Any:
+    """What the code depends on of an array argument, hashable."""
+    handler = _ARRAY_KEYS.get(type(value))
+    return (_learn(type(value)) if handler is None else handler)(value)
+
+
+NUMPY_FLAGS = 0x1 | 0x100 | 0x400  # row-major, aligned, writable
+
+
+def _own_key(value: NdarrayHandle) -> Any:
+    return value.argument_key
+
+
+def _numpy_key(value: np.ndarray[Any, Any]) -> Any:
+    return value.dtype, value.ndim, value.flags.num & NUMPY_FLAGS
+
+
+def _torch_key(value: Any) -> Any:
+    with_grad = value.requires_grad or value.grad is not None
+    layout = value.is_contiguous(), value.is_neg()
+    return value.dtype, value.dim(), layout, with_grad, value.device.type
+
+
+def _interface_key(value: Any) -> Any:
+    given = value.__cuda_array_interface__
+    strides, is_read_only = given.get("strides"), given["data"][1]
+    return given["typestr"], len(given["shape"]), strides is None, is_read_only
+
+
+def _other_key(value: Any) -> Any:
+    return template_key(value)
+
+
+_ARRAY_KEYS: dict[type, Callable[[Any], Any]] = {np.ndarray: _numpy_key}
+
+
+def _learn(kind: type) -> Callable[[Any], Any]:
+    handler = _other_key
+    if issubclass(kind, NdarrayHandle):
+        handler = _own_key
+    elif issubclass(kind, np.ndarray):
+        handler = _numpy_key
+    elif is_torch(kind):
+        handler = _torch_key
+    elif has_interface(kind):
+        handler = _interface_key
+    _ARRAY_KEYS[kind] = handler
+    return handler
+
+
+def is_torch(kind: type) -> bool:
+    """Whether a type is that of torch tensors; torch is not imported for it."""
+    torch = sys.modules.get("torch")
+    return torch is not None and issubclass(kind, torch.Tensor)
+
+
+def has_interface(kind: type) -> bool:
+    """Whether the values of a type are arrays of others that say so, in a GPU's memory."""
+    is_own = issubclass(kind, (FieldHandle, NdarrayHandle))
+    return hasattr(kind, "__cuda_array_interface__") and not is_own
+
+
+def template_key(value: Any) -> Any:
+    """Numbers and strings are told apart by type and value, tuples and lists by their items.
+
+    Anything else is told apart by identity, by a number that no other object ever has. An object
+    that cannot be referenced weakly must be kept alive together with the key.
+    """
+    kind = type(value)
+    if kind is float:
+        return kind, value.hex()
+    if kind in (int, bool, str, type(None)):
+        return kind, value
+    if isinstance(value, NdarrayHandle):
+        return value.argument_key, "array"
+    if isinstance(value, np.generic):
+        return kind, value.tobytes()
+    if issubclass(kind, (tuple, list, MethodType)):
+        return kind, *map(template_key, parts_of(value))
+    return object_key(value)
+
+
+def object_key(value: Any) -> Any:
+    """The key of an object that is told apart by identity.
+
+    Its number stands in a tuple, since `array_key` has bare numbers, of another sequence.
+    """
+    number = number_of(value)
+    return ("address", id(value)) if number is None else ("object", number)
+
+
+def tensor_key(value: Any) -> Any:
+    """The key of an argument that may be an ndarray or a field."""
+    is_template = isinstance(value, (FieldHandle, StructHandle))
+    return object_key(value) if is_template else array_key(value)
+
+
+KEY_FUNCTIONS = {"_array": array_key, "_template": template_key, "_any": tensor_key}
+"""The functions of key terms, by the names that generated code has for them."""

@@ -1,0 +1,154 @@
+"""What launches need of a device: its queue, its memory, programs, messages, tapes, and waiting."""
+
+from __future__ import annotations
+
+import weakref
+
+import numpy as np
+
+from octants.artifact import Artifact
+from octants.diagnostics.vulkan_errors import ForkedVulkan, LoopCut
+from octants.runtime.gpu.device import GpuDevice
+from octants.runtime.gpu.messages import MessageQueue
+from octants.runtime.gpu.tapes import Tape
+from octants.runtime.host_memory import view_memory
+from octants.runtime.memory_versions import Versions
+from octants.runtime.pending_errors import Pending
+from octants.runtime.vulkan.bindings import BoundMemory, pipeline_layout
+from octants.runtime.vulkan.context import Context
+from octants.runtime.vulkan.memory import (
+    ALIGNMENT,
+    MAPPED,
+    NEAR,
+    Buffer,
+    Heap,
+    Piece,
+    large_buffer,
+)
+from octants.runtime.vulkan.physical_devices import Hardware, choose
+from octants.runtime.vulkan.pipelines import Program
+from octants.runtime.vulkan.queue import PUSHED, Queue
+from octants.runtime.vulkan.transfers import Transfers
+
+_HOSTS_PART = 8  # of the one buffer where that is all memory
+_MANY_BLOCKS, _FEW_BLOCKS = 1024, 16  # that fill a GPU, and a CPU that stands for one
+
+
+class _Shared:
+    """What of a device stays as long as the process, since arrays may outlive their device."""
+
+    def __init__(self, hardware: Hardware) -> None:
+        self.context = context = Context(hardware)
+        self.programs: weakref.WeakValueDictionary[bytes, Program] = weakref.WeakValueDictionary()
+        if hardware.is_bound:
+            buffer = large_buffer(context, hardware.memory_bytes)
+            self.heap, self.mapped = _divided(context, buffer)
+            bound = BoundMemory(context, buffer, PUSHED)
+            near, self.layout = self.mapped, bound.layout
+        else:
+            self.heap, self.mapped = Heap(context), Heap(context, MAPPED)
+            near, self.layout = Heap(context, NEAR), pipeline_layout(context, PUSHED)
+        self.queue = Queue(context, near)
+        if hardware.is_bound:
+            self.queue.bind = bound.bind
+        self.transfers = Transfers(self.queue, self.heap)
+
+
+def _divided(context: Context, buffer: Buffer) -> tuple[Heap, Heap]:
+    """Two heaps in one buffer: for the device, and for what the host writes while that is busy.
+
+    Nothing is at the beginning, so that no address is 0.
+    """
+    device, host = Heap(context), Heap(context, NEAR)
+    own = buffer.nbytes // _HOSTS_PART // ALIGNMENT * ALIGNMENT
+    host.stay_within(buffer, ALIGNMENT, own)
+    start = ALIGNMENT + own
+    device.stay_within(buffer, start, buffer.nbytes - start)
+    return device, host
+
+
+_known: dict[Hardware, _Shared] = {}
+
+
+def _shared(hardware: Hardware) -> _Shared:
+    """What is there for a device; after its loss that is made anew, but not after a fork."""
+    known = _known.get(hardware)
+    if known is not None and isinstance(known.context.lost, ForkedVulkan):
+        known.context.check()
+    if known is None or known.context.lost is not None:
+        known = _known[hardware] = _Shared(hardware)
+    return known
+
+
+class Machine(GpuDevice):
+    """The device of a number, or the best one for None; see `hardware.choose`.
+
+    ``tape_budget`` is what the records of a launch should take, as far as shorter blocks of long
+    loops make that possible; 0: a 64th of the memory. ``tape_limit`` bounds the bytes of all tapes;
+    0: nine tenths of the memory.
+
+    Raises `OctantsRuntimeError` if there is no Vulkan, no such device, or one that is unfit.
+    """
+
+    def __init__(
+        self,
+        number: int | None = None,
+        tape_budget: int = 0,
+        tape_limit: int = 0,
+        without: str = "",
+        is_checked: bool = False,
+    ) -> None:
+        super().__init__()
+        self.hardware = choose(number or 0, without, is_checked)
+        shared = _shared(self.hardware)
+        self.context, self.queue = shared.context, shared.queue
+        self.heap, self.transfers = shared.heap, shared.transfers
+        self.queue_here = lambda: shared.transfers
+        self.layout = shared.layout
+        total = self.hardware.memory_bytes
+        self.tape_budget = tape_budget or total // 64
+        self.tape = Tape(self.heap, self.transfers, tape_limit or total // 10 * 9)
+        self.fill = _FEW_BLOCKS if self.hardware.is_cpu else _MANY_BLOCKS
+        self.pending = Pending()
+        mapped = Transfers(self.queue, shared.mapped)
+        self.messages = MessageQueue(shared.mapped, mapped, self.pending, self.look)
+        self.bounds: Piece = self.heap.allocate(32, "bounds of loops")
+        self.cut: Piece = shared.mapped.allocate(
+            4, "what drivers tell"
+        )  # where kernels tell that a loop was cut short
+        self._cut_word = view_memory(self.cut.host, np.uint32, (1,))
+        self._cut_word[0] = 0
+        self.programs = shared.programs
+        self.versions = Versions(self.heap.live.find)
+
+    def __repr__(self) -> str:
+        return self.hardware.name
+
+    def program(self, artifact: Artifact) -> Program:
+        """The pipelines of an artifact; those of the same code are shared."""
+        known = self.programs.get(artifact.code)
+        if known is None:
+            known = Program(self.context, self.layout, artifact)
+            self.programs[artifact.code] = known
+        return known
+
+    def look(self) -> None:
+        """Wait, print what kernels have printed, and raise the first failure."""
+        self.queue.finish()
+        self.deliver()
+
+    def deliver(self) -> None:
+        """The same when all is done."""
+        if self.hardware.validation is not None:
+            self.hardware.validation.tell()
+        if self._cut_word[0]:
+            self._cut_word[0] = 0
+            raise LoopCut(self.hardware.name).at(None)
+        if self.tape.is_trusted or self.messages:
+            with self.queue.lock:  # first, as in a launch
+                self.confirm_tapes()
+                self.messages.deliver()
+
+    def tapes(self) -> tuple[Tape]:
+        """The only one."""
+        return (self.tape,)

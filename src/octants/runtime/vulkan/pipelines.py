@@ -1,0 +1,119 @@
+"""Pipelines, which a driver makes of SPIR-V, and what it wants to remember of that.
+
+A driver has data of its own for what it has compiled, which the next process gives back to it. They
+are files of the cache, one for each module, named after the module and the driver.
+"""
+
+from __future__ import annotations
+
+import struct
+import weakref
+from ctypes import addressof, byref, c_char_p, c_size_t, c_uint64, create_string_buffer
+from typing import Any
+
+from octants.artifact import Artifact, Dispatch
+from octants.cache import current
+from octants.diagnostics.exceptions import OctantsMemoryError
+from octants.diagnostics.vulkan_errors import VulkanFailed
+from octants.hashing import blake2b
+from octants.runtime.vulkan import structures as vk
+from octants.runtime.vulkan.bindings import COMPUTE_STAGE
+from octants.runtime.vulkan.context import Context
+from octants.runtime.vulkan.library import OUT_OF_MEMORY, SUCCESS
+
+_HEAD = struct.Struct("<4I16s")  # its own length, a version, vendor, device, what drivers compare
+_HEAD_VERSION = 1
+_WHOLE_SUBGROUPS = 2
+
+
+class Program:
+    """The pipelines of a SPIR-V module, by the names of its entry points.
+
+    A module of a kernel that does nothing has none, and is none.
+    """
+
+    def __init__(self, context: Context, layout: c_uint64, artifact: Artifact) -> None:
+        context.check()
+        self._context, self._layout, self._artifact = context, layout, artifact
+        self.pipelines: dict[str, c_uint64] = {}
+        if artifact.dispatches:
+            self._load()
+
+    def _load(self) -> None:
+        """Make the pipelines, with what is kept of them."""
+        context, code = self._context, self._artifact.code
+        info = vk.ShaderModuleCreateInfo(size=len(code), code=c_char_p(code))
+        module = context.create("vkCreateShaderModule", info)
+        try:
+            known = current.kept("pipelines", self._key(), lambda: self._make(module, b""))
+            if not self.pipelines:
+                self._make(module, known if _is_for(context, known) else b"")
+        finally:
+            context.functions.vkDestroyShaderModule(context.handle, module, None)
+        handles = [handle.value for handle in self.pipelines.values()]
+        weakref.finalize(self, context.retire, "vkDestroyPipeline", handles).atexit = False
+
+    def _key(self) -> str:
+        """What the data of a driver are about."""
+        properties = self._context.hardware.properties
+        code = blake2b(self._artifact.code, digest_size=20).hexdigest()
+        driver = f"{properties.vendor:x} {properties.device:x} {properties.driver_version:x}"
+        return f"{code} {driver} {_identity(properties).hex()}"
+
+    def _make(self, module: int, known: bytes) -> bytes:
+        """Make all pipelines with what the driver knows of them; gives what it knows then."""
+        context = self._context
+        text = create_string_buffer(known, len(known) or 1)
+        info = vk.PipelineCacheCreateInfo(size=len(known), data=addressof(text))
+        cache = context.create("vkCreatePipelineCache", info)
+        try:
+            for dispatch in self._artifact.dispatches:
+                self.pipelines[dispatch.entry] = self._pipeline(module, dispatch, cache)
+            return _data_of(context, cache)
+        finally:
+            context.functions.vkDestroyPipelineCache(context.handle, cache, None)
+
+    def _pipeline(self, module: int, dispatch: Dispatch, cache: int) -> c_uint64:
+        name, hardware = dispatch.entry, self._context.hardware
+        stage = vk.ShaderStageCreateInfo(stage=COMPUTE_STAGE, module=module, name=name.encode())
+        size = vk.RequiredSubgroupSize(size=dispatch.lanes)
+        if dispatch.lanes and "whole" in hardware.features:
+            stage.flags = _WHOLE_SUBGROUPS
+            if dispatch.block <= hardware.most_sized:
+                stage.next = addressof(size)
+        layout = self._layout.value
+        info = vk.ComputePipelineCreateInfo(stage=stage, layout=layout, base_index=-1)
+        handle, context = c_uint64(), self._context
+        create = context.functions.vkCreateComputePipelines
+        status = create(context.handle, cache, 1, byref(info), None, byref(handle))
+        if status in OUT_OF_MEMORY:
+            raise OctantsMemoryError(f"the driver has no memory left to compile `{name}`")
+        if status != SUCCESS:
+            raise VulkanFailed("vkCreateComputePipelines", f"status {status}").at(None)
+        return handle
+
+
+def _data_of(context: Context, cache: int) -> bytes:
+    """What a driver would have again; nothing where it would have no more than its own name."""
+    size, get = c_size_t(), context.functions.vkGetPipelineCacheData
+    if not cache or get(context.handle, cache, byref(size), None) != SUCCESS:
+        return b""
+    data = create_string_buffer(max(1, size.value))
+    if get(context.handle, cache, byref(size), data) != SUCCESS or size.value <= _HEAD.size:
+        return b""
+    return data.raw[: size.value]
+
+
+def _is_for(context: Context, data: bytes) -> bool:
+    """Whether data are those of this driver: not every driver looks well enough."""
+    if len(data) <= _HEAD.size:
+        return False
+    properties = context.hardware.properties
+    length, version, *whose = _HEAD.unpack_from(data)
+    mine = [properties.vendor, properties.device, _identity(properties)]
+    return bool(length == _HEAD.size and version == _HEAD_VERSION and whose == mine)
+
+
+def _identity(properties: Any) -> bytes:
+    """The bytes by which drivers know their data."""
+    return bytes(properties.cache)
