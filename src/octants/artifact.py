@@ -100,7 +100,7 @@ def overflow_message(record: Record) -> MessageFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MemoryRange:
     """A range of memory: ``nbytes`` from the address in a slot on; 0: the whole allocation."""
 
     slot: int
@@ -108,7 +108,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class TapeSizeInputs:
     """What decides how much tape the work items of a dispatch need, or where a loop ends.
 
     That is what stands in some `slots` of the parameter block, in some places of the `memory` that
@@ -118,7 +118,7 @@ class Needs:
 
     slots: tuple[int, ...]
     by_item: bool
-    memory: tuple[Place, ...] = ()
+    memory: tuple[MemoryRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +145,8 @@ class Dispatch:
     threads: int = 0
     records: bool = False
     run_again: bool = True
-    needs: Needs | None = None
-    domain_needs: Needs | None = None
+    needs: TapeSizeInputs | None = None
+    domain_needs: TapeSizeInputs | None = None
     side: int = 0
     waves: int = 1
     sums: bool = False
@@ -175,7 +175,7 @@ class Artifact:
     records: tuple[tuple[Span, str], ...] = ()
     dispatches: tuple[Dispatch, ...] = ()
     binary: bytes = b""
-    writes: tuple[Place, ...] = ()
+    writes: tuple[MemoryRange, ...] = ()
 
 
 class Making:

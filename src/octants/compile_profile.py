@@ -26,7 +26,7 @@ _R = TypeVar("_R")
 
 
 @dataclass(slots=True)
-class Entry:
+class StageTimes:
     """What one stage of one kernel took, in all of its calls.
 
     ``seconds`` are without the stages inside it. ``before`` and ``after`` are sizes in the last
@@ -67,7 +67,7 @@ class Profile:
     """The stages of all kernels that were compiled, in order of their first call."""
 
     def __init__(self) -> None:
-        self.entries: dict[tuple[str, Path], Entry] = {}
+        self.entries: dict[tuple[str, Path], StageTimes] = {}
         self._threads = threading.local()
 
     @property
@@ -84,7 +84,7 @@ class Profile:
             entry.seconds for entry in self.entries.values() if kernel in (None, entry.kernel)
         )
 
-    def of(self, kernel: str) -> list[Entry]:
+    def of(self, kernel: str) -> list[StageTimes]:
         """The stages of a kernel, those inside another one behind it."""
         own = {entry.path: entry for entry in self.entries.values() if entry.kernel == kernel}
         order = {path: number for number, path in enumerate(own)}
@@ -119,7 +119,7 @@ class Profile:
                 stack[-1][2][0] += time.thread_time() - begin
 
     def _add(self, kernel: str, path: Path, seconds: float, note: Note) -> None:
-        entry = self.entries.setdefault((kernel, path), Entry(kernel, path))
+        entry = self.entries.setdefault((kernel, path), StageTimes(kernel, path))
         entry.calls += 1
         entry.seconds += seconds
         entry.unit, entry.before, entry.after = note.unit, note.before, note.after
@@ -216,7 +216,7 @@ def _by_stage(profile: Profile) -> list[tuple[str, tuple[int, float]]]:
     return sorted(found.items(), key=lambda item: -item[1][1])
 
 
-def _line(entry: Entry, total: float) -> str:
+def _line(entry: StageTimes, total: float) -> str:
     name = "  " * (len(entry.path) - 1) + entry.path[-1]
     return _columns(name, entry.seconds, total, entry.calls, _sizes(entry))
 
@@ -230,7 +230,7 @@ def _share(part: float, whole: float) -> str:
     return f"{100 * part / whole if whole else 0:.1f}%"
 
 
-def _sizes(entry: Entry) -> str:
+def _sizes(entry: StageTimes) -> str:
     """The sizes before and after, as far as they are known."""
     if entry.after is None:
         return ""

@@ -27,7 +27,7 @@ from octants.diagnostics.graph_errors import (
     NotCaptured,
 )
 from octants.lang.syntax import do_while as do_while
-from octants.runtime.capture import Capture, Replay, captures, own_capture
+from octants.runtime.capture import Capture, CommandReplay, captures, own_capture
 from octants.runtime.parameters import has_interface, is_torch
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Graph:
 
     def __init__(self) -> None:
         self._capture: Capture | None = None
-        self._replay: Replay | None = None
+        self._replay: CommandReplay | None = None
         self._foreign: list[Foreign] = []
         self._problem = "it was not captured yet"
         self._generation = -1

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.ad.overwrite_ledger import Ledger
+from octants.ad.overwrite_ledger import OverwriteLedger
 from octants.analysis.index_ranges import FARTHEST
 from octants.data.stored_array import StoredArray
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.launch.foreign_arrays import ForeignArray
-from octants.launch.taped_memory import Memory
+from octants.launch.taped_memory import TapedMemory
 
 
 class Watched(ForeignArray):
@@ -28,13 +28,13 @@ class Watched(ForeignArray):
         return super().snapshot()
 
 
-def memory_of(array: StoredArray, *, is_foreign: bool = False) -> Memory:
-    return Memory(array, "x", is_foreign=is_foreign)
+def memory_of(array: StoredArray, *, is_foreign: bool = False) -> TapedMemory:
+    return TapedMemory(array, "x", is_foreign=is_foreign)
 
 
 def test_what_is_never_overwritten_is_never_copied() -> None:
     array = Watched(np.arange(3.0))
-    ledger, memory = Ledger(), memory_of(array)
+    ledger, memory = OverwriteLedger(), memory_of(array)
     contents = [ledger.need(memory) for _ in range(5)]
     ledger.restore(contents)
     ledger.finish()
@@ -43,7 +43,7 @@ def test_what_is_never_overwritten_is_never_copied() -> None:
 
 def test_a_write_that_nobody_minds_copies_nothing() -> None:
     array = Watched(np.arange(3.0))
-    ledger, memory = Ledger(), memory_of(array)
+    ledger, memory = OverwriteLedger(), memory_of(array)
     ledger.overwrite(memory)
     ledger.overwrite(memory)
     assert array.snapshots == 0
@@ -51,7 +51,7 @@ def test_a_write_that_nobody_minds_copies_nothing() -> None:
 
 def test_one_copy_for_all_launches_between_two_writes() -> None:
     array = Watched(np.arange(3.0))
-    ledger, memory = Ledger(), memory_of(array)
+    ledger, memory = OverwriteLedger(), memory_of(array)
     first = [ledger.need(memory) for _ in range(4)]
     assert len(set(first)) == 1
     ledger.overwrite(memory)
@@ -60,7 +60,7 @@ def test_one_copy_for_all_launches_between_two_writes() -> None:
 
 def test_contents_come_back_and_the_final_one_stays() -> None:
     x = np.zeros(2)
-    ledger, memory = Ledger(), memory_of(Watched(x))
+    ledger, memory = OverwriteLedger(), memory_of(Watched(x))
     contents = []
     for step in range(4):
         contents.append(ledger.need(memory))
@@ -75,7 +75,7 @@ def test_contents_come_back_and_the_final_one_stays() -> None:
 
 def test_a_content_that_is_live_is_found_again_after_an_older_one() -> None:
     x = np.zeros(1)
-    ledger, memory = Ledger(), memory_of(Watched(x))
+    ledger, memory = OverwriteLedger(), memory_of(Watched(x))
     old = ledger.need(memory)
     ledger.overwrite(memory)
     x[:] = 1
@@ -89,7 +89,7 @@ def test_a_content_that_is_live_is_found_again_after_an_older_one() -> None:
 
 def test_a_view_and_its_base_share_their_contents() -> None:
     base = np.arange(6.0)
-    ledger = Ledger()
+    ledger = OverwriteLedger()
     whole, part, apart = (memory_of(Watched(x)) for x in (base, base[2:4], base[4:]))
     needed = ledger.need(whole)
     kept = ledger.need(apart)
@@ -112,7 +112,7 @@ def test_random_histories_of_overlapping_views() -> None:
         base = np.arange(8.0)
         views = [base[a : a + n] for a, n in ((0, 8), (0, 4), (2, 4), (5, 3), (5, 3))]
         memories = [memory_of(Watched(view)) for view in views]
-        ledger = Ledger()
+        ledger = OverwriteLedger()
         history = []
         for step in range(generator.randrange(1, 10)):
             k = generator.randrange(len(views))
@@ -152,7 +152,7 @@ def test_random_histories_of_parts(seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(20):
         x = np.arange(24.0).reshape(6, 4)
-        ledger, memory = Ledger(), memory_of(Watched(x))
+        ledger, memory = OverwriteLedger(), memory_of(Watched(x))
         history: list[Any] = []
         for step in range(chance.randrange(1, 16)):
             region = random_region(chance)
@@ -180,7 +180,7 @@ def test_random_histories_of_parts(seed: int) -> None:
 def test_a_row_that_is_overwritten_is_all_that_is_copied() -> None:
     steps, width = 200, 5
     x = np.zeros((steps + 1, width))
-    ledger, array = Ledger(), Watched(x)
+    ledger, array = OverwriteLedger(), Watched(x)
     memory = memory_of(array)
     contents = []
     for step in range(steps):
@@ -201,7 +201,7 @@ def test_a_row_that_is_overwritten_is_all_that_is_copied() -> None:
 
 def test_an_array_of_numpy_that_is_changed_unseen_is_put_back() -> None:
     x = np.zeros(2)
-    ledger, memory = Ledger(), memory_of(ForeignArray(x, x), is_foreign=True)
+    ledger, memory = OverwriteLedger(), memory_of(ForeignArray(x, x), is_foreign=True)
     contents = []
     for step in range(3):
         contents.append(ledger.need(memory))
@@ -215,14 +215,14 @@ def test_an_array_of_numpy_that_is_changed_unseen_is_put_back() -> None:
 
 def test_an_array_of_numpy_that_is_not_changed_is_copied_once() -> None:
     x = np.zeros(2)
-    ledger = Ledger()
+    ledger = OverwriteLedger()
     contents = [ledger.need(memory_of(ForeignArray(x, x), is_foreign=True)) for _ in range(3)]
     assert len(set(contents)) == 1
 
 
 def test_a_write_through_a_pointer_is_an_error() -> None:
     array = Watched(np.zeros(2))
-    ledger, memory = Ledger(), memory_of(array)
+    ledger, memory = OverwriteLedger(), memory_of(array)
     content = ledger.need(memory)
     array.mark_written()
     with pytest.raises(OctantsRuntimeError, match="OCT320"):
@@ -231,7 +231,7 @@ def test_a_write_through_a_pointer_is_an_error() -> None:
         ledger.overwrite(memory)
 
 
-def fits(ledger: Ledger, *phases: Any) -> bool:
+def fits(ledger: OverwriteLedger, *phases: Any) -> bool:
     try:
         ledger.make_room("kernel `k`", phases)
     except OctantsRuntimeError:
@@ -244,9 +244,9 @@ def test_whether_copies_fit_is_not_guessed(seed: int) -> None:
     """The quick answer, which counts whole arrays, is yes only where the long one is."""
     chance = random.Random(seed)
     memories = [memory_of(ForeignArray(a, a)) for a in (np.zeros(8), np.zeros((4, 2)))]
-    ledger, answers = Ledger(budget=chance.choice((64, 200, 500))), set()
+    ledger, answers = OverwriteLedger(budget=chance.choice((64, 200, 500))), set()
 
-    def place() -> tuple[Memory, Any]:
+    def place() -> tuple[TapedMemory, Any]:
         row = chance.randrange(4)
         return chance.choice(memories), chance.choice((None, ((((row, row + 1)),),)))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.launch.taped_memory import Memory, _close_pairs, memory_of
+from octants.launch.taped_memory import TapedMemory, _close_pairs, memory_of
 from tests.apart import shares_memory
 
 
@@ -20,7 +20,7 @@ def runtime() -> Iterator[None]:
     qd.reset()
 
 
-def overlapping(memories: dict[int, Memory]) -> set[tuple[int, int]]:
+def overlapping(memories: dict[int, TapedMemory]) -> set[tuple[int, int]]:
     return {
         (one, other)
         for one, other in combinations(memories, 2)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.analysis.index_ranges import Accessed, Region, intersect, tidy, unite
+from octants.analysis.index_ranges import Accessed, ArrayRegion, intersect, tidy, unite
 from octants.interpreter import run
 from octants.ir.core import Space
-from octants.launch.taped_memory import Memory
+from octants.launch.taped_memory import TapedMemory
 
 N = 8
 
@@ -181,7 +181,7 @@ def accesses(kernel: Any, t: int, n: int) -> tuple[Accessed, Recorder]:
     return said, recorder
 
 
-def covers(region: Region, positions: set[tuple[int, ...]]) -> bool:
+def covers(region: ArrayRegion, positions: set[tuple[int, ...]]) -> bool:
     return all(intersect(region, (tuple((k, k) for k in position),)) for position in positions)
 
 
@@ -248,7 +248,7 @@ def test_regions() -> None:
 def test_regions_become_fewer_boxes_of_the_same_elements() -> None:
     generator = random.Random(3)
 
-    def elements(region: Region) -> set[tuple[int, ...]]:
+    def elements(region: ArrayRegion) -> set[tuple[int, ...]]:
         assert region is not None
         return {
             (i, j)
@@ -275,19 +275,19 @@ def test_regions_become_fewer_boxes_of_the_same_elements() -> None:
 
 
 @pytest.fixture
-def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[Region]:
-    taken: list[Region] = []
-    plain = Memory.snapshot
+def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[ArrayRegion]:
+    taken: list[ArrayRegion] = []
+    plain = TapedMemory.snapshot
 
-    def snapshot(self: Memory, region: Region = None) -> Any:
+    def snapshot(self: TapedMemory, region: ArrayRegion = None) -> Any:
         taken.append(region)
         return plain(self, region)
 
-    monkeypatch.setattr(Memory, "snapshot", snapshot)
+    monkeypatch.setattr(TapedMemory, "snapshot", snapshot)
     return taken
 
 
-def test_stepping_through_time_copies_nothing(snapshots: list[Region]) -> None:
+def test_stepping_through_time_copies_nothing(snapshots: list[ArrayRegion]) -> None:
     x = qd.field(qd.f64, (50, 4), needs_grad=True)
     loss = qd.field(qd.f64, (), needs_grad=True)
 
@@ -310,7 +310,7 @@ def test_stepping_through_time_copies_nothing(snapshots: list[Region]) -> None:
     assert x.grad[0, 0] == pytest.approx(np.prod(1 + np.cos(x.to_numpy()[:-1, 0])))
 
 
-def test_only_what_is_overwritten_is_copied(snapshots: list[Region]) -> None:
+def test_only_what_is_overwritten_is_copied(snapshots: list[ArrayRegion]) -> None:
     x = qd.field(qd.f64, (50, 4), needs_grad=True)
     loss = qd.field(qd.f64, (), needs_grad=True)
 

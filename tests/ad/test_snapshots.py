@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.launch.taped_memory import Memory
+from octants.launch.taped_memory import TapedMemory
 from tests.ad.differences import check_tape
 from tests.golden_files import check_golden
 
@@ -315,7 +315,7 @@ def test_memory_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> None
     with qd.ad.Tape(loss=w.loss):
         w.total()
         with monkeypatch.context() as patch:
-            patch.setattr(Memory, "snapshot", refuse)
+            patch.setattr(TapedMemory, "snapshot", refuse)
             with pytest.raises(qd.OctantsMemoryError, match="OCT327.*`state`"):
                 w.linear(2.0)
     assert w.state.to_numpy().tolist() == kept.tolist()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.launch.taped_memory import Memory
+from octants.launch.taped_memory import TapedMemory
 
 STEPS, N = 40, 9
 
@@ -18,13 +18,13 @@ STEPS, N = 40, 9
 def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes of each snapshot that is taken."""
     taken: list[int] = []
-    plain = Memory.snapshot
+    plain = TapedMemory.snapshot
 
-    def snapshot(self: Memory, region: Any = None) -> Any:
+    def snapshot(self: TapedMemory, region: Any = None) -> Any:
         taken.append(self.nbytes(region))
         return plain(self, region)
 
-    monkeypatch.setattr(Memory, "snapshot", snapshot)
+    monkeypatch.setattr(TapedMemory, "snapshot", snapshot)
     return taken
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from octants.autodiff import reverse
 from octants.autodiff.plan import Plan
-from octants.autodiff.stored_loops import Cursor, Frame, Stores
+from octants.autodiff.stored_loops import Cursor, IterationFrame, StoredLoops
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.core import Block, Companion, Module, Value
@@ -155,32 +155,32 @@ def test_compiled_nests_take_the_bytes_of_the_interpreter(plans: list[Plan]) -> 
 
 def _starts_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """The records of an execution are looked for one record too late."""
-    original = Stores._pass_stored
+    original = StoredLoops._pass_stored
 
-    def moved(self: Any, op: Any, frame: Frame) -> None:
+    def moved(self: Any, op: Any, frame: IterationFrame) -> None:
         original(self, op, frame)
         values, records = self._sweep.values, self._sweep.records
         one = self._sweep.builder.constant(1, i64)
         values.know(op, place=records.end(records.of(op), values[op, "place"], one))
 
-    monkeypatch.setattr(Stores, "_pass_stored", moved)
+    monkeypatch.setattr(StoredLoops, "_pass_stored", moved)
 
 
 def _forgets_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """The frame before is taken to end where the records of this one do."""
-    monkeypatch.setattr(Stores, "start_of_frame", lambda self: self._frame.start)
+    monkeypatch.setattr(StoredLoops, "start_of_frame", lambda self: self._frame.start)
 
 
 def _never_lets_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """An execution that does not fit leaves its place to what comes next."""
-    original = Stores._store_for
+    original = StoredLoops._store_for
 
     def kept(self: Any, op: Any, begin: Value, cursor: Cursor) -> Value:
         end = original(self, op, begin, cursor)
         result: Value = self._sweep.builder.binary("min", end, cursor.limit)
         return result
 
-    monkeypatch.setattr(Stores, "_store_for", kept)
+    monkeypatch.setattr(StoredLoops, "_store_for", kept)
 
 
 def _takes_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,19 +189,19 @@ def _takes_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     def zeros(self: Any, keys: Any, _: Any) -> list[Value]:
         return [self._sweep.builder.constant(0, dtype) for dtype in keys.values()]
 
-    monkeypatch.setattr(Stores, "_given", zeros)
+    monkeypatch.setattr(StoredLoops, "_given", zeros)
 
 
 def _replays_over_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replays record from where the stack was before the loop."""
-    original = Stores.know_frames
+    original = StoredLoops.know_frames
 
     def forgotten(self: Any, op: Any, ends: list[Value]) -> None:
         original(self, op, ends)
         if ends:
             self._sweep.values.know(op, end=self._sweep.values[op, "base"])
 
-    monkeypatch.setattr(Stores, "know_frames", forgotten)
+    monkeypatch.setattr(StoredLoops, "know_frames", forgotten)
 
 
 MISTAKES = (

@@ -21,7 +21,7 @@ from octants.ir.core import Module
 from octants.ir.ops import arithmetic as fns
 from octants.runtime import cpu as runtime
 from octants.runtime.cpu import native
-from octants.runtime.cpu.layout import Context, Messages, Worker
+from octants.runtime.cpu.layout import Messages, ThreadContext, Worker
 from octants.target import Target
 from octants.types import scalars
 from octants.types.scalars import f32, i32
@@ -143,7 +143,7 @@ def test_inspection() -> None:
 
 def test_the_runtime_lays_memory_out_as_the_code_expects() -> None:
     for field in ("parallel_for", "grow", "guard", "worker", "interrupted"):
-        assert getattr(Context, field).offset == getattr(abi, f"CONTEXT_{field.upper()}")
+        assert getattr(ThreadContext, field).offset == getattr(abi, f"CONTEXT_{field.upper()}")
     for field in ("cursor", "end", "capacity", "count", "failed", "lock", "failure_id"):
         assert getattr(Messages, field).offset == getattr(abi, f"MESSAGES_{field.upper()}")
     for field in ("failure_task", "failure_item", "failure_values"):

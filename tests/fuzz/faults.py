@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from octants.ad.memory_versions import Content
-from octants.ad.overwrite_ledger import Ledger
+from octants.ad.overwrite_ledger import OverwriteLedger
 from octants.analysis.aliasing_writes import Places
 from octants.autodiff import backward
 from octants.autodiff.backward import Backward, LoopIterations
 from octants.autodiff.loop_recording import Checkpoints
-from octants.autodiff.primal_memory import Memory
+from octants.autodiff.primal_memory import PrimalMemory
 from octants.interpreter import HANDLERS, Interpreter
 from octants.ir import ops
 from octants.ir.core import Block, Companion, Value
@@ -108,7 +108,7 @@ def stale_branches(patch: pytest.MonkeyPatch) -> None:
 def one_lane_for_all(patch: pytest.MonkeyPatch) -> None:
     """Values that the reverse run reads again are those of the first work item."""
 
-    def read(self: Memory, op: Any, kind: str) -> Value:
+    def read(self: PrimalMemory, op: Any, kind: str) -> Value:
         result = original(self, op, kind)
         load: Any = self._builder.block.ops[-1]
         zeros = {self._values[item]: item.type for item in self._facts.body.args}
@@ -118,8 +118,8 @@ def one_lane_for_all(patch: pytest.MonkeyPatch) -> None:
         ]
         return result
 
-    original = Memory.read
-    patch.setattr(Memory, "read", read)
+    original = PrimalMemory.read
+    patch.setattr(PrimalMemory, "read", read)
 
 
 def overwrite_adjoints_of_loads(patch: pytest.MonkeyPatch) -> None:
@@ -198,17 +198,17 @@ def skip_checkpoints(patch: pytest.MonkeyPatch) -> None:
 
 def skip_a_snapshot(patch: pytest.MonkeyPatch) -> None:
     """What a launch overwrites is not copied before."""
-    patch.setattr(Ledger, "_save", lambda self, content, *_: None)
+    patch.setattr(OverwriteLedger, "_save", lambda self, content, *_: None)
 
 
 def restore_in_the_wrong_order(patch: pytest.MonkeyPatch) -> None:
     """Contents are put back in the order in which they were saved, and not in the reverse one."""
 
-    def save(self: Ledger, content: Content, *how: Any) -> None:
+    def save(self: OverwriteLedger, content: Content, *how: Any) -> None:
         original_save(self, content, *how)
         saved.setdefault((id(self), content.memory.key), []).append(content)
 
-    def put(self: Ledger, content: Content, **how: Any) -> None:
+    def put(self: OverwriteLedger, content: Content, **how: Any) -> None:
         order = saved.get((id(self), content.memory.key), [])
         same = [one for one in order if one.region == content.region]
         if content in same:
@@ -216,9 +216,9 @@ def restore_in_the_wrong_order(patch: pytest.MonkeyPatch) -> None:
         original_put(self, content, **how)
 
     saved: dict[Any, list[Content]] = {}
-    original_save, original_put = Ledger._save, Ledger._put
-    patch.setattr(Ledger, "_save", save)
-    patch.setattr(Ledger, "_put", put)
+    original_save, original_put = OverwriteLedger._save, OverwriteLedger._put
+    patch.setattr(OverwriteLedger, "_save", save)
+    patch.setattr(OverwriteLedger, "_put", put)
 
 
 def let_work_items_overtake(patch: pytest.MonkeyPatch) -> None:

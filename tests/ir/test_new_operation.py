@@ -15,7 +15,7 @@ import pytest
 from octants import interpreter
 from octants.analysis.affine_forms import Forms
 from octants.codegen import arithmetic, memory
-from octants.codegen.function import Function
+from octants.codegen.function import FunctionEmitter
 from octants.codegen.llvm import operations
 from octants.codegen.structured import operations as structured
 from octants.ir import ops
@@ -70,12 +70,12 @@ def _scale(self: interpreter.Interpreter, op: Any, env: dict[Value, Any]) -> Non
     data[tuple(env[index] for index in op.indices)] *= env[op.value]
 
 
-def _write_midpoint(f: Function, op: Any) -> None:
+def _write_midpoint(f: FunctionEmitter, op: Any) -> None:
     total = arithmetic.combine(f, "add", f32, f.use(op.x), f.use(op.y))
     f.bind(op.result, arithmetic.combine(f, "mul", f32, total, f.code.constant(0.5, f32)))
 
 
-def _write_scale(f: Function, op: Any) -> None:
+def _write_scale(f: FunctionEmitter, op: Any) -> None:
     place = memory.place_of(f, op.array, op.companion, op.indices)
     scaled = arithmetic.combine(
         f, "mul", f32, memory.read(f.code, place, f32, op.ref), f.use(op.value)

@@ -11,10 +11,10 @@ import pytest
 
 import octants as qd
 from octants import driver
-from octants.artifact import Place
+from octants.artifact import MemoryRange
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.gpu import tape_growth
-from octants.runtime.gpu.tapes import Tape
+from octants.runtime.gpu.tapes import DeviceTape
 from octants.runtime.memory_versions import Versions
 from octants.runtime.vulkan import physical_devices
 from tests.codegen.on_emulated_gpu import emulated_gpu
@@ -34,18 +34,18 @@ def _has_vulkan() -> bool:
 def looks(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What the host has looked at, on a GPU that the CPU stands for."""
     found: list[str] = []
-    refused, read_bounds = Tape.refused, Tape.read_bounds
+    refused, read_bounds = DeviceTape.refused, DeviceTape.read_bounds
 
-    def look(self: Tape) -> tuple[int, int]:
+    def look(self: DeviceTape) -> tuple[int, int]:
         found.append("refused")
         return refused(self)
 
-    def look_at_bounds(self: Tape, address: int) -> tuple[int, int]:
+    def look_at_bounds(self: DeviceTape, address: int) -> tuple[int, int]:
         found.append("bounds")
         return read_bounds(self, address)
 
-    monkeypatch.setattr(Tape, "refused", look)
-    monkeypatch.setattr(Tape, "read_bounds", look_at_bounds)
+    monkeypatch.setattr(DeviceTape, "refused", look)
+    monkeypatch.setattr(DeviceTape, "read_bounds", look_at_bounds)
     with contextlib.ExitStack() as stack:
         if request.param == "cuda":
             stack.enter_context(emulated_gpu(total=1 << 28))
@@ -392,7 +392,7 @@ def make() -> tuple[Versions, Callable[..., Any]]:
     versions = Versions(lambda at: next((r for r in allocations if r[0] <= at < r[1]), None))
 
     def of(*places: tuple[int, int]) -> Any:
-        made = [Place(k, nbytes) for k, (_, nbytes) in enumerate(places)]
+        made = [MemoryRange(k, nbytes) for k, (_, nbytes) in enumerate(places)]
         return versions.of(made, [address for address, _ in places])
 
     return versions, of

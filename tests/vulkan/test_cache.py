@@ -54,13 +54,13 @@ class Driver:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.given: list[bytes] = []
         self.data = b""
-        make = pipelines.Program._make
+        make = pipelines.Pipeline._make
 
         def note(program: Any, module: int, known: bytes) -> bytes:
             self.given.append(known)
             return make(program, module, b"")
 
-        monkeypatch.setattr(pipelines.Program, "_make", note)
+        monkeypatch.setattr(pipelines.Pipeline, "_make", note)
         monkeypatch.setattr(pipelines, "_data_of", lambda *_: self.data)
 
     def run(self, folder: Path) -> None:

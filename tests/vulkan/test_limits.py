@@ -10,7 +10,7 @@ import pytest
 from octants.codegen.spirv.assembly import Assembly
 from octants.codegen.spirv.code import SpirvCode
 from octants.codegen.spirv.features import Features
-from octants.codegen.spirv.function import Entry
+from octants.codegen.spirv.function import EntryPoint
 from octants.codegen.spirv.nesting import MOST
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.ir.core import Module
@@ -131,7 +131,7 @@ def test_deep_branches_are_right_or_refused(count: int) -> None:
 def test_functions_count_where_they_are_called() -> None:
     """No device is needed."""
     target = Target("vulkan", "spirv", "a device", "int64,cuts")
-    code = SpirvCode(Assembly(Features(target)), Entry())
+    code = SpirvCode(Assembly(Features(target)), EntryPoint())
     truth = code.constant(True, u1)
 
     def nest(inner: Any, depth: int, bottom: Any = lambda: None) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from octants.ad.tape_entries import Entry, LaunchEntry
+from octants.ad.tape_entries import LaunchEntry, TapeEntry
 from octants.diagnostics.tape_errors import ArgumentsNotAsked
 from octants.launch.kernel import BoundKernel, Kernel
-from octants.launch.persistent_storage import Outside, argument_gradients
+from octants.launch.persistent_storage import PersistentStorage, argument_gradients
 from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass
 
@@ -28,7 +28,7 @@ class _Launch:
 
     specialisation: Specialisation
     arguments: tuple[Any, ...]
-    outside: Outside | None
+    outside: PersistentStorage | None
 
     def is_of(self, asked: _Asked) -> bool:
         if self.specialisation.kernel is not asked.kernel:
@@ -36,7 +36,7 @@ class _Launch:
         return not asked.is_bound or self.arguments[0] is asked.owner
 
 
-class ArgumentWatch:
+class ArgumentGradients:
     """Which kernels a tape was asked for, and their launches in order."""
 
     def __init__(self, asked: Any) -> None:
@@ -51,7 +51,7 @@ class ArgumentWatch:
             return self._all
         return any(asked.kernel is kernel for asked in self._asked)
 
-    def collect(self, entries: Sequence[Entry]) -> None:
+    def collect(self, entries: Sequence[TapeEntry]) -> None:
         """Remember the launches that are about to be reversed, each once."""
         if not self._all and not self._asked:
             return

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from octants import driver
-from octants.ad.gradient_ends import Cuts
+from octants.ad.gradient_ends import GradientEnds
 from octants.ad.snapshots import Snapshots
 from octants.ad.step_trace import Trace
 from octants.ad.tape import Tape
-from octants.analysis.index_ranges import Accessed, Region
+from octants.analysis.index_ranges import Accessed, ArrayRegion
 from octants.data.events import HostWrite
 from octants.deferred_import import Deferred
 from octants.diagnostics.checkpoint_errors import (
@@ -26,7 +26,7 @@ from octants.ir.core import Companion, Module, Space
 from octants.launch.gradient import differentiable, tape_plan
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import (
-    Memory,
+    TapedMemory,
     memories_of,
     memory_of,
     memory_of_write,
@@ -57,7 +57,7 @@ class Sight:
             raise StepChangesGradient(what).at(None)
         self.written = specialisation.written
         self.is_met = False
-        self.memories: Mapping[int, Memory] | None = None
+        self.memories: Mapping[int, TapedMemory] | None = None
         if all(array.space is not Space.NDARRAY for array in specialisation.arrays):
             self.memories = memories_of(specialisation, ())
         self._regions = specialisation.regions
@@ -95,7 +95,7 @@ class Advance:
         self.trace = trace
         self.touched: dict[Any, int] = {}
         self._snapshots = snapshots
-        self._memories: dict[Any, Memory] = {}
+        self._memories: dict[Any, TapedMemory] = {}
         self._strangers: dict[Any, tuple[weakref.ref[Any], str]] = {}
         self._shared: dict[Any, int] = {}
         self._written: set[Any] = set()
@@ -134,7 +134,7 @@ class Advance:
         return sight
 
     def _see(
-        self, specialisation: Specialisation, memories: Mapping[int, Memory], tape: Tape
+        self, specialisation: Specialisation, memories: Mapping[int, TapedMemory], tape: Tape
     ) -> None:
         """Look at a launch of the first run; errors that its reverse would have come now."""
         for memory in memories.values():
@@ -148,7 +148,7 @@ class Advance:
         if not (plan.is_repeatable or specialisation.options.deterministic):
             raise OrderIsAnother(specialisation.signature.kernel).at(None)
 
-    def _meet(self, memory: Memory, tape: Tape) -> None:
+    def _meet(self, memory: TapedMemory, tape: Tape) -> None:
         """Get to know an array."""
         if memory.key in self.touched:
             return
@@ -161,7 +161,7 @@ class Advance:
             self._shared[memory.key] = memory.array.shared_version
             self._memories[memory.key] = memory
 
-    def _before_write(self, memory: Memory, region: Region, kernel: str) -> None:
+    def _before_write(self, memory: TapedMemory, region: ArrayRegion, kernel: str) -> None:
         if self.tape is not None and memory.key not in self._ended:
             self.tape.make_room(f"kernel `{kernel}`", [(memory, region)], [])
             self.tape.overwrite(memory, region, kernel)
@@ -194,7 +194,7 @@ class Advance:
 
     # -- what a loop asks -----------------------------------------------------------------------
 
-    def memories(self) -> list[Memory]:
+    def memories(self) -> list[TapedMemory]:
         """The arrays that the steps use, but for those of others that are gone."""
         found = dict(self._memories)
         for key, (reference, name) in self._strangers.items():
@@ -203,7 +203,7 @@ class Advance:
                 found.setdefault(key, memory_of(owner, name))
         return list(found.values())
 
-    def written(self) -> list[Memory]:
+    def written(self) -> list[TapedMemory]:
         """Those of them that the steps write."""
         return [memory for key, memory in self._memories.items() if key in self._written]
 
@@ -222,7 +222,7 @@ class Advance:
                 specialisation.number = number
 
 
-def note_write(trace: Trace, write: HostWrite) -> Memory:
+def note_write(trace: Trace, write: HostWrite) -> TapedMemory:
     """Note a write of the host in a step; an error if the step could not be run again."""
     name = write.array.describe()
     memory = memory_of_write(write)
@@ -256,7 +256,7 @@ class StepTape(Tape):
             self.trace.launch(specialisation, arguments, memories, sight.written)
         return super().launch(specialisation, arguments)
 
-    def overwrite(self, memory: Memory, region: Region = None, writer: str = "") -> None:
+    def overwrite(self, memory: TapedMemory, region: ArrayRegion = None, writer: str = "") -> None:
         self._snapshots.before_write(memory, region)
         super().overwrite(memory, region, writer)
 
@@ -266,8 +266,8 @@ class StepTape(Tape):
         super().before_write(write)
 
 
-class _SeenCuts(Cuts):
+class _SeenCuts(GradientEnds):
     """Cuts that the first run has warned of."""
 
-    def see(self, specialisation: Specialisation, memories: Mapping[int, Memory]) -> None:
+    def see(self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]) -> None:
         """Nothing is new."""

@@ -18,7 +18,7 @@ import numpy as np
 from octants import driver
 from octants.ad.checkpoint_steps import Advance, StepTape, number_to_come
 from octants.ad.memory_versions import Content
-from octants.ad.overwrite_ledger import Ledger
+from octants.ad.overwrite_ledger import OverwriteLedger
 from octants.ad.snapshot_schedule import Stop, endless_stops, next_snapshot, planned_stops, spare
 from octants.ad.snapshots import Snapshots
 from octants.ad.step_trace import Launches, Trace
@@ -190,7 +190,7 @@ class FailedEntry:
         self._step = step
         self._error = type(error).__name__
 
-    def reverse(self, _: Ledger) -> None:
+    def reverse(self, _: OverwriteLedger) -> None:
         raise StepHasFailed(self._step, self._error).at(None)
 
 
@@ -277,7 +277,7 @@ class LoopEntry:
 
     # -- backward -------------------------------------------------------------------------------
 
-    def reverse(self, ledger: Ledger) -> None:
+    def reverse(self, ledger: OverwriteLedger) -> None:
         ledger.restore(self._contents, _WHAT)
         for memory in self._advance.written():
             ledger.disturb(memory)

@@ -2,8 +2,9 @@
 
 Most launches of most programs are of this kind: one step, on fields and ndarrays of ours, each
 given once, of which nothing is saved before it runs. What such a launch needs is told to the ledger
-only if something is about to overwrite it (`Ledger.settle`), which mostly never happens. All else
-takes the long way of `ad.tape`, as does the first launch of each specialisation, which finds out.
+only if something is about to overwrite it (`OverwriteLedger.settle`), which mostly never happens.
+All else takes the long way of `ad.tape`, as does the first launch of each specialisation, which
+finds out.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from octants.ad.gradient_ends import Flow
-from octants.ad.overwrite_ledger import Parts
+from octants.ad.gradient_ends import GradientFlow
+from octants.ad.overwrite_ledger import MemoryPartition
 from octants.analysis.index_ranges import Accessed, rows_of
 from octants.launch.alias_free import Identities, identities_of, positions_of
-from octants.launch.gradient import Step, TapePlan
-from octants.launch.persistent_storage import OutsideLayout
+from octants.launch.gradient import ReverseStep, TapePlan
+from octants.launch.persistent_storage import PersistentLayout
 from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass
 from octants.runtime.parameters import StructAnnotation
@@ -30,11 +31,11 @@ class Touched:
     """The arrays of a launch, by their keys: all, what it writes, and what its reverse needs."""
 
     every: frozenset[int]
-    written: Parts
-    needed: Parts
+    written: MemoryPartition
+    needed: MemoryPartition
 
 
-class QuickWay:
+class FastPath:
     """How launches of a specialisation are recorded in this way."""
 
     __slots__ = (
@@ -52,7 +53,7 @@ class QuickWay:
         self, specialisation: Specialisation, identities: Identities, plan: TapePlan
     ) -> None:
         (self.step,) = plan.steps
-        self.outside: OutsideLayout | None = plan.outside if plan.outside.size else None
+        self.outside: PersistentLayout | None = plan.outside if plan.outside.size else None
         self.may_race = True
         self.freezes = any(
             isinstance(annotation, StructAnnotation)
@@ -94,7 +95,7 @@ class QuickWay:
         keys = dict(zip(self._positions, identities, strict=True))
         step = self.step
 
-        def parts(positions: Sequence[int], part: str) -> Parts:
+        def parts(positions: Sequence[int], part: str) -> MemoryPartition:
             return {
                 keys[k]: rows_of(getattr(accessed[k], part)) if k in accessed else None
                 for k in positions
@@ -105,7 +106,9 @@ class QuickWay:
         )
 
 
-def quick_way(specialisation: Specialisation, plan: TapePlan, flow: Flow) -> QuickWay | None:
+def quick_way(
+    specialisation: Specialisation, plan: TapePlan, flow: GradientFlow
+) -> FastPath | None:
     """The quick way for launches with such a plan; None if there is none."""
     identities = identities_of(specialisation)
     if identities is None or len(plan.steps) != 1 or flow.may_end:
@@ -113,10 +116,10 @@ def quick_way(specialisation: Specialisation, plan: TapePlan, flow: Flow) -> Qui
     step = plan.steps[0]
     if not _saves_nothing(step):
         return None
-    return QuickWay(specialisation, identities, plan)
+    return FastPath(specialisation, identities, plan)
 
 
-def _saves_nothing(step: Step) -> bool:
+def _saves_nothing(step: ReverseStep) -> bool:
     """Whether a step neither overwrites what it needs nor keeps more than its arguments."""
     overwrites = set(step.needed_before) & set(step.written)
     return not (overwrites or step.rewritten or step.witness or step.log)

@@ -11,7 +11,7 @@ import numpy as np
 
 from octants import driver, options
 from octants.ad.clear_gradients import clear_gradients
-from octants.ad.untracked_writes import UnseenWrites
+from octants.ad.untracked_writes import UntrackedWrites
 from octants.data.events import HostWrite, forget_observer, observe_writes
 from octants.data.host_array import Tensor
 from octants.diagnostics.exceptions import OctantsError
@@ -69,7 +69,7 @@ class FwdMode:
         self.paused = 0
         self._thread = threading.get_ident()
         self._touched: set[Any] = set()
-        self._unseen = UnseenWrites(TANGENT)
+        self._unseen = UntrackedWrites(TANGENT)
 
     @shortens_tracebacks
     def __enter__(self) -> Self:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from octants.ad.tape_entries import Entry
+from octants.ad.tape_entries import TapeEntry
 from octants.diagnostics.tape_errors import CannotCheck, WrongGradientCheck
 from octants.ir.core import Companion
-from octants.launch.taped_memory import Memory, memory_of
+from octants.launch.taped_memory import TapedMemory, memory_of
 
 _STEP = {"f64": 1e-5, "f32": 1e-2, "f16": 5e-2}
 _TOLERANCE = {"f64": 1e-4, "f32": 5e-2, "f16": 2e-1}
@@ -29,14 +29,14 @@ class GradientCheck:
                 raise CannotCheck(f"{array.describe()} has no gradient").at(None)
         self._arrays = list(arrays)
         self._losses = list(losses)
-        self._before: dict[Any, tuple[Memory, Any]] = {}
+        self._before: dict[Any, tuple[TapedMemory, Any]] = {}
 
-    def touch(self, memory: Memory) -> None:
+    def touch(self, memory: TapedMemory) -> None:
         """Keep what a memory holds before it is first used."""
         if memory.key not in self._before:
             self._before[memory.key] = memory, memory.snapshot()
 
-    def run(self, entries: Sequence[Entry]) -> None:
+    def run(self, entries: Sequence[TapeEntry]) -> None:
         """Compare each element; raises `OctantsAssertionError` for the first that disagrees."""
         for array in self._arrays:
             self.touch(memory_of(array, array.describe()))
@@ -51,7 +51,7 @@ class GradientCheck:
                 memory.restore(saved)
 
     def _check(
-        self, array: Any, index: tuple[int, ...], gradient: float, entries: Sequence[Entry]
+        self, array: Any, index: tuple[int, ...], gradient: float, entries: Sequence[TapeEntry]
     ) -> None:
         self._restore()
         value = float(array.read(index))
@@ -64,7 +64,7 @@ class GradientCheck:
             raise WrongGradientCheck(array.describe(), where, gradient, difference).at(None)
 
     def _loss(
-        self, array: Any, index: tuple[int, ...], value: float, entries: Sequence[Entry]
+        self, array: Any, index: tuple[int, ...], value: float, entries: Sequence[TapeEntry]
     ) -> float:
         """The sum of the losses with one element changed."""
         self._restore()

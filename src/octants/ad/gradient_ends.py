@@ -12,7 +12,7 @@ from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Array, Companion, Module, Space
 from octants.launch.program import written_arrays
 from octants.launch.specialisation import Specialisation
-from octants.launch.taped_memory import Memory
+from octants.launch.taped_memory import TapedMemory
 from octants.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 
 
 @dataclass(frozen=True)
-class Flow:
+class GradientFlow:
     """The float arrays of a kernel, by position: read and written, with a gradient and without."""
 
     reads_active: frozenset[int]
@@ -40,7 +40,7 @@ class Flow:
         return bool(self.ends_within or (self.reads_active and self.writes_plain))
 
 
-class Cuts:
+class GradientEnds:
     """The arrays without gradients that hold values which depend on arrays with gradients.
 
     `holds` has their names by their keys.
@@ -50,7 +50,7 @@ class Cuts:
         self.holds: dict[Any, str] = {}
         self._told: set[Any] = set()
 
-    def see(self, specialisation: Specialisation, memories: Mapping[int, Memory]) -> None:
+    def see(self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]) -> None:
         """Look at a launch: warn if it reads such an array and writes one with a gradient."""
         flow = flow_of(specialisation)
         reads = [memories[k] for k in sorted(flow.reads_plain) if memories[k].key in self.holds]
@@ -66,11 +66,11 @@ class Cuts:
             for position in flow.writes_plain:
                 self.holds.setdefault(memories[position].key, memories[position].name)
 
-    def forget(self, memory: Memory) -> None:
+    def forget(self, memory: TapedMemory) -> None:
         """The host has written all of an array."""
         self.holds.pop(memory.key, None)
 
-    def _warn(self, memory: Memory, specialisation: Specialisation) -> None:
+    def _warn(self, memory: TapedMemory, specialisation: Specialisation) -> None:
         warnings.warn(
             f"the gradient ends at `{self.holds[memory.key]}`, which has none: a launch on the"
             f" tape wrote it, and kernel `{specialisation.signature.kernel}` reads it; make it with"
@@ -80,12 +80,12 @@ class Cuts:
         )
 
 
-def flow_of(specialisation: Specialisation) -> Flow:
+def flow_of(specialisation: Specialisation) -> GradientFlow:
     """The arrays of a kernel, by what gradients do there."""
     return specialisation.remember(("flow",), lambda: _make_flow(specialisation.module))
 
 
-def _make_flow(module: Module) -> Flow:
+def _make_flow(module: Module) -> GradientFlow:
     read = {op.array: None for op in module.walk() if isinstance(op, ops.Load)}
     written = dict.fromkeys(written_arrays(module))
 
@@ -99,7 +99,7 @@ def _make_flow(module: Module) -> Flow:
             and array.has(ADJOINT) == is_active
         )
 
-    return Flow(
+    return GradientFlow(
         positions(read, True),
         positions(read, False),
         positions(written, True),

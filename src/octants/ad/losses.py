@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from octants.ad.tape_entries import Entry, LaunchEntry
+from octants.ad.tape_entries import LaunchEntry, TapeEntry
 from octants.data.stored_array import StoredArray
 from octants.diagnostics.tape_errors import (
     CannotCheck,
@@ -30,7 +30,7 @@ class Loss(Protocol):
     def reset(self) -> None:
         """Make it ready for the body."""
 
-    def seed(self, entries: Sequence[Entry], /) -> None:
+    def seed(self, entries: Sequence[TapeEntry], /) -> None:
         """Set its adjoint to the seed; to one without."""
 
     def value(self) -> float:
@@ -54,7 +54,7 @@ class ArrayLoss:
     def reset(self) -> None:
         self._array.clear()
 
-    def seed(self, _: Sequence[Entry]) -> None:
+    def seed(self, _: Sequence[TapeEntry]) -> None:
         self._array.companion_array(Companion.ADJOINT).write(self._seed)
 
     def value(self) -> float:
@@ -77,7 +77,7 @@ class TensorLoss:
     def reset(self) -> None:
         self._memory().clear()
 
-    def seed(self, _: Sequence[Entry]) -> None:
+    def seed(self, _: Sequence[TapeEntry]) -> None:
         gradient = self._memory().companion_array(Companion.ADJOINT)
         numbers = np.broadcast_to(self._seed, self._tensor.shape)
         gradient.restore(np.array(numbers, gradient.read().dtype))
@@ -104,7 +104,7 @@ class KernelLoss:
     def value(self) -> float:
         raise CannotCheck("the loss is a kernel").at(None)
 
-    def seed(self, entries: Sequence[Entry]) -> None:
+    def seed(self, entries: Sequence[TapeEntry]) -> None:
         launches = {
             entry.number: entry
             for entry in entries

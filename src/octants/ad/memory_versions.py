@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from octants.analysis.index_ranges import Region, contains, intersect, rows_of
+from octants.analysis.index_ranges import ArrayRegion, contains, intersect, rows_of
 from octants.diagnostics.tape_errors import ChangedUnseen
-from octants.launch.taped_memory import Memory
+from octants.launch.taped_memory import TapedMemory
 
 
 class Content:
@@ -38,19 +38,19 @@ class Content:
     )
 
     def __init__(
-        self, memory: Memory, region: Region, clock: LiveContents, reader: str = ""
+        self, memory: TapedMemory, region: ArrayRegion, clock: LiveContents, reader: str = ""
     ) -> None:
         self.memory = memory
         self.region = self.left = region
         self.reader = reader
         self.live = True
-        self.pieces: list[tuple[Region, Any]] = []
+        self.pieces: list[tuple[ArrayRegion, Any]] = []
         self.base: Content | None = None
         self.digest: bytes | None = None
         self._clock = clock
         self._time = clock.unseen_writes(memory)
 
-    def save(self, part: Region, copies: dict[Region, Any]) -> bool:
+    def save(self, part: ArrayRegion, copies: dict[ArrayRegion, Any]) -> bool:
         """Copy a part while it is in its memory; whether a copy was made that was not there."""
         self.check()
         is_new = part not in copies
@@ -71,7 +71,7 @@ class Content:
         self.check()
         return not self.pieces
 
-    def has_pieces_of(self, region: Region) -> bool:
+    def has_pieces_of(self, region: ArrayRegion) -> bool:
         """Whether there are copies of all that the content has of a region."""
         if region is None or not self.pieces or any(part is None for part, _ in self.pieces):
             return bool(self.pieces) and self.left == ()
@@ -92,19 +92,19 @@ class LiveContents:
     def __init__(self) -> None:
         self.host_writes = 0
         self.parted: dict[Content, None] = {}
-        self._by_region: dict[Region, Content] = {}
-        self._in_row: dict[int, dict[Region, None]] = {}
-        self._elsewhere: dict[Region, None] = {}
+        self._by_region: dict[ArrayRegion, Content] = {}
+        self._in_row: dict[int, dict[ArrayRegion, None]] = {}
+        self._elsewhere: dict[ArrayRegion, None] = {}
 
     def __iter__(self) -> Any:
         yield from self._by_region.values()
         yield from self.parted
 
-    def unseen_writes(self, memory: Memory) -> int:
+    def unseen_writes(self, memory: TapedMemory) -> int:
         """A number that changes with each write of the host that was not announced."""
         return memory.version - self.host_writes
 
-    def get(self, region: Region) -> Content | None:
+    def get(self, region: ArrayRegion) -> Content | None:
         return self._by_region.get(region)
 
     def add(self, content: Content) -> None:
@@ -116,7 +116,7 @@ class LiveContents:
         for row in rows or ():
             self._in_row.setdefault(row, {})[region] = None
 
-    def part(self, content: Content, left: Region) -> None:
+    def part(self, content: Content, left: ArrayRegion) -> None:
         """Let a part of a content end."""
         if content not in self.parted:
             self.remove(content)
@@ -133,10 +133,10 @@ class LiveContents:
         for row in rows_of(region) or ():
             del self._in_row[row][region]
 
-    def meeting(self, region: Region) -> list[Content]:
+    def meeting(self, region: ArrayRegion) -> list[Content]:
         """The contents that a write to a region may end."""
         rows = rows_of(region)
-        candidates: Iterable[Region] = self._by_region
+        candidates: Iterable[ArrayRegion] = self._by_region
         if rows is not None:
             near = [self._in_row[row] for row in rows if row in self._in_row]
             candidates = {other: None for found in (*near, self._elsewhere) for other in found}

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from octants.ad.memory_versions import Content, LiveContents
 from octants.ad.snapshot_report import HOST, UNSEEN, Account
 from octants.analysis.index_ranges import (
-    Region,
+    ArrayRegion,
     Rows,
     common,
     contains,
@@ -30,7 +30,7 @@ from octants.diagnostics.tape_errors import (
     SnapshotRefused,
     TooManySnapshots,
 )
-from octants.launch.taped_memory import Memory
+from octants.launch.taped_memory import TapedMemory
 
 _MOST_DISTURBANCES = 32
 _MOST_PARTED = 64
@@ -45,16 +45,18 @@ class _Missing(enum.Enum):
     ALL = enum.auto()
 
 
-Place = tuple[Memory, Region]
-Phase = tuple[Sequence[Place], Sequence[Place]]
+MemoryRegion = tuple[TapedMemory, ArrayRegion]
+Phase = tuple[Sequence[MemoryRegion], Sequence[MemoryRegion]]
 """What will be needed, and then what will be written."""
 
 
-Parts = Mapping[Any, Rows]
+MemoryPartition = Mapping[Any, Rows]
 """Rows of memories, by the keys of these."""
 
 
-def cut(memory: Memory, region: Region, write: Region) -> tuple[Region, Region]:
+def cut(
+    memory: TapedMemory, region: ArrayRegion, write: ArrayRegion
+) -> tuple[ArrayRegion, ArrayRegion]:
     """What a write to some boxes of a memory ends of a region, and what it leaves."""
     assert write
     rank = len(write[0])
@@ -68,11 +70,11 @@ def cut(memory: Memory, region: Region, write: Region) -> tuple[Region, Region]:
 class Unsettled(Protocol):
     """An entry of a tape that will tell what it needs when it is asked."""
 
-    def settle(self, ledger: Ledger, /) -> None:
+    def settle(self, ledger: OverwriteLedger, /) -> None:
         """Need the contents that the entry's reverse run reads: those of now."""
 
 
-class Ledger:
+class OverwriteLedger:
     """The contents that are needed, during the recording and during the backward pass.
 
     Copies, and logs of launches, may take ``budget`` bytes. One that does not ``save`` keeps no
@@ -90,16 +92,16 @@ class Ledger:
         self._validates = validates
         self._budget = budget
         self._live: dict[Any, LiveContents] = {}
-        self._neighbours: dict[Any, list[Memory]] = {}
-        self._final: dict[Any, tuple[Memory, Any]] = {}
-        self._disturbed: dict[Any, list[tuple[Region, Content | None]]] = {}
+        self._neighbours: dict[Any, list[TapedMemory]] = {}
+        self._final: dict[Any, tuple[TapedMemory, Any]] = {}
+        self._disturbed: dict[Any, list[tuple[ArrayRegion, Content | None]]] = {}
         self._unsettled: list[Unsettled] = []
         self._needed: dict[Any, set[int] | None] = {}
         self._knows_strangers = False
 
     # -- recording ------------------------------------------------------------------------------
 
-    def is_free(self, written: Parts) -> bool:
+    def is_free(self, written: MemoryPartition) -> bool:
         """Whether nobody needs what some memories hold in some rows, as far as we can know."""
         if self._knows_strangers:
             return False
@@ -109,7 +111,7 @@ class Ledger:
                 return False
         return True
 
-    def note(self, entry: Unsettled, needed: Parts) -> None:
+    def note(self, entry: Unsettled, needed: MemoryPartition) -> None:
         """Remember an entry that needs what some memories hold now in some rows.
 
         What of that is asked when some of it is about to be overwritten.
@@ -118,7 +120,7 @@ class Ledger:
             self._unsettled.append(entry)
             self._note_rows(needed)
 
-    def _note_rows(self, parts: Parts) -> None:
+    def _note_rows(self, parts: MemoryPartition) -> None:
         for key, rows in parts.items():
             if rows is None:
                 self._needed[key] = None
@@ -135,11 +137,11 @@ class Ledger:
         for entry in entries:
             entry.settle(self)
 
-    def _settle_for(self, memory: Memory) -> None:
+    def _settle_for(self, memory: TapedMemory) -> None:
         if self._unsettled and (memory.is_foreign or memory.key in self._needed):
             self.settle()
 
-    def need(self, memory: Memory, region: Region = None, reader: str = "") -> Content:
+    def need(self, memory: TapedMemory, region: ArrayRegion = None, reader: str = "") -> Content:
         """The present content of a region, which ``reader`` will need later."""
         self._know(memory)
         if not memory.has_regions:
@@ -163,9 +165,9 @@ class Ledger:
             self._mark(content, reader)
         return content
 
-    def overwrite(self, memory: Memory, region: Region = None, writer: str = "") -> None:
+    def overwrite(self, memory: TapedMemory, region: ArrayRegion = None, writer: str = "") -> None:
         """Save what is needed of a region that ``writer`` is about to write."""
-        copies: dict[Any, dict[Region, Any]] = {}
+        copies: dict[Any, dict[ArrayRegion, Any]] = {}
         for content in list(self.ended_by(memory, region)):
             part, left = self.cut(content, memory, region)
             if self.saves and part != ():
@@ -176,7 +178,9 @@ class Ledger:
             elif part != ():
                 self._live[content.memory.key].part(content, left)
 
-    def cut(self, content: Content, memory: Memory, region: Region) -> tuple[Region, Region]:
+    def cut(
+        self, content: Content, memory: TapedMemory, region: ArrayRegion
+    ) -> tuple[ArrayRegion, ArrayRegion]:
         """What a write to a region of a memory ends of a content, and what it leaves."""
         other = content.memory
         if not self.saves or memory.key != other.key or not region or content.left == ():
@@ -190,7 +194,7 @@ class Ledger:
         self._live_bytes -= content.memory.nbytes()
         content.live = False
 
-    def overwrite_by_host(self, memory: Memory, region: Region) -> None:
+    def overwrite_by_host(self, memory: TapedMemory, region: ArrayRegion) -> None:
         """The same for an announced write of the host, which counts in the array's version."""
         self.overwrite(memory, region, HOST)
         self._live[memory.key].host_writes += 1
@@ -223,7 +227,7 @@ class Ledger:
         self.saved_bytes += nbytes
         self.account.note("", kernel, kernel, None, nbytes)
 
-    def overwritten(self, phases: Iterable[Phase]) -> list[Memory]:
+    def overwritten(self, phases: Iterable[Phase]) -> list[TapedMemory]:
         """The memories of which contents that are needed will be overwritten."""
         return self._forecast(phases).overwritten
 
@@ -236,7 +240,7 @@ class Ledger:
                 forecast.overwrite(*place)
         return forecast
 
-    def live(self, memory: Memory, region: Region) -> Content | None:
+    def live(self, memory: TapedMemory, region: ArrayRegion) -> Content | None:
         """The content of a region that is needed already."""
         self._know(memory)
         return self._live[memory.key].get(region)
@@ -244,9 +248,9 @@ class Ledger:
     def _save(
         self,
         content: Content,
-        part: Region,
-        left: Region,
-        copies: dict[Region, Any],
+        part: ArrayRegion,
+        left: ArrayRegion,
+        copies: dict[ArrayRegion, Any],
         writer: str,
     ) -> None:
         """Copy a part of a content, which ``writer`` is about to end; ``copies`` were made."""
@@ -261,13 +265,13 @@ class Ledger:
         self.saved_bytes += size
         self.account.note(memory.name, writer, content.reader, part, size)
 
-    def ended_by(self, memory: Memory, region: Region) -> Iterator[Content]:
+    def ended_by(self, memory: TapedMemory, region: ArrayRegion) -> Iterator[Content]:
         """The live contents that a write to a region would end."""
         self._know(memory)
         for other in self._neighbours[memory.key]:
             yield from self._live[other.key].meeting(region if other.key == memory.key else None)
 
-    def _know(self, memory: Memory) -> None:
+    def _know(self, memory: TapedMemory) -> None:
         """Find out which known memories overlap with one, itself among them."""
         self._settle_for(memory)
         if memory.key in self._neighbours:
@@ -312,7 +316,7 @@ class Ledger:
 
     def _missing(self, content: Content) -> _Missing:
         """What of a content is not in its memory."""
-        disturbed: list[Region] = []
+        disturbed: list[ArrayRegion] = []
         for region, holder in reversed(self._disturbed.get(content.memory.key, ())):
             if holder is content:
                 break
@@ -338,7 +342,9 @@ class Ledger:
         for region, values in content.pieces:
             memory.restore(values, region)
 
-    def disturb(self, memory: Memory, region: Region = None, holder: Content | None = None) -> None:
+    def disturb(
+        self, memory: TapedMemory, region: ArrayRegion = None, holder: Content | None = None
+    ) -> None:
         """Let a region, and what overlaps with it, be changed: remember the final contents.
 
         ``holder`` is the content that the region holds from now on, if it is known.
@@ -352,7 +358,7 @@ class Ledger:
             own = neighbour.key == memory.key
             self._note(neighbour.key, region if own else None, holder if own else None)
 
-    def _note(self, key: Any, region: Region, holder: Content | None) -> None:
+    def _note(self, key: Any, region: ArrayRegion, holder: Content | None) -> None:
         entries = self._disturbed.setdefault(key, [])
         if region is None:
             entries.clear()
@@ -362,7 +368,7 @@ class Ledger:
             entries[:] = [(None, None)]
         entries.append((region, holder))
 
-    def disturb_if_known(self, memory: Memory) -> None:
+    def disturb_if_known(self, memory: TapedMemory) -> None:
         """The same for a write of others in the backward pass; what is unknown stays changed."""
         self._settle_for(memory)
         known = memory.key in self._neighbours
@@ -370,7 +376,7 @@ class Ledger:
         if known or len(self._neighbours[memory.key]) > 1:
             self.disturb(memory)
 
-    def _component(self, memory: Memory) -> set[Any]:
+    def _component(self, memory: TapedMemory) -> set[Any]:
         """The memories that overlap with one, directly or through others."""
         found, pending = {memory.key}, [memory.key]
         while pending:
@@ -401,14 +407,14 @@ class _Forecast:
     were needed.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
-        self.due: list[Place] = []
-        self.overwritten: list[Memory] = []
+    def __init__(self, ledger: OverwriteLedger) -> None:
+        self.due: list[MemoryRegion] = []
+        self.overwritten: list[TapedMemory] = []
         self._ledger = ledger
         self._ended: set[Content] = set()
-        self._needed: dict[tuple[Any, Region], Place] = {}
+        self._needed: dict[tuple[Any, ArrayRegion], MemoryRegion] = {}
 
-    def need(self, memory: Memory, region: Region) -> None:
+    def need(self, memory: TapedMemory, region: ArrayRegion) -> None:
         if not memory.has_regions:
             region = None
         live = self._ledger.live(memory, region)
@@ -419,8 +425,8 @@ class _Forecast:
         if memory.is_foreign:
             self.due.append((memory, region))
 
-    def overwrite(self, memory: Memory, region: Region) -> None:
-        copied: set[tuple[Any, Region]] = set()
+    def overwrite(self, memory: TapedMemory, region: ArrayRegion) -> None:
+        copied: set[tuple[Any, ArrayRegion]] = set()
         for content in self._ledger.ended_by(memory, region):
             if content in self._ended:
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.analysis.index_ranges import FARTHEST, Region
+from octants.analysis.index_ranges import FARTHEST, ArrayRegion
 from octants.launch.text_table import columns
 from octants.lazy_dataclass import dataclass
 
@@ -26,7 +26,7 @@ class Saved:
     array: str
     writer: str
     reader: str
-    region: Region
+    region: ArrayRegion
     copies: int = 0
     nbytes: int = 0
 
@@ -48,7 +48,7 @@ class Saved:
         return self.array, *counts, writer, describe(self.region) if self.array else "", self.why
 
 
-def describe(region: Region) -> str:
+def describe(region: ArrayRegion) -> str:
     """A region as slices."""
     if region is None:
         return "[...]"
@@ -91,7 +91,7 @@ class Account:
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str, str], Saved] = {}
 
-    def note(self, array: str, writer: str, reader: str, region: Region, nbytes: int) -> None:
+    def note(self, array: str, writer: str, reader: str, region: ArrayRegion, nbytes: int) -> None:
         """Note a copy."""
         if not nbytes:
             return

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.analysis.index_ranges import Region
+from octants.analysis.index_ranges import ArrayRegion
 from octants.diagnostics.checkpoint_errors import SnapshotsTooLarge
-from octants.launch.taped_memory import Memory
+from octants.launch.taped_memory import TapedMemory
 
 
 class Snapshot:
@@ -24,15 +24,15 @@ class Snapshot:
         self.nbytes = 0
         self.whole: set[Any] = set()
         self.first_step: Any = None
-        self._regions: set[tuple[Any, Region]] = set()
+        self._regions: set[tuple[Any, ArrayRegion]] = set()
         self._partial: dict[Any, int] = {}
-        self._saved: list[tuple[Memory, Region, Any]] = []
+        self._saved: list[tuple[TapedMemory, ArrayRegion, Any]] = []
 
-    def has(self, memory: Memory, region: Region) -> bool:
+    def has(self, memory: TapedMemory, region: ArrayRegion) -> bool:
         """Whether it holds what stood there."""
         return memory.key in self.whole or (memory.key, region) in self._regions
 
-    def add(self, memory: Memory, region: Region, values: Any) -> None:
+    def add(self, memory: TapedMemory, region: ArrayRegion, values: Any) -> None:
         """Keep what stands somewhere, before it is written."""
         size = _size(values)
         if region is None:
@@ -43,7 +43,7 @@ class Snapshot:
         self.nbytes += size
         self._saved.append((memory, region, values))
 
-    def partial(self, memory: Memory) -> int:
+    def partial(self, memory: TapedMemory) -> int:
         """The bytes that it holds of an array which it does not hold whole."""
         return self._partial.get(memory.key, 0)
 
@@ -76,7 +76,7 @@ class Snapshots:
         self.nbytes = 0
         self.peak = 0
         self._budget = budget
-        self._watched: dict[Any, Memory] = {}
+        self._watched: dict[Any, TapedMemory] = {}
 
     @property
     def last(self) -> Snapshot:
@@ -95,13 +95,13 @@ class Snapshots:
         for memory in self._watched.values():
             self._add(memory, None)
 
-    def watch(self, memory: Memory) -> None:
+    def watch(self, memory: TapedMemory) -> None:
         """Copy an array of others, which can be written unseen, with each snapshot."""
         if memory.key not in self._watched:
             self._watched[memory.key] = memory
             self.before_write(memory, None)
 
-    def before_write(self, memory: Memory, region: Region) -> None:
+    def before_write(self, memory: TapedMemory, region: ArrayRegion) -> None:
         """Keep what stands in a region that is about to be written."""
         if region == () or self.last.has(memory, region):
             return
@@ -109,13 +109,13 @@ class Snapshots:
             region = None
         self._add(memory, region)
 
-    def _wants_all(self, memory: Memory, region: Region) -> bool:
+    def _wants_all(self, memory: TapedMemory, region: ArrayRegion) -> bool:
         """Whether to keep all of an array, and not to ask again: also if parts have become many."""
         if not memory.has_regions or memory.covers(region):
             return True
         return self.last.partial(memory) + memory.nbytes(region) > memory.nbytes()
 
-    def _add(self, memory: Memory, region: Region) -> None:
+    def _add(self, memory: TapedMemory, region: ArrayRegion) -> None:
         size = memory.nbytes(region)
         if self.nbytes + size > self._budget:
             budget, held = int(self._budget), self.nbytes

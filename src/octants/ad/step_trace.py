@@ -17,7 +17,7 @@ import numpy as np
 
 from octants.diagnostics.checkpoint_errors import StepIsAnother
 from octants.launch.specialisation import Specialisation
-from octants.launch.taped_memory import Memory
+from octants.launch.taped_memory import TapedMemory
 
 _CLOSE = 1e-3
 """How far floats may be apart: the sum of a parallel loop differs a little from run to run."""
@@ -31,7 +31,7 @@ class Launches:
         self.events: list[str] = []
         self.integers: list[int] = []
         self.floats: list[float] = []
-        self.strangers: list[tuple[Memory, bytes]] = []
+        self.strangers: list[tuple[TapedMemory, bytes]] = []
 
 
 class Trace:
@@ -54,7 +54,7 @@ class Trace:
         self,
         specialisation: Specialisation,
         arguments: tuple[Any, ...],
-        memories: Mapping[int, Memory],
+        memories: Mapping[int, TapedMemory],
         written: Iterable[int],
     ) -> None:
         """Note a launch, and the positions of the arrays that it writes."""

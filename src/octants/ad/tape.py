@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from octants import driver, options
-from octants.ad.argument_gradients import ArgumentWatch
+from octants.ad.argument_gradients import ArgumentGradients
 from octants.ad.clear_gradients import clear_gradients as clear
-from octants.ad.fast_path import QuickWay, Touched, quick_way
+from octants.ad.fast_path import FastPath, Touched, quick_way
 from octants.ad.frozen_arguments import freeze
 from octants.ad.gradient_check import GradientCheck
-from octants.ad.gradient_ends import Cuts, flow_of
+from octants.ad.gradient_ends import GradientEnds, flow_of
 from octants.ad.losses import Loss, make_losses
 from octants.ad.memory_versions import Content
-from octants.ad.overwrite_ledger import Ledger, Phase, Place
+from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase
 from octants.ad.snapshot_report import TapeExplanation
-from octants.ad.tape_entries import Entry, HostEntry, LaunchEntry
-from octants.ad.untracked_writes import UnseenWrites
-from octants.analysis.index_ranges import Region
+from octants.ad.tape_entries import HostEntry, LaunchEntry, TapeEntry
+from octants.ad.untracked_writes import UntrackedWrites
+from octants.analysis.index_ranges import ArrayRegion
 from octants.data.events import HostWrite, forget_observer, observe_shares, observe_writes
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NestedTape, OverwrittenUnderTape, TapeIsUsed
@@ -30,11 +30,11 @@ from octants.ir.core import Companion
 from octants.launch.alias_free import on_own_arrays
 from octants.launch.changing_numbers import with_constants
 from octants.launch.gradient import TapePlan, differentiable, tape_plan
-from octants.launch.persistent_storage import Outside
+from octants.launch.persistent_storage import PersistentStorage
 from octants.launch.races import gradient_check, look_before_gradient, validate_launch
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import (
-    Memory,
+    TapedMemory,
     memories_of,
     memory_of,
     memory_of_write,
@@ -110,20 +110,20 @@ class Tape:
         self.on_overwrite = on_overwrite
         self.paused = 0
         self.thread = threading.get_ident()
-        self._watch = ArgumentWatch(argument_gradients)
-        self._entries: list[Entry] = []
-        self._ledger = Ledger(
+        self._watch = ArgumentGradients(argument_gradients)
+        self._entries: list[TapeEntry] = []
+        self._ledger = OverwriteLedger(
             saves=on_overwrite != "trust",
             validates=validation,
             budget=driver.snapshot_budget(),
         )
         self._touched: set[Any] = set()
-        self._cuts = Cuts()
-        self._unseen = UnseenWrites()
-        self._custom: dict[Any, Memory] | None = None
+        self._cuts = GradientEnds()
+        self._unseen = UntrackedWrites()
+        self._custom: dict[Any, TapedMemory] | None = None
         self._is_simple = self._finds_quick_ways and not validation and self._check is None
         self._launches = 0
-        self._ways: dict[Specialisation, QuickWay] = {}
+        self._ways: dict[Specialisation, FastPath] = {}
         self._done = False
         self._entered = False
 
@@ -244,7 +244,7 @@ class Tape:
         self.see_cuts(given, memories)
         if not is_own:
             self._unseen.see(given, memories)
-        outside = Outside(plan.outside) if plan.outside.size else None
+        outside = PersistentStorage(plan.outside) if plan.outside.size else None
         frozen = freeze(specialisation, arguments)
         number = specialisation.number = next(driver.state.numbers)
         self._look_for_races(specialisation, number, arguments)
@@ -281,11 +281,11 @@ class Tape:
             way.may_race = gradient_check(specialisation).program is not None
         specialisation.ways[self._way_to(specialisation)] = way
 
-    def _known_way(self, specialisation: Specialisation) -> QuickWay | None:
+    def _known_way(self, specialisation: Specialisation) -> FastPath | None:
         """The quick way that another tape has found."""
         if not self._is_simple:
             return None
-        way: QuickWay | None = specialisation.ways.get(self._way_to(specialisation))
+        way: FastPath | None = specialisation.ways.get(self._way_to(specialisation))
         if way is not None:
             self._ways[specialisation] = way
         return way
@@ -296,7 +296,7 @@ class Tape:
 
     def _launch_quickly(
         self,
-        way: QuickWay,
+        way: FastPath,
         touched: Touched,
         specialisation: Specialisation,
         arguments: tuple[Any, ...],
@@ -304,7 +304,7 @@ class Tape:
         """Run a launch that overwrites nothing that is needed."""
         if way.freezes:
             arguments = freeze(specialisation, arguments)
-        outside = Outside(way.outside) if way.outside is not None else None
+        outside = PersistentStorage(way.outside) if way.outside is not None else None
         number = specialisation.number = next(driver.state.numbers)
         if way.may_race:
             self._look_for_races(specialisation, number, arguments)
@@ -336,10 +336,10 @@ class Tape:
         return specialisation.run(arguments)
 
     @contextmanager
-    def custom_call(self) -> Iterator[dict[Any, Memory]]:
+    def custom_call(self) -> Iterator[dict[Any, TapedMemory]]:
         """Run launches unrecorded, and collect the memories that they touch."""
         self.paused += 1
-        touched: dict[Any, Memory] = {}
+        touched: dict[Any, TapedMemory] = {}
         self._custom = touched
         try:
             yield touched
@@ -348,7 +348,7 @@ class Tape:
             self.paused -= 1
             self._touched.update(touched)
 
-    def overwrite(self, memory: Memory, region: Region = None, writer: str = "") -> None:
+    def overwrite(self, memory: TapedMemory, region: ArrayRegion = None, writer: str = "") -> None:
         """Save what is needed of a region before ``writer`` writes it."""
         self._ledger.overwrite(memory, region, writer)
 
@@ -356,7 +356,9 @@ class Tape:
         """Count the log of a launch; an error if it is too large."""
         self._ledger.keep_log(kernel, nbytes)
 
-    def make_room(self, writer: str, writes: Sequence[Place], needs: Sequence[Place] = ()) -> None:
+    def make_room(
+        self, writer: str, writes: Sequence[MemoryRegion], needs: Sequence[MemoryRegion] = ()
+    ) -> None:
         """An error if what these writes will end, and these contents, cannot be saved."""
         self._prepare_writes(writer, [((), writes), (needs, ())])
 
@@ -367,15 +369,15 @@ class Tape:
                 raise OverwrittenUnderTape(memory.name).at(None)
         self._ledger.make_room(writer, phases)
 
-    def need(self, memory: Memory, region: Region = None, reader: str = "") -> Content:
+    def need(self, memory: TapedMemory, region: ArrayRegion = None, reader: str = "") -> Content:
         """The content of a region as it is now, which ``reader`` needs for its reverse run."""
         return self._ledger.need(memory, region, reader)
 
-    def see_cuts(self, specialisation: Specialisation, memories: Mapping[int, Memory]) -> None:
+    def see_cuts(self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]) -> None:
         """Warn where the gradient ends at an array that has none."""
         self._cuts.see(specialisation, memories)
 
-    def touch(self, memory: Memory) -> None:
+    def touch(self, memory: TapedMemory) -> None:
         """Note that launches use an array: a host write ends its adjoint from now on."""
         self._touched.add(memory.key)
         if self._check is not None:
@@ -394,7 +396,7 @@ class Tape:
         """Count copies that an entry keeps by itself."""
         self._ledger.saved_bytes += nbytes
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: TapeEntry) -> None:
         """Record something else than a launch."""
         self._entries.append(entry)
 
@@ -433,7 +435,7 @@ class Tape:
 class _BackwardGuard:
     """Sees the writes of custom gradients during the backward pass: they are undone at its end."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: OverwriteLedger) -> None:
         self.paused = 0
         self._ledger = ledger
 

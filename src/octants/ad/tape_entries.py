@@ -8,16 +8,16 @@ from typing import Any, Protocol
 
 from octants import driver
 from octants.ad.memory_versions import Content
-from octants.ad.overwrite_ledger import Ledger, Phase, Place
-from octants.analysis.index_ranges import Accessed, Region, tidy, unite
+from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase
+from octants.analysis.index_ranges import Accessed, ArrayRegion, tidy, unite
 from octants.data.events import HostWrite
 from octants.diagnostics.tape_errors import ChangedSinceLaunch
 from octants.launch.atomic_logs import Logs
-from octants.launch.gradient import Step
-from octants.launch.persistent_storage import Outside
-from octants.launch.read_fingerprint import Witness
+from octants.launch.gradient import ReverseStep
+from octants.launch.persistent_storage import PersistentStorage
+from octants.launch.read_fingerprint import ReadFingerprint
 from octants.launch.specialisation import Specialisation
-from octants.launch.taped_memory import Memory, adjoint_of, memories_of, outside_memory
+from octants.launch.taped_memory import TapedMemory, adjoint_of, memories_of, outside_memory
 from octants.lazy_dataclass import dataclass
 from octants.runtime.capture import refuse
 
@@ -25,20 +25,20 @@ from octants.runtime.capture import refuse
 class Keeper(Protocol):
     """Who keeps contents for the reverse runs: the tape."""
 
-    def need(self, memory: Memory, region: Region, reader: str) -> Content:
+    def need(self, memory: TapedMemory, region: ArrayRegion, reader: str) -> Content:
         """The content of a region as it is now."""
 
-    def overwrite(self, memory: Memory, region: Region, writer: str) -> None:
+    def overwrite(self, memory: TapedMemory, region: ArrayRegion, writer: str) -> None:
         """Save what is needed of a region before ``writer`` writes it."""
 
     def keep_log(self, kernel: str, nbytes: int) -> None:
         """Count the log of a launch; an error if it is too large."""
 
 
-class Entry(Protocol):
+class TapeEntry(Protocol):
     """One recorded event."""
 
-    def reverse(self, ledger: Ledger, /) -> None:
+    def reverse(self, ledger: OverwriteLedger, /) -> None:
         """Propagate adjoints through it."""
 
 
@@ -46,10 +46,10 @@ class Entry(Protocol):
 class _Places:
     """What a launch touches: what its reverse needs from before it, what it writes, and so on."""
 
-    before: list[Place]
-    written: list[Place]
-    after: list[Place]
-    rewritten: list[Place]
+    before: list[MemoryRegion]
+    written: list[MemoryRegion]
+    after: list[MemoryRegion]
+    rewritten: list[MemoryRegion]
 
 
 class LaunchEntry:
@@ -73,10 +73,10 @@ class LaunchEntry:
     def __init__(
         self,
         specialisation: Specialisation,
-        step: Step,
+        step: ReverseStep,
         arguments: tuple[Any, ...],
         number: int,
-        outside: Outside | None,
+        outside: PersistentStorage | None,
         is_first: bool = True,
     ) -> None:
         self.specialisation = specialisation
@@ -97,7 +97,7 @@ class LaunchEntry:
         """The name of the kernel."""
         return self.specialisation.signature.kernel
 
-    def prepare(self, memories: Mapping[int, Memory]) -> list[Phase]:
+    def prepare(self, memories: Mapping[int, TapedMemory]) -> list[Phase]:
         """Find out what it will need and write, in this order."""
         step, accessed = self.step, self.step.accessed(self.arguments)
         places = self._places = _Places(
@@ -125,7 +125,7 @@ class LaunchEntry:
         """Run it forward, unprepared: what it needs is asked later."""
         return self._launch(self.step.forward)
 
-    def settle(self, ledger: Ledger) -> None:
+    def settle(self, ledger: OverwriteLedger) -> None:
         """Need what it reads, which nothing has overwritten since it ran."""
         memories = memories_of(self.specialisation, self.arguments)
         needs = [place for needed, _ in self.prepare(memories) for place in needed]
@@ -134,10 +134,10 @@ class LaunchEntry:
     def _find(
         self,
         positions: Sequence[int],
-        memories: Mapping[int, Memory],
+        memories: Mapping[int, TapedMemory],
         accessed: Mapping[int, Accessed],
-        part: Callable[[int, Accessed], Region],
-    ) -> list[Place]:
+        part: Callable[[int, Accessed], ArrayRegion],
+    ) -> list[MemoryRegion]:
         """The memories at some positions, with the part of each that the launch touches."""
         places = []
         for k in positions:
@@ -146,16 +146,16 @@ class LaunchEntry:
             places.append((memory, None if memory.covers(region) else region))
         return places
 
-    def _read(self, position: int, accessed: Accessed) -> Region:
+    def _read(self, position: int, accessed: Accessed) -> ArrayRegion:
         """What the reverse run reads, or writes again."""
         if position in self.step.rewritten:
             return unite(accessed.read, accessed.written)
         return accessed.read
 
-    def _written(self, _: int, accessed: Accessed) -> Region:
+    def _written(self, _: int, accessed: Accessed) -> ArrayRegion:
         return accessed.written
 
-    def _memory(self, position: int, memories: Mapping[int, Memory]) -> Memory:
+    def _memory(self, position: int, memories: Mapping[int, TapedMemory]) -> TapedMemory:
         if position in memories:
             return memories[position]
         assert self.outside is not None
@@ -175,7 +175,7 @@ class LaunchEntry:
         results, self._seen = witness.run(witness.launch, self._seed, self.number, self.arguments)
         return results
 
-    def _check_reads(self, witness: Witness) -> None:
+    def _check_reads(self, witness: ReadFingerprint) -> None:
         """An error if the reverse run would read something else than the launch did."""
         _, sums = witness.run(witness.look, self._seed, self.number, self.arguments)
         for name, seen, now in zip(witness.names, self._seen, sums, strict=True):
@@ -203,7 +203,7 @@ class LaunchEntry:
         if self.outside is not None:
             self.outside.seed(self.specialisation, seed)
 
-    def reverse(self, ledger: Ledger) -> None:
+    def reverse(self, ledger: OverwriteLedger) -> None:
         step = self.step
         if step.backward is None:
             return
@@ -227,7 +227,7 @@ class HostEntry:
         self.write = write
         self.ends = ends
 
-    def reverse(self, _: Ledger) -> None:
+    def reverse(self, _: OverwriteLedger) -> None:
         adjoint = adjoint_of(self.write.array)
         if adjoint is None:
             return
@@ -252,6 +252,6 @@ class CustomEntry:
         self._gradient = gradient
         self._contents = contents
 
-    def reverse(self, ledger: Ledger) -> None:
+    def reverse(self, ledger: OverwriteLedger) -> None:
         ledger.restore(self._contents, self._name)
         self._gradient()

@@ -12,17 +12,17 @@ from typing import Any
 from octants.diagnostics.tape_errors import ChangedUnseen
 from octants.ir.core import Companion
 from octants.launch.specialisation import Specialisation
-from octants.launch.taped_memory import Memory
+from octants.launch.taped_memory import TapedMemory
 
 
-class UnseenWrites:
+class UntrackedWrites:
     """The versions of the arrays with gradients or duals, as of the last launch or host write."""
 
     def __init__(self, companion: Companion = Companion.ADJOINT) -> None:
         self._companion = companion
         self._versions: dict[Any, int] = {}
 
-    def see(self, specialisation: Specialisation, memories: Mapping[int, Memory]) -> None:
+    def see(self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]) -> None:
         """Look at a launch: an error if an array was written since the one before."""
         arrays = specialisation.arrays
         for position, memory in memories.items():
@@ -30,17 +30,17 @@ class UnseenWrites:
                 self.know(memory)
                 self._check(memory)
 
-    def know(self, memory: Memory) -> None:
+    def know(self, memory: TapedMemory) -> None:
         """Take what an array holds now for known, unless it is known since earlier."""
         self._versions.setdefault(memory.key, memory.version)
 
-    def see_host_write(self, memory: Memory, *, is_done: bool) -> None:
+    def see_host_write(self, memory: TapedMemory, *, is_done: bool) -> None:
         """The host is writing an array, or says that it was written."""
         if memory.key in self._versions:
             if not is_done:
                 self._check(memory)
             self._versions[memory.key] = memory.version + 1
 
-    def _check(self, memory: Memory) -> None:
+    def _check(self, memory: TapedMemory) -> None:
         if self._versions[memory.key] != memory.version:
             raise ChangedUnseen(memory.name).at(None)

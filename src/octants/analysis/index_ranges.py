@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from octants.lazy_dataclass import dataclass
 
-Box = tuple[tuple[int, int], ...]
-Region = tuple[Box, ...] | None
+IndexRanges = tuple[tuple[int, int], ...]
+ArrayRegion = tuple[IndexRanges, ...] | None
 """Boxes of elements, by inclusive intervals of the indices of each axis; None is the whole array.
 
 A box with an empty interval has no elements.
@@ -23,43 +23,43 @@ AnyBox = TypeVar("AnyBox")
 class Accessed:
     """What a launch does with an array: what it may read, and what it may write."""
 
-    read: Region
-    written: Region
+    read: ArrayRegion
+    written: ArrayRegion
 
 
-def intersect(one: Region, other: Region) -> bool:
+def intersect(one: ArrayRegion, other: ArrayRegion) -> bool:
     """Whether two regions of one array may have an element in common."""
     if one is None or other is None:
         return one != () and other != ()
     return any(_boxes_meet(a, b) for a in one for b in other)
 
 
-def _boxes_meet(one: Box, other: Box) -> bool:
+def _boxes_meet(one: IndexRanges, other: IndexRanges) -> bool:
     for (low, high), (other_low, other_high) in zip(one, other, strict=True):
         if low > other_high or other_low > high or low > high or other_low > other_high:
             return False
     return True
 
 
-def unite(one: Region, other: Region) -> Region:
+def unite(one: ArrayRegion, other: ArrayRegion) -> ArrayRegion:
     """What is in one region or in the other."""
     if one is None or other is None:
         return None
     return tuple(dict.fromkeys((*one, *other)))
 
 
-def contains(region: Region, part: Region) -> bool:
+def contains(region: ArrayRegion, part: ArrayRegion) -> bool:
     """Whether each box of a part surely lies in a region."""
     if region is None or part is None:
         return region is None
     return all(any(_encloses(box, inner) for box in region) for inner in part)
 
 
-def _encloses(box: Box, inner: Box) -> bool:
+def _encloses(box: IndexRanges, inner: IndexRanges) -> bool:
     return all(b[0] <= a[0] and a[1] <= b[1] for a, b in zip(inner, box, strict=True))
 
 
-def common(one: tuple[Box, ...], other: tuple[Box, ...]) -> tuple[Box, ...]:
+def common(one: tuple[IndexRanges, ...], other: tuple[IndexRanges, ...]) -> tuple[IndexRanges, ...]:
     """The boxes of what two regions have in common."""
     found = {
         tuple((max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(box, cut, strict=True)): None
@@ -70,14 +70,16 @@ def common(one: tuple[Box, ...], other: tuple[Box, ...]) -> tuple[Box, ...]:
     return tuple(found)
 
 
-def without(region: tuple[Box, ...], taken: tuple[Box, ...]) -> tuple[Box, ...]:
+def without(
+    region: tuple[IndexRanges, ...], taken: tuple[IndexRanges, ...]
+) -> tuple[IndexRanges, ...]:
     """The boxes of what is left of a region without another."""
     for cut in taken:
         region = tuple(rest for box in region for rest in _without(box, cut))
     return region
 
 
-def _without(box: Box, cut: Box) -> list[Box]:
+def _without(box: IndexRanges, cut: IndexRanges) -> list[IndexRanges]:
     if not _boxes_meet(box, cut):
         return [box]
     found = []
@@ -90,11 +92,11 @@ def _without(box: Box, cut: Box) -> list[Box]:
     return found
 
 
-def tidy(region: Region) -> Region:
+def tidy(region: ArrayRegion) -> ArrayRegion:
     """The same elements in fewer boxes: those that are one box together become one."""
     if region is None or len(region) < 2:
         return region
-    boxes: list[Box] = []
+    boxes: list[IndexRanges] = []
     for box in region:
         add(boxes, box, _merged)
     return tuple(boxes)
@@ -115,7 +117,7 @@ def add(
     boxes.append(box)
 
 
-def _merged(one: Box, other: Box) -> Box | None:
+def _merged(one: IndexRanges, other: IndexRanges) -> IndexRanges | None:
     """The box that two boxes are together, if they are one."""
     pairs = list(zip(one, other, strict=True))
     different = [axis for axis, (a, b) in enumerate(pairs) if a != b]
@@ -138,7 +140,7 @@ Rows = range | None
 """The first indices of some elements; None where they are many, or not known."""
 
 
-def rows_of(region: Region) -> Rows:
+def rows_of(region: ArrayRegion) -> Rows:
     """The rows that a region lies in."""
     if not region or not region[0]:
         return None

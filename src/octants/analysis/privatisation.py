@@ -71,7 +71,7 @@ def find_sums(task: Task, apart: bool, collected: Collection[Operation] = ()) ->
     ]
     if not found:
         return Sums()
-    rows = Rows(task)
+    rows = RowPartition(task)
     turns = {target: turn for target in found if (turn := rows.turns(groups[target])) is not None}
     parts = tuple(target for target in found if target not in turns and is_dense(target))
     return Sums(parts, turns)
@@ -145,7 +145,7 @@ class Row:
         return (self.scale, self.low, self.high, self.wraps) == (1, 0, 0, False)
 
 
-class Rows(InBounds):
+class RowPartition(InBounds):
     """The indices of a task as rows."""
 
     def __init__(self, task: Task) -> None:

@@ -16,7 +16,7 @@ from octants.ir.core import Array, Block, Operation, Value
 Edges = dict[Value, list[Value]]
 
 
-class Flow:
+class ActivityFlow:
     """The edges of a block, in both directions."""
 
     def __init__(self, block: Block) -> None:
@@ -63,7 +63,7 @@ class Flow:
 
 
 def reach_through(
-    flows: Iterable[Flow],
+    flows: Iterable[ActivityFlow],
     is_active: Callable[[Array], bool],
     passes_on: Callable[[Array], bool],
     *,

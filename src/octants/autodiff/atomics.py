@@ -11,8 +11,8 @@ from typing import Protocol
 
 from octants.autodiff.adjoints import Adjoints
 from octants.autodiff.errors import no_rule_of_exchange
-from octants.autodiff.primal_memory import Memory
-from octants.autodiff.primal_values import Values
+from octants.autodiff.primal_memory import PrimalMemory
+from octants.autodiff.primal_values import PrimalValues
 from octants.autodiff.rules import adjoint_type
 from octants.autodiff.task_builder import EntryBuilder
 from octants.autodiff.task_facts import Facts
@@ -27,8 +27,8 @@ class Reverser(Protocol):
 
     builder: EntryBuilder
     facts: Facts
-    values: Values
-    memory: Memory
+    values: PrimalValues
+    memory: PrimalMemory
     adjoints: Adjoints
 
 

@@ -27,14 +27,14 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
 from octants.autodiff.records import Stack
-from octants.autodiff.stored_loops import Stores
+from octants.autodiff.stored_loops import StoredLoops
 from octants.autodiff.sweep import Sweep
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType
 
-Place = tuple[DType, int]
+TypedSlot = tuple[DType, int]
 """The type of what an if hands out, and how many of that type come before it."""
 
 Record = Callable[[Block, Stack], None]
@@ -57,11 +57,11 @@ class _Branch:
 class Branches:
     """Emits ifs that will be reversed, whose blocks ``record`` emits."""
 
-    def __init__(self, sweep: Sweep, stores: Stores, record: Record) -> None:
+    def __init__(self, sweep: Sweep, stores: StoredLoops, record: Record) -> None:
         self._sweep = sweep
         self._stores = stores
         self._record = record
-        self._places: dict[Block, dict[Hashable, tuple[Operation, Place]]] = {}
+        self._places: dict[Block, dict[Hashable, tuple[Operation, TypedSlot]]] = {}
 
     def record(self, op: ops.If, stack: Stack) -> None:
         """Emit an if so that it can be reversed."""
@@ -131,7 +131,7 @@ class Branches:
         place of another that is.
         """
         for branch, primal in ((then, op.then), (orelse, op.orelse)):
-            places: dict[Hashable, tuple[Operation, Place]] = {}
+            places: dict[Hashable, tuple[Operation, TypedSlot]] = {}
             count = Counter[DType]()
             for key, value in branch.exports.items():
                 if not isinstance(key, Value):

@@ -5,8 +5,8 @@ are records too: what the loop carried into a block. Before a block is reversed 
 the nearest checkpoint that is there, which leaves checkpoints on its way. A loop that fits one
 block takes n records for n iterations, and is not run again.
 
-A loop gets a share of what its worker's tape should take, which the launch tells: `Room`. Blocks
-and checkpoints of the square root of n each hold S * S / 4 iterations in S records, for one more
+A loop gets a share of its worker's tape, which the launch passes: `Capacity`. Blocks and
+checkpoints of the square root of n each hold S * S / 4 iterations in S records, for one more
 execution. Where n is more, or not known, an eighth is left to the highest levels, which have one
 checkpoint each; half of the rest is the block. The other half holds checkpoints on levels, in a
 quarter, an eighth, and so on: on a level of w checkpoints each (w + 1)th block has its checkpoint
@@ -47,7 +47,7 @@ End = Callable[[Value, Value], Value]
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Capacity:
     """How many iterations fit a loop's share, and how many of them, or checkpoints, whichever.
 
     Where records are `local`, they hold a block of so many iterations; else it is 0. Then so many
@@ -62,7 +62,7 @@ class Room:
     @classmethod
     def of(
         cls, builder: Builder, record: Record, checkpoint: Record, plan: Plan, taken: Value
-    ) -> Room:
+    ) -> Capacity:
         """The room of a loop with these records in what is left beyond the bytes that are taken."""
         whole, other = (
             builder.append(ops.RecordRoom(each, plan.parts, taken, results=[Value(i64)])).result
@@ -114,7 +114,7 @@ class Blocks:
     places: Value
 
 
-def split(builder: Builder, trips: Value, room: Room, *, even: bool = False) -> Blocks:
+def split(builder: Builder, trips: Value, room: Capacity, *, even: bool = False) -> Blocks:
     """The blocks of so many iterations; where they are ``even`` without those that are left."""
     if room.local:
         return _split_nearby(builder, trips, room, even=even)
@@ -137,7 +137,7 @@ def split(builder: Builder, trips: Value, room: Room, *, even: bool = False) -> 
     return Blocks(*builder.if_(is_short, fits, splits).results)
 
 
-def _split_nearby(builder: Builder, trips: Value, room: Room, *, even: bool) -> Blocks:
+def _split_nearby(builder: Builder, trips: Value, room: Capacity, *, even: bool) -> Blocks:
     """Blocks of a length that is the same for all loops; a last one is shorter, or not there."""
     blocks = local_blocks.blocks_of if even else local_blocks.blocks_with_last
     count = blocks(builder, trips, room.local)
@@ -150,12 +150,12 @@ def _split_nearby(builder: Builder, trips: Value, room: Room, *, even: bool) -> 
     return Blocks(length, count, bits, local_blocks.places(builder, count, bits))
 
 
-def even_blocks(builder: Builder, trips: Value, room: Room) -> Value:
+def even_blocks(builder: Builder, trips: Value, room: Capacity) -> Value:
     """The blocks that so many iterations fill where all have one length."""
     return local_blocks.blocks_of(builder, trips, room.local)
 
 
-def unknown(builder: Builder, room: Room) -> tuple[Value, Value]:
+def unknown(builder: Builder, room: Capacity) -> tuple[Value, Value]:
     """The length of a block and the checkpoints on the first level where trips are not known."""
     one = builder.constant(1, i64)
     if room.local:
@@ -173,7 +173,7 @@ def unknown(builder: Builder, room: Room) -> tuple[Value, Value]:
     return half, quarter
 
 
-def place(builder: Builder, number: Value, width: Value, room: Room) -> tuple[Value, Value]:
+def place(builder: Builder, number: Value, width: Value, room: Capacity) -> tuple[Value, Value]:
     """Where the checkpoint of a block stands, and how many blocks there are to the one before it.
 
     That one is on its level, or a higher one; it is not the first block.
@@ -186,7 +186,7 @@ def place(builder: Builder, number: Value, width: Value, room: Room) -> tuple[Va
     return builder.binary("add", start, last), span
 
 
-def places(builder: Builder, count: Value, width: Value, room: Room) -> Value:
+def places(builder: Builder, count: Value, width: Value, room: Capacity) -> Value:
     """How many places the checkpoints of so many blocks take."""
     if room.local:
         return local_blocks.places(builder, count, width)

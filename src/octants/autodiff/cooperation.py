@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.autodiff import subgroups
-from octants.autodiff.activity import Flow, reach_through
+from octants.autodiff.activity import ActivityFlow, reach_through
 from octants.autodiff.errors import no_rule
 from octants.ir import ops
 from octants.ir.cooperation import cooperates, is_cooperative, shared_arrays
@@ -49,7 +49,7 @@ def ends_here(task: Task, is_active: Callable[[Array], bool]) -> bool:
         return False
     if not changes_something(task, is_active):
         return True
-    flow = Flow(task.body)
+    flow = ActivityFlow(task.body)
     active = flow.varied(is_active) & flow.useful(is_active)
     used = {value for op in task.body.walk() for value in op.operands}
     constants = {op.result: op.value for op in task.body.walk() if isinstance(op, ops.Constant)}
@@ -83,7 +83,7 @@ def with_adjoints(task: Task, is_active: Callable[[Array], bool]) -> set[Array]:
     arrays = [array for array in shared_arrays(task) if array.dtype.is_float]
     if not arrays or not changes_something(task, is_active):
         return set()
-    flows = [Flow(task.body)]
+    flows = [ActivityFlow(task.body)]
     varied, useful = (
         reach_through(flows, is_active, arrays.__contains__, backward=backward)[1]
         for backward in (False, True)

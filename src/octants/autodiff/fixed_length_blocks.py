@@ -22,17 +22,17 @@ all iterations in memory of the work item's own, of which those behind the last 
 from __future__ import annotations
 
 from octants.autodiff import checkpoints
-from octants.autodiff.checkpoints import Room
+from octants.autodiff.checkpoints import Capacity
 from octants.autodiff.loop_recording import (
     Checkpoints,
-    InBlocks,
+    LoopInBlocks,
     agree_on_blocks,
     at_iteration,
     counter,
 )
 from octants.autodiff.recording_strategy import Iterations
 from octants.autodiff.records import Stack
-from octants.autodiff.stored_loops import Stores
+from octants.autodiff.stored_loops import StoredLoops
 from octants.autodiff.stored_nests import Loop
 from octants.autodiff.sweep import Sweep
 from octants.ir import ops
@@ -40,17 +40,17 @@ from octants.ir.core import Block, Operation, Record, Value
 from octants.types.scalars import i64
 
 
-class InEvenBlocks:
+class LoopInFixedLengthBlocks:
     """A loop in blocks, all of one length, and iterations behind the last one."""
 
     in_blocks = True
 
-    def __init__(self, sweep: Sweep, stores: Stores, op: Loop, room: Room) -> None:
+    def __init__(self, sweep: Sweep, stores: StoredLoops, op: Loop, room: Capacity) -> None:
         self._sweep = sweep
         self._op = op
         self._room = room
         self._checkpoints = Checkpoints(sweep, op, room)
-        self._uneven = InBlocks(sweep, stores, op, room)
+        self._uneven = LoopInBlocks(sweep, stores, op, room)
 
     # -- recording ---------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from octants.autodiff.activity import Flow
+from octants.autodiff.activity import ActivityFlow
 from octants.autodiff.cooperation import LINEAR, WAY_OUT
 from octants.autodiff.errors import no_rule, no_rule_of_exchange
 from octants.autodiff.ordering import ordering_of
@@ -95,7 +95,7 @@ class _Forward:
         self.builder = Builder(contracts=contracts)
         self.values: dict[Value, Value] = {}
         self.tangents: dict[Value, Value] = {}
-        self.varied = Flow(task.body).varied(self._has_tangent)
+        self.varied = ActivityFlow(task.body).varied(self._has_tangent)
 
     def _has_tangent(self, array: Array) -> bool:
         return self.arrays[array].has(TANGENT)

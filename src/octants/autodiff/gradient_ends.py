@@ -6,7 +6,7 @@ which stands at the line of the store.
 
 from __future__ import annotations
 
-from octants.autodiff.activity import Flow, reach_through
+from octants.autodiff.activity import ActivityFlow, reach_through
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Module, Space, Value
 
@@ -15,7 +15,7 @@ _OUTER = (Space.FIELD, Space.NDARRAY)
 
 def ends_within(module: Module) -> list[Array]:
     """The arrays without adjoints that stand between an input and an output with one."""
-    flows = [Flow(task.body) for task in module.tasks]
+    flows = [ActivityFlow(task.body) for task in module.tasks]
     varied = _reach(flows, backward=False)
     useful = _reach(flows, backward=True)
     writes = (ops.Store, ops.Atomic)
@@ -42,14 +42,14 @@ def _ends_at(array: Array) -> bool:
     return array.space in _OUTER and array.dtype.is_float and not array.has(Companion.ADJOINT)
 
 
-def _forwarded(flows: list[Flow], useful: set[Value]) -> set[object]:
+def _forwarded(flows: list[ActivityFlow], useful: set[Value]) -> set[object]:
     """The values, with the lines of their stores, that are read back through bitcasts."""
     casts = [op for flow in flows for op in flow.operations if isinstance(op, ops.Bitcast)]
     last = {op.x for op in casts if op.result in useful}
     return {(op.x, op.location) for op in casts if op.result in last}
 
 
-def _reach(flows: list[Flow], *, backward: bool) -> set[Value]:
+def _reach(flows: list[ActivityFlow], *, backward: bool) -> set[Value]:
     """The values that depend on arrays with adjoints, or that those depend on, over all tasks."""
 
     def is_active(array: Array) -> bool:

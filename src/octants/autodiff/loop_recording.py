@@ -24,11 +24,11 @@ from __future__ import annotations
 from functools import partial
 
 from octants.autodiff import checkpoints
-from octants.autodiff.checkpoints import Room
+from octants.autodiff.checkpoints import Capacity
 from octants.autodiff.induction_variables import advanced
 from octants.autodiff.recording_strategy import Iterations
 from octants.autodiff.records import Stack
-from octants.autodiff.stored_loops import Stores
+from octants.autodiff.stored_loops import StoredLoops
 from octants.autodiff.stored_nests import Loop
 from octants.autodiff.sweep import Iteration, Sweep
 from octants.ir import ops
@@ -36,12 +36,12 @@ from octants.ir.core import Block, Operation, Record, Value
 from octants.types.scalars import i64
 
 
-class Whole:
+class WholeLoop:
     """A loop whose iterations are all on the stack after it."""
 
     in_blocks = False
 
-    def __init__(self, sweep: Sweep, stores: Stores, op: Loop) -> None:
+    def __init__(self, sweep: Sweep, stores: StoredLoops, op: Loop) -> None:
         self._sweep = sweep
         self._stores = stores
         self._op = op
@@ -92,12 +92,12 @@ class Whole:
         }
 
 
-class InBlocks:
+class LoopInBlocks:
     """A loop of which the last block is on the stack after it, with checkpoints of the others."""
 
     in_blocks = True
 
-    def __init__(self, sweep: Sweep, stores: Stores, op: Loop, room: Room) -> None:
+    def __init__(self, sweep: Sweep, stores: StoredLoops, op: Loop, room: Capacity) -> None:
         self._sweep = sweep
         self._stores = stores
         self._op = op
@@ -276,7 +276,7 @@ class InBlocks:
 class Checkpoints:
     """The checkpoints of a loop in blocks: what it carries into some of them."""
 
-    def __init__(self, sweep: Sweep, op: Loop, room: Room) -> None:
+    def __init__(self, sweep: Sweep, op: Loop, room: Capacity) -> None:
         self._sweep = sweep
         self._op = op
         self._room = room
@@ -330,7 +330,7 @@ class Checkpoints:
 
 def push_iterations(
     sweep: Sweep,
-    stores: Stores,
+    stores: StoredLoops,
     op: ops.For,
     base: Value,
     bounds: tuple[Value, Value],
@@ -351,7 +351,7 @@ def push_iterations(
     return sweep.for_(bounds, inits, emit).results[: len(inits)]
 
 
-def recorded_iteration(stores: Stores, op: ops.While, base: Value) -> Iteration:
+def recorded_iteration(stores: StoredLoops, op: ops.While, base: Value) -> Iteration:
     """What emits an iteration of a `while` with its record."""
     return lambda number, carried, frames: stores.record_iteration(
         op, base, number, carried, frames

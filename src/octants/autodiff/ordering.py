@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants.analysis.aliasing_writes import Places
-from octants.autodiff.activity import Flow
+from octants.autodiff.activity import ActivityFlow
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Task
 from octants.lazy_dataclass import dataclass
@@ -47,7 +47,7 @@ def ordering_of(task: Task, is_active: Callable[[Array], bool]) -> Ordering:
     updated = {a: own for a, own in accesses.items() if any(map(_is_update, own))}
     shared = _shared(task, updated)
     mixed = frozenset(array for array, own in updated.items() if _is_mixed(own))
-    useful = Flow(task.body).useful(is_active) if updated else set()
+    useful = ActivityFlow(task.body).useful(is_active) if updated else set()
     unordered: list[ops.Atomic] = []
     needing: set[Array] = set()
     only_sums = True

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from octants.autodiff.primal_values import Values
+from octants.autodiff.primal_values import PrimalValues
 from octants.autodiff.task_builder import EntryBuilder
 from octants.autodiff.task_facts import Facts
 from octants.ir import ops
@@ -22,7 +22,7 @@ Flag = Callable[[Operation, Operation, str], None]
 """Told of each read of primal memory: the new operation, the primal one, what is read."""
 
 
-class Memory:
+class PrimalMemory:
     """Emits them over ``arrays``, which stand for the primal ones, and flags what it reads.
 
     ``log`` is the record of what the first sweep reads.
@@ -32,7 +32,7 @@ class Memory:
         self,
         builder: EntryBuilder,
         facts: Facts,
-        values: Values,
+        values: PrimalValues,
         arrays: dict[Array, Array],
         flag: Flag,
         log: Record,
@@ -150,13 +150,13 @@ class Memory:
         """Prints and assertions of the forward run are not repeated."""
 
 
-_EMIT: dict[type[Operation], Callable[[Memory, Any], None]] = {
-    ops.Load: Memory._load,
-    ops.Store: Memory._store,
-    ops.Atomic: Memory._atomic,
-    ops.CompareExchange: Memory._atomic,
-    ops.Subgroup: Memory._subgroup,
-    ops.Barrier: Memory._barrier,
-    ops.Print: Memory._nothing,
-    ops.Assert: Memory._nothing,
+_EMIT: dict[type[Operation], Callable[[PrimalMemory, Any], None]] = {
+    ops.Load: PrimalMemory._load,
+    ops.Store: PrimalMemory._store,
+    ops.Atomic: PrimalMemory._atomic,
+    ops.CompareExchange: PrimalMemory._atomic,
+    ops.Subgroup: PrimalMemory._subgroup,
+    ops.Barrier: PrimalMemory._barrier,
+    ops.Print: PrimalMemory._nothing,
+    ops.Assert: PrimalMemory._nothing,
 }

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from octants.ir.core import Operation, Value
 
 
-class Values(dict[Hashable, Value]):
+class PrimalValues(dict[Hashable, Value]):
     """Maps primal values to those of the reverse run.
 
     Facts of loops are there under (operation, fact). Of each loop that is recorded these are

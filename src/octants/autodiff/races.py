@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants.analysis.races import OWN, Matters, Meeting, Races, matters_forward, races_of
-from octants.autodiff.activity import Flow
+from octants.autodiff.activity import ActivityFlow
 from octants.autodiff.cooperation import changes_something
 from octants.autodiff.errors import racing
 from octants.ir import ops
@@ -49,7 +49,7 @@ def stamps(
     """
     found: dict[Operation, int] = {}
     for task in module.tasks:
-        varied = Flow(task.body).varied(_active(companion))
+        varied = ActivityFlow(task.body).varied(_active(companion))
         races = Races(task)
         same: dict[Value, int] = {}
         for op in task.body.walk():
@@ -78,7 +78,7 @@ def _active(companion: Companion = Companion.ADJOINT) -> Callable[[Array], bool]
 
 def _matters(task: Task, companion: Companion) -> Matters:
     is_active = _active(companion)
-    varied = Flow(task.body).varied(is_active)
+    varied = ActivityFlow(task.body).varied(is_active)
     reads_again = companion is Companion.ADJOINT
 
     def matters(races: Races, one: ops.Access, other: ops.Access) -> bool:

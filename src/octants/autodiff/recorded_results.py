@@ -90,7 +90,7 @@ _CHEAP = {
 Chain = list[Operation]
 """Operations, each of which makes the operand of the next."""
 
-Place = tuple[Block, Operation]
+InsertionPoint = tuple[Block, Operation]
 """An operation in a block."""
 
 
@@ -108,7 +108,7 @@ def record_results(module: Module, slopes: Collection[Operation] = ()) -> None:
 class _Sites:
     """Where a record is read, and written: each place with those around it, outermost first."""
 
-    pushes: list[tuple[ops.RecordPush, list[Place]]] = field(default_factory=list)
+    pushes: list[tuple[ops.RecordPush, list[InsertionPoint]]] = field(default_factory=list)
     pops: list[ops.RecordPop] = field(default_factory=list)
 
 
@@ -116,13 +116,13 @@ class _Records:
     def __init__(self, body: Block, slopes: Collection[Operation]) -> None:
         self.body = body
         self.slopes = slopes
-        self.users: dict[Value, list[Place]] = {}
+        self.users: dict[Value, list[InsertionPoint]] = {}
         self.constants: set[Value] = set()
         self.sites: dict[Record, _Sites] = {}
         self.replaced: dict[Value, Value] = {}
         self._visit(body, [])
 
-    def _visit(self, block: Block, around: list[Place]) -> None:
+    def _visit(self, block: Block, around: list[InsertionPoint]) -> None:
         for op in block.ops:
             for value in dict.fromkeys(op.operands):
                 self.users.setdefault(value, []).append((block, op))
@@ -199,8 +199,8 @@ class _Records:
         )
 
     def _place(
-        self, value: Value, around: list[Place], popped: Value, chain: Chain
-    ) -> Place | None:
+        self, value: Value, around: list[InsertionPoint], popped: Value, chain: Chain
+    ) -> InsertionPoint | None:
         """Where a push is in the block that computes of its value what a chain does of a popped."""
         for block, op in reversed(around):
             if self._computes(block, value, popped, chain):
@@ -248,7 +248,7 @@ def _name(name: str, chain: Chain) -> str:
     return name
 
 
-def _compute(place: Place, value: Value, popped: Value, chain: Chain) -> Value:
+def _compute(place: InsertionPoint, value: Value, popped: Value, chain: Chain) -> Value:
     """Compute of a value, at a place, what is computed of a popped one."""
     block, before = place
     added: Chain = []

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from octants.autodiff.branches import Branches
-from octants.autodiff.checkpoints import Room
-from octants.autodiff.fixed_length_blocks import InEvenBlocks
-from octants.autodiff.loop_recording import InBlocks, Whole
+from octants.autodiff.checkpoints import Capacity
+from octants.autodiff.fixed_length_blocks import LoopInFixedLengthBlocks
+from octants.autodiff.loop_recording import LoopInBlocks, WholeLoop
 from octants.autodiff.plan import Plan
 from octants.autodiff.primal_memory import Flag
 from octants.autodiff.recording_strategy import Strategy
 from octants.autodiff.records import Stack
-from octants.autodiff.stored_loops import Stores
+from octants.autodiff.stored_loops import StoredLoops
 from octants.autodiff.stored_nests import Loop
 from octants.autodiff.sweep import Sweep
 from octants.autodiff.task_builder import EntryBuilder
@@ -36,7 +36,7 @@ class Replay:
     ) -> None:
         self.loops: dict[Operation, Strategy] = {}
         self.sweep = Sweep(builder, facts, plan, arrays, flag, capacity, self.loops)
-        self.stores = Stores(self.sweep)
+        self.stores = StoredLoops(self.sweep)
         self.branches = Branches(self.sweep, self.stores, self.record)
 
     def make_room(self, stack: Stack) -> None:
@@ -50,10 +50,10 @@ class Replay:
     def _strategy(self, op: Loop, stack: Stack) -> Strategy:
         sweep, plan = self.sweep, self.sweep.plan
         if op not in plan.in_blocks:
-            return Whole(sweep, self.stores, op)
+            return WholeLoop(sweep, self.stores, op)
         records = sweep.records.of(op), sweep.records.checkpoints_of(op)
-        room = Room.of(sweep.builder, *records, plan, stack.position)
-        in_blocks = InEvenBlocks if op in plan.even else InBlocks
+        room = Capacity.of(sweep.builder, *records, plan, stack.position)
+        in_blocks = LoopInFixedLengthBlocks if op in plan.even else LoopInBlocks
         return in_blocks(sweep, self.stores, op, room)
 
     def record(self, block: Block, stack: Stack) -> None:

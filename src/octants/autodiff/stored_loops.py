@@ -46,7 +46,7 @@ class Cursor:
 
 
 @dataclass(eq=False, slots=True)
-class Frame:
+class IterationFrame:
     """The iteration that is reversed, of a loop with others that may be stored.
 
     `kept` says whether they are, and `handed` has what they handed out. `size` is how much of the
@@ -59,14 +59,14 @@ class Frame:
     start: Value
 
 
-class Stores:
+class StoredLoops:
     """Emits iterations with records, and those of the loops that are stored with them."""
 
     def __init__(self, sweep: Sweep) -> None:
         self._sweep = sweep
         self._nests = sweep.plan.nests
         self._bytes: Value | None = None
-        self._frame: Frame | None = None
+        self._frame: IterationFrame | None = None
 
     @property
     def bytes(self) -> Value:
@@ -293,7 +293,7 @@ class Stores:
         assert self._frame is not None
         self._frame.size = size
 
-    def _pass_stored(self, op: Loop, frame: Frame) -> None:
+    def _pass_stored(self, op: Loop, frame: IterationFrame) -> None:
         """Note where in its frame the records of a loop are, if they were stored."""
         sweep = self._sweep
         sweep.values.know(op, place=frame.size)
@@ -333,7 +333,7 @@ class Stores:
         base = records.base_for(record, position, number)
         is_kept = builder.compare("le", top, kept)
         known = dict(zip(handed, results[len(carried) :], strict=True))
-        self._frame = Frame(is_kept, known, builder.constant(0, i64), position)
+        self._frame = IterationFrame(is_kept, known, builder.constant(0, i64), position)
         records.pop(record, base, number, results)
 
     def start_of_frame(self) -> Value:

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from octants.autodiff.plan import Plan
-from octants.autodiff.primal_memory import Flag, Memory
-from octants.autodiff.primal_values import Values
+from octants.autodiff.primal_memory import Flag, PrimalMemory
+from octants.autodiff.primal_values import PrimalValues
 from octants.autodiff.recording_strategy import Strategy
 from octants.autodiff.records import Records
-from octants.autodiff.tape_high_water import Reaches
+from octants.autodiff.tape_high_water import HighWaterMarks
 from octants.autodiff.task_builder import EntryBuilder
 from octants.autodiff.task_facts import Facts
 from octants.ir import ops
@@ -42,10 +42,10 @@ class Sweep:
         self.builder = builder
         self.facts = facts
         self.plan = plan
-        self.values = Values()
+        self.values = PrimalValues()
         self.records = Records(builder, plan, capacity)
-        self.memory = Memory(builder, facts, self.values, arrays, flag, self.records.log)
-        self.reaches = Reaches(builder, plan.nests, loops)
+        self.memory = PrimalMemory(builder, facts, self.values, arrays, flag, self.records.log)
+        self.reaches = HighWaterMarks(builder, plan.nests, loops)
         self.copies: dict[Operation, list[Operation]] = {}
         self._around: Operation | None = None  # the recorded loop whose body is emitted
 

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from functools import partial
 
-from octants.autodiff.primal_values import Values
+from octants.autodiff.primal_values import PrimalValues
 from octants.autodiff.recording_strategy import Strategy
 from octants.autodiff.records import Records
 from octants.autodiff.stored_nests import Loop, Nests
@@ -49,7 +49,7 @@ class Reach:
     carried: list[Operation] = field(default_factory=list)
 
 
-class Reaches:
+class HighWaterMarks:
     """Finds out the reach of each block that the first sweep emits.
 
     Where a loop is emitted `enter` comes before its body, `carry` after it, `leave` after the loop.
@@ -72,7 +72,7 @@ class Reaches:
         """Begin with a loop that is recorded in the first sweep, around which there is none."""
         self._current = Reach(self._builder.constant(0, i64))
 
-    def reserve(self, op: Operation, values: Values, records: Records) -> None:
+    def reserve(self, op: Operation, values: PrimalValues, records: Records) -> None:
         """Make room behind a loop that is recorded for those in it, and end what was begun."""
         assert self._current is not None
         builder, start = self._builder, values[op, "end"]
@@ -168,7 +168,7 @@ class Sides:
     After the `side`s comes `join`, before the if is built, and then `know`.
     """
 
-    def __init__(self, reaches: Reaches) -> None:
+    def __init__(self, reaches: HighWaterMarks) -> None:
         self._reaches = reaches
         self._around = reaches._current
         self._found: list[Reach | None] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.autodiff.activity import Flow
+from octants.autodiff.activity import ActivityFlow
 from octants.autodiff.deep_branches import DeepIfs, deep_ifs
 from octants.autodiff.hazards import Log
 from octants.autodiff.induction_variables import Steps, inductions
@@ -34,7 +34,7 @@ class Facts:
         self.log = log
         self.ordering = ordering
         self.deep: DeepIfs = deep_ifs(self.body, log)
-        flow = Flow(self.body)
+        flow = ActivityFlow(self.body)
         self.has_adjoint = has_adjoint
         self.active = flow.varied(self.has_adjoint) & flow.useful(self.has_adjoint)
         self.guarded = flow.guarded()

@@ -35,7 +35,7 @@ _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheFile:
     """A file: its path, its bytes, when it was last used, and what it says that it holds."""
 
     path: str
@@ -119,7 +119,7 @@ class Store:
         finally:
             _remove(temporary)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[CacheFile]:
         """All files that are whole, in no order."""
         for path, status in self.files():
             try:
@@ -127,7 +127,7 @@ class Store:
             except OSError:
                 continue
             if parts is not None:
-                yield Entry(path, status.st_size, status.st_mtime, json.loads(parts[0]))
+                yield CacheFile(path, status.st_size, status.st_mtime, json.loads(parts[0]))
 
     def size(self) -> int:
         """The bytes of all files."""

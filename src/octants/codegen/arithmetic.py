@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.codegen.code import Operand, register
-from octants.codegen.function import Function
+from octants.codegen.function import FunctionEmitter
 from octants.ir import ops
 from octants.ir.core import Block
 from octants.ir.ops.arithmetic import COMPARE
@@ -35,22 +35,22 @@ class LibraryCall:
     operands: list[Operand]
 
 
-def constant(f: Function, op: ops.Constant) -> None:
+def constant(f: FunctionEmitter, op: ops.Constant) -> None:
     """A constant stands wherever it is used."""
     f.bind(op.result, f.code.constant(op.value, register(op.result.type)))
 
 
-def unary(f: Function, op: ops.Unary) -> None:
+def unary(f: FunctionEmitter, op: ops.Unary) -> None:
     """See `combine`."""
     f.bind(op.result, combine(f, op.fn, op.x.type, f.use(op.x)))
 
 
-def binary(f: Function, op: ops.Binary | ops.Compare) -> None:
+def binary(f: FunctionEmitter, op: ops.Binary | ops.Compare) -> None:
     """See `combine`."""
     f.bind(op.result, combine(f, op.fn, op.lhs.type, f.use(op.lhs), f.use(op.rhs)))
 
 
-def combine(f: Function, fn: str, dtype: DType, *operands: Operand) -> Operand:
+def combine(f: FunctionEmitter, fn: str, dtype: DType, *operands: Operand) -> Operand:
     """The value of a unary or binary function, or of a comparison."""
     write = f.writers.get((fn, dtype))
     if write is None:
@@ -58,7 +58,7 @@ def combine(f: Function, fn: str, dtype: DType, *operands: Operand) -> Operand:
     return write(*operands)
 
 
-def _writer(f: Function, fn: str, dtype: DType, count: int) -> Callable[..., Operand]:
+def _writer(f: FunctionEmitter, fn: str, dtype: DType, count: int) -> Callable[..., Operand]:
     """What writes a function of so many operands of a type."""
     code = f.code
     if (fn, dtype) in code.legal.functions:
@@ -74,12 +74,12 @@ def _writer(f: Function, fn: str, dtype: DType, count: int) -> Callable[..., Ope
     return functools.partial(_lowered, f, expand.function(code.legal, fn, dtype, count))
 
 
-def _lowered(f: Function, block: Block, *operands: Operand) -> Operand:
+def _lowered(f: FunctionEmitter, block: Block, *operands: Operand) -> Operand:
     """The result of what an operation is lowered to."""
     return f.inlined(block, operands)[0]
 
 
-def fma(f: Function, op: ops.Fma) -> None:
+def fma(f: FunctionEmitter, op: ops.Fma) -> None:
     """One instruction where the machine has it."""
     dtype, operands = op.result.type, [f.use(value) for value in op.operands]
     if dtype in f.code.legal.fma:
@@ -88,7 +88,7 @@ def fma(f: Function, op: ops.Fma) -> None:
         f.bind(op.result, _lowered(f, expand.fma(f.code.legal, dtype), *operands))
 
 
-def select(f: Function, op: ops.Select) -> None:
+def select(f: FunctionEmitter, op: ops.Select) -> None:
     """Without a branch."""
     sides = f.use(op.on_true), f.use(op.on_false)
     f.bind(op.result, f.code.choose(f.use(op.condition), register(op.result.type), *sides))
@@ -97,7 +97,7 @@ def select(f: Function, op: ops.Select) -> None:
 # -- conversions --------------------------------------------------------------------------------
 
 
-def cast(f: Function, op: ops.Cast) -> None:
+def cast(f: FunctionEmitter, op: ops.Cast) -> None:
     """By an instruction, if there is one; to and from f16 by way of its bits."""
     source, target, x = op.x.type, op.result.type, f.use(op.x)
     if register(source) is register(target):
@@ -109,12 +109,12 @@ def cast(f: Function, op: ops.Cast) -> None:
     f.bind(op.result, found)
 
 
-def float_to_int(f: Function, op: ops.FloatToInt) -> None:
+def float_to_int(f: FunctionEmitter, op: ops.FloatToInt) -> None:
     """Of a number that fits, which is what machines convert."""
     f.bind(op.result, f.code.convert(f.use(op.x), op.x.type, op.result.type))
 
 
-def bitcast(f: Function, op: ops.Bitcast) -> None:
+def bitcast(f: FunctionEmitter, op: ops.Bitcast) -> None:
     """An f16 goes through its 16 bits, because its register has 32."""
     x, source, target, code = f.use(op.x), op.x.type, op.result.type, f.code
     if source is f16 and target is not f16:
@@ -130,30 +130,30 @@ def bitcast(f: Function, op: ops.Bitcast) -> None:
 # -- functions ----------------------------------------------------------------------------------
 
 
-def call(f: Function, op: ops.Call) -> None:
+def call(f: FunctionEmitter, op: ops.Call) -> None:
     """A function of the library."""
     given = [f.use(value) for value in op.given]
     f.bind(op.result, call_library(f, op.fn, op.given[0].type, *given))
 
 
-def call_library(f: Function, fn: str, dtype: DType, *operands: Operand) -> Operand:
+def call_library(f: FunctionEmitter, fn: str, dtype: DType, *operands: Operand) -> Operand:
     """The value of a function of the library."""
     return f.table[LibraryCall](f, LibraryCall(fn, dtype, list(operands)))
 
 
-def random_stream(f: Function, op: ops.RandomStream) -> None:
+def random_stream(f: FunctionEmitter, op: ops.RandomStream) -> None:
     """A function of the launch and of the work item."""
     block = expand.random_stream(f.code.legal, op.task, op.item.type)
     f.bind(op.result, _lowered(f, block, f.use(op.item)))
 
 
-def random(f: Function, op: ops.Random) -> None:
+def random(f: FunctionEmitter, op: ops.Random) -> None:
     """A function of the stream and of the number of the draw."""
     block = expand.random(f.code.legal, op.result.type)
     f.bind(op.result, _lowered(f, block, f.use(op.stream), f.use(op.draw)))
 
 
-def launch_state(f: Function, op: ops.LaunchState) -> None:
+def launch_state(f: FunctionEmitter, op: ops.LaunchState) -> None:
     """It is in the parameter block."""
     f.bind(op.result, f.launch_state(op.name))
 

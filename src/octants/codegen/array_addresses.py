@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from octants.artifact import ParameterLayout, Place, Slot
+from octants.artifact import MemoryRange, ParameterLayout, Slot
 from octants.ir import ops
 from octants.ir.core import Array, ArrayRef, Companion, Module, Space
 from octants.types.layouts import Layout
@@ -15,7 +15,7 @@ def written_arrays(module: Module) -> set[Array]:
     return {array for array, companion in _written(module) if companion is Companion.PRIMAL}
 
 
-def written_places(module: Module, parameters: ParameterLayout) -> tuple[Place, ...]:
+def written_places(module: Module, parameters: ParameterLayout) -> tuple[MemoryRange, ...]:
     """Where the arrays are, and their companions, that a module may write to."""
     found = {
         place_of(array, companion, module.arrays, parameters): None
@@ -32,12 +32,12 @@ def _written(module: Module) -> dict[ArrayRef, None]:
 
 def place_of(
     array: Array, companion: Companion, arrays: list[Array], parameters: ParameterLayout
-) -> Place:
+) -> MemoryRange:
     """Where an array of a kernel is, or a companion of it."""
     slot = Slot("pointer", array=arrays.index(array), companion=companion)
     layout = array.layouts[companion]
     nbytes = _reach(array, layout) if isinstance(layout, Layout) else 0
-    return Place(parameters.position(slot), nbytes)
+    return MemoryRange(parameters.position(slot), nbytes)
 
 
 def _reach(array: Array, layout: Layout) -> int:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from octants.codegen import arithmetic
 from octants.codegen.bit_words import from_word, to_word, word_of
-from octants.codegen.code import Element, Operand, Place, register
-from octants.codegen.function import Function
+from octants.codegen.code import Element, Operand, Pointer, register
+from octants.codegen.function import FunctionEmitter
 from octants.codegen.memory import place_of
 from octants.ir import ops
 from octants.types.scalars import DType, f16, u1, u8, u16, u32, u64
@@ -21,13 +21,13 @@ _NATIVE = frozenset(("add", "sub", "min", "max", "and", "or", "xor", "exchange")
 _STORED = {u1: u8, f16: u16}  # the integers as which they are in memory
 
 
-def atomic(f: Function, op: ops.Atomic) -> None:
+def atomic(f: FunctionEmitter, op: ops.Atomic) -> None:
     """Bind the result to the value before."""
     place = place_of(f, op.array, op.companion, op.indices)
     f.bind(op.result, update(f, op.fn, op.array.dtype, place, f.use(op.value)))
 
 
-def update(f: Function, fn: str, dtype: DType, place: Place, value: Operand) -> Operand:
+def update(f: FunctionEmitter, fn: str, dtype: DType, place: Pointer, value: Operand) -> Operand:
     """Update a place; gives the value before."""
     code = f.code
     if dtype is u1:
@@ -46,7 +46,7 @@ def update(f: Function, fn: str, dtype: DType, place: Place, value: Operand) -> 
     return _Word(f, dtype, place).change(change, may_stay=fn in ("min", "max"))
 
 
-def _has_instruction(f: Function, fn: str, dtype: DType, place: Place) -> bool:
+def _has_instruction(f: FunctionEmitter, fn: str, dtype: DType, place: Pointer) -> bool:
     if isinstance(place, Element) and (dtype.is_float or dtype.bits < 32):
         return False  # a word of bits
     return (
@@ -54,7 +54,7 @@ def _has_instruction(f: Function, fn: str, dtype: DType, place: Place) -> bool:
     )
 
 
-def compare_exchange(f: Function, op: ops.CompareExchange) -> None:
+def compare_exchange(f: FunctionEmitter, op: ops.CompareExchange) -> None:
     """Bind the result to the value before."""
     place = place_of(f, op.array, op.companion, op.indices)
     found = exchange_if(f, op.array.dtype, place, f.use(op.expected), f.use(op.value))
@@ -62,7 +62,7 @@ def compare_exchange(f: Function, op: ops.CompareExchange) -> None:
 
 
 def exchange_if(
-    f: Function, dtype: DType, place: Place, expected: Operand, value: Operand
+    f: FunctionEmitter, dtype: DType, place: Pointer, expected: Operand, value: Operand
 ) -> Operand:
     """Store a value where another one is expected; gives the value before.
 
@@ -81,7 +81,7 @@ def exchange_if(
 class _Word:
     """The word of a number in memory, and where in it the number stands."""
 
-    def __init__(self, f: Function, dtype: DType, place: Place) -> None:
+    def __init__(self, f: FunctionEmitter, dtype: DType, place: Pointer) -> None:
         code = self._code = f.code
         self._dtype, self._word, self._place = dtype, word_of(dtype), place
         self._bits = max(8, dtype.bits)

@@ -21,7 +21,7 @@ from octants.lowering.legal import Legal
 from octants.types.scalars import DType, f16, f32, i64, u32, u64
 
 Operand: TypeAlias = Any
-Variable: TypeAlias = Any
+MutableSlot: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Element:
     index: Operand
 
 
-Place: TypeAlias = Any
+Pointer: TypeAlias = Any
 """An address, or an `Element`. What several targets share moves addresses by `Code` alone."""
 
 
@@ -131,14 +131,14 @@ class Code(ABC):
     # -- variables, and control flow ------------------------------------------------------------
 
     @abstractmethod
-    def variable(self, dtype: DType) -> Variable:
+    def variable(self, dtype: DType) -> MutableSlot:
         """A variable of the function."""
 
     @abstractmethod
-    def read(self, variable: Variable) -> Operand: ...
+    def read(self, variable: MutableSlot) -> Operand: ...
 
     @abstractmethod
-    def write(self, variable: Variable, operand: Operand) -> None: ...
+    def write(self, variable: MutableSlot, operand: Operand) -> None: ...
 
     @abstractmethod
     def branch(
@@ -181,15 +181,15 @@ class Code(ABC):
     # -- memory ---------------------------------------------------------------------------------
 
     @abstractmethod
-    def at(self, address: Place, nbytes: int) -> Place:
+    def at(self, address: Pointer, nbytes: int) -> Pointer:
         """The address so many bytes after another one."""
 
     @abstractmethod
-    def moved(self, address: Place, nbytes: Operand, *, inside: bool = False) -> Place:
+    def moved(self, address: Pointer, nbytes: Operand, *, inside: bool = False) -> Pointer:
         """The address that many bytes, an i64, after another one; ``inside`` one array if so."""
 
     @abstractmethod
-    def load(self, place: Place, dtype: DType, of: ArrayRef | None = None) -> Operand:
+    def load(self, place: Pointer, dtype: DType, of: ArrayRef | None = None) -> Operand:
         """A number of any type but u1 and f16 at a multiple of its size; an element of any type.
 
         It is in the array ``of`` the kernel, or in memory that no array of the kernel is in.
@@ -198,7 +198,7 @@ class Code(ABC):
     @abstractmethod
     def store(
         self,
-        place: Place,
+        place: Pointer,
         dtype: DType,
         value: Operand,
         of: ArrayRef | None = None,
@@ -210,11 +210,11 @@ class Code(ABC):
         """An array of the function's own, for `Element`."""
 
     @abstractmethod
-    def atomic_load(self, place: Place, dtype: DType) -> Operand:
+    def atomic_load(self, place: Pointer, dtype: DType) -> Operand:
         """A u32 or u64 that others change meanwhile."""
 
     @abstractmethod
-    def atomic_store(self, place: Place, dtype: DType, value: Operand) -> None:
+    def atomic_store(self, place: Pointer, dtype: DType, value: Operand) -> None:
         """Store what others read by `atomic_load`."""
 
     @abstractmethod
@@ -222,11 +222,13 @@ class Code(ABC):
         """Whether one of `ATOMIC` is an instruction of the machine, at an address."""
 
     @abstractmethod
-    def atomic(self, fn: str, dtype: DType, place: Place, value: Operand) -> Operand:
+    def atomic(self, fn: str, dtype: DType, place: Pointer, value: Operand) -> Operand:
         """Update a place; gives what was there before."""
 
     @abstractmethod
-    def exchange_if(self, dtype: DType, place: Place, expected: Operand, value: Operand) -> Operand:
+    def exchange_if(
+        self, dtype: DType, place: Pointer, expected: Operand, value: Operand
+    ) -> Operand:
         """Store a u32 or u64 where another one is expected; gives what was there before."""
 
     @abstractmethod
@@ -301,7 +303,7 @@ class ThreadCode(Code):
         return self.compare("ne", u64, self.ballot(condition), self.constant(0, u64))
 
     @abstractmethod
-    def all_at(self, address: Place) -> Operand:
+    def all_at(self, address: Pointer) -> Operand:
         """Whether all threads of the subgroup are here now, with one and the same address."""
 
     # -- a launch -------------------------------------------------------------------------------
@@ -311,7 +313,7 @@ class ThreadCode(Code):
         """One of the words of a launch (see `abi`), i64."""
 
     @abstractmethod
-    def launch_address(self, offset: int) -> Place:
+    def launch_address(self, offset: int) -> Pointer:
         """The address that one of them is."""
 
     @abstractmethod

@@ -6,7 +6,7 @@ See `abi` for what a dispatch is told. Targets write their loops over work items
 from __future__ import annotations
 
 from octants import abi
-from octants.artifact import Needs, ParameterLayout
+from octants.artifact import ParameterLayout, TapeSizeInputs
 from octants.codegen.code import Operand, ThreadCode
 from octants.codegen.function import ThreadFunction
 from octants.codegen.interleaved_tape import refused_bit
@@ -23,7 +23,7 @@ def has_records(task: Task) -> bool:
 
 def tape_of(
     task: Task, module: Module, parameters: ParameterLayout
-) -> tuple[bool, bool, Needs | None, Needs | None]:
+) -> tuple[bool, bool, TapeSizeInputs | None, TapeSizeInputs | None]:
     """What an `artifact.Dispatch` says of its tape, from `records` on."""
     is_repeatable = can_run_again(task.body)
     if not has_records(task):

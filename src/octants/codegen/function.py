@@ -9,13 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from octants.codegen.code import Code, Operand, Place, ThreadCode
+from octants.codegen.code import Code, Operand, Pointer, ThreadCode
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType
 
 
-class Tape(ABC):
+class TapeMemory(ABC):
     """The memory of a work item's records, by positions in bytes."""
 
     def stride(self, record: Record) -> int:
@@ -23,15 +23,15 @@ class Tape(ABC):
         return record.stride
 
     @abstractmethod
-    def address(self, position: Operand) -> Place:
+    def address(self, position: Operand) -> Pointer:
         """The address of an iteration that begins at a position (i64)."""
 
     @abstractmethod
-    def write(self, start: Place, record: Record, operands: list[Operand]) -> None:
+    def write(self, start: Pointer, record: Record, operands: list[Operand]) -> None:
         """Store what stands in the slots of an iteration at an address."""
 
     @abstractmethod
-    def read(self, start: Place, record: Record) -> list[Operand]:
+    def read(self, start: Pointer, record: Record) -> list[Operand]:
         """Load what stands in the slots of an iteration at an address."""
 
     @abstractmethod
@@ -62,7 +62,7 @@ class Lanes:
     count: Operand
 
 
-class Function(Protocol):
+class FunctionEmitter(Protocol):
     """The code of a function, what stands for each value, and its work item.
 
     ``speaks_of`` is the work item (i64) that messages name, if it is not that of the function;
@@ -107,7 +107,7 @@ class Function(Protocol):
     def widen(self, index: Operand) -> Operand:
         """An i32 that an index is, or a part of one, as an i64."""
 
-    def pointer(self, array: Array, companion: Companion) -> Place:
+    def pointer(self, array: Array, companion: Companion) -> Pointer:
         """The address of an array's first element."""
 
     def extent(self, array: Array, axis: int) -> Operand:
@@ -126,7 +126,7 @@ class Function(Protocol):
         """The number of the work item, i64."""
 
     @property
-    def tape(self) -> Tape:
+    def tape(self) -> TapeMemory:
         """Where records are kept."""
 
     def share(self, nbytes: Operand) -> Operand:
@@ -135,7 +135,7 @@ class Function(Protocol):
     def local_array(self, key: Any, dtype: DType, count: int) -> Any:
         """An array of the function's own, there once for each key."""
 
-    def messages(self) -> Place:
+    def messages(self) -> Pointer:
         """The address of the launch's message buffer."""
 
     def leave(self) -> None:
@@ -145,7 +145,7 @@ class Function(Protocol):
         """Write what only happens while the item goes on, behind what may have ended it."""
 
 
-class ThreadFunction(Function, Protocol):
+class ThreadFunction(FunctionEmitter, Protocol):
     """A function of a thread of a GPU.
 
     ``lanes`` are those of its subgroup, ``shared_arrays`` what blocks have copies of.

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from octants import abi
 from octants.codegen import messages
 from octants.codegen.bit_words import from_word, to_word
-from octants.codegen.code import Code, Operand, Place, ThreadCode
-from octants.codegen.function import Tape, ThreadFunction
+from octants.codegen.code import Code, Operand, Pointer, ThreadCode
+from octants.codegen.function import TapeMemory, ThreadFunction
 from octants.ir.core import Record
 from octants.types.scalars import DType, i64, u1, u32, u64
 
 _WORD, _LANES = abi.TAPE_WORD, abi.TAPE_LANES
 
 
-class ThreadTape(Tape):
+class ThreadTape(TapeMemory):
     """That of a thread of a GPU. The stride of a record is a multiple of a word."""
 
     def __init__(self, f: ThreadFunction) -> None:
@@ -28,7 +28,7 @@ class ThreadTape(Tape):
     def stride(self, record: Record) -> int:
         return -(-record.stride // _WORD) * _WORD
 
-    def _start(self) -> Place:
+    def _start(self) -> Pointer:
         """The address of the thread's first word, computed once."""
         code = self._f.code
 
@@ -46,18 +46,18 @@ class ThreadTape(Tape):
     def _capacity(self) -> Operand:
         return self._f.code.launch_word(abi.LAUNCH_CAPACITY)
 
-    def address(self, position: Operand) -> Place:
+    def address(self, position: Operand) -> Pointer:
         code = self._f.code
         if code.known(position) == 0:
             return self._start()
         lanes = code.constant(_LANES, i64)
         return code.moved(self._start(), code.apply("mul", i64, position, lanes))
 
-    def _word(self, start: Place, number: int) -> Place:
+    def _word(self, start: Pointer, number: int) -> Pointer:
         """The place of a word of an iteration."""
         return self._f.code.at(start, number * _LANES * _WORD)
 
-    def write(self, start: Place, record: Record, operands: list[Operand]) -> None:
+    def write(self, start: Pointer, record: Record, operands: list[Operand]) -> None:
         code, words = self._f.code, dict[int, Operand]()
         for offset, slots in record.members().items():
             first, shift = offset // _WORD, offset % _WORD * 8
@@ -70,7 +70,7 @@ class ThreadTape(Tape):
         for number, word in words.items():
             code.store(self._word(start, number), u32, word)
 
-    def read(self, start: Place, record: Record) -> list[Operand]:
+    def read(self, start: Pointer, record: Record) -> list[Operand]:
         code, words, found = self._f.code, dict[int, Operand](), dict[int, Operand]()
 
         def word(number: int) -> Operand:
@@ -156,7 +156,7 @@ def _refuse(code: ThreadCode, operands: list[Operand]) -> None:
     code.atomic("or", u32, word, bit)
 
 
-def _raise_atomically(code: ThreadCode, place: Place, number: Operand) -> None:
+def _raise_atomically(code: ThreadCode, place: Pointer, number: Operand) -> None:
     """Have a u64 be no less than a number, or than the largest u32 where only those are atomic."""
     if code.has_atomic("max", u64):
         code.atomic("max", u64, place, number)
@@ -166,7 +166,7 @@ def _raise_atomically(code: ThreadCode, place: Place, number: Operand) -> None:
     code.atomic("max", u32, place, code.convert(least, u64, u32))
 
 
-def refused_bit(code: Code, place: Place, number: Operand) -> tuple[Place, Operand]:
+def refused_bit(code: Code, place: Pointer, number: Operand) -> tuple[Pointer, Operand]:
     """The address of the word in which a work item has its bit, and the bit."""
     word = code.apply("ushr", u64, number, code.constant(5, u64))
     offset = code.apply("mul", u64, word, code.constant(4, u64))

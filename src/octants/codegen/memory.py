@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octants.codegen.bit_words import from_word, to_word, word_of
-from octants.codegen.code import Code, Element, Operand, Place, ThreadCode
-from octants.codegen.function import Function
+from octants.codegen.code import Code, Element, Operand, Pointer, ThreadCode
+from octants.codegen.function import FunctionEmitter
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops
 from octants.ir.cooperation import words
@@ -21,7 +21,7 @@ class Offset:
     Indices are in range, so that no step wraps. Strides that a launch passes may be negative.
     """
 
-    def __init__(self, f: Function) -> None:
+    def __init__(self, f: FunctionEmitter) -> None:
         self._code = f.code
         self._known = 0
         self._parts: list[Operand] = []
@@ -43,7 +43,7 @@ class Offset:
             self._is_signed = True
             self._parts.append(self._code.index("mul", index, stride, signed=True))
 
-    def apply(self, base: Place) -> Place:
+    def apply(self, base: Pointer) -> Pointer:
         """The address so many bytes after ``base``."""
         if self._parts:
             base = self._moved(base, self._total(self._parts))
@@ -60,11 +60,13 @@ class Offset:
             total = self._code.index("add", total, part, signed=self._is_signed)
         return total
 
-    def _moved(self, base: Place, nbytes: Operand) -> Place:
+    def _moved(self, base: Pointer, nbytes: Operand) -> Pointer:
         return self._code.moved(base, nbytes, inside=True)
 
 
-def place_of(f: Function, array: Array, companion: Companion, indices: Sequence[Value]) -> Place:
+def place_of(
+    f: FunctionEmitter, array: Array, companion: Companion, indices: Sequence[Value]
+) -> Pointer:
     """The place of an element."""
     offset = Offset(f)
     if array.space is Space.SHARED and not f.code.shares_by_address:
@@ -73,7 +75,7 @@ def place_of(f: Function, array: Array, companion: Companion, indices: Sequence[
 
 
 def _shared_element(
-    f: Function, offset: Offset, reference: ArrayRef, indices: Sequence[Value]
+    f: FunctionEmitter, offset: Offset, reference: ArrayRef, indices: Sequence[Value]
 ) -> Element:
     """The word that a number has for itself."""
     assert isinstance(f.code, ThreadCode), "others have no blocks"
@@ -87,8 +89,8 @@ def _shared_element(
 
 
 def add_indices(
-    f: Function, offset: Offset, array: Array, companion: Companion, indices: Sequence[Value]
-) -> Place:
+    f: FunctionEmitter, offset: Offset, array: Array, companion: Companion, indices: Sequence[Value]
+) -> Pointer:
     """Add the offset of an element; gives the address that it counts from."""
     wide = [f.index(index) for index in indices[array.rank :]]
     if array.space is Space.ARGUMENT and companion is Companion.PRIMAL:
@@ -110,7 +112,7 @@ def add_indices(
     return f.pointer(array, companion)
 
 
-def _extents(f: Function, array: Array) -> list[Operand]:
+def _extents(f: FunctionEmitter, array: Array) -> list[Operand]:
     """The extents of a row-major array and its element; the first one is never needed."""
     if array.rank > 1 and array.space is not Space.NDARRAY:
         raise InternalError(f"array {array.name} of rank {array.rank} has no layout and no shape")
@@ -120,7 +122,7 @@ def _extents(f: Function, array: Array) -> list[Operand]:
 
 
 def _add_row_major(
-    f: Function, offset: Offset, extents: list[Operand], indices: list[Operand], size: int
+    f: FunctionEmitter, offset: Offset, extents: list[Operand], indices: list[Operand], size: int
 ) -> None:
     """Horner's rule while extents are known at launch only; strides for the axes after those."""
     code = f.code
@@ -135,7 +137,9 @@ def _add_row_major(
         stride *= code.known(extent)
 
 
-def _add_terms(f: Function, offset: Offset, layout: Layout, indices: Sequence[Value]) -> None:
+def _add_terms(
+    f: FunctionEmitter, offset: Offset, layout: Layout, indices: Sequence[Value]
+) -> None:
     for term in layout.terms:
         index = indices[term.axis]
         number = f.code.known(f.use(index))
@@ -147,7 +151,7 @@ def _add_terms(f: Function, offset: Offset, layout: Layout, indices: Sequence[Va
             offset.add(f.code.constant(part, i64), term.stride)
 
 
-def _term(f: Function, term: Term, index: Value) -> Operand:
+def _term(f: FunctionEmitter, term: Term, index: Value) -> Operand:
     """A part of an index, as i64; the division is done in the index's own width."""
     code, operand = f.code, f.use(index)
     dtype = u64 if index.type.bits == 64 else u32
@@ -161,7 +165,7 @@ def _term(f: Function, term: Term, index: Value) -> Operand:
 # -- what is stored, and what registers hold ----------------------------------------------------
 
 
-def read(code: Code, place: Place, dtype: DType, of: ArrayRef | None = None) -> Operand:
+def read(code: Code, place: Pointer, dtype: DType, of: ArrayRef | None = None) -> Operand:
     """What stands at a place, of an array."""
     if isinstance(place, Element):
         return from_word(code, dtype, code.load(place, word_of(dtype)))
@@ -173,7 +177,7 @@ def read(code: Code, place: Place, dtype: DType, of: ArrayRef | None = None) -> 
 
 
 def write(
-    code: Code, place: Place, dtype: DType, operand: Operand, of: ArrayRef | None = None
+    code: Code, place: Pointer, dtype: DType, operand: Operand, of: ArrayRef | None = None
 ) -> None:
     """Have something stand at a place, of an array."""
     if isinstance(place, Element):
@@ -186,19 +190,19 @@ def write(
         code.store(place, dtype, operand, of)
 
 
-def load(f: Function, op: ops.Load) -> None:
+def load(f: FunctionEmitter, op: ops.Load) -> None:
     """Each time anew: others may have written."""
     place = place_of(f, op.array, op.companion, op.indices)
     f.bind(op.result, read(f.code, place, op.array.dtype, op.ref))
 
 
-def store(f: Function, op: ops.Store) -> None:
+def store(f: FunctionEmitter, op: ops.Store) -> None:
     """A plain store: what other work items do to the place at the same time is their affair."""
     place = place_of(f, op.array, op.companion, op.indices)
     write(f.code, place, op.array.dtype, f.use(op.value), op.ref)
 
 
-def shape(f: Function, op: ops.Shape) -> None:
+def shape(f: FunctionEmitter, op: ops.Shape) -> None:
     """A number where the layout knows it, else a parameter."""
     dtype, fixed = op.result.type, op.array.fixed_shape
     if fixed is not None:

@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 
 from octants import abi
 from octants.artifact import MessageFormat, overflow_message
-from octants.codegen.code import Code, Kind, Operand, Place, register
-from octants.codegen.function import Function
+from octants.codegen.code import Code, Kind, Operand, Pointer, register
+from octants.codegen.function import FunctionEmitter
 from octants.codegen.message_formats import parts_of, shortened
 from octants.ir import ops
 from octants.ir.core import Record, Value
 from octants.types.scalars import DType, f32, f64, i32, i64, u1, u32, u64
 
 
-def print_(f: Function, op: ops.Print) -> None:
+def print_(f: FunctionEmitter, op: ops.Print) -> None:
     """Hand the values to the host, which formats the line."""
     dtypes = tuple(value.type.name for value in op.values)
     message = f.kernel.add_message(MessageFormat("print", op.parts, dtypes, op.location))
@@ -25,7 +25,7 @@ def print_(f: Function, op: ops.Print) -> None:
     _call(f, f"print.{len(words)}", _print, [f.code.constant(message, i32), *_place(f), *words])
 
 
-def assert_(f: Function, op: ops.Assert) -> None:
+def assert_(f: FunctionEmitter, op: ops.Assert) -> None:
     """Go on if the condition holds, else fail."""
     dtypes = tuple(value.type.name for value in op.values)
     message = MessageFormat(op.kind, parts_of(op.message), dtypes, op.location)
@@ -36,7 +36,7 @@ def assert_(f: Function, op: ops.Assert) -> None:
     f.code.branch(f.code.apply("not", u1, f.use(op.condition)), failed, rare=True)
 
 
-def fail(f: Function, message: MessageFormat, words: list[Operand]) -> None:
+def fail(f: FunctionEmitter, message: MessageFormat, words: list[Operand]) -> None:
     """Record a failure and end the work item."""
     number = f.kernel.add_message(shortened(message))
     words = words[: abi.MAXIMUM_FAILURE_VALUES]
@@ -44,22 +44,22 @@ def fail(f: Function, message: MessageFormat, words: list[Operand]) -> None:
     f.leave()
 
 
-def overflow(f: Function, record: Record, need: Operand) -> None:
+def overflow(f: FunctionEmitter, record: Record, need: Operand) -> None:
     """Say that a record would have to hold ``need`` iterations."""
     number = f.kernel.add_message(overflow_message(record))
     _call(f, "overflow", _overflow, [f.code.constant(number, i32), *_place(f), need])
 
 
-def _place(f: Function) -> list[Operand]:
+def _place(f: FunctionEmitter) -> list[Operand]:
     return [f.code.constant(f.task, i32), f.speaks_of or f.item_number()]
 
 
-def act_as(f: Function, op: ops.ActAs) -> None:
+def act_as(f: FunctionEmitter, op: ops.ActAs) -> None:
     """Let failures from here on be those of a work item."""
     f.speaks_of = f.wide(op.item)
 
 
-def _word(f: Function, value: Value) -> Operand:
+def _word(f: FunctionEmitter, value: Value) -> Operand:
     """A value in 64 bits."""
     code, operand, dtype = f.code, f.use(value), value.type
     if not dtype.is_float:
@@ -92,7 +92,7 @@ def _double_bits(code: Code, operands: list[Operand]) -> Operand:
 Make = Callable[[Code, list[Operand]], Operand]
 
 
-def _call(f: Function, name: str, make: Make, operands: Sequence[Operand]) -> None:
+def _call(f: FunctionEmitter, name: str, make: Make, operands: Sequence[Operand]) -> None:
     """Call a function of (buffer, message, task, item, words)."""
     types: list[Kind] = [None, i32, i32, i64] + [i64] * (len(operands) - 3)
     f.code.call(name, types, None, make, [f.messages(), *operands])
@@ -101,7 +101,7 @@ def _call(f: Function, name: str, make: Make, operands: Sequence[Operand]) -> No
 # -- the functions ------------------------------------------------------------------------------
 
 
-def add_atomically(code: Code, place: Place, number: Operand) -> Operand:
+def add_atomically(code: Code, place: Pointer, number: Operand) -> Operand:
     """Add an i64 that is not negative; gives what was there before."""
     if code.has_atomic("add", u64):
         return code.atomic("add", u64, place, number)
@@ -129,7 +129,7 @@ def _print(code: Code, operands: list[Operand]) -> None:
     code.branch(fits, write, full)
 
 
-def lower_atomically(code: Code, place: Place, number: Operand) -> None:
+def lower_atomically(code: Code, place: Pointer, number: Operand) -> None:
     """Have a u64 be no more than a number."""
     if code.has_atomic("min", u64):
         code.atomic("min", u64, place, number)
@@ -138,7 +138,7 @@ def lower_atomically(code: Code, place: Place, number: Operand) -> None:
 
 
 def locked(
-    code: Code, buffer: Place, matters: Callable[[], Operand], write: Callable[[], None]
+    code: Code, buffer: Pointer, matters: Callable[[], Operand], write: Callable[[], None]
 ) -> None:
     """Write something while nobody else does, unless it does not matter any more.
 
@@ -172,13 +172,13 @@ def _word_of(code: Code, dtype: DType) -> DType | None:
     return word if code.has_atomic("exchange", word) else None
 
 
-def _look(code: Code, place: Place, dtype: DType) -> Operand:
+def _look(code: Code, place: Pointer, dtype: DType) -> Operand:
     """An integer that others write meanwhile: caches of devices are not asked about atomic ones."""
     word = _word_of(code, dtype)
     return code.atomic_load(place, word) if word else code.load(place, dtype)
 
 
-def _put(code: Code, place: Place, dtype: DType, number: Operand) -> None:
+def _put(code: Code, place: Pointer, dtype: DType, number: Operand) -> None:
     """Write what `_look` reads."""
     word = _word_of(code, dtype)
     if word:

@@ -15,7 +15,7 @@ from typing import Any
 from octants import abi
 from octants.codegen import messages
 from octants.codegen.code import Code, Element, Operand, register
-from octants.codegen.function import Function
+from octants.codegen.function import FunctionEmitter
 from octants.codegen.message_formats import memory_message
 from octants.codegen.recording_facts import asks_for_room, counted_pushes
 from octants.ir import ops
@@ -23,7 +23,7 @@ from octants.ir.core import Record, Value
 from octants.types.scalars import i64, u32, u64
 
 
-def push(f: Function, op: ops.RecordPush) -> None:
+def push(f: FunctionEmitter, op: ops.RecordPush) -> None:
     """Write an iteration that the record has room for."""
     if not op.record.slots:
         return
@@ -35,7 +35,7 @@ def push(f: Function, op: ops.RecordPush) -> None:
         _write(f, op)
 
 
-def _write(f: Function, op: ops.RecordPush) -> None:
+def _write(f: FunctionEmitter, op: ops.RecordPush) -> None:
     """Write an iteration; ask for room first, unless the loop has done it."""
     stride = f.tape.stride(op.record)
     start = position(f, f.use(op.base), f.wide(op.index), stride)
@@ -50,7 +50,7 @@ def _write(f: Function, op: ops.RecordPush) -> None:
         f.if_active(write)
 
 
-def pop(f: Function, op: ops.RecordPop) -> None:
+def pop(f: FunctionEmitter, op: ops.RecordPop) -> None:
     """Read an iteration back; where the record has no such, the last one that it has room for."""
     if not op.record.slots:
         return
@@ -66,14 +66,14 @@ def pop(f: Function, op: ops.RecordPop) -> None:
         f.bind(result, found)
 
 
-def _is_held(f: Function, record: Record, index: Operand) -> Operand:
+def _is_held(f: FunctionEmitter, record: Record, index: Operand) -> Operand:
     return f.code.compare("lt", u64, index, f.code.constant(record.capacity, u64))
 
 
 # -- memory of the work item's own --------------------------------------------------------------
 
 
-def _push_local(f: Function, op: ops.RecordPush) -> None:
+def _push_local(f: FunctionEmitter, op: ops.RecordPush) -> None:
     """Truth values that stand together are the bits of one number."""
     code, index = f.code, f.wide(op.index)
     for slots in op.record.members().values():
@@ -91,7 +91,7 @@ def _push_local(f: Function, op: ops.RecordPush) -> None:
         code.store(place, dtype, stored)
 
 
-def _pop_local(f: Function, op: ops.RecordPop) -> None:
+def _pop_local(f: FunctionEmitter, op: ops.RecordPop) -> None:
     code, index = f.code, f.wide(op.index)
     for slots in op.record.members().values():
         place, dtype = _local(f, op.record, slots, index)
@@ -104,7 +104,9 @@ def _pop_local(f: Function, op: ops.RecordPop) -> None:
             f.bind(op.results[slot], code.compare("ne", u32, single, code.constant(0, u32)))
 
 
-def _local(f: Function, record: Record, slots: list[int], index: Operand) -> tuple[Element, Any]:
+def _local(
+    f: FunctionEmitter, record: Record, slots: list[int], index: Operand
+) -> tuple[Element, Any]:
     """Where a member of an iteration is, and its type."""
     dtype = register(record.slots[slots[0]]) if len(slots) == 1 else u32
     array = f.local_array((record, slots[0]), dtype, record.local)
@@ -114,7 +116,7 @@ def _local(f: Function, record: Record, slots: list[int], index: Operand) -> tup
 # -- counts and capacities ----------------------------------------------------------------------
 
 
-def check(f: Function, op: ops.RecordCheck) -> None:
+def check(f: FunctionEmitter, op: ops.RecordCheck) -> None:
     """Go on if the record holds so many iterations, else end the work item."""
     count, code = f.wide(op.count), f.code
 
@@ -126,18 +128,18 @@ def check(f: Function, op: ops.RecordCheck) -> None:
     code.branch(code.compare("gt", i64, count, capacity), overflows, rare=True)
 
 
-def end(f: Function, op: ops.RecordEnd) -> None:
+def end(f: FunctionEmitter, op: ops.RecordEnd) -> None:
     """The position after so many iterations."""
     stride = f.tape.stride(op.record)
     f.bind(op.result, position(f, f.use(op.base), f.wide(op.count), stride))
 
 
-def room(f: Function, op: ops.RecordRoom) -> None:
+def room(f: FunctionEmitter, op: ops.RecordRoom) -> None:
     """What of the share the tape of one work item has for a loop."""
     f.bind(op.result, room_for(f, op, f.tape.stride(op.record)))
 
 
-def room_for(f: Function, op: ops.RecordRoom, stride: int) -> Operand:
+def room_for(f: FunctionEmitter, op: ops.RecordRoom, stride: int) -> Operand:
     """How many pieces of so many bytes fit a part of what the share has left."""
     code, nbytes = f.code, op.parts * stride
     if nbytes == 0:
@@ -150,12 +152,12 @@ def room_for(f: Function, op: ops.RecordRoom, stride: int) -> Operand:
     return code.choose(code.compare("gt", i64, count, one), i64, count, one)
 
 
-def longest(f: Function, op: ops.Longest) -> None:
+def longest(f: FunctionEmitter, op: ops.Longest) -> None:
     """The count of a work item that has a tape of its own."""
     f.bind(op.result, f.use(op.count))
 
 
-def reserve_now(f: Function, op: ops.RecordReserve) -> None:
+def reserve_now(f: FunctionEmitter, op: ops.RecordReserve) -> None:
     """Have room for what is recorded later."""
     if op.record.slots:
         make_room(f, op, f.wide(op.end))
@@ -164,7 +166,7 @@ def reserve_now(f: Function, op: ops.RecordReserve) -> None:
 # -- loops that push in each turn ---------------------------------------------------------------
 
 
-def reserve(f: Function, loop: ops.For, *, runs: bool) -> None:
+def reserve(f: FunctionEmitter, loop: ops.For, *, runs: bool) -> None:
     """Have room for what a loop pushes in all its turns, where a push is for the turn itself.
 
     ``runs`` says that this stands where the loop has one turn at least.
@@ -179,14 +181,16 @@ def reserve(f: Function, loop: ops.For, *, runs: bool) -> None:
         f.reserved.add(op)
 
 
-def needed(f: Function, nbytes: Operand, condition: Value | None) -> Operand:
+def needed(f: FunctionEmitter, nbytes: Operand, condition: Value | None) -> Operand:
     """So many bytes, if they are needed."""
     if condition is None:
         return nbytes
     return f.code.choose(f.use(condition), i64, nbytes, f.code.constant(0, i64))
 
 
-def _bound(f: Function, loop: ops.For, stride: int, *, from_zero: bool, runs: bool) -> Operand:
+def _bound(
+    f: FunctionEmitter, loop: ops.For, stride: int, *, from_zero: bool, runs: bool
+) -> Operand:
     """What the index of a loop's pushes stays below: its upper bound, or its turns."""
     code, lower, upper = f.code, f.wide(loop.lower), f.wide(loop.upper)
     bound = limited(code, code.apply("sub", i64, upper, lower) if from_zero else upper, stride)
@@ -202,7 +206,7 @@ def limited(code: Code, bound: Operand, stride: int) -> Operand:
     return code.choose(code.compare("lt", u64, bound, most), i64, bound, most)
 
 
-def position(f: Function, base: Operand, index: Operand, stride: int) -> Operand:
+def position(f: FunctionEmitter, base: Operand, index: Operand, stride: int) -> Operand:
     """Where an iteration of so many bytes stands on the tape."""
     code = f.code
     if stride == 0 or code.known(index) == 0:
@@ -216,7 +220,7 @@ def added(code: Code, base: Operand, distance: Operand) -> Operand:
 
 
 def make_room(
-    f: Function,
+    f: FunctionEmitter,
     op: ops.RecordPush | ops.RecordReserve,
     nbytes: Operand,
     first: Operand | None = None,

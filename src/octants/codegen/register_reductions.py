@@ -8,13 +8,13 @@ from typing import Any
 from octants.analysis.reductions import Collect, Deliver, Reduction, neutral
 from octants.codegen import arithmetic, atomics
 from octants.codegen.code import Operand
-from octants.codegen.function import Function
+from octants.codegen.function import FunctionEmitter
 from octants.codegen.memory import place_of
 from octants.ir import ops
 from octants.types.scalars import u1
 
 
-def collect(f: Function, wanted: Collect) -> None:
+def collect(f: FunctionEmitter, wanted: Collect) -> None:
     """Have the updates of a reduction go to a variable; another one says whether there were any."""
     code, reduction = f.code, wanted.reduction
     total, some = code.variable(reduction.dtype), code.variable(u1)
@@ -23,7 +23,7 @@ def collect(f: Function, wanted: Collect) -> None:
     f.collected.update(dict.fromkeys(reduction.atomics, (total, some)))
 
 
-def collect_one(f: Function, op: ops.Atomic) -> None:
+def collect_one(f: FunctionEmitter, op: ops.Atomic) -> None:
     """An update of the variable."""
     code, (total, some) = f.code, f.collected[op]
     dtype = Reduction.type_of(op.array)
@@ -31,20 +31,22 @@ def collect_one(f: Function, op: ops.Atomic) -> None:
     code.write(some, code.constant(True, u1))
 
 
-def collected(f: Function, reduction: Reduction) -> tuple[Operand, Operand]:
+def collected(f: FunctionEmitter, reduction: Reduction) -> tuple[Operand, Operand]:
     """What the thread has collected, and whether there was anything."""
     total, some = f.collected[reduction.atomics[0]]
     return f.code.read(total), f.code.read(some)
 
 
-def deliver(f: Function, wanted: Deliver, read: Callable[[Any], Operand] | None = None) -> None:
+def deliver(
+    f: FunctionEmitter, wanted: Deliver, read: Callable[[Any], Operand] | None = None
+) -> None:
     """Update the place, if there is something to; ``read`` gives what a variable has collected."""
     total, some = f.collected[wanted.reduction.atomics[0]]
     update(f, wanted.reduction, lambda: (read or f.code.read)(total), f.code.read(some))
 
 
 def update(
-    f: Function, reduction: Reduction, total: Callable[[], Operand], condition: Operand
+    f: FunctionEmitter, reduction: Reduction, total: Callable[[], Operand], condition: Operand
 ) -> None:
     """Update the place of a reduction, if a condition holds."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from octants.artifact import Needs, ParameterLayout, Place, Slot
+from octants.artifact import MemoryRange, ParameterLayout, Slot, TapeSizeInputs
 from octants.codegen.array_addresses import place_of, written_arrays
 from octants.codegen.recording_facts import asks_for_room, may_be_skipped
 from octants.ir import ops
@@ -23,7 +23,7 @@ class _Unknown(Exception):
     """It depends on something else."""
 
 
-def find_needs(task: Task, module: Module, parameters: ParameterLayout) -> Needs | None:
+def find_needs(task: Task, module: Module, parameters: ParameterLayout) -> TapeSizeInputs | None:
     """What decides the need of a task's work items; None if that cannot be told."""
     if may_be_skipped(module, task):
         return None
@@ -33,7 +33,9 @@ def find_needs(task: Task, module: Module, parameters: ParameterLayout) -> Needs
         return None
 
 
-def find_domain_needs(task: Task, module: Module, parameters: ParameterLayout) -> Needs | None:
+def find_domain_needs(
+    task: Task, module: Module, parameters: ParameterLayout
+) -> TapeSizeInputs | None:
     """What decides the work items of a task; None if that cannot be told."""
     if task.domain is None or may_be_skipped(module, task):
         return None
@@ -49,7 +51,7 @@ class _Search:
     def __init__(self, body: Block, module: Module, parameters: ParameterLayout) -> None:
         self._body, self._arrays, self._parameters = body, module.arrays, parameters
         self._written = written_arrays(module)
-        self._memory: set[Place] = set()
+        self._memory: set[MemoryRange] = set()
         self._makers: dict[Value, Operation] = {}
         self._owners: dict[Value, tuple[Operation, int]] = {}
         self._around: dict[Operation, Operation] = {}
@@ -92,7 +94,7 @@ class _Search:
                     self._owners[argument] = op, number
                 self._learn(region, op)
 
-    def of_room(self) -> Needs:
+    def of_room(self) -> TapeSizeInputs:
         """What decides how much the body asks for."""
         for op in self._body.walk():
             if asks_for_room(op):
@@ -103,14 +105,14 @@ class _Search:
                 raise _Unknown
         return self._run()
 
-    def of_yielded(self) -> Needs:
+    def of_yielded(self) -> TapeSizeInputs:
         """What decides the values that the body yields."""
         if any(isinstance(op, ops.Assert) for op in self._body.walk()):
             raise _Unknown
         self._waiting += self._body.yielded
         return self._run()
 
-    def _run(self) -> Needs:
+    def _run(self) -> TapeSizeInputs:
         while self._waiting:
             found = self._waiting.pop()
             if found in self._seen:
@@ -118,7 +120,7 @@ class _Search:
             self._seen.add(found)
             self._waiting += self._of_value(found) if isinstance(found, Value) else self._of(found)
         memory = sorted(self._memory, key=lambda place: place.slot)
-        return Needs(tuple(sorted(self._slots)), self._by_item, tuple(memory))
+        return TapeSizeInputs(tuple(sorted(self._slots)), self._by_item, tuple(memory))
 
     def _of(self, op: Operation) -> Iterator[Value | Operation]:
         """What decides how often an operation runs."""

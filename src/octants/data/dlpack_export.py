@@ -47,7 +47,7 @@ def capsule(
         device.let_wait(stream)
     address = values.__array_interface__["data"][0]
     is_copy = bool(copy) or is_elsewhere
-    part = dlpack.Part(
+    part = dlpack.DlpackView(
         address if values.size else 0,
         values.shape,
         values.strides,

@@ -58,7 +58,7 @@ def from_dlpack(
     return class_of(element_shape)(dtype, shape, element_shape, needed_arrays, imported=part)
 
 
-def _borrow(device: Device, source: Any) -> dlpack.Part:
+def _borrow(device: Device, source: Any) -> dlpack.DlpackView:
     where = dlpack.device_of(source)
     if where is None or not hasattr(source, "__dlpack__"):
         needed = "an array that offers `__dlpack__`"
@@ -68,8 +68,8 @@ def _borrow(device: Device, source: Any) -> dlpack.Part:
         address = values.__array_interface__["data"][0]
         is_read_only = not values.flags.writeable
         place = address, values.shape, values.strides, values.dtype
-        return dlpack.Part(*place, dlpack.CPU, is_read_only, (values, source))
-    part: dlpack.Part | None = device.borrow(source, "the array")
+        return dlpack.DlpackView(*place, dlpack.CPU, is_read_only, (values, source))
+    part: dlpack.DlpackView | None = device.borrow(source, "the array")
     if part is None:
         problem = f"the array is in the memory of {_place(where)}, and kernels run on {device!r}"
         advice = "copy it to the memory of the device first, or pass it to a kernel as it is"
@@ -83,7 +83,7 @@ def _place(where: tuple[int, int]) -> str:
     return names.get(kind, f"device {where}")
 
 
-def _dtype(part: dlpack.Part) -> DType:
+def _dtype(part: dlpack.DlpackView) -> DType:
     try:
         if part.dtype is not None:
             return scalars.from_numpy(part.dtype)
@@ -94,7 +94,7 @@ def _dtype(part: dlpack.Part) -> DType:
     raise WrongArray(_WHAT, given, "an array of numbers", "convert it first").at(None)
 
 
-def _check_order(part: dlpack.Part) -> None:
+def _check_order(part: dlpack.DlpackView) -> None:
     assert part.dtype is not None
     wanted = row_major(part.shape, part.dtype.itemsize)
     axes = zip(part.shape, part.strides, wanted, strict=True)

@@ -27,7 +27,7 @@ from octants.data.errors import (
     describe,
 )
 from octants.data.host_values import check_shape, convert_array, convert_element, is_ready
-from octants.data.memory import Region, Window
+from octants.data.memory import ElementRange, Window
 from octants.data.stored_array import StoredArray
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
@@ -187,7 +187,7 @@ class Tensor(StoredArray, AnyTensor):
             value = convert_element(self.describe(), value, self.dtype, self.element_shape)
         self.write(value, index)
 
-    def write(self, values: Any, region: Region = (), source: Any = None) -> None:
+    def write(self, values: Any, region: ElementRange = (), source: Any = None) -> None:
         """Store converted values: every write of the host goes through here."""
         window = self.window()
         if self.is_read_only:
@@ -196,7 +196,7 @@ class Tensor(StoredArray, AnyTensor):
         window.write(values, region)
         self.note_write(region)
 
-    def _index(self, key: Any) -> Region:
+    def _index(self, key: Any) -> ElementRange:
         """The index of an element, counted from 0, of what stands in the brackets."""
         window = self.window()
         extents, rank = window.shape, window.rank
@@ -435,11 +435,11 @@ class Tensor(StoredArray, AnyTensor):
         """A copy of the elements, for `restore`."""
         return self.window().save()
 
-    def read(self, region: Region = ()) -> Array:
+    def read(self, region: ElementRange = ()) -> Array:
         """A copy of the elements at ``region``; observers are not notified."""
         return self.window().read(region)
 
-    def add(self, values: Any, region: Region = ()) -> None:
+    def add(self, values: Any, region: ElementRange = ()) -> None:
         """Add to elements; observers are not notified."""
         window = self.window()
         window.write(window.read(region) + values, region)
@@ -448,7 +448,7 @@ class Tensor(StoredArray, AnyTensor):
         """Write back what `snapshot` gave; observers are not notified."""
         self.window().restore(snapshot)
 
-    def clear(self, region: Region = ()) -> None:
+    def clear(self, region: ElementRange = ()) -> None:
         """Set elements to zero; observers are not notified."""
         if region:
             self.window().write(0, region)

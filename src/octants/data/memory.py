@@ -33,10 +33,10 @@ from octants.types.layouts import Layout
 from octants.types.scalars import DType
 
 if TYPE_CHECKING:
-    from octants.runtime.dlpack import Part
+    from octants.runtime.dlpack import DlpackView
 
 Array = np.ndarray[Any, Any]
-Region = tuple[int, ...]
+ElementRange = tuple[int, ...]
 _BLOCK = 2048  # numbers of a repeated vector that are copied at once
 _MOST_PUT_OFF = 1 << 20  # bytes of a write that are copied rather than waited for
 
@@ -57,7 +57,7 @@ class Storage:
         self.parts = parts_of(device)
 
     @classmethod
-    def of_others(cls, device: Device, part: Part, nbytes: int) -> Storage:
+    def of_others(cls, device: Device, part: DlpackView, nbytes: int) -> Storage:
         """Memory of an array of another library, which it keeps alive."""
         made = cls.__new__(cls)
         made.address, made.nbytes = part.address, nbytes
@@ -137,9 +137,9 @@ def _refused(what: str, nbytes: int, refused: MemoryError) -> OctantsError:
 class Window:
     """The elements of one array in a storage, as the host sees them.
 
-    An index or `Region` has the array's indices, from 0, and then those of the element. An axis
-    that is split over several blocks is several axes of `_parts`; `_splits` has, for each axis of
-    the array, the (divisor, extent) of each.
+    An index or `ElementRange` has the array's indices, from 0, and then those of the element. An
+    axis that is split over several blocks is several axes of `_parts`; `_splits` has, for each axis
+    of the array, the (divisor, extent) of each.
     """
 
     __slots__ = ("_parts", "_splits", "offset", "rank", "shape", "storage")
@@ -168,13 +168,13 @@ class Window:
 
     # -- whole arrays and regions ---------------------------------------------------------------
 
-    def read(self, region: Region = ()) -> Array:
+    def read(self, region: ElementRange = ()) -> Array:
         """A copy of what lies at ``region``, row-major."""
         refuse_read()
         shape = self.shape[len(region) :]
         return np.array(self._parts[self._locate(region)], order="C").reshape(shape)
 
-    def write(self, values: Any, region: Region = ()) -> None:
+    def write(self, values: Any, region: ElementRange = ()) -> None:
         """Store values that broadcast to what lies at ``region``."""
         if self._splits is not None:
             values = np.broadcast_to(values, self.shape[len(region) :])
@@ -193,7 +193,7 @@ class Window:
         if capture is not None:
             capture.wrote(self._parts, 0)
 
-    def item(self, index: Region) -> Any:
+    def item(self, index: ElementRange) -> Any:
         """One element as a Python number."""
         if captures:
             refuse_read()
@@ -231,24 +231,24 @@ class Window:
         """Write back what `save` gave."""
         self.write(saved)
 
-    def view(self, region: Region = ()) -> Array | None:
+    def view(self, region: ElementRange = ()) -> Array | None:
         """The memory itself at ``region`` as a numpy array; None where it cannot be."""
         refuse_read()
         return self.part(region)
 
-    def part(self, region: Region = ()) -> Array | None:
+    def part(self, region: ElementRange = ()) -> Array | None:
         """The part of memory at ``region``, for `parts`; None where an axis of it is split."""
         if self._splits is not None and any(len(s) != 1 for s in self._splits[len(region) :]):
             return None
         return self._at(region)
 
-    def _at(self, region: Region) -> Array:
+    def _at(self, region: ElementRange) -> Array:
         """The elements at a region, as an array also if it is one."""
         index: Any = (*self._locate(region), Ellipsis)
         part: Array = self._parts[index]
         return part
 
-    def _locate(self, region: Region) -> Region:
+    def _locate(self, region: ElementRange) -> ElementRange:
         if self._splits is None:
             return region
         return tuple(
@@ -301,11 +301,11 @@ class FarWindow(Window):
         super()._describe(extents, dtype, strides)
         self._is_packed = self._parts.flags.c_contiguous and self._parts.size > 0
 
-    def read(self, region: Region = ()) -> Array:
+    def read(self, region: ElementRange = ()) -> Array:
         shape = self.shape[len(region) :]
         return self.parts.read(self._at(region)).reshape(shape)
 
-    def write(self, values: Any, region: Region = ()) -> None:
+    def write(self, values: Any, region: ElementRange = ()) -> None:
         if is_number(values) and not captures:
             place = self._packed(self._locate(region))
             if place is not None:
@@ -319,7 +319,7 @@ class FarWindow(Window):
             values = np.broadcast_to(values, self.shape[len(region) :]).reshape(part.shape)
         self.parts.write(part, values)
 
-    def _packed(self, index: Region) -> tuple[int, int] | None:
+    def _packed(self, index: ElementRange) -> tuple[int, int] | None:
         """The address and the number of the elements at an index of `_parts`; None with gaps."""
         if not index:
             return (self.address, self._parts.size) if self._is_packed else None
@@ -340,13 +340,13 @@ class FarWindow(Window):
         assert isinstance(parts, DeviceParts)
         return parts
 
-    def item(self, index: Region) -> Any:
+    def item(self, index: ElementRange) -> Any:
         return self.read(index).item()
 
     def save(self) -> Any:
         return self.parts.save(self._parts)
 
-    def view(self, region: Region = ()) -> Array | None:  # noqa: ARG002
+    def view(self, region: ElementRange = ()) -> Array | None:  # noqa: ARG002
         return None
 
 
@@ -367,7 +367,7 @@ class LateWindow(FarWindow):
         super()._describe(*self._description)
         return object.__getattribute__(self, name)
 
-    def write(self, values: Any, region: Region = ()) -> None:
+    def write(self, values: Any, region: ElementRange = ()) -> None:
         small = isinstance(values, np.ndarray) and values.nbytes <= _MOST_PUT_OFF
         if small or is_number(values):
             kept = values.copy() if small else values

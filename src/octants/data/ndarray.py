@@ -27,7 +27,7 @@ from octants.types.scalars import DType
 from octants.types.signature import NdarrayHandle, NdarrayType
 
 if TYPE_CHECKING:
-    from octants.runtime.dlpack import Part
+    from octants.runtime.dlpack import DlpackView
 
 
 class Ndarray(Tensor, NdarrayHandle):
@@ -46,7 +46,7 @@ class Ndarray(Tensor, NdarrayHandle):
         needed: tuple[Companion, ...] = (),
         primal: Ndarray | None = None,
         companion: Companion = Companion.PRIMAL,
-        imported: Part | None = None,
+        imported: DlpackView | None = None,
     ) -> None:
         super().__init__()
         if primal is not None or imported is not None:

@@ -22,7 +22,7 @@ from octants.frontend.context import Context
 from octants.frontend.hidden_arguments import HostNumbers
 from octants.frontend.python_objects import wrap
 from octants.frontend.returns import Returns
-from octants.frontend.scope import UNDEFINED, Frame
+from octants.frontend.scope import UNDEFINED, FunctionScope
 from octants.ir.core import Module
 from octants.lazy_dataclass import dataclass
 from octants.target import Blocks
@@ -95,7 +95,7 @@ def build(
     context.first_hidden = len(arguments)
     with deep_recursion(function.__name__):
         text = source.find_source(function)
-        frame = Frame(text, function, is_kernel=True)
+        frame = FunctionScope(text, function, is_kernel=True)
         with context.scopes.entered(frame), context.at(text.tree):
             context.returns = Returns(context, returns)
             _bind_parameters(context, function, arguments, bound_self)
@@ -138,7 +138,7 @@ def _bind_parameters(
         context.scopes.declare(parameter.name, wrap(context, value, parameter.name))
 
 
-def _check_return(context: Context, frame: Frame, completes: bool) -> None:
+def _check_return(context: Context, frame: FunctionScope, completes: bool) -> None:
     returns_value = frame.result.value is not UNDEFINED
     if not returns_value and not context.returns.types:
         return

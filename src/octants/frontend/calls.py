@@ -33,7 +33,7 @@ from octants.frontend import (
 from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.names import BoundFunction
 from octants.frontend.python_objects import wrap
-from octants.frontend.scope import Frame
+from octants.frontend.scope import FunctionScope
 from octants.frontend.values import ArrayReference, MatrixValue, StructValue, describe, is_run_time
 from octants.lang import names as library
 from octants.lazy_dataclass import dataclass
@@ -49,7 +49,7 @@ class LocalFunction:
     DESCRIPTION: ClassVar[str] = "a lambda"
 
     node: ast.Lambda
-    frame: Frame
+    frame: FunctionScope
 
 
 def call(context: Context, node: ast.Call) -> Any:

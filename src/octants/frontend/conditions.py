@@ -16,7 +16,7 @@ from octants.frontend import arithmetic, compile_time, flattening
 from octants.frontend.context import Context
 from octants.frontend.hidden_arguments import HostNumber
 from octants.frontend.joins import Join
-from octants.frontend.scope import Region
+from octants.frontend.scope import VariableRegion
 from octants.frontend.values import describe, is_number, is_run_time
 from octants.ir import ops
 from octants.ir.core import Block, Value
@@ -27,7 +27,7 @@ MOST_OPERATIONS = 8
 """A side of so many cheap operations is computed always, since that is cheaper than a branch."""
 
 
-def is_cheap(region: Region) -> bool:
+def is_cheap(region: VariableRegion) -> bool:
     """Whether a region may be evaluated always: no accesses, no effects, little work."""
     operations = region.block.ops
     work = [op for op in operations if not isinstance(op, ops.Constant)]
@@ -115,7 +115,7 @@ def _selected(context: Context, test: Value, a: Any, b: Any) -> Any:
 
 
 def _joined(
-    context: Context, test: Value, regions: list[Region], a: Any, b: Any, node: ast.AST
+    context: Context, test: Value, regions: list[VariableRegion], a: Any, b: Any, node: ast.AST
 ) -> Any:
     then, orelse = regions
     joined = Join(context, test, then.block, orelse.block)
@@ -175,7 +175,7 @@ def either(
     if is_cheap(region):
         context.builder.block.ops.extend(region.block.ops)
         return _selected(context, test, on_true, on_false)
-    regions = [region, Region(Block())]
+    regions = [region, VariableRegion(Block())]
     return _joined(context, test, regions if is_and else regions[::-1], on_true, on_false, node)
 
 

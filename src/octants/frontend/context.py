@@ -14,7 +14,7 @@ is arithmetic, matrices, builtins):
 - ``builtins.handler_of(function)(context, node, args, kwargs)`` for the functions of
   `octants.lang`, types among them, and Python's own (``abs``, ``min``, ``float``). Arguments are
   loaded values, or numbers. For a function in ``builtins.TAKES_PLACE`` the first argument is a
-  `Place` instead: use `Context.load`, `Context.store`, `Context.atomic` on it.
+  `Reference` instead: use `Context.load`, `Context.store`, `Context.atomic` on it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from octants.diagnostics.span import Span
 from octants.frontend.arrays import Arrays
 from octants.frontend.blocks import BlockLoop
 from octants.frontend.hidden_arguments import HostNumber, HostNumbers
-from octants.frontend.scope import Region, Scopes
+from octants.frontend.scope import Scopes, VariableRegion
 from octants.frontend.stop_gradient import Stops
 from octants.frontend.values import StaticValue, Variable, is_number
 from octants.ir.builder import Builder
@@ -49,7 +49,7 @@ NOT_FOUND = object()
 Evaluators = Mapping[type[ast.AST], Callable[..., Any]]
 
 
-class Memory(Protocol):
+class ReferenceAccess(Protocol):
     """How a context reads and writes: the functions of `frontend.references`, which build on it."""
 
     def value(self, context: Any, x: Any, /) -> Any:
@@ -72,7 +72,7 @@ class Context:
         self,
         default_int: DType,
         default_float: DType,
-        memory: Memory,
+        memory: ReferenceAccess,
         debug: bool = False,
         expressions: Evaluators | None = None,
         statements: Evaluators | None = None,
@@ -288,9 +288,9 @@ class Context:
     # -- regions --------------------------------------------------------------------------------
 
     @contextmanager
-    def region(self, region: Region | None = None) -> Iterator[Region]:
+    def region(self, region: VariableRegion | None = None) -> Iterator[VariableRegion]:
         """Build into a block of its own, or go on with one; variables are as before afterwards."""
-        region = region if region is not None else Region(Block())
+        region = region if region is not None else VariableRegion(Block())
         with self.scopes.recorded(region), self.builder.into(region.block):
             yield region
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from octants.frontend import joins, source
 from octants.frontend.context import Context
-from octants.frontend.scope import LoopExits, Region
+from octants.frontend.scope import LoopExits, VariableRegion
 from octants.frontend.values import Variable
 from octants.ir.core import Block, Value
 from octants.types.scalars import u1
@@ -44,7 +44,7 @@ def skippable(
     """
     scopes = context.scopes
     flags = [flag for flag in flags if flag.value is not False]
-    skipped = Region(Block(), completes=False)
+    skipped = VariableRegion(Block(), completes=False)
     with context.region() as region:
         for flag in flags:
             scopes.assign(flag, False)
@@ -93,7 +93,7 @@ def body(context: Context, exits: LoopExits) -> Iterator[None]:
         yield
 
 
-def lose_names(context: Context, loop: ast.For | ast.While, region: Region) -> None:
+def lose_names(context: Context, loop: ast.For | ast.While, region: VariableRegion) -> None:
     """Take the names that a loop made their values."""
     span, indices = context.span(loop), source.target_names(loop)
     for name in [*region.new, *region.removed]:

@@ -19,7 +19,7 @@ from octants.diagnostics.errors import (
 from octants.diagnostics.render import Label
 from octants.frontend import assignments, source
 from octants.frontend.context import Context
-from octants.frontend.scope import UNDEFINED, Frame
+from octants.frontend.scope import UNDEFINED, FunctionScope
 from octants.frontend.values import is_number
 from octants.ir.core import Value
 from octants.lang.marker import is_library_function, marked_function
@@ -148,7 +148,7 @@ def inline(
     keeps = _keeps_numbers(function, text)
     key = (scopes.frame.key, node, tuple(scopes.iterations))
     is_ours = is_library_function(function)
-    with scopes.entered(Frame(text, function, key)) as frame:
+    with scopes.entered(FunctionScope(text, function, key)) as frame:
         frame.returns = None if is_ours else _returns(function)
         for parameter in parameters(context, function):
             is_place = parameter.is_template or parameter.name in by_reference

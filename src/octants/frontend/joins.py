@@ -9,7 +9,7 @@ from typing import Any
 from octants.diagnostics.errors import CompileTimeVariable, TypeChange, WrongReturn
 from octants.frontend import flattening
 from octants.frontend.context import Context
-from octants.frontend.scope import UNDEFINED, Plan, Region
+from octants.frontend.scope import UNDEFINED, Plan, VariableRegion
 from octants.frontend.values import Variable, describe, is_number, plain
 from octants.ir import ops
 from octants.ir.core import Block, Value
@@ -65,7 +65,9 @@ class Join:
             return value.type
         return dtype or self.context.type_of_number(value)
 
-    def changes(self, then: Region, orelse: Region, node: ast.AST) -> dict[Variable, Any]:
+    def changes(
+        self, then: VariableRegion, orelse: VariableRegion, node: ast.AST
+    ) -> dict[Variable, Any]:
         """The values after the ``if`` of the variables that one of its sides changed."""
         return {
             variable: _join_changed(self, variable, then, orelse, node)
@@ -107,8 +109,8 @@ def converted(context: Context, value: Any, dtype: DType) -> Value:
 def join(
     context: Context,
     condition: Value,
-    then: Region,
-    orelse: Region,
+    then: VariableRegion,
+    orelse: VariableRegion,
     node: ast.AST,
     inside: list[ast.stmt],
 ) -> None:
@@ -128,7 +130,7 @@ def join(
 
 
 def _join_changed(
-    joined: Join, variable: Variable, then: Region, orelse: Region, node: ast.AST
+    joined: Join, variable: Variable, then: VariableRegion, orelse: VariableRegion, node: ast.AST
 ) -> Any:
     a = then.changed.get(variable, variable.value)
     b = orelse.changed.get(variable, variable.value)
@@ -139,7 +141,11 @@ def _join_changed(
 
 
 def _join_new(
-    joined: Join, then: Region, orelse: Region, node: ast.AST, inside: list[ast.stmt]
+    joined: Join,
+    then: VariableRegion,
+    orelse: VariableRegion,
+    node: ast.AST,
+    inside: list[ast.stmt],
 ) -> dict[str, Any]:
     """The variables that both sides made, or the only side that goes on."""
     scopes, span = joined.context.scopes, joined.context.span(node)
@@ -229,7 +235,7 @@ class Carry:
             held = flattening.rebuild(before, [next(remaining) for _ in range(count)])
             self.context.scopes.assign(variable, held)
 
-    def is_complete(self, region: Region, plan: Plan, node: ast.AST) -> bool:
+    def is_complete(self, region: VariableRegion, plan: Plan, node: ast.AST) -> bool:
         """Whether the body changed only what is carried; if not, the plan says what to carry."""
         complete = True
         for variable, after in region.changed.items():
@@ -251,7 +257,7 @@ class Carry:
             variable.dtype is None and _types(_wider(before, after)) != _types(before)
         )
 
-    def yields(self, region: Region) -> list[Value]:
+    def yields(self, region: VariableRegion) -> list[Value]:
         """The values at the end of the body, converted in its block to the carried types."""
         types = iter(init.type for init in self.inits)
         return [
@@ -260,7 +266,7 @@ class Carry:
             for leaf in flattening.leaves(region.changed[variable])
         ]
 
-    def finish(self, region: Region, results: list[Value]) -> None:
+    def finish(self, region: VariableRegion, results: list[Value]) -> None:
         """Let the variables hold the results of the loop."""
         self.bind(results)
         for variable, after in region.changed.items():

@@ -22,7 +22,7 @@ from octants.frontend import (
 from octants.frontend.context import Context
 from octants.frontend.domains import Domain
 from octants.frontend.joins import Carry
-from octants.frontend.scope import LoopExits, Plan, Region
+from octants.frontend.scope import LoopExits, Plan, VariableRegion
 from octants.frontend.values import (
     GroupedDomain,
     ProductDomain,
@@ -77,7 +77,7 @@ def _iterated(context: Context, node: ast.For, guard: Value | None) -> tuple[Any
     if all(op.is_pure or isinstance(op, ops.Shape) for op in region.block.ops):
         context.builder.block.ops.extend(region.block.ops)
         return value, is_static
-    skipped = Region(Block(), completes=False)
+    skipped = VariableRegion(Block(), completes=False)
     joined = joins.Join(context, guard, skipped.block, region.block)
     changes = joined.changes(skipped, region, node)
     value = _with_bounds(value, lambda leaf: joined.add_one_sided(leaf, is_then=False))
@@ -154,10 +154,10 @@ def _counted(context: Context, node: ast.For, nest: Domain, guard: Value | None)
     return True
 
 
-Attempt = Callable[[list[Variable], Plan], "Region | None"]
+Attempt = Callable[[list[Variable], Plan], "VariableRegion | None"]
 
 
-def _until_complete(context: Context, node: ast.stmt, build: Attempt) -> Region:
+def _until_complete(context: Context, node: ast.stmt, build: Attempt) -> VariableRegion:
     """Build a loop, again if it turns out to change more variables than it carries."""
     plan = context.scopes.plan(node)
     while True:
@@ -190,12 +190,12 @@ def _plain_for(
     flags: LoopExits,
     variables: list[Variable],
     plan: Plan,
-) -> Region | None:
+) -> VariableRegion | None:
     """A `For` for each level of the nest; None if the body must be built again."""
     carry = Carry(context, variables)
     counters = [Value(low.type) for low, _ in nest.levels]
     arguments = [carry.arguments() for _ in nest.levels]
-    region = Region(Block([counters[-1], *arguments[-1]]))
+    region = VariableRegion(Block([counters[-1], *arguments[-1]]))
     with context.region(region):
         carry.bind(arguments[-1])
         with early_exits.body(context, flags):
@@ -237,19 +237,19 @@ def _leaving_for(
     flags: LoopExits,
     variables: list[Variable],
     plan: Plan,
-) -> Region | None:
+) -> VariableRegion | None:
     """A `While` over the counter and the carried variables, which include the flags."""
     builder = context.builder
     ways_out = _ways_out(context, node.body, flags)
     carry = Carry(context, [*variables, *ways_out])
     (low, high) = nest.levels[0]
-    check = Region(Block([Value(low.type), *carry.arguments()]))
+    check = VariableRegion(Block([Value(low.type), *carry.arguments()]))
     with context.region(check):
         counter, *values = check.block.args
         carry.bind(values)
         goes_on = builder.compare("lt", counter, high)
         builder.yield_([_unless(context, goes_on, early_exits.any_set(context, ways_out))])
-    region = Region(Block([Value(low.type), *carry.arguments()]))
+    region = VariableRegion(Block([Value(low.type), *carry.arguments()]))
     with context.region(region):
         counter, *values = region.block.args
         carry.bind(values)
@@ -338,7 +338,7 @@ def _while(
     again: Variable | None,
     variables: list[Variable],
     plan: Plan,
-) -> Region | None:
+) -> VariableRegion | None:
     """A `While` whose first region computes the condition, or reads it from ``again``.
 
     In the latter case the condition has effects: it is evaluated before the loop, and at the end of
@@ -352,7 +352,7 @@ def _while(
     else:
         check = _reading_region(context, carry)
     assert check is not None
-    region = Region(Block(carry.arguments()))
+    region = VariableRegion(Block(carry.arguments()))
     with context.region(region):
         carry.bind(region.block.args)
         _clear(context, ways_out)
@@ -370,9 +370,9 @@ def _while(
     return region
 
 
-def _reading_region(context: Context, carry: Carry) -> Region:
+def _reading_region(context: Context, carry: Carry) -> VariableRegion:
     """The condition region that gives the first of the carried values."""
-    check = Region(Block(carry.arguments()))
+    check = VariableRegion(Block(carry.arguments()))
     with context.builder.into(check.block):
         context.builder.yield_([check.block.args[0]])
     return check
@@ -380,9 +380,9 @@ def _reading_region(context: Context, carry: Carry) -> Region:
 
 def _condition_region(
     context: Context, node: ast.While, carry: Carry, ways_out: list[Variable]
-) -> Region | None:
+) -> VariableRegion | None:
     """What decides whether another iteration runs; None if it has effects."""
-    check = Region(Block(carry.arguments()))
+    check = VariableRegion(Block(carry.arguments()))
     with context.region(check):
         carry.bind(check.block.args)
         is_left = early_exits.any_set(context, ways_out)

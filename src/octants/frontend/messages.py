@@ -13,7 +13,7 @@ from octants.frontend.values import FormattedString, MatrixValue, StructValue, i
 from octants.ir.core import Value
 from octants.types.scalars import convert
 
-Part = str | tuple[str]
+MessagePart = str | tuple[str]
 
 
 class Message:
@@ -22,7 +22,7 @@ class Message:
     def __init__(self, context: Context, node: ast.AST) -> None:
         self.context = context
         self.node = node
-        self.parts: list[Part] = []
+        self.parts: list[MessagePart] = []
         self.values: list[Value] = []
 
     def add(self, value: Any, spec: str = "") -> None:

@@ -24,7 +24,7 @@ from octants.diagnostics.render import Label
 from octants.frontend import indexing, matrices, references
 from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.python_objects import wrap
-from octants.frontend.scope import UNDEFINED, Frame, Lost
+from octants.frontend.scope import UNDEFINED, FunctionScope, Lost
 from octants.frontend.values import (
     ArrayReference,
     ElementReference,
@@ -77,7 +77,7 @@ def name(context: Context, node: ast.Name) -> Any:
     return wrap(context, found, node.id)
 
 
-def _means_global(frame: Frame, name: str) -> bool:
+def _means_global(frame: FunctionScope, name: str) -> bool:
     """Whether a variable that was never assigned shares its name with a global, and means that."""
     return name not in frame.lost and name in frame.function.__globals__
 

@@ -10,7 +10,7 @@ from typing import Any
 from octants.frontend import cooperation, domains, early_exits, flattening, references, source
 from octants.frontend.context import Context
 from octants.frontend.domains import Domain
-from octants.frontend.scope import Plan, Region
+from octants.frontend.scope import Plan, VariableRegion
 from octants.frontend.values import (
     ArrayReference,
     MatrixValue,
@@ -84,7 +84,7 @@ def build(
     if guard is not None:
         upper = context.builder.select(guard, lower, upper)
     counter = Value(lower.type)
-    region = Region(Block([counter]))
+    region = VariableRegion(Block([counter]))
     loop = cooperation.begin(context, counter, (lower, upper), options)
     with context.work_item(counter, loop), context.region(region):
         context.scopes.assign(context.draw, 0)

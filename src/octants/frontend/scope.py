@@ -40,7 +40,7 @@ class LoopExits:
 
 
 @dataclass(eq=False)
-class Frame:
+class FunctionScope:
     """A function that is being inlined, or the kernel itself.
 
     `key` tells this copy from the others of the kernel, the same in repeated builds.
@@ -99,7 +99,7 @@ def _contents(cell: types.CellType) -> Any:
 
 
 @dataclass(eq=False)
-class Region:
+class VariableRegion:
     """A block built apart, and what it did to variables, ready to be joined.
 
     `changed` has the values at its end of the variables that existed before it, `new` the variables
@@ -143,7 +143,7 @@ class Scopes:
     """The stack of frames, and a journal of assignments for each region that is being built."""
 
     def __init__(self) -> None:
-        self.frames: list[Frame] = []
+        self.frames: list[FunctionScope] = []
         self.hidden: list[Variable] = []
         self.plans: dict[tuple[Any, ...], Plan] = {}
         self.iterations: list[int] = []
@@ -151,7 +151,7 @@ class Scopes:
         self._created: list[set[Variable]] = [set()]
 
     @property
-    def frame(self) -> Frame:
+    def frame(self) -> FunctionScope:
         return self.frames[-1]
 
     def assign(self, variable: Variable, value: Any) -> None:
@@ -211,7 +211,7 @@ class Scopes:
         return None
 
     @contextmanager
-    def entered(self, frame: Frame) -> Iterator[Frame]:
+    def entered(self, frame: FunctionScope) -> Iterator[FunctionScope]:
         """Build a function: its variables are its own."""
         self.frames.append(frame)
         self.own(frame.returned, frame.result)
@@ -221,7 +221,7 @@ class Scopes:
             self.frames.pop()
 
     @contextmanager
-    def within(self, frame: Frame) -> Iterator[None]:
+    def within(self, frame: FunctionScope) -> Iterator[None]:
         """Build an expression of another function; variables that it makes are gone afterwards."""
         self.frames.append(frame)
         names = frame.variables
@@ -233,7 +233,7 @@ class Scopes:
             self.frames.pop()
 
     @contextmanager
-    def recorded(self, region: Region) -> Iterator[Region]:
+    def recorded(self, region: VariableRegion) -> Iterator[VariableRegion]:
         """Collect in ``region`` what happens to variables, and undo it; again to go on with it."""
         frame, names = self.frame, dict(self.frame.variables)
         self._journals.append({})

@@ -26,7 +26,7 @@ from octants.frontend import (
 )
 from octants.frontend.context import Context
 from octants.frontend.expressions import binary_operation
-from octants.frontend.scope import UNDEFINED, Region
+from octants.frontend.scope import UNDEFINED, VariableRegion
 from octants.frontend.values import ElementReference, VariableReference
 from octants.ir.core import Block, Value
 from octants.lang import syntax
@@ -100,7 +100,7 @@ def _run_time_if(
 ) -> tuple[bool, bool]:
     if context.is_top_level and any(isinstance(statement, ast.For) for statement in rest):
         rest = []
-    then, orelse = Region(Block()), Region(Block())
+    then, orelse = VariableRegion(Block()), VariableRegion(Block())
     with context.region(then), context.stops.block():
         then.completes = build(context, node.body)
     with context.region(orelse), context.stops.block():

@@ -118,7 +118,7 @@ class ShapeReference:
     array: Array
 
 
-Place = ElementReference | VariableReference
+Reference = ElementReference | VariableReference
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import numpy as np
 
 from octants import driver
 from octants.ir.core import Module
-from octants.launch.persistent_storage import OutsideLayout
-from octants.launch.program import Program
+from octants.launch.persistent_storage import PersistentLayout
+from octants.launch.program import BoundKernelCode
 from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass
 from octants.runtime.capture import refuse
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 Logs = tuple[Any, ...]
 """Arrays for a launch: of numpy, or `DeviceArray`s where memory of the host is out of reach."""
 
-Launch = Callable[[Program, Logs], object]
+Launch = Callable[[BoundKernelCode, Logs], object]
 
 
 @dataclass(frozen=True)
 class LogPlan:
     """How large the log of a launch is; see `autodiff.atomic_logs.Logged`."""
 
-    measure: Program
-    count: Program | None
+    measure: BoundKernelCode
+    count: BoundKernelCode | None
     sites: int
 
     def allocate(self, launch: Launch, hold: Callable[[int], None] = lambda nbytes: None) -> Logs:
@@ -69,11 +69,11 @@ def read_back(array: Any) -> np.ndarray[Any, Any]:
     return found
 
 
-def make_plan(specialisation: Specialisation, logged: Logged, layout: OutsideLayout) -> LogPlan:
+def make_plan(specialisation: Specialisation, logged: Logged, layout: PersistentLayout) -> LogPlan:
     """The programs that measure a log; the kernel has the arguments for it."""
 
-    def program(module: Module) -> Program:
-        return Program(specialisation, module, (), layout.places(module))
+    def program(module: Module) -> BoundKernelCode:
+        return BoundKernelCode(specialisation, module, (), layout.places(module))
 
     count = None if logged.count is None else program(logged.count)
     return LogPlan(program(logged.measure), count, logged.sites)

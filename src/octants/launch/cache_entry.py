@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _MOST_MANIFESTS = 16
 
 
-class Shelf:
+class CacheEntry:
     """The files of a specialised kernel; `reads` are the values that it was found, or made, for."""
 
     def __init__(
@@ -142,12 +142,12 @@ class Shelf:
         return f"{key}-{blake2b(part.encode(), digest_size=6).hexdigest()}"
 
 
-def open_shelf(
+def open_entry(
     function: Any,
     types: Callable[[], Sequence[ArgumentType]],
     returns: tuple[ReturnType, ...] | None,
     chosen: Options,
-) -> Shelf | None:
+) -> CacheEntry | None:
     """The shelf of a kernel for arguments of these types; None where nothing is to be kept.
 
     ``types`` gives them, whenever they are needed again.
@@ -167,7 +167,7 @@ def open_shelf(
 
     code = function.__code__
     place = f"{code.co_filename}:{code.co_firstlineno}"
-    return Shelf(store, hash_code, function.__qualname__, place)
+    return CacheEntry(store, hash_code, function.__qualname__, place)
 
 
 def _environment(chosen: Options) -> str:

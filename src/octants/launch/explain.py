@@ -35,11 +35,18 @@ from octants.ir.core import (
     Value,
 )
 from octants.launch.atomic_logs import Logs
-from octants.launch.explain_report import ArrayAdjoint, Explanation, LoopTape, Slot, Storing, Way
-from octants.launch.gradient import Step, TapePlan, differentiable, plan_with_modules
-from octants.launch.program import Program
+from octants.launch.explain_report import (
+    ArrayAdjoint,
+    Explanation,
+    LoopTape,
+    RecordSlot,
+    Storing,
+    Way,
+)
+from octants.launch.gradient import ReverseStep, TapePlan, differentiable, plan_with_modules
+from octants.launch.program import BoundKernelCode
 from octants.launch.specialisation import Specialisation
-from octants.launch.taped_memory import Memory, memories_of
+from octants.launch.taped_memory import TapedMemory, memories_of
 from octants.runtime.host_memory import describe_bytes
 from octants.runtime.memory_partition import parts_of
 
@@ -78,7 +85,7 @@ class _Run:
         self,
         specialisation: Specialisation,
         plan: TapePlan,
-        memories: Mapping[int, Memory],
+        memories: Mapping[int, TapedMemory],
         arguments: tuple[Any, ...],
     ) -> None:
         self.specialisation = specialisation
@@ -144,16 +151,16 @@ class _Run:
                 found += _loops(counting, self._count(counting, number))
         return found
 
-    def _make_log(self, step: Step, number: int) -> None:
+    def _make_log(self, step: ReverseStep, number: int) -> None:
         """Make room for what the atomics of a step will return."""
 
-        def measure(program: Program, log: Logs) -> None:
+        def measure(program: BoundKernelCode, log: Logs) -> None:
             self._log = log
             self._launch(program, number)
 
         self._log = () if step.log is None else step.log.allocate(measure)
 
-    def _launch(self, program: Program, number: int) -> None:
+    def _launch(self, program: BoundKernelCode, number: int) -> None:
         arguments = (*self.arguments, *self._log)
         program.launch(driver.state.seed, number, self._memory.address, *arguments)
 
@@ -168,7 +175,9 @@ class _Run:
         counts = self._storage[start : start + 8 * counting.counts.element_shape[0]].view(np.int64)
         self._parts.clear(counts)
         apart = self.specialisation.apart
-        self._launch(Program(specialisation, counting.module, (), places, apart=apart), number)
+        self._launch(
+            BoundKernelCode(specialisation, counting.module, (), places, apart=apart), number
+        )
         rows = self._parts.read(counts[: PER_RECORD * len(counting.records)])
         return rows.reshape(-1, PER_RECORD)
 
@@ -284,17 +293,17 @@ def _runners(module: Module, record: Record) -> set[Record]:
     }
 
 
-def _reasons(module: Module) -> dict[Record, tuple[Slot, ...]]:
+def _reasons(module: Module) -> dict[Record, tuple[RecordSlot, ...]]:
     """What each record holds, and which operations of the reverse run use it."""
     users: dict[Value, list[Operation]] = {}
     for op in module.walk():
         for value in op.operands:
             users.setdefault(value, []).append(op)
-    found: dict[Record, tuple[Slot, ...]] = {}
+    found: dict[Record, tuple[RecordSlot, ...]] = {}
     for op in module.walk():
         if isinstance(op, ops.RecordPop) and op.record not in found:
             found[op.record] = tuple(
-                Slot(value.name or "a value", value.type.name, _uses(users.get(value, [])))
+                RecordSlot(value.name or "a value", value.type.name, _uses(users.get(value, [])))
                 for value in op.results
             )
     return found
@@ -333,7 +342,7 @@ def _unrecorded(module: Module, recorded: list[LoopTape]) -> list[LoopTape]:
 
 
 def _arrays(
-    specialisation: Specialisation, plan: TapePlan, memories: Mapping[int, Memory]
+    specialisation: Specialisation, plan: TapePlan, memories: Mapping[int, TapedMemory]
 ) -> list[ArrayAdjoint]:
     """How the adjoint of each float array that the kernel names is changed."""
     ways: dict[str, dict[tuple[Way, int], None]] = {}
@@ -360,7 +369,7 @@ def _arrays(
 
 
 def _part_bytes(
-    specialisation: Specialisation, plan: TapePlan, memories: Mapping[int, Memory]
+    specialisation: Specialisation, plan: TapePlan, memories: Mapping[int, TapedMemory]
 ) -> int:
     """The most that the arrays of all workers take which each has for its own, in any task."""
     sizes = {specialisation.arrays[k].name: found.array.nbytes for k, found in memories.items()}

@@ -23,7 +23,7 @@ MEANINGS = (
 
 
 @dataclass(frozen=True)
-class Slot:
+class RecordSlot:
     """A value that a record holds: its variable and type, and (operation, line) of its uses."""
 
     name: str
@@ -62,7 +62,7 @@ class LoopTape:
     file: str
     line: int
     depth: int
-    slots: tuple[Slot, ...] = ()
+    slots: tuple[RecordSlot, ...] = ()
     bytes_per_iteration: int = 0
     trips: int = 0
     capacity: int = 0

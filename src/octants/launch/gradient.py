@@ -18,11 +18,11 @@ from octants.analysis.index_ranges import Accessed, Regions
 from octants.deferred_import import Deferred
 from octants.ir.core import Array, Companion, Module, Space
 from octants.launch.atomic_logs import LogPlan, make_plan
-from octants.launch.persistent_storage import OutsideLayout
-from octants.launch.program import Program, written_arrays
-from octants.launch.read_fingerprint import Witness, make_witness
+from octants.launch.persistent_storage import PersistentLayout
+from octants.launch.program import BoundKernelCode, written_arrays
+from octants.launch.read_fingerprint import ReadFingerprint, make_fingerprint
 from octants.launch.specialisation import Specialisation
-from octants.launch.taped_memory import Memory, aliases_of, are_apart
+from octants.launch.taped_memory import TapedMemory, aliases_of, are_apart
 from octants.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGEN
 
 
 @dataclass(frozen=True)
-class Step:
+class ReverseStep:
     """A launch that a tape can reverse by itself: a kernel, or one task of it.
 
     `forward` runs it, `backward` propagates adjoints and reads the primal contents of `needed`
@@ -57,14 +57,14 @@ class Step:
     `is_ordered` depends on the order of work items.
     """
 
-    forward: Program
-    backward: Program | None
+    forward: BoundKernelCode
+    backward: BoundKernelCode | None
     state: str
     needed: tuple[int, ...]
     written: tuple[int, ...]
     rewritten: tuple[int, ...]
     regions: Regions
-    witness: Witness | None = None
+    witness: ReadFingerprint | None = None
     log: LogPlan | None = None
     is_ordered: bool = False
 
@@ -93,11 +93,11 @@ class Step:
 class TapePlan:
     """How a specialised kernel runs under a tape: its steps in order, and their storage."""
 
-    steps: tuple[Step, ...]
-    outside: OutsideLayout
+    steps: tuple[ReverseStep, ...]
+    outside: PersistentLayout
 
     @property
-    def programs(self) -> list[Program | None]:
+    def programs(self) -> list[BoundKernelCode | None]:
         """The programs of the steps."""
         return [program for step in self.steps for program in (step.forward, step.backward)]
 
@@ -115,8 +115,8 @@ class BareReverse:
     it stores once more.
     """
 
-    program: Program
-    outside: OutsideLayout
+    program: BoundKernelCode
+    outside: PersistentLayout
     needed: tuple[int, ...]
     rewritten: tuple[int, ...]
 
@@ -193,7 +193,7 @@ def _trusting(specialisation: Specialisation, arguments: bool, validates: bool) 
     # What atomics left is no load: it is looked at as a whole.
     left = dict.fromkeys(op.array for op in result.reads if isinstance(op, ops.Atomic))
     needed = tuple(module.arrays.index(array) for array in left)
-    witness = make_witness(specialisation, result.reads)
+    witness = make_fingerprint(specialisation, result.reads)
     return TapePlan((dataclasses.replace(step, needed=needed, witness=witness),), layout)
 
 
@@ -222,13 +222,13 @@ def _parts(specialisation: Specialisation, arguments: bool) -> TapePlan:
 
 
 def _part(
-    specialisation: Specialisation, part: Module, layout: OutsideLayout, arguments: bool
-) -> Step | None:
+    specialisation: Specialisation, part: Module, layout: PersistentLayout, arguments: bool
+) -> ReverseStep | None:
     """A task as a step, with a log if need be; None if it must run in order."""
     result = _best(specialisation, part, part=True, arguments=arguments)
     if not result.hazards or not part.tasks[0].is_parallel:
         _refuse(part, result)
-        forward = Program(specialisation, part, (), layout.places(part))
+        forward = BoundKernelCode(specialisation, part, (), layout.places(part))
         return _step(specialisation, forward, part, result, layout)
     is_ordered = any(hazard.kind == "order" for hazard in result.hazards)
     logged = None if is_ordered else atomic_logs.log_results(part)
@@ -238,7 +238,7 @@ def _part(
     if result.hazards:
         return None
     twin = specialisation.with_log
-    forward = Program(twin, logged.forward, (), layout.places(logged.forward))
+    forward = BoundKernelCode(twin, logged.forward, (), layout.places(logged.forward))
     step = _step(twin, forward, logged.reading, result, layout)
     known = range(len(part.arrays))
     return dataclasses.replace(
@@ -251,13 +251,13 @@ def _part(
 
 
 def _ordered_part(
-    specialisation: Specialisation, part: Module, layout: OutsideLayout, arguments: bool
-) -> Step:
+    specialisation: Specialisation, part: Module, layout: PersistentLayout, arguments: bool
+) -> ReverseStep:
     """A task as a step whose work items run one after the other."""
     part = pipeline.serialise(part, driver.stage_of(specialisation.options))
     result = _best(specialisation, part, part=True, arguments=arguments)
     _refuse(part, result)
-    forward = Program(specialisation, part, (), layout.places(part))
+    forward = BoundKernelCode(specialisation, part, (), layout.places(part))
     step = _step(specialisation, forward, part, result, layout)
     return dataclasses.replace(step, is_ordered=True)
 
@@ -270,9 +270,9 @@ def _again(specialisation: Specialisation, module: Module, arguments: bool) -> R
     return None if result.hazards else result
 
 
-def _adjoints_outside(module: Module, arguments: bool) -> OutsideLayout:
+def _adjoints_outside(module: Module, arguments: bool) -> PersistentLayout:
     """Storage for the adjoints of what a kernel takes and returns by value."""
-    layout = OutsideLayout(module.arrays)
+    layout = PersistentLayout(module.arrays)
     layout.add(module, (Space.RETURN,), ADJOINT)
     if arguments:
         layout.add(module, (Space.ARGUMENT,), ADJOINT)
@@ -327,18 +327,18 @@ def _require_primal(module: Module) -> None:
 
 def _step(
     specialisation: Specialisation,
-    forward: Program,
+    forward: BoundKernelCode,
     module: Module,
     result: Reversed,
-    layout: OutsideLayout,
-) -> Step:
+    layout: PersistentLayout,
+) -> ReverseStep:
     position = {array: number for number, array in enumerate(module.arrays)}
     kept = [a for a in _written_outside(module) if (position[a], PRIMAL) in layout.offsets]
     written = tuple(position[array] for array in [*written_arrays(module), *kept])
     reads = result.reads if result.state == "after" else None  # else stores run again, and read
     regions = specialisation.make_regions(module, reads)
     if not any(task.body.ops[:-1] for task in result.module.tasks):
-        return Step(forward, None, result.state, (), written, (), regions)
+        return ReverseStep(forward, None, result.state, (), written, (), regions)
     backward = _backward(specialisation, result, layout)
     again = _written_outside(result.module) if kept else []
     rewritten = [
@@ -346,12 +346,16 @@ def _step(
     ]
     rewritten = [number for number in rewritten if number in written]
     needed = dict.fromkeys([*(position[array] for array in result.needed), *rewritten])
-    return Step(forward, backward, result.state, tuple(needed), written, tuple(rewritten), regions)
+    return ReverseStep(
+        forward, backward, result.state, tuple(needed), written, tuple(rewritten), regions
+    )
 
 
-def _backward(specialisation: Specialisation, result: Reversed, layout: OutsideLayout) -> Program:
+def _backward(
+    specialisation: Specialisation, result: Reversed, layout: PersistentLayout
+) -> BoundKernelCode:
     places = layout.places(result.module)
-    return Program(specialisation, result.module, (), places, apart=specialisation.apart)
+    return BoundKernelCode(specialisation, result.module, (), places, apart=specialisation.apart)
 
 
 def _written_outside(module: Module) -> list[Array]:
@@ -361,7 +365,7 @@ def _written_outside(module: Module) -> list[Array]:
 
 
 def differentiable(
-    specialisation: Specialisation, memories: Mapping[int, Memory]
+    specialisation: Specialisation, memories: Mapping[int, TapedMemory]
 ) -> Specialisation:
     """The kernel that is differentiated for a launch on these memories.
 
@@ -411,14 +415,14 @@ def _merged(original: Module, aliases: Sequence[int]) -> Module:
     return module
 
 
-def tangent_program(specialisation: Specialisation) -> Program:
+def tangent_program(specialisation: Specialisation) -> BoundKernelCode:
     """The kernel with its tangents, for forward mode."""
 
-    def make() -> Program:
+    def make() -> BoundKernelCode:
         _require_primal(specialisation.module)
         races.refuse_races(specialisation.module, TANGENT)
         stage = driver.stage_of(specialisation.options)
         module = pipeline.differentiate_forward(specialisation.module, stage)
-        return Program(specialisation, module, specialisation.returned)
+        return BoundKernelCode(specialisation, module, specialisation.returned)
 
     return specialisation.remember(("tangent",), make)

@@ -31,7 +31,7 @@ from octants.launch.kernel_gradient import Gradient
 from octants.launch.races import launch_with_look
 from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
-from octants.launch.warm_call import Entry, make_entry
+from octants.launch.warm_call import WarmCall, make_entry
 from octants.launch.warm_gradient import Recogniser, WarmGradients, recogniser_of
 from octants.runtime.parameters import make_key_function
 from octants.runtime.signatures import is_method, read_signature
@@ -78,11 +78,11 @@ class Kernel:
         self.leaves = self.signature.leaves()
         self._key = make_key_function(self._count, self.leaves)
         self.generation = -1
-        self.entry: Entry = self._launch
+        self.entry: WarmCall = self._launch
         self._specialisations: dict[tuple[Any, ...], Specialisation] = {}
         self._variants: dict[tuple[Any, ...], list[Specialisation]] = {}
         self._deciding: dict[tuple[Any, ...], set[ReadKey]] = {}
-        self._entered: tuple[tuple[Recogniser, Entry], ...] = ()
+        self._entered: tuple[tuple[Recogniser, WarmCall], ...] = ()
         self.warm_gradients = WarmGradients()
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:

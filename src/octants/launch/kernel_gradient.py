@@ -16,7 +16,7 @@ from octants.launch.changing_numbers import with_constants
 from octants.launch.dlpack_arguments import borrowed
 from octants.launch.gradient import bare_reverse, differentiable
 from octants.launch.operand_changes import check_unchanged
-from octants.launch.persistent_storage import Outside, argument_gradients
+from octants.launch.persistent_storage import PersistentStorage, argument_gradients
 from octants.launch.races import look_before_gradient
 from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
@@ -131,7 +131,7 @@ class Gradient:
             check_unchanged(specialisation, arguments, reverse.needed)
             debug, number = options.current().debug, specialisation.number
             look_before_gradient(merged, number, arguments, always=debug, effects=False)
-        outside = Outside(layout) if layout.size else None
+        outside = PersistentStorage(layout) if layout.size else None
         if outside is not None:
             outside.seed(merged, ways.seed)
         address = outside.address if outside is not None else 0

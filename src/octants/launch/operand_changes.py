@@ -17,13 +17,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from octants import driver
-from octants.analysis.index_ranges import Accessed, Region, intersect
+from octants.analysis.index_ranges import Accessed, ArrayRegion, intersect
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.tape_errors import OperandChanged
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Space
 from octants.launch.specialisation import Specialisation
-from octants.launch.taped_memory import Memory, memories_of, region_of
+from octants.launch.taped_memory import TapedMemory, memories_of, region_of
 from octants.lazy_dataclass import dataclass
 from octants.runtime.last_launch import LastLaunch
 from octants.types.signature import ArgumentSource, FieldSource
@@ -79,7 +79,7 @@ def _changes(
         if position not in memories:
             continue
         memory = memories[position]
-        read: Region = regions[position].read if position in regions else None
+        read: ArrayRegion = regions[position].read if position in regions else None
         if not is_same and last.wrote(memory, read):
             yield Change(memory.name, f"a later launch of `{last.name}`", may_be_the_same=True)
         if not has_same_arrays:  # nobody knows when the launch with these was
@@ -106,7 +106,7 @@ def _later_launches(specialisation: Specialisation) -> list[_Last]:
     ]
 
 
-def _host_wrote(memory: Memory, region: Region, number: int) -> bool:
+def _host_wrote(memory: TapedMemory, region: ArrayRegion, number: int) -> bool:
     """Whether the host has written elements of a region after the launch with a number."""
     if memory.array.written is None:
         return False
@@ -137,7 +137,7 @@ class _Last:
             None if primal is None else primal.last_launch(specialisation.number)
         )
 
-    def is_at(self, position: int, memory: Memory) -> bool:
+    def is_at(self, position: int, memory: TapedMemory) -> bool:
         """Whether the array at a position was this one."""
         source = self.specialisation.sources[position]
         if isinstance(source, FieldSource):
@@ -147,7 +147,7 @@ class _Last:
             return False
         return self._given.address(position) == memory.array.extent[0]
 
-    def wrote(self, memory: Memory, region: Region) -> bool:
+    def wrote(self, memory: TapedMemory, region: ArrayRegion) -> bool:
         """Whether it may have written elements of a region, as far as is known."""
         own = self.specialisation
         at = [position for position in own.written if self.is_at(position, memory)]

@@ -22,7 +22,7 @@ PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 
 
 @dataclass
-class OutsideLayout:
+class PersistentLayout:
     """Offsets in storage that outlives a launch, for arrays by their position in the module."""
 
     arrays: list[Array]
@@ -49,10 +49,10 @@ class OutsideLayout:
         }
 
 
-class Outside:
-    """Zeroed storage of an `OutsideLayout` for one launch, in the memory of the device."""
+class PersistentStorage:
+    """Zeroed storage of an `PersistentLayout` for one launch, in the memory of the device."""
 
-    def __init__(self, layout: OutsideLayout) -> None:
+    def __init__(self, layout: PersistentLayout) -> None:
         self.layout = layout
         self._device = device = driver.device()
         self._memory = device.allocate(layout.size)
@@ -115,7 +115,9 @@ def adjoint_seed(what: str, given: Any, shape: tuple[int, ...]) -> np.ndarray[An
     return np.broadcast_to(numbers, shape)
 
 
-def argument_gradients(specialisation: Specialisation, outside: Outside | None) -> dict[str, Any]:
+def argument_gradients(
+    specialisation: Specialisation, outside: PersistentStorage | None
+) -> dict[str, Any]:
     """The gradients of float arguments that are passed by value, by the names of the parameters.
 
     They are numbers, vectors or matrices of the arguments' types; members of a struct are called

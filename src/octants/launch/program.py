@@ -65,7 +65,7 @@ class Owner(Protocol):
         """Where each array comes from."""
 
 
-class Program:
+class BoundKernelCode:
     """A compiled module, with the function that launches it on the arguments of a kernel.
 
     ``apart`` says that no two of its arrays share memory in a launch. `module` is None where the
@@ -154,9 +154,9 @@ class Program:
         return last_launch(layout_parameters(list(self.compiled.arrays)), blocks, number)
 
 
-def bind(owner: Owner, compiled: Compiled) -> Program:
+def bind(owner: Owner, compiled: Compiled) -> BoundKernelCode:
     """The program of a kernel that was compiled before."""
-    program = Program.__new__(Program)
+    program = BoundKernelCode.__new__(BoundKernelCode)
     program.owner = owner
     program.compiled = compiled
     assert compiled.artifact is not None

@@ -22,7 +22,7 @@ from octants.diagnostics.race_errors import NoRaceCheck, RaceAccess, describe_ra
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Companion, Space
 from octants.launch.atomic_logs import read_back, zeros
-from octants.launch.program import Program
+from octants.launch.program import BoundKernelCode
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import memories_of
 from octants.lazy_dataclass import dataclass
@@ -50,7 +50,7 @@ class RaceCheck:
     `passes.watch_races.Watched`.
     """
 
-    program: Program | None = None
+    program: BoundKernelCode | None = None
     obstacle: OctantsError | None = None
     has_effects: bool = False
     updates_matter: bool = True
@@ -70,7 +70,7 @@ class RaceCheck:
             return self._find(self.program, specialisation, (seed, number, 0, *arguments))
 
     def _find(
-        self, program: Program, specialisation: Specialisation, values: tuple[Any, ...]
+        self, program: BoundKernelCode, specialisation: Specialisation, values: tuple[Any, ...]
     ) -> Race | None:
         arguments = values[3:]
         shapes = [_shape(specialisation, position, arguments) for position in self.sections]
@@ -96,7 +96,7 @@ class RaceCheck:
         return None
 
     def _run(
-        self, program: Program, specialisation: Specialisation, values: tuple[Any, ...]
+        self, program: BoundKernelCode, specialisation: Specialisation, values: tuple[Any, ...]
     ) -> None:
         if not self.has_effects:
             program.launch(*values)
@@ -203,7 +203,7 @@ def _check(
             return RaceCheck()
         watched = watching.watch_races(module, accesses, stamp, effects=True)
     assert watched is not None
-    program = Program(specialisation.with_log, watched.module)
+    program = BoundKernelCode(specialisation.with_log, watched.module)
     return RaceCheck(program, None, has_effects, updates_matter, watched.sections, watched.sites)
 
 

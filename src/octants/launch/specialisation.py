@@ -27,8 +27,8 @@ from octants.diagnostics.render import Diagnostic
 from octants.diagnostics.user_frames import warn_at_places
 from octants.garbage_collection import Uncollected
 from octants.ir.core import Array, Companion, Module, Operation, Space
-from octants.launch.cache_entry import open_shelf
-from octants.launch.program import Program, written_arrays
+from octants.launch.cache_entry import open_entry
+from octants.launch.program import BoundKernelCode, written_arrays
 from octants.launch.specialisation_guards import (
     Sight,
     Terms,
@@ -176,7 +176,7 @@ class Specialisation:
         self._make_module: Callable[[], Module] = self._build_again
         self._prefix: tuple[Any, ...] = ()
         function: FunctionType = kernel.function
-        self._shelf = open_shelf(function, lambda: self.types, signature.returns, chosen)
+        self._shelf = open_entry(function, lambda: self.types, signature.returns, chosen)
         self._facts, reads = self._found() or self._built()
         if self._shelf is not None:
             self._shelf.release()
@@ -358,7 +358,7 @@ class Specialisation:
             return "kernel"
         if isinstance(value, Specialisation):
             return "kernel with log" if value is self.__dict__.get("with_log") else None
-        is_primal = isinstance(value, Program) and value is self.programs.get(("primal",))
+        is_primal = isinstance(value, BoundKernelCode) and value is self.programs.get(("primal",))
         return "primal" if is_primal else None
 
     def _object(self, name: str) -> Any:
@@ -368,9 +368,9 @@ class Specialisation:
         )()
 
     @functools.cached_property
-    def primal(self) -> Program:
+    def primal(self) -> BoundKernelCode:
         """The kernel itself."""
-        return self.remember(("primal",), lambda: Program(self, self.module, self.returned))
+        return self.remember(("primal",), lambda: BoundKernelCode(self, self.module, self.returned))
 
     @functools.cached_property
     def launch(self) -> Callable[..., tuple[Any, ...]]:

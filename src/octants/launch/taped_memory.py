@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from octants.analysis.index_ranges import FARTHEST, Box, Region, common
+from octants.analysis.index_ranges import FARTHEST, ArrayRegion, IndexRanges, common
 from octants.data.events import HostWrite
 from octants.data.host_array import Tensor
 from octants.data.stored_array import StoredArray
@@ -14,14 +14,14 @@ from octants.diagnostics.tape_errors import PartialOverlap
 from octants.hashing import blake2b
 from octants.ir.core import Array, Companion, Space
 from octants.launch.foreign_arrays import ForeignArray, foreign_array
-from octants.launch.persistent_storage import Outside
+from octants.launch.persistent_storage import PersistentStorage
 from octants.launch.specialisation import Specialisation
 from octants.runtime.host_memory import shares_memory
 from octants.runtime.memory_partition import Part, Parts
 from octants.types.signature import FieldHandle, FieldSource
 
 
-class Memory:
+class TapedMemory:
     """The primal contents of one array. Equal keys are the same memory.
 
     `is_foreign` arrays, numpy's and torch's, can be changed by others without our seeing it.
@@ -60,13 +60,13 @@ class Memory:
         assert isinstance(self.array, ForeignArray)
         return self.array.parts
 
-    def _parts(self, region: Region) -> list[Part]:
+    def _parts(self, region: ArrayRegion) -> list[Part]:
         """The parts of a region, box by box."""
         whole = self._whole()
         assert whole is not None
         return [whole] if region is None else [whole[_slices(box)] for box in region]
 
-    def covers(self, region: Region) -> bool:
+    def covers(self, region: ArrayRegion) -> bool:
         """Whether a box of a region is all of it."""
         if region is None:
             return True
@@ -82,18 +82,18 @@ class Memory:
         shape = (array.elements if isinstance(array, ForeignArray) else array).shape
         return tuple(shape)
 
-    def boxes(self, region: Region, rank: int) -> tuple[Box, ...]:
+    def boxes(self, region: ArrayRegion, rank: int) -> tuple[IndexRanges, ...]:
         """The elements of a region that are there; ``rank`` is the number of its axes."""
         everything = (tuple((0, extent - 1) for extent in self._shape[:rank]),)
         return everything if region is None else common(everything, region)
 
-    def nbytes(self, region: Region = None) -> int:
+    def nbytes(self, region: ArrayRegion = None) -> int:
         """The bytes of a snapshot."""
         if region is None:
             return self.array.nbytes
         return sum(part.nbytes for part in self._parts(region))
 
-    def digest(self, region: Region = None) -> bytes:
+    def digest(self, region: ArrayRegion = None) -> bytes:
         """What differs, for all that chance may do, if the region holds something else."""
         state = blake2b(digest_size=16)
         if region is None:
@@ -103,13 +103,13 @@ class Memory:
                 state.update(self._reach.read(part).tobytes())
         return state.digest()
 
-    def snapshot(self, region: Region = None) -> Any:
+    def snapshot(self, region: ArrayRegion = None) -> Any:
         """A copy of a region, for `restore`."""
         if region is None:
             return self.array.snapshot()
         return [self._reach.save(part) for part in self._parts(region)]
 
-    def restore(self, saved: Any, region: Region = None) -> None:
+    def restore(self, saved: Any, region: ArrayRegion = None) -> None:
         """Write back what `snapshot` gave for a region."""
         if region is None:
             self.array.restore(saved)
@@ -117,17 +117,17 @@ class Memory:
         for part, values in zip(self._parts(region), saved, strict=True):
             self._reach.restore(part, values)
 
-    def restore_part(self, saved: Any, region: Region) -> None:
+    def restore_part(self, saved: Any, region: ArrayRegion) -> None:
         """Write back a region of what `snapshot` gave for all."""
         parts = None if region is None else [saved[_slices(box)] for box in region]
         self.restore(saved if parts is None else parts, region)
 
-    def holds(self, saved: Any, region: Region = None) -> bool:
+    def holds(self, saved: Any, region: ArrayRegion = None) -> bool:
         """Whether a region is what `snapshot` gave, bit by bit; of an array of others."""
         given = [saved] if region is None else saved
         return all(map(self._reach.holds, self._parts(region), given))
 
-    def overlaps(self, other: Memory) -> bool:
+    def overlaps(self, other: TapedMemory) -> bool:
         """Whether a write to one can change the other."""
         if self.key == other.key:
             return True
@@ -141,33 +141,33 @@ class Memory:
         return True
 
 
-def _slices(box: Box) -> tuple[Any, ...]:
+def _slices(box: IndexRanges) -> tuple[Any, ...]:
     """The index of a box; that it ends in an ellipsis makes the result a view at any rank."""
     return (*(slice(max(low, 0), max(high + 1, 0)) for low, high in box), Ellipsis)
 
 
-def memory_of(array: Any, name: str) -> Memory:
+def memory_of(array: Any, name: str) -> TapedMemory:
     """The memory of an array that a launch was given: ours, or one of numpy or torch."""
     if isinstance(array, StoredArray):
-        return Memory(array, name)
+        return TapedMemory(array, name)
     wrapped = foreign_array(array)
     assert wrapped is not None
-    return Memory(wrapped, name, is_foreign=True)
+    return TapedMemory(wrapped, name, is_foreign=True)
 
 
-def memory_of_write(write: HostWrite) -> Memory | None:
+def memory_of_write(write: HostWrite) -> TapedMemory | None:
     """The memory that the host is about to write; None for a gradient or a dual."""
     if write.array.companion is not Companion.PRIMAL:
         return None
-    return Memory(write.array, write.array.describe())
+    return TapedMemory(write.array, write.array.describe())
 
 
-def region_of_write(write: HostWrite) -> Region:
+def region_of_write(write: HostWrite) -> ArrayRegion:
     """The elements that the host is about to write."""
     return region_of(write.array, write.region)
 
 
-def region_of(array: Any, index: tuple[int, ...]) -> Region:
+def region_of(array: Any, index: tuple[int, ...]) -> ArrayRegion:
     """The elements of an array with these first indices."""
     rank = len(array.shape)
     indices = index[:rank]
@@ -176,11 +176,13 @@ def region_of(array: Any, index: tuple[int, ...]) -> Region:
     return ((*((k, k) for k in indices), *[(0, FARTHEST)] * (rank - len(indices))),)
 
 
-def memories_of(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Mapping[int, Memory]:
+def memories_of(
+    specialisation: Specialisation, arguments: tuple[Any, ...]
+) -> Mapping[int, TapedMemory]:
     """The memories of the fields and ndarrays of a launch, by position in the module's arrays."""
     held = specialisation.holding()
     if held.memories is not None:
-        known: Mapping[int, Memory] = held.memories
+        known: Mapping[int, TapedMemory] = held.memories
         return known
     found = _find_memories(specialisation, arguments)
     if all(memory.is_field for memory in found.values()):
@@ -188,7 +190,9 @@ def memories_of(specialisation: Specialisation, arguments: tuple[Any, ...]) -> M
     return found
 
 
-def _find_memories(specialisation: Specialisation, arguments: tuple[Any, ...]) -> dict[int, Memory]:
+def _find_memories(
+    specialisation: Specialisation, arguments: tuple[Any, ...]
+) -> dict[int, TapedMemory]:
     spaces = Space.FIELD, Space.NDARRAY
     return {
         position: memory_at(specialisation, position, arguments)
@@ -197,7 +201,9 @@ def _find_memories(specialisation: Specialisation, arguments: tuple[Any, ...]) -
     }
 
 
-def memory_at(specialisation: Specialisation, position: int, arguments: tuple[Any, ...]) -> Memory:
+def memory_at(
+    specialisation: Specialisation, position: int, arguments: tuple[Any, ...]
+) -> TapedMemory:
     """The memory of the field or ndarray at a position of the module's arrays."""
     source, name = specialisation.sources[position], specialisation.arrays[position].name
     if isinstance(source, FieldSource):
@@ -205,7 +211,9 @@ def memory_at(specialisation: Specialisation, position: int, arguments: tuple[An
     return memory_of(specialisation.leaf(position).value(arguments), name)
 
 
-def aliases_of(specialisation: Specialisation, memories: Mapping[int, Memory]) -> tuple[int, ...]:
+def aliases_of(
+    specialisation: Specialisation, memories: Mapping[int, TapedMemory]
+) -> tuple[int, ...]:
     """For each array of a kernel, the position of the first one with the same memory.
 
     Arrays that overlap in other ways are an error if the kernel writes one of them: what their
@@ -217,7 +225,9 @@ def aliases_of(specialisation: Specialisation, memories: Mapping[int, Memory]) -
     return tuple(aliases)
 
 
-def equals_of(specialisation: Specialisation, memories: Mapping[int, Memory]) -> tuple[int, ...]:
+def equals_of(
+    specialisation: Specialisation, memories: Mapping[int, TapedMemory]
+) -> tuple[int, ...]:
     """For each array of a kernel, the position of the first one of the same kind and memory."""
     arrays = specialisation.arrays
     first = _same_keys(specialisation, memories)
@@ -227,7 +237,7 @@ def equals_of(specialisation: Specialisation, memories: Mapping[int, Memory]) ->
     )
 
 
-def _same_keys(specialisation: Specialisation, memories: Mapping[int, Memory]) -> list[int]:
+def _same_keys(specialisation: Specialisation, memories: Mapping[int, TapedMemory]) -> list[int]:
     """For each array of a kernel, the position of the first one whose memory has the same key."""
     first: dict[Any, int] = {}
     aliases = list(range(len(specialisation.arrays)))
@@ -237,7 +247,7 @@ def _same_keys(specialisation: Specialisation, memories: Mapping[int, Memory]) -
 
 
 def _check_overlaps(
-    specialisation: Specialisation, memories: Mapping[int, Memory], aliases: list[int]
+    specialisation: Specialisation, memories: Mapping[int, TapedMemory], aliases: list[int]
 ) -> None:
     arrays = specialisation.arrays
     written = set(specialisation.written)
@@ -252,7 +262,7 @@ def _check_overlaps(
         aliases[other] = other
 
 
-def _close_pairs(memories: Mapping[int, Memory]) -> list[tuple[int, int]]:
+def _close_pairs(memories: Mapping[int, TapedMemory]) -> list[tuple[int, int]]:
     """The pairs of positions, in order, that may overlap: kernels may have hundreds of arrays.
 
     Two fields are among them only if they are the same, since the elements of others may take
@@ -277,7 +287,7 @@ def _close_pairs(memories: Mapping[int, Memory]) -> list[tuple[int, int]]:
 
 
 def are_apart(
-    specialisation: Specialisation, memories: Mapping[int, Memory], aliases: Sequence[int]
+    specialisation: Specialisation, memories: Mapping[int, TapedMemory], aliases: Sequence[int]
 ) -> bool:
     """Whether no two arrays of a launch, or their gradients, share memory, but for ``aliases``.
 
@@ -323,7 +333,7 @@ def adjoint_of(array: Any) -> Any:
     return array.companion_array(Companion.ADJOINT)
 
 
-def outside_memory(outside: Outside, position: int) -> Memory:
+def outside_memory(outside: PersistentStorage, position: int) -> TapedMemory:
     """A launch-temporary array that crosses the tasks of a recorded launch."""
     elements = ForeignArray(outside, outside.part(position), outside.parts)
-    return Memory(elements, outside.layout.arrays[position].name)
+    return TapedMemory(elements, outside.layout.arrays[position].name)

@@ -15,7 +15,7 @@ from octants.launch.specialisation import Specialisation
 from octants.launch.specialisation_guards import GONE
 from octants.runtime.argument_recognition import UNKNOWN, Recognition
 
-Entry = Callable[..., Any]
+WarmCall = Callable[..., Any]
 
 _SOURCE = """
 def entry({arguments}):
@@ -40,8 +40,8 @@ _WITH_RESULTS = (
 
 
 def make_entry(
-    specialisation: Specialisation, generation: int, miss: Entry, arguments: tuple[Any, ...]
-) -> Entry:
+    specialisation: Specialisation, generation: int, miss: WarmCall, arguments: tuple[Any, ...]
+) -> WarmCall:
     """The entry of a specialisation that was made in a generation of the driver's state.
 
     It recognises arguments that are like ``arguments``, which have the specialisation's key. The

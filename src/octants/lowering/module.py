@@ -8,7 +8,7 @@ from octants.ir.core import Block, Module, Operation, Task, Value, rebuild
 from octants.ir.ops import Constant
 from octants.lowering.legal import Legal
 from octants.lowering.legaliser import Legaliser
-from octants.mathlib.functions import Function
+from octants.mathlib.functions import MathFunction
 
 
 def lower(module: Module, legal: Legal) -> Module:
@@ -23,10 +23,10 @@ def lower(module: Module, legal: Legal) -> Module:
 
 
 @functools.cache
-def lower_function(legal: Legal, function: Function) -> Function:
+def lower_function(legal: Legal, function: MathFunction) -> MathFunction:
     """A function of `mathlib` that has legal operations only. Nobody may change it."""
     block = _lowered(Legaliser(legal), function.block, {})
-    return Function(function.name, function.dtype, block, function.is_fast)
+    return MathFunction(function.name, function.dtype, block, function.is_fast)
 
 
 def _lowered(build: Legaliser, block: Block, values: dict[Value, Value]) -> Block:

@@ -92,7 +92,7 @@ HELPERS: dict[str, tuple[Formula, tuple[DType | None, ...]]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Function:
+class MathFunction:
     """A function's code: the arguments of the block are its parameters, it yields the result.
 
     `dtype` is the type of the first parameter.
@@ -105,7 +105,9 @@ class Function:
 
 
 @functools.cache
-def function(name: str, dtype: DType, allow_fast: bool = False, machine: str = "fused") -> Function:
+def function(
+    name: str, dtype: DType, allow_fast: bool = False, machine: str = "fused"
+) -> MathFunction:
     """The code of a function of f32 or f64, or of one of `HELPERS`. Nobody may change it.
 
     The ``machine`` is "fused" if it has a fused operation, else "plain".
@@ -119,4 +121,4 @@ def function(name: str, dtype: DType, allow_fast: bool = False, machine: str = "
     build = Builder(block)
     result = formula(*(Number(build, arg) for arg in block.args))
     build.yield_([result.value])
-    return Function(name, dtype, block, is_fast)
+    return MathFunction(name, dtype, block, is_fast)

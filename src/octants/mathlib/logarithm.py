@@ -31,7 +31,7 @@ def decomposed(x: Number) -> tuple[Number, Number]:
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class LogParts:
     """log(1 + f) = f - half + tail, with half = f * f / 2."""
 
     f: Number
@@ -39,16 +39,16 @@ class Parts:
     tail: Number
 
 
-def parts_of(f: Number) -> Parts:
+def parts_of(f: Number) -> LogParts:
     """The parts for sqrt(1/2) <= 1 + f < sqrt(2)."""
     s = f / (f + 2.0)
     z = s * s
     half = f * f * 0.5
     series = z * polynomial(z, table.LOG[format_of(f).digits])
-    return Parts(f, half, s * (half + series))
+    return LogParts(f, half, s * (half + series))
 
 
-def natural(parts: Parts, e: Number, correction: Number | None = None) -> Number:
+def natural(parts: LogParts, e: Number, correction: Number | None = None) -> Number:
     """The logarithm from its parts and the exponent."""
     form = format_of(parts.f)
     high_part, low_part = table.LN2_SHORT[form.digits]

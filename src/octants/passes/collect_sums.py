@@ -71,7 +71,7 @@ from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, f16, f32, u1
 
 _MAXIMUM = 8  # sums of a loop: registers are few
-Place = tuple[Array, Companion, tuple[Value, ...]]
+Address = tuple[Array, Companion, tuple[Value, ...]]
 
 
 @staged("collect_sums")
@@ -94,9 +94,9 @@ class _Collector:
     def __init__(self, used: set[Value], apart: bool) -> None:
         self.used = used
         self.apart = apart
-        self._inner: dict[Operation, dict[Place, int]] = {}
+        self._inner: dict[Operation, dict[Address, int]] = {}
         """The loops that sum up, with the position of each total among what they carry."""
-        self._adders: dict[Operation, Place] = {}
+        self._adders: dict[Operation, Address] = {}
         """The branches behind them that add the totals."""
 
     def block(self, block: Block) -> None:
@@ -114,7 +114,7 @@ class _Collector:
 
     # -- which -------------------------------------------------------------------------------------
 
-    def _places(self, loop: Operation) -> list[Place]:
+    def _places(self, loop: Operation) -> list[Address]:
         """The places outside of a loop to which it adds, and which it does not touch otherwise."""
         defined: set[Value] = set()
         accesses: list[ops.Access] = []
@@ -127,7 +127,7 @@ class _Collector:
                     accesses.append(op)
                 elif op.orders_memory:
                     return []  # others look at what was added so far
-        found: dict[Place, None] = {}
+        found: dict[Address, None] = {}
         for op in _own_atomics(loop.regions[-1]):
             place = op.array, op.companion, tuple(op.indices)
             may = self._is_sum(op) and defined.isdisjoint(op.indices)
@@ -152,7 +152,7 @@ class _Collector:
 
     # -- how ---------------------------------------------------------------------------------------
 
-    def _collect(self, builder: Builder, loop: ops.Loop, places: list[Place]) -> None:
+    def _collect(self, builder: Builder, loop: ops.Loop, places: list[Address]) -> None:
         """Append the loop with its sums, and what adds them up."""
         inits = [
             value
@@ -185,7 +185,7 @@ class _Collector:
                 builder.yield_()
             self._adders[builder.if_(end.any, then, orelse)] = place
 
-    def _thread(self, block: Block, sums: dict[Place, _Sum], yes: Value) -> dict[Place, _Sum]:
+    def _thread(self, block: Block, sums: dict[Address, _Sum], yes: Value) -> dict[Address, _Sum]:
         """Replace the updates in a block and its ifs; the sums at its end.
 
         A loop in it that sums up itself goes on with the sums so far.
@@ -209,7 +209,7 @@ class _Collector:
         block.ops[:] = builder.block.ops
         return sums
 
-    def _go_on(self, loop: Operation, sums: dict[Place, _Sum]) -> dict[Place, _Sum]:
+    def _go_on(self, loop: Operation, sums: dict[Address, _Sum]) -> dict[Address, _Sum]:
         """Let a loop begin with the sums so far; the sums that it ends with."""
         assert isinstance(loop, ops.Loop)
         inits = list(loop.inits)
@@ -225,11 +225,11 @@ class _Collector:
         value = builder.cast(op.value, before.total.type)
         return _Sum(builder.binary(op.fn, before.total, value), yes)
 
-    def _adds(self, op: ops.If, sums: dict[Place, _Sum]) -> bool:
+    def _adds(self, op: ops.If, sums: dict[Address, _Sum]) -> bool:
         inside = (own for region in op.regions for own in _own_atomics(region))
         return any(_place_of(own) in sums and self._is_sum(own) for own in inside)
 
-    def _thread_if(self, op: ops.If, sums: dict[Place, _Sum], yes: Value) -> dict[Place, _Sum]:
+    def _thread_if(self, op: ops.If, sums: dict[Address, _Sum], yes: Value) -> dict[Address, _Sum]:
         for region in op.regions:
             _yield_too(region, _flat(self._thread(region, sums, yes)))
         results = [Value(value.type) for value in _flat(sums)]
@@ -247,7 +247,7 @@ def _own_atomics(block: Block) -> Iterator[ops.Atomic]:
                 yield from _own_atomics(region)
 
 
-def _place_of(op: Operation) -> Place | None:
+def _place_of(op: Operation) -> Address | None:
     return (op.array, op.companion, tuple(op.indices)) if isinstance(op, ops.Atomic) else None
 
 
@@ -255,12 +255,12 @@ def _sum_type(array: Array) -> DType:
     return f32 if array.dtype is f16 else array.dtype
 
 
-def _paired(places: list[Place], values: list[Value]) -> dict[Place, _Sum]:
+def _paired(places: list[Address], values: list[Value]) -> dict[Address, _Sum]:
     pairs = zip(values[::2], values[1::2], strict=True)
     return {place: _Sum(*pair) for place, pair in zip(places, pairs, strict=True)}
 
 
-def _flat(sums: dict[Place, _Sum]) -> list[Value]:
+def _flat(sums: dict[Address, _Sum]) -> list[Value]:
     return [value for each in sums.values() for value in (each.total, each.any)]
 
 

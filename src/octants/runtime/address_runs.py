@@ -27,7 +27,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class AddressRuns:
     """Runs at equal distances: their number, the address of the first, the bytes between them.
 
     `offset` and `packed_step` are the same for runs that are packed into one piece of memory.
@@ -61,7 +61,7 @@ class Runs:
         )
         self.span = self.nbytes + sum((axis.extent - 1) * axis.step for axis in self.axes)
 
-    def rows(self) -> Iterator[Rows]:
+    def rows(self) -> Iterator[AddressRuns]:
         """The runs, along their longest axis."""
         apart = [axis for axis in self.axes if axis.step >= self.nbytes]
         longest = max(apart, key=lambda axis: axis.extent, default=Axis(1, 0, 0))
@@ -70,7 +70,7 @@ class Runs:
             pairs = list(zip(index, others, strict=True))
             address = self.address + sum(k * axis.step for k, axis in pairs)
             offset = sum(k * axis.packed for k, axis in pairs)
-            yield Rows(longest.extent, address, longest.step, offset, longest.packed)
+            yield AddressRuns(longest.extent, address, longest.step, offset, longest.packed)
 
 
 def packed_strides(array: Array) -> list[int]:

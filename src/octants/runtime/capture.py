@@ -80,7 +80,7 @@ class HostCopy:
 Command = Launch | Told | HostCopy
 
 
-class Replay(Protocol):
+class CommandReplay(Protocol):
     """Does all commands again; see `Device.make_graph`."""
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from octants.artifact import Artifact
-from octants.runtime.capture import Command, Replay
+from octants.runtime.capture import Command, CommandReplay
 from octants.runtime.pending_errors import Pending
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -159,7 +159,7 @@ class Device(Protocol):
         the words of numpy.
         """
 
-    def make_graph(self, commands: Sequence[Command], kept: Any = None, /) -> Replay:
+    def make_graph(self, commands: Sequence[Command], kept: Any = None, /) -> CommandReplay:
         """What does the commands of a capture again, in order.
 
         What they need is ``kept`` as long as replays may be under way.
@@ -169,7 +169,7 @@ class Device(Protocol):
     """What DLPack calls this memory, where others can share it: a kind, and a number."""
 
     def borrow(self, value: Any, what: str, /) -> Any:
-        """The `dlpack.Part` of an array of another library in this memory; None elsewhere.
+        """The `dlpack.DlpackView` of an array of another library in this memory; None elsewhere.
 
         What its library has queued on it comes before what is launched next. ``what`` names it in
         the error for memory of another device of this kind.

@@ -84,7 +84,7 @@ _FORMS: dict[bytes, type[Managed | ManagedVersioned]] = {
 
 
 @dataclass(frozen=True)
-class Part:
+class DlpackView:
     """A piece of memory: `strides` are bytes, `device` is (kind, number) in DLPack's words.
 
     `owner` keeps it alive. There is no `dtype` where numpy has no such type.
@@ -115,10 +115,10 @@ _restore_error = _api("PyErr_Restore", None, *[c_void_p] * 3)
 
 # -- lending --------------------------------------------------------------------------------------
 
-_lent: dict[int, tuple[Any, Any, Part]] = {}
+_lent: dict[int, tuple[Any, Any, DlpackView]] = {}
 
 
-def lend(part: Part, *, versioned: bool, flags: int = 0) -> Any:
+def lend(part: DlpackView, *, versioned: bool, flags: int = 0) -> Any:
     """A capsule of a part, which lives until the capsule's taker has no use for it any more.
 
     The strides are multiples of the size of an element.
@@ -204,7 +204,7 @@ def device_of(value: Any) -> tuple[int, int] | None:
     return int(kind), int(number)
 
 
-def borrow(value: Any, **options: Any) -> Part:
+def borrow(value: Any, **options: Any) -> DlpackView:
     """The memory of an array of another library that offers ``__dlpack__``.
 
     ``stream`` is the one that will use it, which the owner lets wait for its own work.
@@ -218,7 +218,7 @@ def borrow(value: Any, **options: Any) -> Part:
     tensor = managed.tensor
     shape, size = tuple(tensor.shape[: tensor.rank]), tensor.bits // 8
     steps = tensor.strides[: tensor.rank] if tensor.strides else _row_major(shape)
-    return Part(
+    return DlpackView(
         tensor.data + tensor.offset,
         shape,
         tuple(size * step for step in steps),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _PIECE = 1 << 16  # of bytes that the host writes; the device copies them to the others
 
 
-class Memory(Protocol):
+class Fillable(Protocol):
     """What of a `Device` it takes."""
 
     def write(self, address: int, values: Bytes) -> None: ...
@@ -22,7 +22,7 @@ class Memory(Protocol):
     def clear(self, address: int, nbytes: int) -> None: ...
 
 
-def set_elements(memory: Memory, address: int, element: bytes, count: int) -> None:
+def set_elements(memory: Fillable, address: int, element: bytes, count: int) -> None:
     """`Device.set_elements`, of at least one, by way of the host."""
     if not any(element):
         memory.clear(address, count * len(element))

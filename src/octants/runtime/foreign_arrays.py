@@ -11,11 +11,11 @@ from octants.runtime.device import Device
 from octants.runtime.host_memory import describe
 from octants.runtime.parameters import has_interface, is_torch
 
-Part = np.ndarray[Any, Any]
+ForeignView = np.ndarray[Any, Any]
 """See `runtime.memory_partition`."""
 
 
-def foreign_part(device: Device, value: Any) -> Part | None:
+def foreign_part(device: Device, value: Any) -> ForeignView | None:
     """The part of a device's memory that an array of another library takes; None for others.
 
     Nobody keeps the array alive.
@@ -38,7 +38,7 @@ def foreign_part(device: Device, value: Any) -> Part | None:
 
 def place(
     address: int, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...]
-) -> Part:
+) -> ForeignView:
     """The part of memory whose first element is at an address."""
     reach = [(extent - 1) * step for extent, step in zip(shape, strides, strict=True) if extent]
     before = -sum(min(step, 0) for step in reach)

@@ -10,7 +10,7 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 
-from octants.artifact import Place
+from octants.artifact import MemoryRange
 from octants.lazy_dataclass import dataclass
 from octants.runtime.block_slots import SlotViews
 
@@ -41,7 +41,7 @@ class Versions:
         self.watches: list[Watch] = []
         """Of what versions are asked; who writes looks first whether there is anything."""
 
-    def of(self, places: Sequence[Place], slots: Sequence[int]) -> tuple[int, ...] | None:
+    def of(self, places: Sequence[MemoryRange], slots: Sequence[int]) -> tuple[int, ...] | None:
         """What is there in some places, as numbers: the same as before if nothing was written.
 
         None where that cannot be told.
@@ -87,7 +87,7 @@ class Versions:
             watch.version = next(self._numbers)
 
     def teller(
-        self, places: Sequence[Place], slots: SlotViews
+        self, places: Sequence[MemoryRange], slots: SlotViews
     ) -> Callable[[memoryview[int]], None]:
         """What is told of the launches of a kernel one by one: it takes their parameter blocks.
 
@@ -112,7 +112,7 @@ class Versions:
 
         return tell
 
-    def launched(self, places: Sequence[Place], slots: Sequence[int]) -> None:
+    def launched(self, places: Sequence[MemoryRange], slots: Sequence[int]) -> None:
         """A launch was queued that may write to some places."""
         if not self.watches:
             return

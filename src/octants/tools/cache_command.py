@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from octants import options
 from octants.cache import current
-from octants.cache.store import Entry, Store
+from octants.cache.store import CacheFile, Store
 
 ACTIONS = {
     "info": "where it is, and how large",
@@ -50,7 +50,7 @@ def information(store: Store) -> Iterator[str]:
 
 def kernels(store: Store) -> Iterator[str]:
     """A line for each kernel: when it was used, its bytes on disk, its name and place."""
-    groups: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[CacheFile]] = defaultdict(list)
     for entry in store.entries():
         if "place" in entry.head:
             groups[entry.head["kernel"], entry.head["place"]].append(entry)

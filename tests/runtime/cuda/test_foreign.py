@@ -76,7 +76,7 @@ def test_memory_that_the_driver_does_not_know(device: CudaDevice) -> None:
 class Lender:
     """What offers DLPack: capsules over memory that is said to be on a GPU."""
 
-    def __init__(self, part: dlpack.Part, *, knows_versions: bool = True) -> None:
+    def __init__(self, part: dlpack.DlpackView, *, knows_versions: bool = True) -> None:
         self.part = part
         self.knows_versions = knows_versions
         self.streams: list[int] = []
@@ -93,7 +93,7 @@ class Lender:
 
 def part(address: int, shape: tuple[int, ...], strides: tuple[int, ...], **more: Any) -> Any:
     given = {"device": (2, 0), "is_read_only": False, "owner": None, **more}
-    return dlpack.Part(address, shape, strides, np.dtype(np.float64), **given)
+    return dlpack.DlpackView(address, shape, strides, np.dtype(np.float64), **given)
 
 
 @pytest.mark.parametrize("knows_versions", [False, True])

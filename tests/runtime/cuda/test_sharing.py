@@ -38,7 +38,7 @@ def lent(gpu: Gpu, count: int, **more: Any) -> Any:
     memory = gpu.device.allocate(8 * count)
     qd.sync()
     given = {"device": (2, 0), "is_read_only": False, "owner": memory, **more}
-    part = dlpack.Part(memory.address, (count,), (8,), np.dtype(np.float64), **given)
+    part = dlpack.DlpackView(memory.address, (count,), (8,), np.dtype(np.float64), **given)
     return memory, Lender(part)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from octants import abi
-from octants.artifact import Artifact, Dispatch, Needs
+from octants.artifact import Artifact, Dispatch, TapeSizeInputs
 from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
 from octants.diagnostics.span import Span
 from octants.runtime.cuda.device import CudaDevice
@@ -269,7 +269,7 @@ def test_tapes_of_other_streams_are_given_up(fake: FakeCuda, reverse: Any) -> No
 
 def known_artifact(by_item: bool = False, bounds: str = "(slots[3], slots[4])") -> Artifact:
     """One whose need depends on the last of three slots alone."""
-    needs = Needs((5,), by_item)
+    needs = TapeSizeInputs((5,), by_item)
     return artifact("r", [Dispatch("run", 0, bounds, records=True, needs=needs)], 3)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from octants.analysis.lanes.contiguous_rows import Rows, find_rows
+from octants.analysis.lanes.contiguous_rows import ContiguousRows, find_rows
 from octants.analysis.lanes.decision import Choice as Choice
-from octants.analysis.lanes.estimate import Estimate, Updates
+from octants.analysis.lanes.estimate import LaneCost, Updates
 from octants.analysis.privatisation import find_sums
 from octants.analysis.reductions import find_reductions
 from octants.analysis.uniformity import Uniformity
@@ -51,10 +51,10 @@ def choose(task: Task, vectors: Vectors, apart: bool = False) -> Choice:
     if wanted is not None and wanted is not True:
         lanes = int(wanted)
     updates = _updates(task, apart)
-    gain, rows = Estimate(task, facts, lanes, vectors, updates).gain, find_rows(task)
+    gain, rows = LaneCost(task, facts, lanes, vectors, updates).gain, find_rows(task)
     if rows is not None:
         of_rows = Uniformity(task.body, rows.numbers)
-        in_rows = Estimate(task, of_rows, lanes, vectors, updates, rows).gain
+        in_rows = LaneCost(task, of_rows, lanes, vectors, updates, rows).gain
         in_rows *= _filled(rows, lanes)
         found = (gain, None, facts), (in_rows, rows, of_rows)
         gain, rows, facts = max(found, key=lambda way: way[0])
@@ -86,7 +86,7 @@ def _updates(task: Task, apart: bool) -> Updates:
     return Updates(collected, {*sums.parts, *sums.turns})
 
 
-def _filled(rows: Rows, lanes: int) -> float:
+def _filled(rows: ContiguousRows, lanes: int) -> float:
     """The share of the lanes that have a work item, where tiles end with rows."""
     if rows.length is None:
         return _USUALLY_FILLED

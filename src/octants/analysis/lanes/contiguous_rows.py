@@ -15,7 +15,7 @@ from octants.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ContiguousRows:
     """What the body of a task computes of rows: their `numbers`, and `places` in them.
 
     Their length is a number, or an extent of an array: `recipe` are the operations that give it,
@@ -28,7 +28,7 @@ class Rows:
     places: frozenset[Value]
 
 
-def find_rows(task: Task) -> Rows | None:
+def find_rows(task: Task) -> ContiguousRows | None:
     """The rows of a parallel task, if it has some, and no work item has a negative number."""
     if not _is_natural(task):
         return None
@@ -43,7 +43,7 @@ def find_rows(task: Task) -> Rows | None:
             numbers, places = frozenset(found.get("floordiv", ())), frozenset(found["mod"])
             first = recipe[0]
             known = first.value if isinstance(first, ops.Constant) else None
-            return Rows(known, recipe, numbers, places)
+            return ContiguousRows(known, recipe, numbers, places)
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from octants.analysis.lanes.contiguous_rows import Rows
+from octants.analysis.lanes.contiguous_rows import ContiguousRows
 from octants.analysis.uniformity import Uniformity
 from octants.lazy_dataclass import dataclass
 
@@ -24,7 +24,7 @@ class Choice:
     splits: bool = False
     even: bool = False
     gain: float = 1.0
-    rows: Rows | None = field(default=None, repr=False)
+    rows: ContiguousRows | None = field(default=None, repr=False)
     facts: Uniformity | None = field(default=None, repr=False)
 
     def __str__(self) -> str:

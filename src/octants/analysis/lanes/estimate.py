@@ -13,7 +13,7 @@ from typing import Any
 
 from octants.analysis.affine_forms import Forms
 from octants.analysis.costs import ATOMIC, CHEAP, DIVISION, DIVISIONS, LIBRARY, RANDOM, STREAM
-from octants.analysis.lanes.contiguous_rows import Rows
+from octants.analysis.lanes.contiguous_rows import ContiguousRows
 from octants.analysis.uniformity import Uniformity
 from octants.ir import ops
 from octants.ir.core import (
@@ -64,7 +64,7 @@ class Updates:
 _NO_UPDATES = Updates()
 
 
-class Estimate:
+class LaneCost:
     """Costs of the body of a parallel task, for so many lanes on a machine with such vectors."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Estimate:
         lanes: int,
         vectors: Vectors,
         updates: Updates = _NO_UPDATES,
-        rows: Rows | None = None,
+        rows: ContiguousRows | None = None,
     ) -> None:
         self._facts = facts
         self._lanes = lanes
@@ -106,7 +106,7 @@ class Estimate:
     def _block(self, block: Block) -> Cost:
         total = Cost()
         for op in block.ops:
-            total = total.plus(_COST.get(type(op), Estimate._other)(self, op))
+            total = total.plus(_COST.get(type(op), LaneCost._other)(self, op))
         return total
 
     def _if(self, op: ops.If) -> Cost:
@@ -374,19 +374,19 @@ def _of_terms(layout: Layout, rank: int) -> list[int | None]:
     return strides
 
 
-_COST: dict[type[Operation], Callable[[Estimate, Any], Cost]] = {
-    ops.Constant: Estimate._nothing,
-    ops.Yield: Estimate._nothing,
-    ops.If: Estimate._if,
-    ops.For: Estimate._for,
-    ops.While: Estimate._while,
-    ops.Unary: Estimate._unary,
-    ops.Binary: Estimate._binary,
-    ops.Random: Estimate._random,
-    ops.RandomStream: Estimate._random_stream,
-    ops.Load: Estimate._load,
-    ops.Store: Estimate._store,
-    ops.Atomic: Estimate._atomic,
-    ops.RecordPush: Estimate._record,
-    ops.RecordPop: Estimate._record,
+_COST: dict[type[Operation], Callable[[LaneCost, Any], Cost]] = {
+    ops.Constant: LaneCost._nothing,
+    ops.Yield: LaneCost._nothing,
+    ops.If: LaneCost._if,
+    ops.For: LaneCost._for,
+    ops.While: LaneCost._while,
+    ops.Unary: LaneCost._unary,
+    ops.Binary: LaneCost._binary,
+    ops.Random: LaneCost._random,
+    ops.RandomStream: LaneCost._random_stream,
+    ops.Load: LaneCost._load,
+    ops.Store: LaneCost._store,
+    ops.Atomic: LaneCost._atomic,
+    ops.RecordPush: LaneCost._record,
+    ops.RecordPop: LaneCost._record,
 }

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.code import Code, Element, Kind, Place
+from octants.codegen.code import Code, Element, Kind, Pointer
 from octants.codegen.llvm import emulated_f16
 from octants.codegen.llvm import literals as names
 from octants.codegen.llvm.function import FunctionText
@@ -264,7 +264,7 @@ class LlvmCode(Code):
         how = "inbounds " if inside else ""
         return self._f.assign(f"getelementptr {how}i8, ptr {address}, i64 {nbytes}")
 
-    def _pointer(self, place: Place, dtype: DType) -> str:
+    def _pointer(self, place: Pointer, dtype: DType) -> str:
         if not isinstance(place, Element):
             return str(place)
         kind = names.MEMORY[dtype]
@@ -276,13 +276,13 @@ class LlvmCode(Code):
             return f", !invariant.load {self._f.text.empty}"
         return self._f.kernel.scopes.suffix(of)
 
-    def load(self, place: Place, dtype: DType, of: ArrayRef | None = None) -> str:
+    def load(self, place: Pointer, dtype: DType, of: ArrayRef | None = None) -> str:
         pointer, kind = self._pointer(place, dtype), names.MEMORY[dtype]
         loaded = f"load {kind}, ptr {pointer}, align {dtype.size}{self._metadata(of)}"
         found = self._f.assign(loaded)
         return self._f.apply("icmp ne", "i8", found, 0) if dtype is u1 else found
 
-    def store(self, place: Place, dtype: DType, value: str, of: ArrayRef | None = None) -> None:
+    def store(self, place: Pointer, dtype: DType, value: str, of: ArrayRef | None = None) -> None:
         pointer, kind = self._pointer(place, dtype), names.MEMORY[dtype]
         if dtype is u1:
             value = self._f.convert("zext", "i1", value, "i8")
@@ -300,15 +300,15 @@ class LlvmCode(Code):
     def _ordered(self, dtype: DType) -> str:
         return f"{self._f.order}, align {dtype.size}"
 
-    def atomic_load(self, place: Place, dtype: DType) -> str:
+    def atomic_load(self, place: Pointer, dtype: DType) -> str:
         pointer, kind = self._pointer(place, dtype), names.REGISTER[dtype]
         return self._f.assign(f"load atomic {kind}, ptr {pointer} {self._ordered(dtype)}")
 
-    def atomic_store(self, place: Place, dtype: DType, value: str) -> None:
+    def atomic_store(self, place: Pointer, dtype: DType, value: str) -> None:
         pointer, kind = self._pointer(place, dtype), names.REGISTER[dtype]
         self._f.emit(f"store atomic {kind} {value}, ptr {pointer} {self._ordered(dtype)}")
 
-    def atomic(self, fn: str, dtype: DType, place: Place, value: str) -> str:
+    def atomic(self, fn: str, dtype: DType, place: Pointer, value: str) -> str:
         if dtype.is_float:
             fn = _FLOAT_ATOMIC[fn]
         elif fn in ("min", "max"):
@@ -319,7 +319,7 @@ class LlvmCode(Code):
         update = f"atomicrmw {fn} ptr {pointer}, {kind} {value} {self._ordered(dtype)}"
         return self._f.assign(update)
 
-    def exchange_if(self, dtype: DType, place: Place, expected: str, value: str) -> str:
+    def exchange_if(self, dtype: DType, place: Pointer, expected: str, value: str) -> str:
         pointer, kind = self._pointer(place, dtype), names.REGISTER[dtype]
         pair = self._f.assign(
             f"cmpxchg ptr {pointer}, {kind} {expected}, {kind} {value} {self._f.order} monotonic,"

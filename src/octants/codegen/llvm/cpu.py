@@ -30,7 +30,7 @@ from octants.codegen.llvm.lanes.vectors import vectors_of
 from octants.codegen.llvm.literals import identifier
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
-from octants.codegen.llvm.privatised_sums import Loop
+from octants.codegen.llvm.privatised_sums import SumLoop
 from octants.codegen.llvm.rsqrt_estimates import estimate_of
 from octants.codegen.llvm.select_chains import find_chains
 from octants.codegen.llvm.worker_tape import WorkerTape
@@ -324,7 +324,7 @@ def _run_parallel(f: FunctionText, name: str, task: Task) -> None:
         run = f.choose(is_few, "ptr", run + _SINGLE, run)
         tile = f.choose(is_few, "i64", "1", tile)
     if f.kernel.sums[f.task]:
-        privatised_sums.run(f, task, Loop(run, lower, upper, grain, tile), name)
+        privatised_sums.run(f, task, SumLoop(run, lower, upper, grain, tile), name)
         return
     function = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_PARALLEL_FOR)}, align 8")
     f.emit(

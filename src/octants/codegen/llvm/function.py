@@ -14,7 +14,7 @@ from typing import Any
 from octants.analysis.privatisation import Sums
 from octants.artifact import Slot
 from octants.codegen.code import Code
-from octants.codegen.function import Tape
+from octants.codegen.function import TapeMemory
 from octants.codegen.llvm import literals as names
 from octants.codegen.llvm.module import KernelText
 from octants.codegen.llvm.select_chains import Chains
@@ -35,7 +35,7 @@ class Machine(ABC):
     has_fused = True
     """Whether there is an instruction that multiplies and adds, and rounds once."""
 
-    reciprocal_root: Estimate | None = None
+    reciprocal_root: TaskCost | None = None
     """What there is to estimate 1 / sqrt(x) of f32."""
 
     has_functions = False
@@ -63,12 +63,12 @@ class Machine(ABC):
         """What targets share, over a function."""
 
     @abstractmethod
-    def tape(self, f: FunctionText) -> Tape:
+    def tape(self, f: FunctionText) -> TapeMemory:
         """Where the work items of a function keep their records."""
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class TaskCost:
     """A rough value that a machine has: `write` gives it for a vector of so many lanes.
 
     That is 4 lanes at least, `longest` at most; where the latter is 1, it takes a number, and gives
@@ -140,7 +140,7 @@ class FunctionText:
         return self.machine.code(self)
 
     @functools.cached_property
-    def tape(self) -> Tape:
+    def tape(self) -> TapeMemory:
         """Where records are kept."""
         return self.machine.tape(self)
 

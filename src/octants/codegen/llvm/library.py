@@ -16,7 +16,7 @@ from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.lazy_dataclass import dataclass
 from octants.lowering.module import lower_function
-from octants.mathlib.functions import HELPERS, Function, function
+from octants.mathlib.functions import HELPERS, MathFunction, function
 from octants.types.scalars import DType, f32
 
 ATTRIBUTES = "nounwind willreturn nofree nosync memory(none)"
@@ -34,7 +34,7 @@ LONG = 128
 class Call:
     """A function of the library, of operands of its type; written by who is in the table for it."""
 
-    function: Function
+    function: MathFunction
     operands: list[str]
     attribute: str
 
@@ -69,7 +69,7 @@ def call_by_name(f: FunctionText, op: LibraryCall) -> str:
     return call(f, op.fn, op.dtype, op.operands)
 
 
-def call_function(f: FunctionText, wanted: Function, operands: list[str]) -> str:
+def call_function(f: FunctionText, wanted: MathFunction, operands: list[str]) -> str:
     """The value of a function that work items call one by one, even where they are lanes."""
     return call_scalar(f, Call(lower_function(f.code.legal, wanted), operands, ""))
 
@@ -83,7 +83,7 @@ def call_scalar(f: FunctionText, op: Call) -> str:
     return f.call(name, f.type(block.yielded[0].type), given, op.attribute)
 
 
-def _text(caller: FunctionText, wanted: Function, name: str) -> str:
+def _text(caller: FunctionText, wanted: MathFunction, name: str) -> str:
     """The definition of a function of the library."""
     block, table = wanted.block, caller.scalar_table
     branch = functools.partial(_if, table[ops.If])

@@ -102,7 +102,7 @@ def begin(f: FunctionText, sums: Sums) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class SumLoop:
     """How a task is run: the function, its work items, and what a chunk of them has at least."""
 
     function: str
@@ -112,7 +112,7 @@ class Loop:
     tile: str
 
 
-def run(f: FunctionText, task: Task, loop: Loop, name: str) -> None:
+def run(f: FunctionText, task: Task, loop: SumLoop, name: str) -> None:
     """Run a task with sums, and add up what is in the parts; ``name`` is that of the task."""
     sums = f.kernel.sums[f.task]
     *_, size = _offsets(f, sums)

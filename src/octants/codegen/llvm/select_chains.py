@@ -26,7 +26,7 @@ from octants.types.scalars import i32, i64
 LONG = 8  # selects
 _SPARSE = 4  # numbers up to so many times the count of selects
 
-Place = Operation | Block
+InsertionPoint = Operation | Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Chains:
     """
 
     reads: dict[Operation, Read | None] = field(default_factory=dict)
-    filled: dict[Place, list[Table]] = field(default_factory=dict)
+    filled: dict[InsertionPoint, list[Table]] = field(default_factory=dict)
 
 
 def find_chains(block: Block) -> Chains:
@@ -88,7 +88,7 @@ class _Selects:
         self.tests: dict[Value, tuple[Value, Any]] = {}
         self.constants: dict[Value, Any] = {}
         self._uses: Counter[Value] = Counter()
-        self._places: dict[Value, tuple[int, Place]] = {}
+        self._places: dict[Value, tuple[int, InsertionPoint]] = {}
         for place, values in _definitions(block):
             for value in values:
                 self._places[value] = len(self._places), place
@@ -127,13 +127,13 @@ class _Selects:
         otherwise = links[-1].on_false
         return (*(cases.get(number, otherwise) for number in range(max(cases) + 1)), otherwise)
 
-    def place(self, values: tuple[Value, ...]) -> Place | None:
+    def place(self, values: tuple[Value, ...]) -> InsertionPoint | None:
         """Where the last of some values is defined; None if all are constants."""
         places = [self._places[value] for value in values if value not in self.constants]
         return max(places, key=lambda place: place[0])[1] if places else None
 
 
-def _definitions(block: Block) -> Iterator[tuple[Place, list[Value]]]:
+def _definitions(block: Block) -> Iterator[tuple[InsertionPoint, list[Value]]]:
     """What blocks and operations define, in order; an operation comes after its regions."""
     yield block, block.args
     for op in block.ops:

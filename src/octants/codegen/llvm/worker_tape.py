@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants import abi
-from octants.codegen.function import Tape
+from octants.codegen.function import TapeMemory
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.memory import from_memory, memory_type, to_memory
 from octants.ir.core import Record
 from octants.types.scalars import DType
 
 
-class WorkerTape(Tape):
+class WorkerTape(TapeMemory):
     """Records one after the other; `abi` says what the worker holds."""
 
     def __init__(self, f: FunctionText) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.code import Code, Element, Kind, Place
+from octants.codegen.code import Code, Element, Kind, Pointer
 from octants.codegen.scalar_blocks import write_straight
-from octants.codegen.spirv.function import Flow, Words
+from octants.codegen.spirv.function import FunctionBody, Words
 from octants.codegen.spirv.opcodes import (
     ACQUIRE_RELEASE,
     ALIGNED,
@@ -40,7 +40,7 @@ from octants.types.scalars import DType, f32, f64, i64, u1, u32, u64
 _SCOPES = {"device": DEVICE_SCOPE, "block": BLOCK_SCOPE, "subgroup": SUBGROUP_SCOPE}
 
 
-class SpirvCode(Flow):
+class SpirvCode(FunctionBody):
     """All that there is in a function of an entry point."""
 
     # -- values ---------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class SpirvCode(Flow):
 
     # -- memory ---------------------------------------------------------------------------------
 
-    def _place(self, address: Place, dtype: DType) -> int:
+    def _place(self, address: Pointer, dtype: DType) -> int:
         """A pointer to a number in memory."""
         if isinstance(address, Element):
             pointer = self.assembly.pointer(address.array.storage, self.assembly.type(dtype))
@@ -158,22 +158,22 @@ class SpirvCode(Flow):
         pointer = self.assembly.pointer(Storage.BUFFER, self.assembly.type(dtype))
         return self.assign(Op.ACCESS_CHAIN, pointer, self.assembly.heap(dtype), zero, number)
 
-    def _alignment(self, place: Place, dtype: DType) -> tuple[int, ...]:
+    def _alignment(self, place: Pointer, dtype: DType) -> tuple[int, ...]:
         is_addressed = not (isinstance(place, Element) or self.assembly.is_bound)
         return (ALIGNED, dtype.size) if is_addressed else ()
 
-    def at(self, address: Place, nbytes: int) -> Any:
+    def at(self, address: Pointer, nbytes: int) -> Any:
         return self.moved(address, self.constant(nbytes, i64)) if nbytes else address
 
-    def moved(self, address: Place, nbytes: Any, *, inside: bool = False) -> Any:  # noqa: ARG002
+    def moved(self, address: Pointer, nbytes: Any, *, inside: bool = False) -> Any:  # noqa: ARG002
         return self.apply("add", u64, address, nbytes)
 
-    def load(self, place: Place, dtype: DType, of: Any = None) -> int:  # noqa: ARG002
+    def load(self, place: Pointer, dtype: DType, of: Any = None) -> int:  # noqa: ARG002
         alignment = self._alignment(place, dtype)
         pointer, kind = self._place(place, dtype), self.assembly.type(dtype)
         return self.assign(Op.LOAD, kind, pointer, *alignment)
 
-    def store(self, place: Place, dtype: DType, value: int, of: Any = None) -> None:  # noqa: ARG002
+    def store(self, place: Pointer, dtype: DType, value: int, of: Any = None) -> None:  # noqa: ARG002
         alignment = self._alignment(place, dtype)
         self.emit(Op.STORE, self._place(place, dtype), value, *alignment)
 
@@ -195,7 +195,7 @@ class SpirvCode(Flow):
             return fn == "add" and features.has(f"add{dtype.bits}")
         return dtype.bits == 32 or (dtype.bits == 64 and features.has("atomic64"))
 
-    def _atomic(self, op: Op, dtype: DType, place: Place, *operands: int) -> int:
+    def _atomic(self, op: Op, dtype: DType, place: Pointer, *operands: int) -> int:
         is_shared = isinstance(place, Element)
         if dtype.bits == 64 and not dtype.is_float:
             self.assembly.features.require("shared64" if is_shared else "atomic64")
@@ -204,20 +204,20 @@ class SpirvCode(Flow):
         pointer, kind = self._place(place, dtype), self.assembly.type(dtype)
         return self.assign(op, kind, pointer, scope, self.constant(RELAXED, u32), *operands)
 
-    def atomic_load(self, place: Place, dtype: DType) -> int:
+    def atomic_load(self, place: Pointer, dtype: DType) -> int:
         return self._atomic(Op.ATOMIC_LOAD, dtype, place)
 
-    def atomic(self, fn: str, dtype: DType, place: Place, value: int) -> int:
+    def atomic(self, fn: str, dtype: DType, place: Pointer, value: int) -> int:
         if dtype.is_float:
             sums = {f32: Capability.ATOMIC_FLOAT_32_ADD, f64: Capability.ATOMIC_FLOAT_64_ADD}
             self.assembly.require(sums[dtype], "SPV_EXT_shader_atomic_float_add")
             return self._atomic(Op.ATOMIC_F_ADD, dtype, place, value)
         return self._atomic(ATOMIC[dtype.is_signed][fn], dtype, place, value)
 
-    def atomic_store(self, place: Place, dtype: DType, value: int) -> None:
+    def atomic_store(self, place: Pointer, dtype: DType, value: int) -> None:
         self.atomic("exchange", dtype, place, value)
 
-    def exchange_if(self, dtype: DType, place: Place, expected: int, value: int) -> int:
+    def exchange_if(self, dtype: DType, place: Pointer, expected: int, value: int) -> int:
         relaxed = self.constant(RELAXED, u32)
         op = Op.ATOMIC_COMPARE_EXCHANGE
         return self._atomic(op, dtype, place, relaxed, value, expected)
@@ -269,7 +269,7 @@ class SpirvCode(Flow):
         kind = self.assembly.type(u1)
         return self._across(Op.GROUP_ALL_EQUAL, Capability.GROUP_VOTE, kind, x)
 
-    def all_at(self, address: Place) -> int:
+    def all_at(self, address: Pointer) -> int:
         everybody = self.constant((1 << self.subgroup) - 1, u64)
         all_here = self.compare("eq", u64, self.ballot(self.constant(True, u1)), everybody)
         high = self.apply("ushr", u64, address, self.constant(32, u64))

@@ -11,10 +11,10 @@ from octants.codegen.spirv.assembly import Assembly
 from octants.codegen.spirv.code import SpirvCode
 from octants.codegen.spirv.driver_i64_workaround import SplitCode
 from octants.codegen.spirv.features import Features
-from octants.codegen.spirv.function import Entry
+from octants.codegen.spirv.function import EntryPoint
 from octants.codegen.spirv.i64_functions import PairCode
-from octants.codegen.structured.task_values import Kernel
-from octants.codegen.structured.tasks import Function, functions
+from octants.codegen.structured.task_values import TaskBody
+from octants.codegen.structured.tasks import DispatchEmitter, functions
 from octants.ir.core import Module
 from octants.target import Target
 
@@ -30,7 +30,7 @@ ENOUGH = 1 << 16
 
 def compile_module(module: Module, target: Target, *, fast_math: bool = False) -> Artifact:
     """The code of a module with tasks; `OctantsRuntimeError` where the device lacks a feature."""
-    kernel = Kernel(module, fast_math=fast_math)
+    kernel = TaskBody(module, fast_math=fast_math)
     features = Features(target, module.kernel or module.name)
     assembly = Assembly(features, fast_math=fast_math)
     enough = 0 if assembly.features.has("cuts") else ENOUGH
@@ -51,11 +51,11 @@ def compile_module(module: Module, target: Target, *, fast_math: bool = False) -
     )
 
 
-def _write(assembly: Assembly, function: Function) -> Dispatch:
+def _write(assembly: Assembly, function: DispatchEmitter) -> Dispatch:
     """Write a function; gives its dispatch, which tells what the code needs."""
     lanes = assembly.features.lanes
     numbered = lanes > 1 and function.has_lanes
-    entry, number = Entry(function.threads, numbered, has_lanes=numbered), assembly.fresh()
+    entry, number = EntryPoint(function.threads, numbered, has_lanes=numbered), assembly.fresh()
     code = _kind(assembly.features)(assembly, entry)
     code.write_function(number, [], None, lambda inner, _: function.write(inner))
     shared = [words.variable for words in entry.shared.values()]

@@ -14,7 +14,7 @@ from typing import Any
 from octants.codegen.spirv import i64_bits
 from octants.codegen.spirv.assembly import Assembly
 from octants.codegen.spirv.code import SpirvCode
-from octants.codegen.spirv.function import Entry
+from octants.codegen.spirv.function import EntryPoint
 from octants.codegen.spirv.i64_value import Pair, is_wide
 from octants.codegen.spirv.opcodes import Op
 from octants.types.scalars import DType, i32, u1, u32, u64
@@ -25,7 +25,7 @@ _HALF = 1 << 32
 class SplitCode(SpirvCode):
     """A function that converts, compares and masks i64 and u64 by halves; the rest is as it is."""
 
-    def __init__(self, assembly: Assembly, entry: Entry) -> None:
+    def __init__(self, assembly: Assembly, entry: EntryPoint) -> None:
         super().__init__(assembly, entry)
         self._halves: dict[int, Pair] = {}  # of numbers that were made of them
 

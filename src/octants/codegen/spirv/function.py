@@ -28,7 +28,7 @@ assert LAUNCH_SIZE == 64, "what is pushed has room for eight words"
 
 
 @dataclass(slots=True)
-class Entry:
+class EntryPoint:
     """An entry point: how many threads a block of it has, and the arrays that they share.
 
     They are `numbered` by subgroups where their lanes are those of the language. Whether its code
@@ -49,13 +49,13 @@ class Words:
     variable: int
 
 
-class Flow(ThreadCode):
+class FunctionBody(ThreadCode):
     """A function of an entry point: its variables, what is computed at its start, and the rest."""
 
     has_graphs = False
     shares_by_address = False
 
-    def __init__(self, assembly: Assembly, entry: Entry) -> None:
+    def __init__(self, assembly: Assembly, entry: EntryPoint) -> None:
         self.assembly = assembly
         self.has_f64 = assembly.features.has("float64")
         self.legal = assembly.legal

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.code import Code, Element, Kind, Place
+from octants.codegen.code import Code, Element, Kind, Pointer
 from octants.codegen.spirv import i64_bits, i64_division
 from octants.codegen.spirv.code import SpirvCode
 from octants.codegen.spirv.function import Words
@@ -191,7 +191,7 @@ class PairCode(SpirvCode):
 
     # -- memory ---------------------------------------------------------------------------------
 
-    def _halves_at(self, place: Place) -> tuple[Place, Place]:
+    def _halves_at(self, place: Pointer) -> tuple[Pointer, Pointer]:
         """The places of both halves of a number."""
         if isinstance(place, Element):
             low = self._u32("shl", place.index, self._word(1))
@@ -199,12 +199,12 @@ class PairCode(SpirvCode):
             return Element(place.array, low), Element(place.array, high)
         return place, self._sum(place, self.constant(4, u64))
 
-    def load(self, place: Place, dtype: DType, of: Any = None) -> Any:  # noqa: ARG002
+    def load(self, place: Pointer, dtype: DType, of: Any = None) -> Any:  # noqa: ARG002
         if not is_wide(dtype):
             return super().load(place, dtype)
         return Pair(*(super(PairCode, self).load(half, u32) for half in self._halves_at(place)))
 
-    def store(self, place: Place, dtype: DType, value: Any, of: Any = None) -> None:  # noqa: ARG002
+    def store(self, place: Pointer, dtype: DType, value: Any, of: Any = None) -> None:  # noqa: ARG002
         if not is_wide(dtype):
             super().store(place, dtype, value)
             return

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from octants.codegen.code import Code, Operand, Variable
+from octants.codegen.code import Code, MutableSlot, Operand
 from octants.codegen.structured.task_values import Body
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
@@ -88,13 +88,13 @@ def yield_(_: Body, __: ops.Yield) -> None:
     """Its operands are read by the operation that holds the block."""
 
 
-def bind_all(body: Body, values: Sequence[Value], variables: list[Variable]) -> None:
+def bind_all(body: Body, values: Sequence[Value], variables: list[MutableSlot]) -> None:
     """Have values stand for what variables hold."""
     for value, variable in zip(values, variables, strict=True):
         body.bind(value, body.code.read(variable))
 
 
-def write_all(body: Body, variables: list[Variable], operands: list[Operand]) -> None:
+def write_all(body: Body, variables: list[MutableSlot], operands: list[Operand]) -> None:
     """Write operands, all of which are computed, to variables."""
     for variable, operand in zip(variables, operands, strict=True):
         body.code.write(variable, operand)

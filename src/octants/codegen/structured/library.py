@@ -11,7 +11,7 @@ from octants.ir import ops
 from octants.ir.core import Block
 from octants.lowering.module import lower_function
 from octants.mathlib.argument_reduction import USUAL
-from octants.mathlib.functions import ALL, Function, function
+from octants.mathlib.functions import ALL, MathFunction, function
 from octants.types.scalars import DType, f64, u1
 
 
@@ -31,7 +31,7 @@ def call(body: Body, op: LibraryCall) -> Operand:
     return body.code.call(name, types, block.yielded[0].type, make, op.operands)
 
 
-def _function(fn: str, kind: DType, is_fast: bool) -> Function:
+def _function(fn: str, kind: DType, is_fast: bool) -> MathFunction:
     return function(fn, kind, is_fast, "plain")
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
-from octants.codegen.code import Operand, ThreadCode, Variable
+from octants.codegen.code import MutableSlot, Operand, ThreadCode
 from octants.codegen.code import register as register
-from octants.codegen.function import Lanes, Tape
+from octants.codegen.function import Lanes, TapeMemory
 from octants.codegen.interleaved_tape import ThreadTape
 from octants.diagnostics.vulkan_errors import NotOnThisArch
 from octants.ir import ops
@@ -25,7 +25,7 @@ Handler = Callable[[Any, Any], Any]
 HandlerTable = dict[type[Any], Handler]
 
 
-class Kernel:
+class TaskBody:
     """What the functions of one kernel share: its arrays, its parameter block, its messages."""
 
     def __init__(self, module: Module, *, fast_math: bool = False) -> None:
@@ -54,7 +54,7 @@ class Kernel:
 class Guess:
     """That no rare way is needed in a loop; what has ``noted`` if one is, None if none can be."""
 
-    noted: Variable | None
+    noted: MutableSlot | None
 
 
 class Body:
@@ -65,7 +65,7 @@ class Body:
     """
 
     def __init__(
-        self, kernel: Kernel, code: ThreadCode, table: HandlerTable, task: int = 0
+        self, kernel: TaskBody, code: ThreadCode, table: HandlerTable, task: int = 0
     ) -> None:
         self.kernel = kernel
         self.code = code
@@ -76,7 +76,9 @@ class Body:
         self.speaks_of: Operand | None = None  # another work item, for messages
         self.lanes: Lanes | None = None
         self.guess: Guess | None = None
-        self.collected: dict[Operation, tuple[Variable, Variable]] = {}  # see `register_reductions`
+        self.collected: dict[
+            Operation, tuple[MutableSlot, MutableSlot]
+        ] = {}  # see `register_reductions`
         self.shared_arrays: dict[ArrayRef, Any] = {}  # see `block_shared_copies`
         self.shared_updates: set[Operation] = set()
         self.restartable: set[Operation] = set()
@@ -112,7 +114,7 @@ class Body:
             self._local_arrays[key] = self.code.local_array(dtype, count)
         return self._local_arrays[key]
 
-    def variable(self, value: Value) -> Variable:
+    def variable(self, value: Value) -> MutableSlot:
         """A variable for a value."""
         return self.code.variable(register(value.type))
 
@@ -208,7 +210,7 @@ class Body:
         return self.lower
 
     @functools.cached_property
-    def tape(self) -> Tape:
+    def tape(self) -> TapeMemory:
         """Where records are kept."""
         return ThreadTape(self)
 

@@ -10,7 +10,7 @@ from octants.analysis.reductions import Collect, Reduction, find_reductions, fin
 from octants.artifact import Dispatch
 from octants.codegen import block_shared_copies, cooperation, register_reductions
 from octants.codegen.bounds import host_bounds
-from octants.codegen.code import Operand, ThreadCode, Variable
+from octants.codegen.code import MutableSlot, Operand, ThreadCode
 from octants.codegen.dispatching import (
     has_records,
     is_wanted,
@@ -26,7 +26,7 @@ from octants.codegen.structured.control import is_less
 from octants.codegen.structured.cooperation_limits import check
 from octants.codegen.structured.early_exits import Ending, can_end
 from octants.codegen.structured.operations import TABLE
-from octants.codegen.structured.task_values import Body, Kernel
+from octants.codegen.structured.task_values import Body, TaskBody
 from octants.ir.cooperation import cooperates, shared_places, sizes
 from octants.ir.core import ArrayRef, Task
 from octants.ir.ops.cooperation import Barrier, Fence, Subgroup
@@ -38,7 +38,7 @@ _MOST_IN_BLOCK = 128  # that any device takes
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class DispatchEmitter:
     """A dispatch, what writes the code of its threads, and how many of these a block has.
 
     They are whole subgroups: a block of the dispatch may have fewer work items. Where it
@@ -52,24 +52,24 @@ class Function:
 
 
 def functions(
-    kernel: Kernel, block: int, summing: int, blocks: Blocks | None, most: int
-) -> list[Function]:
+    kernel: TaskBody, block: int, summing: int, blocks: Blocks | None, most: int
+) -> list[DispatchEmitter]:
     """The functions of a kernel, in the order of their dispatches, of ``block`` threads each.
 
     Of ``summing`` threads where these sum up, of which ``most`` are enough; 0 stands for any
     number. ``blocks`` is what the machine has for work items that work together.
     """
-    found: list[Function] = []
+    found: list[DispatchEmitter] = []
     for position, task in enumerate(kernel.module.tasks):
         name, tape = f"task_{position}", tape_of(task, kernel.module, kernel.parameters)
         if task.domain is None:
             dispatch = Dispatch(name, position, "", 1, 1, *tape)
-            found.append(Function(dispatch, partial(_write_serial, kernel, position)))
+            found.append(DispatchEmitter(dispatch, partial(_write_serial, kernel, position)))
             continue
         bounds = host_bounds(task.domain, kernel.module.arrays, kernel.parameters)
         if not bounds:
             dispatch = Dispatch(f"domain_{position}", position, block=1, threads=1)
-            found.append(Function(dispatch, partial(_write_domain, kernel, position)))
+            found.append(DispatchEmitter(dispatch, partial(_write_domain, kernel, position)))
         targets = _copies(kernel, task) if blocks is not None and summing > block else []
         sums = bool(targets or _collects(kernel, task))
         items = _items(task, summing if sums else block, blocks)
@@ -78,13 +78,13 @@ def functions(
         if not cooperates(task):
             place = kernel, position, items, targets
             write = partial(_write_items, *place, is_known=bool(bounds))
-            found.append(Function(dispatch, write, items))
+            found.append(DispatchEmitter(dispatch, write, items))
             continue
         assert blocks is not None, "the frontend refuses"
         check(task, blocks)
         threads = -(-items // blocks.subgroup_size) * blocks.subgroup_size
         write = partial(_write_blocks, kernel, position, threads, is_known=bool(bounds))
-        found.append(Function(dispatch, write, threads, _has_lanes(task)))
+        found.append(DispatchEmitter(dispatch, write, threads, _has_lanes(task)))
     return found
 
 
@@ -106,7 +106,7 @@ def _threads(task: Task, most: int) -> int:
     return 1 if task.options.get("fixed_order") else most
 
 
-def _collects(kernel: Kernel, task: Task) -> list[Reduction]:
+def _collects(kernel: TaskBody, task: Task) -> list[Reduction]:
     """What each thread of a task collects, and updates once.
 
     Work items that records may end are functions of their own, which know no variables of others.
@@ -116,7 +116,7 @@ def _collects(kernel: Kernel, task: Task) -> list[Reduction]:
     return find_reductions(task, kernel.module.apart)
 
 
-def _copies(kernel: Kernel, task: Task) -> list[ArrayRef]:
+def _copies(kernel: TaskBody, task: Task) -> list[ArrayRef]:
     """The arrays of which each block has a copy to add to."""
     if task.options.get("fixed_order") or cooperates(task) or has_records(task):
         return []
@@ -125,24 +125,24 @@ def _copies(kernel: Kernel, task: Task) -> list[ArrayRef]:
     return [target for target in found if target[0].dtype.bits == 32]
 
 
-def _body(kernel: Kernel, code: ThreadCode, position: int) -> Body:
+def _body(kernel: TaskBody, code: ThreadCode, position: int) -> Body:
     return Body(kernel, code, TABLE, position)
 
 
-def _begun(kernel: Kernel, code: ThreadCode, position: int) -> Body:
+def _begun(kernel: TaskBody, code: ThreadCode, position: int) -> Body:
     """What writes the function of a dispatch, behind what may keep that from running."""
     body = _body(kernel, code, position)
     stop_if_failed(body, kernel.module)
     return body
 
 
-def _write_serial(kernel: Kernel, position: int, code: ThreadCode) -> None:
+def _write_serial(kernel: TaskBody, position: int, code: ThreadCode) -> None:
     body, task = _begun(kernel, code, position), kernel.module.tasks[position]
     body.restartable, body.reserved = restartable(task.body), pushed_again(task.body)
     body.block(task.body)
 
 
-def _write_domain(kernel: Kernel, position: int, code: ThreadCode) -> None:
+def _write_domain(kernel: TaskBody, position: int, code: ThreadCode) -> None:
     body, task = _begun(kernel, code, position), kernel.module.tasks[position]
     assert task.domain is not None
     write_bounds(body, task.domain, kernel.module)
@@ -159,7 +159,7 @@ def _bounds(code: ThreadCode, *, is_known: bool) -> tuple[Operand, Operand]:
 
 
 def _write_items(
-    kernel: Kernel,
+    kernel: TaskBody,
     position: int,
     threads: int,
     targets: list[ArrayRef],
@@ -195,7 +195,9 @@ def _write_items(
     reductions.deliver(body, collected, threads)
 
 
-def _loop_until(code: ThreadCode, item: Variable, upper: Operand, turn: Callable[[], None]) -> None:
+def _loop_until(
+    code: ThreadCode, item: MutableSlot, upper: Operand, turn: Callable[[], None]
+) -> None:
     """Turns, as long as a variable, which they change, is below a number."""
     code.loop(
         lambda: code.compare("lt", i64, code.read(item), upper),
@@ -205,7 +207,7 @@ def _loop_until(code: ThreadCode, item: Variable, upper: Operand, turn: Callable
 
 
 def _item(
-    kernel: Kernel, position: int, task: Task, body: Body, *, is_known: bool
+    kernel: TaskBody, position: int, task: Task, body: Body, *, is_known: bool
 ) -> Callable[[Operand], None]:
     """What writes a work item: in line, or as a function if something may end it early.
 
@@ -250,7 +252,7 @@ def _has_lanes(task: Task) -> bool:
 
 
 def _write_blocks(
-    kernel: Kernel, position: int, threads: int, code: ThreadCode, *, is_known: bool
+    kernel: TaskBody, position: int, threads: int, code: ThreadCode, *, is_known: bool
 ) -> None:
     """Every so many-th block of work items: all threads of it take the same turns.
 
@@ -286,7 +288,7 @@ def _write_blocks(
 
 
 def _write_together(
-    kernel: Kernel,
+    kernel: TaskBody,
     position: int,
     code: ThreadCode,
     numbers: tuple[Operand, Operand],

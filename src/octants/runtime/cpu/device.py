@@ -15,7 +15,7 @@ from typing import Any
 from octants.artifact import SYSTEM, Artifact, Slot
 from octants.diagnostics.exceptions import InternalError
 from octants.runtime.cpu import native, system_limits
-from octants.runtime.cpu.layout import Context, aligned
+from octants.runtime.cpu.layout import ThreadContext, aligned
 from octants.runtime.cpu.pool import ThreadPool
 from octants.runtime.host_memory import HostMemory
 from octants.runtime.messages import MessageBuffer
@@ -34,17 +34,17 @@ class LaunchContext:
     """What one launch at a time needs: its context, its message buffer, its thread's tape."""
 
     def __init__(self, support: native.Support, pool: ThreadPool) -> None:
-        self._memory, self.address = aligned(Context)
+        self._memory, self.address = aligned(ThreadContext)
         self._free_tape, self._pool = support.free_tape, pool
         self._free_parts = support.free_parts
         self.messages = MessageBuffer()
-        self.fields = Context.from_address(self.address)
+        self.fields = ThreadContext.from_address(self.address)
         self.fields.parallel_for = support.addresses["octants_parallel_for"]
         self.fields.parallel_sums = support.addresses["octants_parallel_sums"]
         self.fields.grow = support.addresses["octants_grow"]
         self.fields.guard = support.addresses["octants_guard"]
         self.fields.serial = support.addresses["octants_serial"]
-        self.fields.worker = self.address + Context.own.offset
+        self.fields.worker = self.address + ThreadContext.own.offset
         self.fields.pool = pool.address
         self.fields.messages = self.messages.address
 

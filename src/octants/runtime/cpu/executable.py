@@ -16,7 +16,7 @@ _PRIVATE, _ANONYMOUS = 2, 0x20  # of Linux
 _FAILED = ctypes.c_void_p(-1).value
 
 
-class Memory:
+class ExecutableMemory:
     """Pages of this process, which can be written until they are protected; freed with the object.
 
     When the process ends they stay: threads of Python may still run what is in them. Raises

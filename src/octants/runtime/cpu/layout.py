@@ -33,7 +33,7 @@ class Worker(Structure):
     ]
 
 
-class Context(Structure):
+class ThreadContext(Structure):
     """One launch at a time uses it."""
 
     _fields_ = [
@@ -133,7 +133,7 @@ class Pool(Structure):
 
 STRUCTURES: dict[str, type[Structure]] = {
     "worker": Worker,
-    "context": Context,
+    "context": ThreadContext,
     "messages": Messages,
     "pool": Pool,
 }

@@ -18,7 +18,7 @@ from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cpu import native_runtime
 from octants.runtime.cpu.elf import CODE, CONSTANTS, ObjectFile
-from octants.runtime.cpu.executable import Memory
+from octants.runtime.cpu.executable import ExecutableMemory
 from octants.runtime.cpu.relocations import Refused
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Loaded:
 
     def __init__(self, code: bytes, exports: Iterable[str], symbols: Mapping[str, int]) -> None:
         file = ObjectFile(code)
-        self._memory = Memory(file.size)
+        self._memory = ExecutableMemory(file.size)
         base = self._memory.address
         image = file.image(base, lambda name: symbols.get(name) or address_of(name))
         self._addresses = file.exports(base, exports)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from octants.hashing import blake2b
-from octants.runtime.cpu.executable import Memory
+from octants.runtime.cpu.executable import ExecutableMemory
 from octants.runtime.cpu.relocations import Refused
 
 # push rbx; mov eax, esi; mov ecx, edx; cpuid; mov [rdi], eax; mov [rdi + 4], ebx;
@@ -58,7 +58,7 @@ def processor() -> str | None:
 
 def _x64() -> Iterator[str]:
     """What the instruction ``cpuid`` says, and which registers the system saves."""
-    memory = Memory(4096)
+    memory = ExecutableMemory(4096)
     ctypes.memmove(memory.address, _CPUID, len(_CPUID))
     ctypes.memmove(memory.address + _XGETBV_AT, _XGETBV, len(_XGETBV))
     memory.protect(0, 4096, executable=True)

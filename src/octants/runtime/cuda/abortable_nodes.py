@@ -13,7 +13,7 @@ from octants import abi
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.graph_nodes import Nodes
-from octants.runtime.cuda.modules import Function, Module
+from octants.runtime.cuda.modules import DeviceFunction, Module
 
 _TARGET, _TARGET_STEP, _SOURCE, _SOURCE_STEP, _UNITS, _ROWS = range(0, 48, 8)
 _THREADS = 256
@@ -129,7 +129,7 @@ class StoppableKernels:
     def __init__(self, context: Context, module: Module, word: int) -> None:
         self.context, self.word = context, word
         self._module = module
-        self._functions: dict[str, Function] = {}
+        self._functions: dict[str, DeviceFunction] = {}
 
     def function(self, name: str) -> int:
         """The handle of a kernel."""

@@ -21,9 +21,9 @@ from octants.runtime.cuda.fill_words import words_of
 from octants.runtime.cuda.foreign import ForeignArray, array_interface, foreign_array, torch_stream
 from octants.runtime.cuda.graph_capture import CudaGraph
 from octants.runtime.cuda.kernel import CudaKernel
-from octants.runtime.cuda.launch_context import Machine
+from octants.runtime.cuda.launch_context import LaunchContext
 from octants.runtime.cuda.library import MOST_PITCH
-from octants.runtime.cuda.memory import DeviceAllocation, Lent
+from octants.runtime.cuda.memory import DeviceAllocation, ExportedMemory
 from octants.runtime.cuda.streams import Event, Stream, Using
 from octants.runtime.device import Bytes
 from octants.runtime.strided_copy import copy_rows
@@ -36,7 +36,7 @@ else:
 DLPACK_GPU = 2  # kDLCUDA
 
 
-class CudaDevice(Machine):
+class CudaDevice(LaunchContext):
     """A GPU as a device. Launches are queued in the stream of the thread that makes them."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
@@ -180,14 +180,14 @@ class CudaDevice(Machine):
         address: int = tensor.data_ptr()
         return address
 
-    def borrow(self, value: Any, what: str) -> dlpack.Part | None:
+    def borrow(self, value: Any, what: str) -> dlpack.DlpackView | None:
         """The memory of an array of another library that is here; None if it is on no GPU."""
         found = self.foreign(value, what)
         if found is None:
             return None
         dtype = np.dtype(found.type) if found.type else None
         place = found.address, found.shape, found.strides
-        return dlpack.Part(
+        return dlpack.DlpackView(
             *place, dtype, self.dlpack_device, found.is_read_only, (value, found.owner)
         )
 
@@ -196,7 +196,7 @@ class CudaDevice(Machine):
         self.replays.is_shared = True
         if owner is not None:
             self.versions.lend(owner.address)
-        return Lent(owner, self.memory)
+        return ExportedMemory(owner, self.memory)
 
     def let_wait(self, stream: int | None) -> None:
         """Let a stream of another library wait for all that was launched; -1: none has to."""

@@ -12,20 +12,20 @@ from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING
 
 from octants.runtime.cuda.graph_nodes import Nodes
-from octants.runtime.cuda.launch_state import Step
+from octants.runtime.cuda.launch_state import PreparedDispatch
 
 if TYPE_CHECKING:
-    from octants.runtime.cuda.launch_context import Machine
+    from octants.runtime.cuda.launch_context import LaunchContext
 
 
 class DriverGraph:
     """A graph that the driver launches as one: the only way in which anything is replayed.
 
     It is destroyed some time after it is dropped. One that `is_counted` is among those of
-    `Machine.replayed_graphs`.
+    `LaunchContext.replayed_graphs`.
     """
 
-    def __init__(self, machine: Machine, nodes: Nodes, *, is_counted: bool = False) -> None:
+    def __init__(self, machine: LaunchContext, nodes: Nodes, *, is_counted: bool = False) -> None:
         self._machine, self._is_counted = machine, is_counted
         self._kernels = nodes.kernels
         self._handles = nodes.finish()
@@ -37,7 +37,7 @@ class DriverGraph:
             self._machine.dropped_graphs.append(self._handles)
             self._machine.replayed_graphs -= self._is_counted
 
-    def change(self, steps: Collection[Step]) -> None:
+    def change(self, steps: Collection[PreparedDispatch]) -> None:
         """Launch some of its steps as they are now: with their blocks, words and arguments."""
         context = self._machine.context
         change = context.library.cuGraphExecKernelNodeSetParams
@@ -53,7 +53,9 @@ class DriverGraph:
         self._machine.context.call("cuGraphLaunch", self.handle, c_void_p(stream))
 
 
-def graph_of(machine: Machine, steps: Iterable[Step], *, is_counted: bool = False) -> DriverGraph:
+def graph_of(
+    machine: LaunchContext, steps: Iterable[PreparedDispatch], *, is_counted: bool = False
+) -> DriverGraph:
     """The launches of some steps, one after the other."""
     with machine.context.active():
         nodes = Nodes(machine.context)

@@ -15,11 +15,11 @@ from octants.artifact import SYSTEM, Artifact
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.block_slots import SlotViews, bounds_reader
 from octants.runtime.cuda.driver_graph import DriverGraph, graph_of
-from octants.runtime.cuda.launch_state import Frame
+from octants.runtime.cuda.launch_state import LaunchState
 from octants.runtime.cuda.streams import Stream
 
 if TYPE_CHECKING:
-    from octants.runtime.cuda.launch_context import Machine
+    from octants.runtime.cuda.launch_context import LaunchContext
 
 _SYSTEM_BYTES = 8 * len(SYSTEM)
 _SAME = 64
@@ -40,9 +40,9 @@ class _Plain:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: LaunchContext,
         artifact: Artifact,
-        frame: Frame,
+        frame: LaunchState,
         view: memoryview[int],
         slots: SlotViews,
     ) -> None:
@@ -122,7 +122,11 @@ def _no_bounds(_: Any) -> None:
 
 
 def make_launcher(
-    machine: Machine, artifact: Artifact, frame: Frame, view: memoryview[int], slots: SlotViews
+    machine: LaunchContext,
+    artifact: Artifact,
+    frame: LaunchState,
+    view: memoryview[int],
+    slots: SlotViews,
 ) -> Callable[[], None]:
     """What launches the steps of a frame with the parameters of a block.
 

@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.runtime.capture import Command, Launch
-from octants.runtime.cuda.graph_replay import Replay
+from octants.runtime.cuda.graph_replay import GraphReplay
 from octants.runtime.cuda.instantiated_graph import BuiltGraph, Unplanned
 
 if TYPE_CHECKING:
-    from octants.runtime.cuda.launch_context import Machine
+    from octants.runtime.cuda.launch_context import LaunchContext
 
 
 class CudaGraph:
     """What does captured commands again; what they need is ``kept``, also by replays that wait."""
 
-    def __init__(self, machine: Machine, commands: Sequence[Command], kept: Any = None) -> None:
+    def __init__(
+        self, machine: LaunchContext, commands: Sequence[Command], kept: Any = None
+    ) -> None:
         self._machine = machine
         self._kept = kept
         self._commands = commands
@@ -63,7 +65,7 @@ class CudaGraph:
         if built.buffers:
             machine.messages.put_kept(built, built.buffers)
         if built.unsure:
-            machine.replays.queued(Replay(self, built, later, versions))
+            machine.replays.queued(GraphReplay(self, built, later, versions))
 
     def _run_apart(self, later: int, first: int = 0) -> None:
         """Run launch by launch, from a command on, and learn what they need."""
@@ -72,7 +74,7 @@ class CudaGraph:
             if isinstance(command, Launch):
                 command.quotas = command.kernel.quotas()
 
-    def go_on(self, replay: Replay, number: int) -> None:
+    def go_on(self, replay: GraphReplay, number: int) -> None:
         """Do what a replay has left undone since the node of a number, whose tapes were too small.
 
         `OctantsMemoryError` where there is no memory for them.

@@ -9,7 +9,7 @@ from typing import Any
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
-from octants.runtime.cuda.launch_state import Step
+from octants.runtime.cuda.launch_state import PreparedDispatch
 
 
 class Nodes:
@@ -17,7 +17,7 @@ class Nodes:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self.kernels: dict[Step, tuple[int, cuda.KernelNode]] = {}
+        self.kernels: dict[PreparedDispatch, tuple[int, cuda.KernelNode]] = {}
         """The nodes of steps, and what was said of them."""
         self._last: c_void_p | None = None
         self.count = 0
@@ -29,7 +29,7 @@ class Nodes:
         """Add a launch; its parameters are copied. Gives the node."""
         return self._add("cuGraphAddKernelNode", made)
 
-    def launch_step(self, step: Step) -> None:
+    def launch_step(self, step: PreparedDispatch) -> None:
         """Add the launch of a step as it is configured."""
         configured = step.configuration
         made = cuda.KernelNode(

@@ -41,7 +41,7 @@ class Graph(Protocol):
     def __call__(self, later: int, /) -> None:
         """Queue a replay, or run it."""
 
-    def go_on(self, replay: Replay, number: int, /) -> None:
+    def go_on(self, replay: GraphReplay, number: int, /) -> None:
         """Do what a replay has left undone since the node of a number, whose tapes were too small.
 
         `OctantsMemoryError` where there is no memory for them.
@@ -49,7 +49,7 @@ class Graph(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class GraphReplay:
     """A replay that was queued: of a graph, as it was built, by launches of later numbers.
 
     Memory that decides how large its tapes must be had these `versions`; None if that is unknown.
@@ -75,7 +75,7 @@ class Replays:
         self._streams = streams
         self._dropped_modules = dropped_modules
         self._lock = threading.RLock()
-        self._waiting: list[Replay] = []
+        self._waiting: list[GraphReplay] = []
         self._begun = 0
         self._trusted = 0  # replays that had surely enough, if versions of memory are right
         self._is_settling = False
@@ -96,7 +96,7 @@ class Replays:
             self._kernels = StoppableKernels(self._context, module, self._word.address)
         return self._kernels
 
-    def queued(self, replay: Replay) -> None:
+    def queued(self, replay: GraphReplay) -> None:
         """Note a replay that was queued; from now on others look before they do anything.
 
         There is no need to where one at the same versions of memory has had enough.
@@ -165,7 +165,7 @@ class Replays:
         place = self.kernels.word + abi.STOP_NUMBER
         self._streams.ready_queue().write(place, zero)
 
-    def _go_on(self, replays: list[Replay], number: int) -> None:
+    def _go_on(self, replays: list[GraphReplay], number: int) -> None:
         """Do what is left of the first replay, from the node of a number on, and queue others."""
         left = len(replays)
         try:

@@ -20,7 +20,7 @@ from octants.runtime.capture import NUMBER, Command, Launch, Told
 from octants.runtime.cuda.abortable_nodes import StoppableNodes
 from octants.runtime.cuda.driver_graph import DriverGraph
 from octants.runtime.cuda.graph_nodes import Nodes
-from octants.runtime.cuda.launch_state import CudaAction, Step, parameter_bytes
+from octants.runtime.cuda.launch_state import CudaAction, PreparedDispatch, parameter_bytes
 from octants.runtime.cuda.memory import DeviceAllocation
 from octants.runtime.gpu.messages import DeviceBuffer
 from octants.runtime.gpu.tape_growth import Planned
@@ -28,7 +28,7 @@ from octants.runtime.gpu.tapes import refused_bytes
 from octants.runtime.host_memory import view_memory
 
 if TYPE_CHECKING:
-    from octants.runtime.cuda.launch_context import Machine
+    from octants.runtime.cuda.launch_context import LaunchContext
 
 _BOUNDS_BYTES = 64
 _ALIGNMENT = 64
@@ -45,7 +45,7 @@ class Node:
     It has a `number` in graphs that can be stopped.
     """
 
-    step: Step
+    step: PreparedDispatch
     plan: Planned | None = None
     refused: int = 0
     number: int = 0
@@ -59,7 +59,7 @@ class Node:
 class CapturedLaunch:
     """A launch in a graph, with what it needs that was made before it."""
 
-    def __init__(self, machine: Machine, command: Launch, bounds: int, later: int) -> None:
+    def __init__(self, machine: LaunchContext, command: Launch, bounds: int, later: int) -> None:
         self.command = command
         self.artifact = artifact = command.kernel.artifact
         self.slots = command.kernel.slots_at(command.block)
@@ -98,8 +98,8 @@ class CapturedLaunch:
             for plan in plans:
                 yield Node(self._step(action), plan)
 
-    def _step(self, action: CudaAction) -> Step:
-        step = Step(self._machine.context, action)
+    def _step(self, action: CudaAction) -> PreparedDispatch:
+        step = PreparedDispatch(self._machine.context, action)
         if action.is_computed or action.is_single:
             step.words[abi.LAUNCH_BOUNDS // 8] = self._bounds
         is_small = self._copy is None
@@ -144,7 +144,7 @@ class BuiltGraph:
     Raises `Unplanned`, or `OctantsMemoryError` where memory is refused.
     """
 
-    def __init__(self, machine: Machine, commands: Sequence[Command], later: int) -> None:
+    def __init__(self, machine: LaunchContext, commands: Sequence[Command], later: int) -> None:
         self._machine = machine
         self.later = later
         self._bounds = machine.memory.allocate(_BOUNDS_BYTES, "bounds of loops", zeroed=True)

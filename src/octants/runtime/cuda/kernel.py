@@ -12,11 +12,11 @@ from octants.artifact import Artifact
 from octants.runtime.block_slots import MOST_VIEWS
 from octants.runtime.cuda.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.fast_launcher import make_launcher
-from octants.runtime.cuda.launch_context import Machine
-from octants.runtime.cuda.launch_state import CudaAction, Frame, parameter_bytes
+from octants.runtime.cuda.launch_context import LaunchContext
+from octants.runtime.cuda.launch_state import CudaAction, LaunchState, parameter_bytes
 from octants.runtime.gpu.kernel import Action, GpuKernel
 from octants.runtime.gpu.tape_growth import Recording
-from octants.runtime.gpu.tapes import Tape
+from octants.runtime.gpu.tapes import DeviceTape
 
 _LEAST_NODES = 8
 """Fewer launches than these take less than a graph whose parameters are changed."""
@@ -29,14 +29,14 @@ class CudaKernel(GpuKernel):
     launch: Callable[[int], None]
     """Queue it with the parameter block at an address; see `runtime.device.LoadedKernel`."""
 
-    def __init__(self, machine: Machine, artifact: Artifact) -> None:
+    def __init__(self, machine: LaunchContext, artifact: Artifact) -> None:
         self._machine = machine
         actions: list[CudaAction] = []
         if artifact.dispatches:
             module = machine.module(artifact)
             actions = [CudaAction(dispatch, module) for dispatch in artifact.dispatches]
         super().__init__(artifact, actions, self._record)
-        self._frames: list[Frame] = []
+        self._frames: list[LaunchState] = []
         computed = any(action.is_computed for action in actions)
         by_pointer = bool(parameter_bytes(artifact))
         self._is_simple = self.is_plain and not computed
@@ -49,14 +49,14 @@ class CudaKernel(GpuKernel):
             self.artifact, action.dispatch, machine.tape_budget, most, machine.versions
         )
 
-    def tape(self) -> tuple[Tape, int]:
+    def tape(self) -> tuple[DeviceTape, int]:
         """The tapes of the thread's own stream, and where bounds are that are computed in it."""
         stream = self._machine.streams.current.stream
         return self._machine.tape_of(stream), stream.bounds()
 
-    def _make_frame(self) -> Frame:
+    def _make_frame(self) -> LaunchState:
         machine, large = self._machine, parameter_bytes(self.artifact)
-        return Frame(machine.context, machine.memory, self.actions, large)
+        return LaunchState(machine.context, machine.memory, self.actions, large)
 
     # -- launches -------------------------------------------------------------------------------
 
@@ -86,9 +86,9 @@ class CudaKernel(GpuKernel):
         """The launch as one graph; where that takes longer, or cannot be, `launch`."""
         if not self._is_simple or len(self.actions) < _LEAST_NODES:
             return self.launch
-        machine, spare = self._machine, list[tuple[Frame, DriverGraph]]()
+        machine, spare = self._machine, list[tuple[LaunchState, DriverGraph]]()
 
-        def take() -> tuple[Frame, DriverGraph | None]:
+        def take() -> tuple[LaunchState, DriverGraph | None]:
             try:
                 return spare.pop()
             except IndexError:

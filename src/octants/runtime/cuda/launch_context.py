@@ -19,12 +19,12 @@ from octants.runtime.cuda.streams import Stream, Streams
 from octants.runtime.cuda.transfers import PinnedStaging
 from octants.runtime.gpu.device import GpuDevice
 from octants.runtime.gpu.messages import MessageQueue
-from octants.runtime.gpu.tapes import Tape
+from octants.runtime.gpu.tapes import DeviceTape
 from octants.runtime.memory_versions import Versions
 from octants.runtime.pending_errors import Pending
 
 
-class Machine(GpuDevice):
+class LaunchContext(GpuDevice):
     """The GPU of a number.
 
     ``tape_limit`` bounds the bytes of the tapes in a stream; 0: nine tenths of the memory.
@@ -83,10 +83,10 @@ class Machine(GpuDevice):
             module = self._modules[code] = made
         return module
 
-    def tape_of(self, stream: Stream) -> Tape:
+    def tape_of(self, stream: Stream) -> DeviceTape:
         """The tapes of the kernels in a stream."""
         if stream.tape is None:
-            stream.tape = Tape(self.memory, stream.transfers, self.tape_limit)
+            stream.tape = DeviceTape(self.memory, stream.transfers, self.tape_limit)
         return stream.tape
 
     def graph_tapes(self, nbytes: int) -> DeviceAllocation:
@@ -102,7 +102,7 @@ class Machine(GpuDevice):
         if last is not None and last is not self._graph_stream and not last.is_destroyed:
             self.streams.order(last, self._graph_stream)
 
-    def tapes(self) -> list[Tape]:
+    def tapes(self) -> list[DeviceTape]:
         """The tapes of all streams."""
         return [stream.tape for stream in self.streams.all() if stream.tape is not None]
 

@@ -16,7 +16,7 @@ from octants.artifact import Artifact, Dispatch
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
-from octants.runtime.cuda.modules import WARP, Function, Module
+from octants.runtime.cuda.modules import WARP, DeviceFunction, Module
 from octants.runtime.cuda.streams import Stream
 from octants.runtime.gpu.kernel import Action
 from octants.runtime.gpu.tape_growth import Bounds
@@ -27,7 +27,7 @@ class CudaAction(Action):
 
     def __init__(self, dispatch: Dispatch, module: Module) -> None:
         super().__init__(dispatch)
-        self.function: Function = module.function(dispatch.entry)
+        self.function: DeviceFunction = module.function(dispatch.entry)
         if not self.is_single:
             self.block, self.fill = _limited(dispatch, *self._shape())
             if not self.is_computed:  # whose blocks are launched however few work items there are
@@ -46,7 +46,7 @@ def _limited(dispatch: Dispatch, block: int, fill: int) -> tuple[int, int]:
     return block, min(fill, dispatch.threads // block)
 
 
-class Step:
+class PreparedDispatch:
     """A dispatch in a frame: its configuration, its launch words, its arguments."""
 
     least_block = WARP
@@ -124,14 +124,14 @@ class Step:
             raise self._context.error("cuLaunchKernelEx", status)
 
 
-class Frame:
+class LaunchState:
     """One launch at a time uses it. `stream` is the one that it is made for now."""
 
     def __init__(
         self, context: Context, memory: DeviceMemory, actions: Sequence[CudaAction], large: int
     ) -> None:
         self._context, self._memory, self._large = context, memory, large
-        self.steps = [Step(context, action) for action in actions]
+        self.steps = [PreparedDispatch(context, action) for action in actions]
         self.stream: Stream | None = None
         self.told: tuple[int, ...] | None = None  # the slots that told the bounds of the steps
         self._copy: DeviceAllocation | None = None

@@ -38,7 +38,7 @@ class DeviceAllocation:
         self._dropped.append(self.address)
 
 
-class Lent:
+class ExportedMemory:
     """Keeps memory alive for another library, which may leave work on it in streams unknown."""
 
     __slots__ = ("_memory", "owner")

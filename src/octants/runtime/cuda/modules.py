@@ -49,12 +49,12 @@ class Module:
         if self._handle:
             self._dropped.append(self._handle)
 
-    def function(self, name: str) -> Function:
+    def function(self, name: str) -> DeviceFunction:
         """A function of the code."""
         handle = c_void_p()
         with self._context.active():
             self._context.call("cuModuleGetFunction", byref(handle), self._handle, name.encode())
-            return Function(self._context, handle.value or 0, self)
+            return DeviceFunction(self._context, handle.value or 0, self)
 
 
 class Log:
@@ -125,7 +125,7 @@ class Linking:
         return self._binary
 
 
-class Function:
+class DeviceFunction:
     """A function that can be launched. ``module`` keeps its code loaded."""
 
     def __init__(self, context: Context, handle: int, module: Module) -> None:

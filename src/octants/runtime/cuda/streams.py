@@ -20,7 +20,7 @@ from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.errors import Closed, OtherStream
 from octants.runtime.cuda.memory import DEFAULT_STREAM, DeviceAllocation, DeviceMemory
 from octants.runtime.cuda.transfers import PinnedStaging, Transfers
-from octants.runtime.gpu.tapes import Tape
+from octants.runtime.gpu.tapes import DeviceTape
 
 LEGACY_STREAM = 1  # another name of the default stream
 THREAD_STREAM = 2  # each thread's own default stream, of whichever GPU it works on
@@ -47,7 +47,7 @@ class Stream:
         """Of a stream of others: what happens when all is done that was launched in it."""
         self.blocks: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
         """The blocks of each kernel whose storage its launches here use."""
-        self.tape: Tape | None = None
+        self.tape: DeviceTape | None = None
         """The tapes of the kernels that run in it."""
         if handle is None:
             made = c_void_p()

@@ -14,7 +14,7 @@ from octants.runtime.device import Allocation, Bytes
 from octants.runtime.element_fill import set_elements
 from octants.runtime.gpu.driver import Queue
 from octants.runtime.gpu.messages import MessageQueue
-from octants.runtime.gpu.tapes import Tape
+from octants.runtime.gpu.tapes import DeviceTape
 from octants.runtime.memory_versions import Versions
 from octants.runtime.pending_errors import Pending
 
@@ -42,7 +42,7 @@ class GpuDevice:
         """Wait, print what kernels have printed, and raise the first failure."""
         raise NotImplementedError
 
-    def tapes(self) -> Iterable[Tape]:
+    def tapes(self) -> Iterable[DeviceTape]:
         """All tapes of launches."""
         raise NotImplementedError
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from octants.runtime.device import Allocation, Bytes
 
 
-class Memory(Protocol):
+class DeviceMemory(Protocol):
     """The memory of a device."""
 
     def allocate(self, nbytes: int, what: str = "", /) -> Allocation:
@@ -60,7 +60,7 @@ class Queue(Protocol):
         """Set memory to zero, after what was launched."""
 
 
-class Step(Protocol):
+class PreparedDispatch(Protocol):
     """A dispatch that is loaded: its launch words, and how it is launched.
 
     It has `fill` blocks of `block` threads where it fills the GPU; blocks of `least_block` can be

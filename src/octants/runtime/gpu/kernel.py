@@ -11,7 +11,7 @@ from octants.diagnostics.generated_functions import define
 from octants.runtime.block_slots import SlotViews
 from octants.runtime.gpu import driver
 from octants.runtime.gpu.tape_growth import Bounds, Quota, Recording
-from octants.runtime.gpu.tapes import Tape
+from octants.runtime.gpu.tapes import DeviceTape
 
 _COMPUTED = "device"  # the bounds of a dispatch whose work items the device computes itself
 
@@ -42,7 +42,7 @@ class Action:
                 self.fixed = bounds(())
 
 
-class Step(driver.Step, Protocol):
+class PreparedDispatch(driver.PreparedDispatch, Protocol):
     """An action as one launch at a time uses it; `known` are the bounds that it is ready for."""
 
     action: Action
@@ -79,7 +79,7 @@ class GpuKernel:
         self.is_plain = not (artifact.messages or any(each.recording for each in actions))
         """Whether it has neither messages nor tapes."""
 
-    def tape(self) -> tuple[Tape, int]:
+    def tape(self) -> tuple[DeviceTape, int]:
         """The tapes of a launch, and the address of the bounds that it computes."""
         raise NotImplementedError
 
@@ -92,7 +92,7 @@ class GpuKernel:
         recordings = [action.recording for action in self.actions]
         return [() if each is None else each.last for each in recordings]
 
-    def run(self, step: Step, slots: Sequence[int]) -> None:
+    def run(self, step: PreparedDispatch, slots: Sequence[int]) -> None:
         """Launch an action with the slots of a launch."""
         action, recording = step.action, step.action.recording
         if action.bounds is not None:

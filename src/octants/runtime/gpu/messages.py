@@ -13,7 +13,7 @@ from octants.artifact import Artifact
 from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
 from octants.lazy_dataclass import dataclass
 from octants.runtime.device import Allocation
-from octants.runtime.gpu.driver import Memory, Queue
+from octants.runtime.gpu.driver import DeviceMemory, Queue
 from octants.runtime.messages import (
     MOST_IN_FLIGHT,
     PRINT_WORDS,
@@ -46,7 +46,7 @@ class MessageQueue:
     """
 
     def __init__(
-        self, memory: Memory, queue: Queue, pending: Pending, look: Callable[[], None]
+        self, memory: DeviceMemory, queue: Queue, pending: Pending, look: Callable[[], None]
     ) -> None:
         self._memory, self._queue = memory, queue
         self._pending, self._look = pending, look

@@ -10,14 +10,14 @@ memory, kernels note what was refused (`codegen.interleaved_tape`), and nodes of
 Why not count first, exactly? The length of a record is known where its loop ends. For `while`,
 `break` and bounds that the loop itself computes, counting is the first sweep without its stores: it
 takes about as long as the sweep, and the host would have to wait for the sum before each launch.
-Here a launch is one run with no wait as soon as one like it was seen (`artifact.Needs` says which
-are alike: same slots, same versions of what decides); one that depends on more waits, once, for two
-words behind the run. Only first launches and those with a new maximum pay for runs again, and these
-double a capacity, so that they are few. Exact sizes would not save memory either: the threads of a
-GPU share a heap in columns of equal height (`abi.TAPE_LANES`), so that neighbours write adjacent
-words, and it has to hold the largest need of a work item for each thread that runs, not the sum
-over all work items. The counter-example is a first sweep that stores: it cannot run again, and has
-plenty of memory for few threads; too little there is a failure at once.
+Here a launch is one run with no wait as soon as one like it was seen (`artifact.TapeSizeInputs`
+says which are alike: same slots, same versions of what decides); one that depends on more waits,
+once, for two words behind the run. Only first launches and those with a new maximum pay for runs
+again, and these double a capacity, so that they are few. Exact sizes would not save memory either:
+the threads of a GPU share a heap in columns of equal height (`abi.TAPE_LANES`), so that neighbours
+write adjacent words, and it has to hold the largest need of a work item for each thread that runs,
+not the sum over all work items. The counter-example is a first sweep that stores: it cannot run
+again, and has plenty of memory for few threads; too little there is a failure at once.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from octants import abi
-from octants.artifact import Artifact, Dispatch, Needs
+from octants.artifact import Artifact, Dispatch, TapeSizeInputs
 from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.diagnostics.kernel_errors import TapeMemoryRefused
 from octants.lazy_dataclass import dataclass
-from octants.runtime.gpu.driver import Step
-from octants.runtime.gpu.tapes import Tape
+from octants.runtime.gpu.driver import PreparedDispatch
+from octants.runtime.gpu.tapes import DeviceTape
 from octants.runtime.memory_versions import Versions
 from octants.runtime.messages import recorded_loops
 
@@ -138,7 +138,12 @@ class Recording:
         self.last: list[Quota] = []
 
     def run(
-        self, step: Step, lower: int, upper: int, tape: Tape, slots: Sequence[int] = ()
+        self,
+        step: PreparedDispatch,
+        lower: int,
+        upper: int,
+        tape: DeviceTape,
+        slots: Sequence[int] = (),
     ) -> None:
         """Run all work items. The host waits for them, unless it knows from an earlier launch with
         ``slots`` like these what they need.
@@ -153,7 +158,9 @@ class Recording:
         most = min(self._most_items, MOST_ITEMS)
         return [(begin, min(begin + most, upper)) for begin in range(lower, upper, most)]
 
-    def run_computed(self, step: Step, tape: Tape, address: int, slots: Sequence[int]) -> None:
+    def run_computed(
+        self, step: PreparedDispatch, tape: DeviceTape, address: int, slots: Sequence[int]
+    ) -> None:
         """The same over bounds that the device has computed at ``address``; a copy is behind them.
 
         The host looks at them, unless it knows them from an earlier launch.
@@ -170,7 +177,7 @@ class Recording:
                 self._run_part(step, begin, end, tape, slots)
 
     def _run_part(
-        self, step: Step, lower: int, upper: int, tape: Tape, slots: Sequence[int]
+        self, step: PreparedDispatch, lower: int, upper: int, tape: DeviceTape, slots: Sequence[int]
     ) -> None:
         key, versions = self._key(step, lower, upper, slots), self._current(self._needs, slots)
         known = None if versions is None else self._known.get(key)
@@ -182,7 +189,7 @@ class Recording:
         if versions is not None:
             _learn(self._known, key, Known(quota.capacity, quota.share, versions))
 
-    def go_on(self, step: Step, plan: Planned, tape: Tape, noted: int) -> None:
+    def go_on(self, step: PreparedDispatch, plan: Planned, tape: DeviceTape, noted: int) -> None:
         """Run the work items of a node of a graph that are noted as refused at an address.
 
         0 runs all work items of a node that has not run.
@@ -200,13 +207,15 @@ class Recording:
         """Those of the memory that decides what work items need; None where that is not all."""
         return self._current(self._needs, slots)
 
-    def _current(self, needs: Needs | None, slots: Sequence[int]) -> tuple[int, ...] | None:
+    def _current(
+        self, needs: TapeSizeInputs | None, slots: Sequence[int]
+    ) -> tuple[int, ...] | None:
         """The versions of the memory that decides something; None where that cannot be told."""
         if needs is None:
             return None
         return self._versions.of(needs.memory, slots) if needs.memory else ()
 
-    def _domain(self, tape: Tape, address: int, slots: Sequence[int]) -> Bounds:
+    def _domain(self, tape: DeviceTape, address: int, slots: Sequence[int]) -> Bounds:
         """The bounds that the device has computed."""
         versions = self._current(self._domain_needs, slots)
         if versions is None or self._domain_needs is None:
@@ -218,7 +227,9 @@ class Recording:
             _learn(self._domains, key, known)
         return known[1]
 
-    def _key(self, step: Step, lower: int, upper: int, slots: Sequence[int]) -> tuple[int, ...]:
+    def _key(
+        self, step: PreparedDispatch, lower: int, upper: int, slots: Sequence[int]
+    ) -> tuple[int, ...]:
         """What decides the need of work items, besides memory; empty where nothing tells."""
         needs = self._needs
         if needs is None:
@@ -227,7 +238,9 @@ class Recording:
         bounds = (lower, upper) if needs.by_item else ()
         return (share, *(slots[number] for number in needs.slots), *bounds)
 
-    def _run_known(self, step: Step, lower: int, upper: int, tape: Tape, known: Known) -> bool:
+    def _run_known(
+        self, step: PreparedDispatch, lower: int, upper: int, tape: DeviceTape, known: Known
+    ) -> bool:
         """Run work items with the room that they need for sure; False if memory is refused."""
         full = self._full(step, upper - lower)
         full.share, capacity = known.share, known.capacity
@@ -240,7 +253,7 @@ class Recording:
         self.last.append(quota)
         return True
 
-    def _full(self, step: Step, items: int) -> Quota:
+    def _full(self, step: PreparedDispatch, items: int) -> Quota:
         """The threads that fill the GPU, or have a work item each, and the share at first."""
         blocks = min(step.fill, -(-items // step.block))
         return Quota(blocks, step.block, 0, _whole(self._budget // (blocks * step.block)))
@@ -249,7 +262,7 @@ class Recording:
 
     def plan(
         self,
-        step: Step,
+        step: PreparedDispatch,
         bounds: tuple[int, int] | None,
         slots: Sequence[int],
         last: Sequence[Quota],
@@ -272,7 +285,12 @@ class Recording:
         ]
 
     def _plan_some(
-        self, step: Step, lower: int, upper: int, slots: Sequence[int], last: Sequence[Quota]
+        self,
+        step: PreparedDispatch,
+        lower: int,
+        upper: int,
+        slots: Sequence[int],
+        last: Sequence[Quota],
     ) -> Planned:
         known = self._known.get(self._key(step, lower, upper, slots))
         if known is not None and not known.versions:
@@ -296,10 +314,10 @@ class Recording:
 
     def _run_some(
         self,
-        step: Step,
+        step: PreparedDispatch,
         lower: int,
         upper: int,
-        tape: Tape,
+        tape: DeviceTape,
         refused: int = 0,
     ) -> Quota:
         """Run work items until none is refused any more; gives what they had then.
@@ -341,18 +359,20 @@ class Recording:
 
     def _launch(
         self,
-        step: Step,
+        step: PreparedDispatch,
         lower: int,
         upper: int,
         refused: int,
-        tape: Tape,
+        tape: DeviceTape,
         quota: Quota,
         again: bool = False,
     ) -> None:
         quota.put(step.words, (lower, upper), tape.address, refused, again=again)
         step.launch_as(quota.blocks, quota.block)
 
-    def _fit(self, full: Quota, need: int, generous: int, least: int, tape: Tape) -> Quota | None:
+    def _fit(
+        self, full: Quota, need: int, generous: int, least: int, tape: DeviceTape
+    ) -> Quota | None:
         """Threads with ``generous`` bytes each, or with ``need``; None if one has not even that.
 
         With ``need`` there are as many threads as there is memory for.
@@ -376,7 +396,7 @@ class Recording:
         most = max(budget // (_lanes(full.block) * capacity), self._multiprocessors)
         return Quota(min(full.blocks, most), full.block, capacity, full.share)
 
-    def _refused(self, need: int, lower: int, tape: Tape) -> OctantsError:
+    def _refused(self, need: int, lower: int, tape: DeviceTape) -> OctantsError:
         artifact = self._artifact
         text = f"one work item has come to need {need} bytes"
         item = lower + tape.first_refused()
@@ -390,7 +410,7 @@ def _learn(known: dict[Any, Any], key: tuple[int, ...], value: Any) -> None:
     known[key] = value
 
 
-def _plenty(lanes: int, tape: Tape) -> int:
+def _plenty(lanes: int, tape: DeviceTape) -> int:
     """The bytes that each of so many tapes can have, at most; 0 where there is next to nothing."""
     nbytes = _PLENTY // lanes
     while nbytes > _GUESS and not tape.reserve(nbytes * lanes):

@@ -13,19 +13,19 @@ from octants import abi
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.kernel_errors import UnseenWrite
 from octants.runtime.device import Allocation
-from octants.runtime.gpu.driver import Memory, Queue
+from octants.runtime.gpu.driver import DeviceMemory, Queue
 
 _HEAD = 16  # the bytes of the need and the count, before the bits of the work items
 
 
-class Tape:
+class DeviceTape:
     """A *heap* of at most ``limit`` bytes that holds the tapes of all threads of a queue.
 
     `lock` is held by a launch from its first thread until the host knows that none was refused, so
     that no two use the heap at once.
     """
 
-    def __init__(self, memory: Memory, queue: Queue, limit: int) -> None:
+    def __init__(self, memory: DeviceMemory, queue: Queue, limit: int) -> None:
         self.lock = threading.Lock()
         self._memory, self._queue = memory, queue
         self._limit = limit

@@ -7,12 +7,12 @@ from octants.runtime.capture import refuse_read
 from octants.runtime.device import Bytes
 from octants.runtime.streams import SerialLaunches
 from octants.runtime.vulkan.kernel import VulkanKernel
-from octants.runtime.vulkan.launch_context import Machine
-from octants.runtime.vulkan.memory import Piece
+from octants.runtime.vulkan.launch_context import LaunchContext
+from octants.runtime.vulkan.memory import SubAllocation
 
 
-class VulkanDevice(Machine, SerialLaunches):
-    """The device of a number, made as a `Machine`. Launches are queued."""
+class VulkanDevice(LaunchContext, SerialLaunches):
+    """The device of a number, made as a `LaunchContext`. Launches are queued."""
 
     def __repr__(self) -> str:
         return f"device of Vulkan ({self.context.hardware.name})"
@@ -21,7 +21,7 @@ class VulkanDevice(Machine, SerialLaunches):
         """Make a kernel ready to be launched; `OctantsRuntimeError` if that cannot be."""
         return VulkanKernel(self, artifact)
 
-    def allocate_zeros(self, nbytes: int, what: str) -> Piece:
+    def allocate_zeros(self, nbytes: int, what: str) -> SubAllocation:
         """Memory that is zero for whatever is launched later."""
         piece = self.heap.allocate(nbytes, what)
         self.versions.freed(piece.address, nbytes)  # what was there before

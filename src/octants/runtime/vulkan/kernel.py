@@ -11,15 +11,15 @@ from octants.artifact import Artifact, Dispatch
 from octants.runtime.block_slots import bounds_reader
 from octants.runtime.gpu.kernel import Action, GpuKernel
 from octants.runtime.gpu.tape_growth import MOST_ITEMS, Bounds, Recording
-from octants.runtime.gpu.tapes import Tape
-from octants.runtime.vulkan.launch_context import Machine
+from octants.runtime.gpu.tapes import DeviceTape
+from octants.runtime.vulkan.launch_context import LaunchContext
 from octants.runtime.vulkan.queue import WORDS
 
 _MOST_GROUPS = 65535  # that any device takes in a row
 _FEW_ITEMS = 4
 
 
-class Step:
+class PreparedDispatch:
     """A dispatch that is loaded: its pipeline, and what is pushed at a launch.
 
     It is a `gpu.kernel.Step` of which each launch takes the parameters by `take`. `groups`
@@ -78,13 +78,15 @@ class VulkanKernel(GpuKernel):
     launch: Callable[[int], None]
     """Queue it with the parameter block at an address; see `runtime.device.LoadedKernel`."""
 
-    def __init__(self, machine: Machine, artifact: Artifact) -> None:
+    def __init__(self, machine: LaunchContext, artifact: Artifact) -> None:
         self.machine = machine
         actions = [_action(dispatch, machine.fill) for dispatch in artifact.dispatches]
         super().__init__(artifact, actions, self._record)
         self._program = machine.program(artifact)
         pipelines = self._program.pipelines
-        self.steps = [Step(self, each, pipelines[each.dispatch.entry]) for each in actions]
+        self.steps = [
+            PreparedDispatch(self, each, pipelines[each.dispatch.entry]) for each in actions
+        ]
         self.launch = self._plain() if self.is_plain else self._launch
 
     def _record(self, action: Action) -> Recording:
@@ -95,7 +97,7 @@ class VulkanKernel(GpuKernel):
         budget, versions = machine.tape_budget, machine.versions
         return Recording(self.artifact, action.dispatch, budget, least, versions, most)
 
-    def tape(self) -> tuple[Tape, int]:
+    def tape(self) -> tuple[DeviceTape, int]:
         """The tapes of the device, and where bounds are that it computes."""
         return self.machine.tape, self.machine.bounds.address
 

@@ -10,7 +10,7 @@ from octants.artifact import Artifact
 from octants.diagnostics.vulkan_errors import ForkedVulkan, LoopCut
 from octants.runtime.gpu.device import GpuDevice
 from octants.runtime.gpu.messages import MessageQueue
-from octants.runtime.gpu.tapes import Tape
+from octants.runtime.gpu.tapes import DeviceTape
 from octants.runtime.host_memory import view_memory
 from octants.runtime.memory_versions import Versions
 from octants.runtime.pending_errors import Pending
@@ -22,11 +22,11 @@ from octants.runtime.vulkan.memory import (
     NEAR,
     Buffer,
     Heap,
-    Piece,
+    SubAllocation,
     large_buffer,
 )
 from octants.runtime.vulkan.physical_devices import Hardware, choose
-from octants.runtime.vulkan.pipelines import Program
+from octants.runtime.vulkan.pipelines import Pipeline
 from octants.runtime.vulkan.queue import PUSHED, Queue
 from octants.runtime.vulkan.transfers import Transfers
 
@@ -39,7 +39,7 @@ class _Shared:
 
     def __init__(self, hardware: Hardware) -> None:
         self.context = context = Context(hardware)
-        self.programs: weakref.WeakValueDictionary[bytes, Program] = weakref.WeakValueDictionary()
+        self.programs: weakref.WeakValueDictionary[bytes, Pipeline] = weakref.WeakValueDictionary()
         if hardware.is_bound:
             buffer = large_buffer(context, hardware.memory_bytes)
             self.heap, self.mapped = _divided(context, buffer)
@@ -80,7 +80,7 @@ def _shared(hardware: Hardware) -> _Shared:
     return known
 
 
-class Machine(GpuDevice):
+class LaunchContext(GpuDevice):
     """The device of a number, or the best one for None; see `hardware.choose`.
 
     ``tape_budget`` is what the records of a launch should take, as far as shorter blocks of long
@@ -107,13 +107,13 @@ class Machine(GpuDevice):
         self.layout = shared.layout
         total = self.hardware.memory_bytes
         self.tape_budget = tape_budget or total // 64
-        self.tape = Tape(self.heap, self.transfers, tape_limit or total // 10 * 9)
+        self.tape = DeviceTape(self.heap, self.transfers, tape_limit or total // 10 * 9)
         self.fill = _FEW_BLOCKS if self.hardware.is_cpu else _MANY_BLOCKS
         self.pending = Pending()
         mapped = Transfers(self.queue, shared.mapped)
         self.messages = MessageQueue(shared.mapped, mapped, self.pending, self.look)
-        self.bounds: Piece = self.heap.allocate(32, "bounds of loops")
-        self.cut: Piece = shared.mapped.allocate(
+        self.bounds: SubAllocation = self.heap.allocate(32, "bounds of loops")
+        self.cut: SubAllocation = shared.mapped.allocate(
             4, "what drivers tell"
         )  # where kernels tell that a loop was cut short
         self._cut_word = view_memory(self.cut.host, np.uint32, (1,))
@@ -124,11 +124,11 @@ class Machine(GpuDevice):
     def __repr__(self) -> str:
         return self.hardware.name
 
-    def program(self, artifact: Artifact) -> Program:
+    def program(self, artifact: Artifact) -> Pipeline:
         """The pipelines of an artifact; those of the same code are shared."""
         known = self.programs.get(artifact.code)
         if known is None:
-            known = Program(self.context, self.layout, artifact)
+            known = Pipeline(self.context, self.layout, artifact)
             self.programs[artifact.code] = known
         return known
 
@@ -149,6 +149,6 @@ class Machine(GpuDevice):
                 self.confirm_tapes()
                 self.messages.deliver()
 
-    def tapes(self) -> tuple[Tape]:
+    def tapes(self) -> tuple[DeviceTape]:
         """The only one."""
         return (self.tape,)

@@ -123,7 +123,7 @@ def _taste(properties: int) -> int:
     return 2 if properties & HOST_VISIBLE else 1
 
 
-class Piece:
+class SubAllocation:
     """A part of a buffer, freed when nobody refers to it."""
 
     __slots__ = ("__weakref__", "address", "buffer", "nbytes")
@@ -160,7 +160,7 @@ class Heap:
         self._can_grow = True
         self.live = Ledger()
 
-    def allocate(self, nbytes: int, what: str = "") -> Piece:
+    def allocate(self, nbytes: int, what: str = "") -> SubAllocation:
         """Memory, of which nothing is known; ``what`` is its name in the table of what there is.
 
         Raises `OctantsMemoryError`, with that table.
@@ -173,7 +173,7 @@ class Heap:
                 buffer, offset = self._find(size) or self._grow(size)
             except OctantsMemoryError:
                 raise self._refused(nbytes) from None
-            piece = Piece(buffer, offset, nbytes)
+            piece = SubAllocation(buffer, offset, nbytes)
             self.live[piece.address] = nbytes, what
         weakref.finalize(piece, self._freed.append, (buffer, offset, size)).atexit = False
         return piece

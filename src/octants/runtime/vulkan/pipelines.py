@@ -26,7 +26,7 @@ _HEAD_VERSION = 1
 _WHOLE_SUBGROUPS = 2
 
 
-class Program:
+class Pipeline:
     """The pipelines of a SPIR-V module, by the names of its entry points.
 
     A module of a kernel that does nothing has none, and is none.

@@ -36,7 +36,8 @@ PATIENCE = 2e-3
 
 WORDS = abi.LAUNCH_SIZE // 8
 PUSHED = 8 * (WORDS + 2)
-"""Bytes: the address of the parameter block, the words of `abi`, the address of `Machine.cut`."""
+"""Bytes: the address of the parameter block, the words of `abi`, the address of
+`LaunchContext.cut`."""
 
 _IN_FLIGHT = 4
 _ARENA = 1 << 20  # bytes of a batch for parameters, and for small copies from the host

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.codegen.code import Place, ThreadCode
+from octants.codegen.code import Pointer, ThreadCode
 from octants.codegen.llvm.code import LlvmCode
 from octants.codegen.llvm.gpu.function import ThreadText
 from octants.codegen.llvm.literals import REGISTER
@@ -54,7 +54,7 @@ class GpuCode(LlvmCode, ThreadCode):
     def any_lane(self, condition: str) -> str:
         return self._gpu.any_lane(self._thread, condition)
 
-    def all_at(self, address: Place) -> str:
+    def all_at(self, address: Pointer) -> str:
         return self._gpu.all_at(self._thread, address)
 
     # -- a launch -------------------------------------------------------------------------------

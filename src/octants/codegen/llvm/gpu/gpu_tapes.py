@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.codegen.function import Tape
+from octants.codegen.function import TapeMemory
 from octants.codegen.interleaved_tape import ThreadTape
 from octants.codegen.llvm.code import LlvmCode
 from octants.codegen.llvm.function import FunctionText
@@ -16,6 +16,6 @@ class Gpu(GpuMachine):
     def code(self, f: FunctionText) -> LlvmCode:
         return GpuCode(f) if isinstance(f, ThreadText) else LlvmCode(f)
 
-    def tape(self, f: FunctionText) -> Tape:
+    def tape(self, f: FunctionText) -> TapeMemory:
         assert isinstance(f, ThreadText)
         return ThreadTape(f)

@@ -7,7 +7,7 @@ from octants.codegen import arithmetic, atomics, register_reductions
 from octants.codegen.llvm.atomics import add_to, either
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.function import LaneText
-from octants.codegen.llvm.lanes.memory import Place
+from octants.codegen.llvm.lanes.memory import LaneAddress
 from octants.ir import ops
 from octants.types.scalars import DType, f16, f32, u1
 
@@ -35,7 +35,7 @@ def atomic(f: LaneText, op: ops.Atomic) -> None:
         _one_by_one(f, op, place, value)
 
 
-def _one_by_one(f: LaneText, op: ops.Atomic, place: Place, value: str) -> None:
+def _one_by_one(f: LaneText, op: ops.Atomic, place: LaneAddress, value: str) -> None:
     dtype, pointers = op.array.dtype, memory.addresses(f, place)
 
     def one(lane: str) -> str:
@@ -49,7 +49,7 @@ def _one_by_one(f: LaneText, op: ops.Atomic, place: Place, value: str) -> None:
         f.bind(op.result, found)
 
 
-def _add_to(f: LaneText, op: ops.Atomic, place: Place, value: str) -> None:
+def _add_to(f: LaneText, op: ops.Atomic, place: LaneAddress, value: str) -> None:
     """As `codegen.llvm.atomics.add_to`; neighbours are added to at once."""
     dtype = op.array.dtype
     register = f.type(dtype)

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 from octants.analysis.affine import wrapped
 from octants.analysis.affine_forms import Forms
-from octants.analysis.lanes.contiguous_rows import Rows
+from octants.analysis.lanes.contiguous_rows import ContiguousRows
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import literals as names
 from octants.codegen.llvm.function import FunctionText, HandlerTable, Machine
@@ -66,7 +66,7 @@ class LaneText(FunctionText):
         self.used: set[Value] = set()  # operands of any operation; see `atomics.atomic`
         self.lanes = lanes
         self.overhangs = False  # whether the last work items may be less than there are lanes
-        self.rows: Rows | None = None  # in which the work items of a tile are neighbours
+        self.rows: ContiguousRows | None = None  # in which the work items of a tile are neighbours
         self._row, self._place, self._step = "", "", ""
         self.uniformity = uniformity
         self.mask: str | None = None

@@ -13,7 +13,7 @@ from octants.codegen.llvm.lanes.function import LaneText
 from octants.codegen.llvm.library import ATTRIBUTES, Call, captured, finished
 from octants.ir import ops
 from octants.ir.core import Block, Value
-from octants.mathlib.functions import Function
+from octants.mathlib.functions import MathFunction
 from octants.types.scalars import u1
 
 _LONG = 16
@@ -46,7 +46,7 @@ def _text(caller: LaneText, op: Call, name: str) -> str:
 
 
 @functools.cache
-def _uniformity(function: Function) -> Uniformity:
+def _uniformity(function: MathFunction) -> Uniformity:
     """What is the same for all lanes in a function, of which there is one in a process."""
     return Uniformity(function.block)
 

@@ -18,7 +18,7 @@ from octants.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LaneAddress:
     """Where the lanes access memory: from ``start``, with ``step`` bytes from lane to lane.
 
     Where no step is known `start` is a vector of addresses, and `step` is None.
@@ -52,11 +52,11 @@ class LaneOffset(Offset):
         else:
             super().add_unknown(line.start, stride)
 
-    def place(self, base: str) -> Place:
+    def place(self, base: str) -> LaneAddress:
         """The place so many bytes after ``base``."""
         f, start = self._lanes, self.apply(base)
         if not self._vectors:
-            return Place(start, self._step)
+            return LaneAddress(start, self._step)
         if self._step:
             numbers = ", ".join(f"i64 {k * self._step}" for k in range(f.lanes))
             start = self._behind(start, "i8", f"<{numbers}>")
@@ -65,7 +65,7 @@ class LaneOffset(Offset):
                 start = self._behind(start, f"i{8 * stride}", index)
             else:
                 start = self._behind(start, "i8", f.apply("mul", "i64", index, stride))
-        return Place(start, None)
+        return LaneAddress(start, None)
 
     def _behind(self, start: str, unit: str, index: str) -> str:
         f = self._lanes
@@ -76,13 +76,15 @@ class LaneOffset(Offset):
         return self._lanes.assign(f"getelementptr i8, ptr {base}, i64 {nbytes}")
 
 
-def locate(f: LaneText, array: Array, companion: Companion, indices: Sequence[Value]) -> Place:
+def locate(
+    f: LaneText, array: Array, companion: Companion, indices: Sequence[Value]
+) -> LaneAddress:
     """Where the lanes access an array."""
     offset = LaneOffset(f)
     return offset.place(add_indices(f, offset, array, companion, indices))
 
 
-def addresses(f: LaneText, place: Place) -> str:
+def addresses(f: LaneText, place: LaneAddress) -> str:
     """The addresses of a place as a vector."""
     if place.step is None:
         return place.start
@@ -99,7 +101,7 @@ def _suffix(f: LaneText, type: str) -> str:
     return f"v{f.lanes}{ {'half': 'f16'}.get(type, names.suffix(type)) }"
 
 
-def load_from(f: LaneText, place: Place, type: str, align: int, suffix: str) -> str:
+def load_from(f: LaneText, place: LaneAddress, type: str, align: int, suffix: str) -> str:
     """What the active lanes find; one number if that is at one place."""
     vector, mask = f.vector(type), f.vector("i1")
     if place.step == 0:
@@ -122,7 +124,9 @@ def load_from(f: LaneText, place: Place, type: str, align: int, suffix: str) -> 
     )
 
 
-def store_to(f: LaneText, place: Place, type: str, value: str, align: int, suffix: str) -> None:
+def store_to(
+    f: LaneText, place: LaneAddress, type: str, value: str, align: int, suffix: str
+) -> None:
     """Have the active lanes store; of several at one place the last one stays."""
     vector, mask = f.vector(type), f.vector("i1")
     if place.step == 0:

@@ -13,7 +13,7 @@ from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.atomics import atomic as shared_atomic
 from octants.codegen.llvm.lanes.atomics import fold
 from octants.codegen.llvm.lanes.function import LaneText
-from octants.codegen.llvm.lanes.memory import Place
+from octants.codegen.llvm.lanes.memory import LaneAddress
 from octants.ir import ops
 
 
@@ -31,7 +31,7 @@ def atomic(f: LaneText, op: ops.Atomic) -> None:
         _add_each(f, op, place)
 
 
-def _add_total(f: LaneText, op: ops.Atomic, place: Place) -> None:
+def _add_total(f: LaneText, op: ops.Atomic, place: LaneAddress) -> None:
     """One update by the sum of the active lanes."""
     dtype = op.array.dtype
     register = f.type(dtype)
@@ -40,7 +40,7 @@ def _add_total(f: LaneText, op: ops.Atomic, place: Place) -> None:
     add_to(f, op, place.start, fold(f, "add", dtype, values))
 
 
-def _add_vector(f: LaneText, op: ops.Atomic, place: Place) -> None:
+def _add_vector(f: LaneText, op: ops.Atomic, place: LaneAddress) -> None:
     """All lanes at once: no two are at one place."""
     dtype = op.array.dtype
     suffix = f.kernel.scopes.suffix(op.ref)
@@ -50,7 +50,7 @@ def _add_vector(f: LaneText, op: ops.Atomic, place: Place) -> None:
     memory.store_to(f, place, register, new, dtype.size, suffix)
 
 
-def _add_each(f: LaneText, op: ops.Atomic, place: Place) -> None:
+def _add_each(f: LaneText, op: ops.Atomic, place: LaneAddress) -> None:
     """Lane by lane."""
     register, value = f.type(op.array.dtype), f.use(op.value)
     pointers = memory.addresses(f, place)

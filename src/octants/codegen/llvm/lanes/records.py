@@ -10,7 +10,7 @@ from octants.codegen import records
 from octants.codegen.llvm import memory as scalar_memory
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.function import LaneText
-from octants.codegen.llvm.lanes.memory import Place
+from octants.codegen.llvm.lanes.memory import LaneAddress
 from octants.codegen.llvm.worker_tape import WorkerTape, apart, together
 from octants.codegen.recording_facts import counted_pushes
 from octants.ir import ops
@@ -70,14 +70,14 @@ def _start(f: LaneText, base: str, index: str, stride: int) -> str:
     return f.assign_vector(f"getelementptr i8, ptr {start}, {f.vector('i64')} {position}")
 
 
-def _member(f: LaneText, start: str, offset: int, size: int) -> Place:
+def _member(f: LaneText, start: str, offset: int, size: int) -> LaneAddress:
     """Where the lanes' values of a member are."""
     if not f.is_vector(start):
         head = f.assign(f"getelementptr i8, ptr {start}, i64 {offset * f.lanes}")
-        return Place(head, size)
+        return LaneAddress(head, size)
     numbers = ", ".join(f"i64 {offset * f.lanes + lane * size}" for lane in range(f.lanes))
     places = f"{f.vector('ptr')} {start}, {f.vector('i64')} <{numbers}>"
-    return Place(f.assign_vector(f"getelementptr i8, {places}"), None)
+    return LaneAddress(f.assign_vector(f"getelementptr i8, {places}"), None)
 
 
 def end(f: LaneText, op: ops.RecordEnd) -> None:

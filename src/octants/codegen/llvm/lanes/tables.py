@@ -5,7 +5,7 @@ from __future__ import annotations
 from octants.codegen.llvm import select_tables
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.function import LaneText
-from octants.codegen.llvm.lanes.memory import Place
+from octants.codegen.llvm.lanes.memory import LaneAddress
 from octants.codegen.llvm.memory import from_memory, memory_type, to_memory
 from octants.codegen.llvm.select_chains import Read, Table
 from octants.ir import ops
@@ -56,8 +56,8 @@ def _read(f: LaneText, read: Read) -> str:
         numbers = ", ".join(f"i64 {lane * step}" for lane in range(f.lanes))
         offset = f.assign_vector(f"add {f.vector('i64')} {offset}, <{numbers}>")
         pointers = f"getelementptr i8, ptr {start}, {f.vector('i64')} {offset}"
-        place = Place(f.assign_vector(pointers), None)
+        place = LaneAddress(f.assign_vector(pointers), None)
     else:
-        place = Place(f.assign(f"getelementptr i8, ptr {start}, i64 {offset}"), step)
+        place = LaneAddress(f.assign(f"getelementptr i8, ptr {start}, i64 {offset}"), step)
     stored = memory.load_from(f, place, memory_type(f, dtype), dtype.size, "")
     return from_memory(f, dtype, stored)
