@@ -221,7 +221,7 @@ def test_a_driver_that_is_known_to_be_wrong_is_warned_of_where_nothing_is_done_a
     found = physical_devices.choose(None)
     assert not found.flaw
     monkeypatch.setattr(found.properties, "vendor", 0x10DE)
-    monkeypatch.setattr(vulkan.hardware, "choose", lambda *_: found.leaving("splits"))
+    monkeypatch.setattr(vulkan.physical_devices, "choose", lambda *_: found.leaving("splits"))
     try:
         with pytest.warns(OctantsWarning, match="gets integers of 64 bits wrong"):
             qd.init(arch=qd.vulkan, offline_cache=False, vulkan_without=OWN)
