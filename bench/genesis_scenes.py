@@ -86,9 +86,16 @@ class Process:
         return self.answer()
 
     def end(self) -> None:
-        """End the process."""
-        self.process.kill()
-        self.process.communicate()
+        """End the process; in its own way, since Quadrants keeps its kernels only then."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
         self.log.close()
 
 
