@@ -131,6 +131,37 @@ def k():
     assert result.primal["n"].value.tolist() == [1, 1, 0]
 
 
+def test_large_literals_take_the_type_of_the_other_operand() -> None:
+    source = """
+n = qd.field(qd.i64, shape=(3,))
+u = qd.field(qd.u32, shape=(3,))
+@qd.kernel
+def k():
+    n[0] = u[0] * 4294967295
+    n[1] = qd.cast(u[1], qd.i32) * 4294967295
+    n[2] = u[2] * 4294967296
+"""
+    result = outcome(source, {"n": [0, 0, 0], "u": [2, 2, 2]})
+    assert result.primal["n"].value.tolist() == [4294967294, 8589934590, 8589934592]
+
+
+def test_a_side_that_is_not_taken_changes_nothing() -> None:
+    source = """
+z = qd.field(qd.f64, shape=(2,), needs_grad=True)
+@qd.func
+def f(v: qd.template()):
+    v[0] -= 1.0
+    return 0.5
+@qd.kernel
+def k(n: qd.i32):
+    v = qd.Vector([3.0, 4.0])
+    z[0] = f(v) if n > 5 else 1.5
+    z[1] = v[0]
+"""
+    result = outcome(source, {"z": [0.0, 0.0]}, 1)
+    assert result.primal["z"].value.tolist() == [1.5, 3.0]
+
+
 def test_vectors_copy_on_assignment() -> None:
     source = """
 v = qd.Vector.field(2, FP, shape=(1,), needs_grad=True)

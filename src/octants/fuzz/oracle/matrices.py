@@ -94,7 +94,9 @@ class Matrix:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         offset = self._offset(index)
-        self.items[offset] = convert(lift(value), self.items[offset].type)
+        stored = convert(lift(value), self.items[offset].type)
+        if not STATE.quiet:
+            self.items[offset] = stored
 
     def __iter__(self) -> Iterator[Any]:
         if len(self.shape) == 1:

@@ -150,9 +150,24 @@ INTEGER_BINARY: dict[str, Callable[[int, int], int]] = {
 }
 
 
+def _operands(x: Any, y: Any) -> tuple[Num, Num]:
+    """Two operands; a literal beyond the default type is of the other type, if that can hold it."""
+    a, b = lift(x), lift(y)
+    return _adapted(a, b), _adapted(b, a)
+
+
+def _adapted(number: Num, other: Num) -> Num:
+    kind = number.type
+    if not number.literal or other.literal or kind.is_float or other.type.is_float:
+        return number
+    if kind in (U1, Defaults.integer) or wrap(other.type, number.value) != number.value:
+        return number
+    return Num(other.type, number.value)
+
+
 def binary(fn: str, x: Any, y: Any) -> Num:
     """``x fn y`` for two scalars."""
-    a, b = lift(x), lift(y)
+    a, b = _operands(x, y)
     dtype = promote(a.type, b.type)
     if fn == "/" and not dtype.is_float:
         dtype = Defaults.floating

@@ -9,7 +9,7 @@ from typing import Any
 from octants.fuzz.oracle.arrays import Array
 from octants.fuzz.oracle.matrices import Matrix
 from octants.fuzz.oracle.numbers import Type, convert, lift
-from octants.fuzz.oracle.state import IllDefined
+from octants.fuzz.oracle.state import STATE, IllDefined
 
 
 class MatrixType:
@@ -95,7 +95,9 @@ class Struct:
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.values:
             raise IllDefined(f"no member {name}")
-        self.values[name] = settled(self.kind.members[name], value)
+        stored = settled(self.kind.members[name], value)
+        if not STATE.quiet:
+            self.values[name] = stored
 
     def copy(self) -> Struct:
         members = self.kind.members
