@@ -597,3 +597,23 @@ def test_masks_of_warps_are_constants() -> None:
 
     with pytest.raises(qd.OctantsError, match="the mask of simt.warp is the constant 0xFFFFFFFF"):
         shift(0xFFFFFFFF)
+
+
+def test_methods_of_python_on_numbers_that_are_known() -> None:
+    @qd.func
+    def half_of_bits(block: qd.template()) -> qd.i32:
+        return qd.static((block.bit_length() - 1) // 2)
+
+    @qd.kernel
+    def kernel(n: qd.i32) -> qd.i32:
+        block = qd.static(64)
+        return half_of_bits(block) + 10 * half_of_bits(256)
+
+    assert kernel(1) == 43
+
+    @qd.kernel
+    def unknown(n: qd.i32) -> qd.i32:
+        return n.bit_length()
+
+    with pytest.raises(qd.OctantsNameError, match="an i32 has no attribute `bit_length`"):
+        unknown(1)

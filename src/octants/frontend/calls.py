@@ -181,6 +181,11 @@ def _method(context: Context, node: ast.Attribute) -> Any:
         return _Method(owner, node.attr, base)
     if node.attr == "fill" and fills.is_fillable(owner):
         return _Method(owner, node.attr, base)
+    number = context.known(owner)  # as in `n = static(64)`: `n.bit_length()` is Python's
+    if number is not owner:
+        found = names.find_attribute(context, number, node.attr, node)
+        if found is not NOT_FOUND:
+            return context.load(found)
     return context.load(names.attribute(context, node))
 
 
