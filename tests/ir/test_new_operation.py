@@ -76,7 +76,7 @@ def _write_midpoint(f: FunctionEmitter, op: Any) -> None:
 
 
 def _write_scale(f: FunctionEmitter, op: Any) -> None:
-    place = memory.place_of(f, op.array, op.companion, op.indices)
+    place = memory.address_of(f, op.array, op.companion, op.indices)
     scaled = arithmetic.combine(
         f, "mul", f32, memory.read(f.code, place, f32, op.ref), f.use(op.value)
     )

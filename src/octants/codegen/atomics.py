@@ -12,7 +12,7 @@ from octants.codegen import arithmetic
 from octants.codegen.bit_words import from_word, to_word, word_of
 from octants.codegen.code import Element, Operand, Pointer, register
 from octants.codegen.function import FunctionEmitter
-from octants.codegen.memory import place_of
+from octants.codegen.memory import address_of
 from octants.ir import ops
 from octants.types.scalars import DType, f16, u1, u8, u16, u32, u64
 
@@ -23,7 +23,7 @@ _STORED = {u1: u8, f16: u16}  # the integers as which they are in memory
 
 def atomic(f: FunctionEmitter, op: ops.Atomic) -> None:
     """Bind the result to the value before."""
-    place = place_of(f, op.array, op.companion, op.indices)
+    place = address_of(f, op.array, op.companion, op.indices)
     f.bind(op.result, update(f, op.fn, op.array.dtype, place, f.use(op.value)))
 
 
@@ -56,7 +56,7 @@ def _has_instruction(f: FunctionEmitter, fn: str, dtype: DType, place: Pointer) 
 
 def compare_exchange(f: FunctionEmitter, op: ops.CompareExchange) -> None:
     """Bind the result to the value before."""
-    place = place_of(f, op.array, op.companion, op.indices)
+    place = address_of(f, op.array, op.companion, op.indices)
     found = exchange_if(f, op.array.dtype, place, f.use(op.expected), f.use(op.value))
     f.bind(op.result, found)
 

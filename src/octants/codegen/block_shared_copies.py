@@ -1,4 +1,4 @@
-"""Copies of small arrays in the shared memory of a block; see `codegen.shared_copies`."""
+"""Copies of small arrays in the shared memory of a block; see `codegen.shared_copy_targets`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from octants.codegen import atomics, memory
 from octants.codegen.bit_words import word_of
 from octants.codegen.code import Element, Operand, ThreadCode
 from octants.codegen.function import ThreadFunction
-from octants.codegen.shared_copies import count
+from octants.codegen.shared_copy_targets import count
 from octants.ir.core import ArrayRef
 from octants.types.scalars import DType, i64, u32
 

@@ -15,7 +15,7 @@ from octants.codegen import arithmetic, atomics, register_reductions
 from octants.codegen.bit_words import from_word, to_word, word_of
 from octants.codegen.code import Operand, ThreadCode, register
 from octants.codegen.function import Lanes, ThreadFunction
-from octants.codegen.memory import place_of
+from octants.codegen.memory import address_of
 from octants.ir import ops
 from octants.ir.cooperation import sizes
 from octants.ir.core import Operation, Task
@@ -183,7 +183,7 @@ def summed(f: ThreadFunction, fn: str, dtype: DType, value: Operand) -> Operand:
 def update_together(f: ThreadFunction, op: ops.Atomic) -> None:
     """Threads of a subgroup that all come here, with one place, make one update of all."""
     code, fn, dtype = f.code, op.fn, op.array.dtype
-    place, value = place_of(f, op.array, op.companion, op.indices), f.use(op.value)
+    place, value = address_of(f, op.array, op.companion, op.indices), f.use(op.value)
 
     def together() -> None:
         total = summed(f, fn, dtype, value)

@@ -1,6 +1,7 @@
-"""What code generation that targets share may ask of a function of a kernel while it is written.
+"""The interfaces of a function under construction, for the code generation that targets share.
 
-`codegen.llvm.function.FunctionText` and `codegen.structured.task_values.Body` are such functions.
+`codegen.llvm.function.FunctionText` and `codegen.structured.function.StructuredFunction` implement
+`FunctionEmitter`.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Offset:
         return self._code.moved(base, nbytes, inside=True)
 
 
-def place_of(
+def address_of(
     f: FunctionEmitter, array: Array, companion: Companion, indices: Sequence[Value]
 ) -> Pointer:
     """The place of an element."""
@@ -192,13 +192,13 @@ def write(
 
 def load(f: FunctionEmitter, op: ops.Load) -> None:
     """Each time anew: others may have written."""
-    place = place_of(f, op.array, op.companion, op.indices)
+    place = address_of(f, op.array, op.companion, op.indices)
     f.bind(op.result, read(f.code, place, op.array.dtype, op.ref))
 
 
 def store(f: FunctionEmitter, op: ops.Store) -> None:
     """A plain store: what other work items do to the place at the same time is their affair."""
-    place = place_of(f, op.array, op.companion, op.indices)
+    place = address_of(f, op.array, op.companion, op.indices)
     write(f.code, place, op.array.dtype, f.use(op.value), op.ref)
 
 

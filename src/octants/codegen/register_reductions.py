@@ -9,7 +9,7 @@ from octants.analysis.reductions import Collect, Deliver, Reduction, neutral
 from octants.codegen import arithmetic, atomics
 from octants.codegen.code import Operand
 from octants.codegen.function import FunctionEmitter
-from octants.codegen.memory import place_of
+from octants.codegen.memory import address_of
 from octants.ir import ops
 from octants.types.scalars import u1
 
@@ -53,7 +53,7 @@ def update(
     def write() -> None:
         for op in reduction.recipe:
             f.operation(op)
-        place = place_of(f, reduction.array, reduction.companion, reduction.indices)
+        place = address_of(f, reduction.array, reduction.companion, reduction.indices)
         atomics.update(f, reduction.fn, reduction.array.dtype, place, total())
 
     f.code.branch(condition, write)

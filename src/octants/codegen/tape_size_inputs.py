@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from octants.artifact import MemoryRange, ParameterLayout, Slot, TapeSizeInputs
-from octants.codegen.array_addresses import place_of, written_arrays
+from octants.codegen.memory_ranges import range_of, written_arrays
 from octants.codegen.recording_facts import asks_for_room, may_be_skipped
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Task, Value
@@ -204,7 +204,7 @@ class _Search:
 
     def _take_memory(self, array: Array) -> None:
         """An array that is read, and what decides where its elements are."""
-        self._memory.add(place_of(array, Companion.PRIMAL, self._arrays, self._parameters))
+        self._memory.add(range_of(array, Companion.PRIMAL, self._arrays, self._parameters))
         number = self._arrays.index(array)
         for k, slot in enumerate(self._parameters.slots):
             if slot.array == number and slot.kind in ("shape", "stride"):

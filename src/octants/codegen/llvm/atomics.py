@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from octants.codegen import arithmetic, atomics, register_reductions
 from octants.codegen.llvm.function import FunctionText
-from octants.codegen.memory import place_of
+from octants.codegen.memory import address_of
 from octants.ir import ops
 
 
@@ -15,7 +15,7 @@ def atomic(f: FunctionText, op: ops.Atomic) -> None:
     if op in f.collected:
         register_reductions.collect_one(f, op)
     elif op.ref in f.sums:
-        add_to(f, op, place_of(f, op.array, op.companion, op.indices), f.use(op.value))
+        add_to(f, op, address_of(f, op.array, op.companion, op.indices), f.use(op.value))
     else:
         atomics.atomic(f, op)
 

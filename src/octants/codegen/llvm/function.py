@@ -35,7 +35,7 @@ class Machine(ABC):
     has_fused = True
     """Whether there is an instruction that multiplies and adds, and rounds once."""
 
-    reciprocal_root: TaskCost | None = None
+    reciprocal_root: RootEstimate | None = None
     """What there is to estimate 1 / sqrt(x) of f32."""
 
     has_functions = False
@@ -68,7 +68,7 @@ class Machine(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskCost:
+class RootEstimate:
     """A rough value that a machine has: `write` gives it for a vector of so many lanes.
 
     That is 4 lanes at least, `longest` at most; where the latter is 1, it takes a number, and gives

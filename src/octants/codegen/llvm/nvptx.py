@@ -13,8 +13,8 @@ from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.gpu import approximations
 from octants.codegen.llvm.gpu.capabilities import target as target
 from octants.codegen.llvm.gpu.function import ThreadText
-from octants.codegen.llvm.gpu.gpu_tapes import Gpu
 from octants.codegen.llvm.gpu.kernels import write
+from octants.codegen.llvm.gpu.machine import Gpu
 from octants.codegen.llvm.gpu.narrow_stores import narrow_stores
 from octants.compile_profile import stage
 from octants.ir.core import Module

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants.codegen.llvm.backend import is_x64
-from octants.codegen.llvm.function import FunctionText, TaskCost
+from octants.codegen.llvm.function import FunctionText, RootEstimate
 from octants.codegen.llvm.literals import float_literal
 from octants.lazy_dataclass import dataclass
 from octants.target import Target
@@ -29,18 +29,18 @@ class ReciprocalRoot:
     """1 / sqrt of an operand of f32; written by who is in the table for it."""
 
     operand: str
-    estimate: TaskCost
+    estimate: RootEstimate
 
 
-def estimate_of(target: Target) -> TaskCost | None:
+def estimate_of(target: Target) -> RootEstimate | None:
     """What a target has, if that is quicker than to divide."""
     features = target.features.split(",")
     if "+avx512vl" in features:
-        return TaskCost(_avx512, 16, 14, total=True)
+        return RootEstimate(_avx512, 16, 14, total=True)
     if "+avx2" in features:
-        return TaskCost(_avx, 8, 11, total=False)
+        return RootEstimate(_avx, 8, 11, total=False)
     if "+neon" in features and not is_x64(target):
-        return TaskCost(_neon, 4, 8, total=True)
+        return RootEstimate(_neon, 4, 8, total=True)
     return None
 
 

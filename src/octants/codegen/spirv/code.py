@@ -7,7 +7,7 @@ from typing import Any
 
 from octants.codegen.code import Code, Element, Kind, Pointer
 from octants.codegen.scalar_blocks import write_straight
-from octants.codegen.spirv.function import FunctionBody, Words
+from octants.codegen.spirv.control_flow import ControlFlowCode, Words
 from octants.codegen.spirv.opcodes import (
     ACQUIRE_RELEASE,
     ALIGNED,
@@ -40,7 +40,7 @@ from octants.types.scalars import DType, f32, f64, i64, u1, u32, u64
 _SCOPES = {"device": DEVICE_SCOPE, "block": BLOCK_SCOPE, "subgroup": SUBGROUP_SCOPE}
 
 
-class SpirvCode(FunctionBody):
+class SpirvCode(ControlFlowCode):
     """All that there is in a function of an entry point."""
 
     # -- values ---------------------------------------------------------------------------------

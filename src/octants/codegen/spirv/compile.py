@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from octants.artifact import Artifact, Dispatch
-from octants.codegen.array_addresses import written_places
+from octants.codegen.memory_ranges import written_ranges
 from octants.codegen.recording_facts import recorded_loops
 from octants.codegen.spirv.assembly import Assembly
 from octants.codegen.spirv.code import SpirvCode
+from octants.codegen.spirv.control_flow import EntryPoint
 from octants.codegen.spirv.driver_i64_workaround import SplitCode
 from octants.codegen.spirv.features import Features
-from octants.codegen.spirv.function import EntryPoint
 from octants.codegen.spirv.i64_functions import PairCode
-from octants.codegen.structured.task_values import TaskBody
+from octants.codegen.structured.function import KernelContext
 from octants.codegen.structured.tasks import DispatchEmitter, functions
 from octants.ir.core import Module
 from octants.target import Target
@@ -30,7 +30,7 @@ ENOUGH = 1 << 16
 
 def compile_module(module: Module, target: Target, *, fast_math: bool = False) -> Artifact:
     """The code of a module with tasks; `OctantsRuntimeError` where the device lacks a feature."""
-    kernel = TaskBody(module, fast_math=fast_math)
+    kernel = KernelContext(module, fast_math=fast_math)
     features = Features(target, module.kernel or module.name)
     assembly = Assembly(features, fast_math=fast_math)
     enough = 0 if assembly.features.has("cuts") else ENOUGH
@@ -47,7 +47,7 @@ def compile_module(module: Module, target: Target, *, fast_math: bool = False) -
         kernel=module.kernel,
         records=tuple(recorded_loops(module)),
         dispatches=dispatches,
-        writes=written_places(module, kernel.parameters),
+        writes=written_ranges(module, kernel.parameters),
     )
 
 

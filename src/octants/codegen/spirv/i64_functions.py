@@ -13,7 +13,7 @@ from typing import Any
 from octants.codegen.code import Code, Element, Kind, Pointer
 from octants.codegen.spirv import i64_bits, i64_division
 from octants.codegen.spirv.code import SpirvCode
-from octants.codegen.spirv.function import Words
+from octants.codegen.spirv.control_flow import Words
 from octants.codegen.spirv.i64_value import Pair, is_wide
 from octants.codegen.spirv.opcodes import Op, Storage
 from octants.types.scalars import DType, f32, f64, i32, i64, u1, u32, u64

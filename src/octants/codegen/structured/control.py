@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from octants.codegen.code import Code, MutableSlot, Operand
-from octants.codegen.structured.task_values import Body
+from octants.codegen.structured.function import StructuredFunction
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 from octants.types.scalars import DType
@@ -18,7 +18,7 @@ Condition = Callable[[Operation, Callable[[], Operand]], Operand]
 
 
 def write_for(
-    body: Body,
+    body: StructuredFunction,
     op: ops.For,
     inside: Inside,
     condition: Condition,
@@ -49,12 +49,14 @@ def write_for(
     bind_all(body, op.results, carried)
 
 
-def while_(body: Body, op: ops.While) -> None:
+def while_(body: StructuredFunction, op: ops.While) -> None:
     """See `write_while`."""
     write_while(body, op, body.block, body.condition)
 
 
-def write_while(body: Body, op: ops.While, inside: Inside, condition: Condition) -> None:
+def write_while(
+    body: StructuredFunction, op: ops.While, inside: Inside, condition: Condition
+) -> None:
     """The condition is computed at the start of each turn."""
     carried = [body.variable(arg) for arg in op.body.args]
     write_all(body, carried, [body.use(init) for init in op.inits])
@@ -71,7 +73,7 @@ def write_while(body: Body, op: ops.While, inside: Inside, condition: Condition)
     bind_all(body, op.results, carried)
 
 
-def if_(body: Body, op: ops.If) -> None:
+def if_(body: StructuredFunction, op: ops.If) -> None:
     """Both ways write what they yield to the same variables."""
     results = [body.variable(result) for result in op.results]
 
@@ -84,17 +86,21 @@ def if_(body: Body, op: ops.If) -> None:
     bind_all(body, op.results, results)
 
 
-def yield_(_: Body, __: ops.Yield) -> None:
+def yield_(_: StructuredFunction, __: ops.Yield) -> None:
     """Its operands are read by the operation that holds the block."""
 
 
-def bind_all(body: Body, values: Sequence[Value], variables: list[MutableSlot]) -> None:
+def bind_all(
+    body: StructuredFunction, values: Sequence[Value], variables: list[MutableSlot]
+) -> None:
     """Have values stand for what variables hold."""
     for value, variable in zip(values, variables, strict=True):
         body.bind(value, body.code.read(variable))
 
 
-def write_all(body: Body, variables: list[MutableSlot], operands: list[Operand]) -> None:
+def write_all(
+    body: StructuredFunction, variables: list[MutableSlot], operands: list[Operand]
+) -> None:
     """Write operands, all of which are computed, to variables."""
     for variable, operand in zip(variables, operands, strict=True):
         body.code.write(variable, operand)

@@ -10,7 +10,7 @@ from typing import Any
 
 from octants.codegen.code import Operand
 from octants.codegen.recording_facts import asks_for_room
-from octants.codegen.structured.task_values import Body
+from octants.codegen.structured.function import StructuredFunction
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 from octants.types.scalars import u1
@@ -21,7 +21,7 @@ def can_end(op: Operation) -> bool:
     return isinstance(op, (ops.Assert, ops.RecordCheck)) or asks_for_room(op)
 
 
-class Ending(Body):
+class Ending(StructuredFunction):
     """The work item of a thread, which ends where it is no longer `active`."""
 
     def begin(self, block: Block, active: Operand) -> None:

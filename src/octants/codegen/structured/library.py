@@ -6,7 +6,7 @@ import functools
 
 from octants.codegen.arithmetic import LibraryCall
 from octants.codegen.code import Operand, ThreadCode
-from octants.codegen.structured.task_values import Body, register
+from octants.codegen.structured.function import StructuredFunction, register
 from octants.ir import ops
 from octants.ir.core import Block
 from octants.lowering.module import lower_function
@@ -15,14 +15,14 @@ from octants.mathlib.functions import ALL, MathFunction, function
 from octants.types.scalars import DType, f64, u1
 
 
-def call(body: Body, op: LibraryCall) -> Operand:
+def call(body: StructuredFunction, op: LibraryCall) -> Operand:
     """The value of a function."""
     is_fast = body.kernel.fast_math
     wanted = lower_function(body.code.legal, _function(op.fn, op.dtype, is_fast))
     block = wanted.block
 
     def make(code: ThreadCode, given: list[Operand]) -> Operand:
-        return _value(Body(body.kernel, code, body.table), block, given)
+        return _value(StructuredFunction(body.kernel, code, body.table), block, given)
 
     if body.guess is not None and has_rare_way(op.fn, op.dtype, is_fast):
         return _usual(body, block, op.operands)
@@ -35,7 +35,7 @@ def _function(fn: str, kind: DType, is_fast: bool) -> MathFunction:
     return function(fn, kind, is_fast, "plain")
 
 
-def _value(body: Body, block: Block, operands: list[Operand]) -> Operand:
+def _value(body: StructuredFunction, block: Block, operands: list[Operand]) -> Operand:
     return body.inlined(block, operands)[0]
 
 
@@ -56,14 +56,14 @@ def limit(dtype: DType) -> float:
     return USUAL[53 if dtype is f64 else 24]
 
 
-def _usual(body: Body, block: Block, operands: list[Operand]) -> Operand:
+def _usual(body: StructuredFunction, block: Block, operands: list[Operand]) -> Operand:
     """The value by the usual way; it is noted if that is wrong."""
-    inner = Body(body.kernel, body.code, body.table | {ops.If: _without_rare_way})
+    inner = StructuredFunction(body.kernel, body.code, body.table | {ops.If: _without_rare_way})
     inner.guess = body.guess
     return _value(inner, block, operands)
 
 
-def _without_rare_way(body: Body, op: ops.If) -> None:
+def _without_rare_way(body: StructuredFunction, op: ops.If) -> None:
     code = body.code
     if body.guess is not None and body.guess.noted is not None:
         is_usual = code.apply("not", u1, body.use(op.condition))

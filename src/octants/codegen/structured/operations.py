@@ -9,7 +9,7 @@ from octants.codegen.structured import (
     reductions,
     speculation,
 )
-from octants.codegen.structured.task_values import HandlerTable
+from octants.codegen.structured.function import HandlerTable
 from octants.ir import ops
 
 TABLE: HandlerTable = {

@@ -13,8 +13,8 @@ from octants.codegen import arithmetic, atomics, cooperation, memory, register_r
 from octants.codegen.bit_words import word_of
 from octants.codegen.code import Element, ThreadCode
 from octants.codegen.cooperation import summed, update_together
-from octants.codegen.memory import place_of
-from octants.codegen.structured.task_values import Body, register
+from octants.codegen.memory import address_of
+from octants.codegen.structured.function import StructuredFunction, register
 from octants.ir import ops
 from octants.ir.core import Space
 from octants.types.scalars import u1, u32, u64
@@ -22,7 +22,7 @@ from octants.types.scalars import u1, u32, u64
 _BYTES = 1 << 14  # that sums of a block may take of the memory that its threads share
 
 
-def atomic(body: Body, op: ops.Atomic) -> None:
+def atomic(body: StructuredFunction, op: ops.Atomic) -> None:
     """An update: of the variable of a reduction, together with other threads, or by itself."""
     if op in body.collected:
         register_reductions.collect_one(body, op)
@@ -34,17 +34,17 @@ def atomic(body: Body, op: ops.Atomic) -> None:
         atomics.atomic(body, op)
 
 
-def _update_copy(body: Body, op: ops.Atomic) -> None:
+def _update_copy(body: StructuredFunction, op: ops.Atomic) -> None:
     """An update of a copy; nobody asks what was there before."""
     code, dtype = body.code, op.array.dtype
-    place = place_of(body, op.array, op.companion, op.indices)
+    place = address_of(body, op.array, op.companion, op.indices)
     offset = code.apply("sub", u64, place, body.pointer(*op.ref))
     number = code.apply("ushr", u64, offset, code.constant(dtype.size.bit_length() - 1, u64))
     element = Element(body.shared_arrays[op.ref], code.convert(number, u64, u32))
     atomics.update(body, op.fn, dtype, element, body.use(op.value))
 
 
-def deliver(body: Body, found: list[Reduction], threads: int) -> None:
+def deliver(body: StructuredFunction, found: list[Reduction], threads: int) -> None:
     """All threads of a block, so many, come here together.
 
     Who collected nothing adds what changes nothing. Threads that a CPU runs one after the other
@@ -63,7 +63,7 @@ def deliver(body: Body, found: list[Reduction], threads: int) -> None:
         cooperation.deliver(body, reduction)
 
 
-def _deliver_in_blocks(body: Body, found: list[Reduction], threads: int) -> None:
+def _deliver_in_blocks(body: StructuredFunction, found: list[Reduction], threads: int) -> None:
     """The subgroups of a block leave their sums to one of them, mostly another for each reduction.
 
     Devices number threads as they like: which of them are a subgroup is not known.
@@ -79,7 +79,7 @@ def _deliver_in_blocks(body: Body, found: list[Reduction], threads: int) -> None
         code.branch(is_mine, partial(_take, body, reduction, threads))
 
 
-def _leave(body: Body, reduction: Reduction, threads: int) -> None:
+def _leave(body: StructuredFunction, reduction: Reduction, threads: int) -> None:
     """Have the sum of the subgroup, and whether there is any, in memory of the block.
 
     The first thread leaves it, the others nothing.
@@ -95,7 +95,7 @@ def _leave(body: Body, reduction: Reduction, threads: int) -> None:
     memory.write(code, Element(any_, own), u1, some)
 
 
-def _take(body: Body, reduction: Reduction, threads: int) -> None:
+def _take(body: StructuredFunction, reduction: Reduction, threads: int) -> None:
     """Update a place by what so many threads have left."""
     code, fn, dtype = body.code, reduction.fn, reduction.dtype
     sums, any_ = _left(code, reduction, threads)

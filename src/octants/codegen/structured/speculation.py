@@ -20,7 +20,7 @@ from octants.analysis.value_bounds import Magnitudes
 from octants.codegen import records, speculation
 from octants.codegen.code import Operand
 from octants.codegen.structured import control, library
-from octants.codegen.structured.task_values import Body, Guess, register
+from octants.codegen.structured.function import Speculation, StructuredFunction, register
 from octants.ir import ops
 from octants.ir.core import Operation, Value
 from octants.types.scalars import u1
@@ -32,7 +32,7 @@ _FEW_TURNS = 3
 """So many are hardly more than the one that it costs to have guessed right."""
 
 
-def for_(body: Body, op: ops.For) -> None:
+def for_(body: StructuredFunction, op: ops.For) -> None:
     """A loop as it is, or first without rare ways. What it records in all its turns finds room."""
     records.reserve(body, op, runs=False)
     if body.guess is None and body.code.masks and _is_worth_it(body, op):
@@ -41,7 +41,7 @@ def for_(body: Body, op: ops.For) -> None:
         control.write_for(body, op, body.block, body.condition)
 
 
-def _is_worth_it(body: Body, op: ops.For) -> bool:
+def _is_worth_it(body: StructuredFunction, op: ops.For) -> bool:
     lower, upper = (body.code.known(body.use(bound)) for bound in (op.lower, op.upper))
     if None not in (lower, upper) and upper - lower <= _FEW_TURNS:
         return False
@@ -49,7 +49,7 @@ def _is_worth_it(body: Body, op: ops.For) -> bool:
     return speculation.can_be_guessed(op, may_be_rare, _can_be_repeated, _MOST_WORK)
 
 
-def _may_be_rare(body: Body, op: Operation) -> bool:
+def _may_be_rare(body: StructuredFunction, op: Operation) -> bool:
     is_fast = body.kernel.fast_math
     return isinstance(op, ops.Unary) and library.has_rare_way(op.fn, op.x.type, is_fast)
 
@@ -61,10 +61,10 @@ def _can_be_repeated(op: Operation) -> bool:
     return isinstance(op, (ops.RecordPop, ops.For))
 
 
-def _guess(body: Body, op: ops.For) -> None:
+def _guess(body: StructuredFunction, op: ops.For) -> None:
     """The exact turns begin with what is known before the others, and need not wait for them."""
     code, is_right = body.code, _look_first(body, op)
-    body.guess = Guess(code.variable(u1) if is_right is None else None)
+    body.guess = Speculation(code.variable(u1) if is_right is None else None)
     if body.guess.noted is not None:
         code.write(body.guess.noted, code.constant(True, u1))
     control.write_for(body, op, body.block, body.condition)
@@ -82,7 +82,7 @@ def _guess(body: Body, op: ops.For) -> None:
 # -- looks before the loop ------------------------------------------------------------------------
 
 
-def _look_first(body: Body, op: ops.For) -> Operand | None:
+def _look_first(body: StructuredFunction, op: ops.For) -> Operand | None:
     """Whether all operands will be usual, if that can be told before the loop."""
     magnitudes = Magnitudes(op, body.kernel.constants)
     firsts, lasts = list[Value](), list[Value]()
@@ -114,7 +114,9 @@ def _makers(op: ops.For, values: Sequence[Value]) -> list[Operation]:
     return found
 
 
-def _are_usual(body: Body, op: ops.For, values: Sequence[Value], number: Operand) -> Operand:
+def _are_usual(
+    body: StructuredFunction, op: ops.For, values: Sequence[Value], number: Operand
+) -> Operand:
     """Whether some operands are usual in the turn of a number, the first one but for the number."""
     code, found = body.code, body.code.constant(True, u1)
     for arg, operand in zip(op.body.args, [number, *map(body.use, op.inits)], strict=True):

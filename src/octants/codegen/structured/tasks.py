@@ -9,7 +9,6 @@ from octants import abi
 from octants.analysis.reductions import Collect, Reduction, find_reductions, find_shared
 from octants.artifact import Dispatch
 from octants.codegen import block_shared_copies, cooperation, register_reductions
-from octants.codegen.bounds import host_bounds
 from octants.codegen.code import MutableSlot, Operand, ThreadCode
 from octants.codegen.dispatching import (
     has_records,
@@ -18,15 +17,16 @@ from octants.codegen.dispatching import (
     tape_of,
     write_bounds,
 )
+from octants.codegen.host_bounds import host_bounds
 from octants.codegen.recording_facts import pushed_again, restartable
-from octants.codegen.shared_copies import find_copies
+from octants.codegen.shared_copy_targets import find_copies
 from octants.codegen.structured import reductions
 from octants.codegen.structured.blocks import Together, has_barriers
 from octants.codegen.structured.control import is_less
 from octants.codegen.structured.cooperation_limits import check
 from octants.codegen.structured.early_exits import Ending, can_end
+from octants.codegen.structured.function import KernelContext, StructuredFunction
 from octants.codegen.structured.operations import TABLE
-from octants.codegen.structured.task_values import Body, TaskBody
 from octants.ir.cooperation import cooperates, shared_places, sizes
 from octants.ir.core import ArrayRef, Task
 from octants.ir.ops.cooperation import Barrier, Fence, Subgroup
@@ -52,7 +52,7 @@ class DispatchEmitter:
 
 
 def functions(
-    kernel: TaskBody, block: int, summing: int, blocks: Blocks | None, most: int
+    kernel: KernelContext, block: int, summing: int, blocks: Blocks | None, most: int
 ) -> list[DispatchEmitter]:
     """The functions of a kernel, in the order of their dispatches, of ``block`` threads each.
 
@@ -106,7 +106,7 @@ def _threads(task: Task, most: int) -> int:
     return 1 if task.options.get("fixed_order") else most
 
 
-def _collects(kernel: TaskBody, task: Task) -> list[Reduction]:
+def _collects(kernel: KernelContext, task: Task) -> list[Reduction]:
     """What each thread of a task collects, and updates once.
 
     Work items that records may end are functions of their own, which know no variables of others.
@@ -116,7 +116,7 @@ def _collects(kernel: TaskBody, task: Task) -> list[Reduction]:
     return find_reductions(task, kernel.module.apart)
 
 
-def _copies(kernel: TaskBody, task: Task) -> list[ArrayRef]:
+def _copies(kernel: KernelContext, task: Task) -> list[ArrayRef]:
     """The arrays of which each block has a copy to add to."""
     if task.options.get("fixed_order") or cooperates(task) or has_records(task):
         return []
@@ -125,24 +125,24 @@ def _copies(kernel: TaskBody, task: Task) -> list[ArrayRef]:
     return [target for target in found if target[0].dtype.bits == 32]
 
 
-def _body(kernel: TaskBody, code: ThreadCode, position: int) -> Body:
-    return Body(kernel, code, TABLE, position)
+def _body(kernel: KernelContext, code: ThreadCode, position: int) -> StructuredFunction:
+    return StructuredFunction(kernel, code, TABLE, position)
 
 
-def _begun(kernel: TaskBody, code: ThreadCode, position: int) -> Body:
+def _begun(kernel: KernelContext, code: ThreadCode, position: int) -> StructuredFunction:
     """What writes the function of a dispatch, behind what may keep that from running."""
     body = _body(kernel, code, position)
     stop_if_failed(body, kernel.module)
     return body
 
 
-def _write_serial(kernel: TaskBody, position: int, code: ThreadCode) -> None:
+def _write_serial(kernel: KernelContext, position: int, code: ThreadCode) -> None:
     body, task = _begun(kernel, code, position), kernel.module.tasks[position]
     body.restartable, body.reserved = restartable(task.body), pushed_again(task.body)
     body.block(task.body)
 
 
-def _write_domain(kernel: TaskBody, position: int, code: ThreadCode) -> None:
+def _write_domain(kernel: KernelContext, position: int, code: ThreadCode) -> None:
     body, task = _begun(kernel, code, position), kernel.module.tasks[position]
     assert task.domain is not None
     write_bounds(body, task.domain, kernel.module)
@@ -159,7 +159,7 @@ def _bounds(code: ThreadCode, *, is_known: bool) -> tuple[Operand, Operand]:
 
 
 def _write_items(
-    kernel: TaskBody,
+    kernel: KernelContext,
     position: int,
     threads: int,
     targets: list[ArrayRef],
@@ -207,7 +207,7 @@ def _loop_until(
 
 
 def _item(
-    kernel: TaskBody, position: int, task: Task, body: Body, *, is_known: bool
+    kernel: KernelContext, position: int, task: Task, body: StructuredFunction, *, is_known: bool
 ) -> Callable[[Operand], None]:
     """What writes a work item: in line, or as a function if something may end it early.
 
@@ -252,7 +252,7 @@ def _has_lanes(task: Task) -> bool:
 
 
 def _write_blocks(
-    kernel: TaskBody, position: int, threads: int, code: ThreadCode, *, is_known: bool
+    kernel: KernelContext, position: int, threads: int, code: ThreadCode, *, is_known: bool
 ) -> None:
     """Every so many-th block of work items: all threads of it take the same turns.
 
@@ -288,7 +288,7 @@ def _write_blocks(
 
 
 def _write_together(
-    kernel: TaskBody,
+    kernel: KernelContext,
     position: int,
     code: ThreadCode,
     numbers: tuple[Operand, Operand],

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from octants.analysis.subnormals import normal_numbers
 from octants.codegen import arithmetic
-from octants.codegen.llvm.function import FunctionText, TaskCost
+from octants.codegen.llvm.function import FunctionText, RootEstimate
 from octants.codegen.llvm.gpu.function import ThreadText
 from octants.codegen.llvm.library import Call
 from octants.codegen.llvm.literals import float_literal
@@ -178,7 +178,7 @@ def _root(f: FunctionText, _: int, x: str) -> str:
     return _instruction(f, "rsqrt", x)
 
 
-ROOT = TaskCost(_root, 1, 22, total=True)
+ROOT = RootEstimate(_root, 1, 22, total=True)
 """1 / sqrt(x), to two units of the last digit."""
 
 

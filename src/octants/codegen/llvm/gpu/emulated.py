@@ -10,8 +10,8 @@ from octants import abi
 from octants.artifact import Artifact
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.gpu.function import ThreadText
-from octants.codegen.llvm.gpu.gpu_tapes import Gpu
 from octants.codegen.llvm.gpu.kernels import write
+from octants.codegen.llvm.gpu.machine import Gpu
 from octants.ir.core import Module
 from octants.target import Target
 

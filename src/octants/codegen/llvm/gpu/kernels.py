@@ -11,9 +11,8 @@ from octants.analysis.costs import CHEAP
 from octants.analysis.reductions import Collect, find_reductions, find_scattered, find_shared
 from octants.artifact import Artifact, Dispatch
 from octants.codegen import block_shared_copies, cooperation
-from octants.codegen.array_addresses import written_places
-from octants.codegen.bounds import host_bounds
 from octants.codegen.dispatching import is_wanted, stop_if_failed, tape_of, write_bounds
+from octants.codegen.host_bounds import host_bounds
 from octants.codegen.llvm.control import several
 from octants.codegen.llvm.function import HandlerTable
 from octants.codegen.llvm.gpu import approximations, reductions, vector_loads
@@ -23,8 +22,9 @@ from octants.codegen.llvm.literals import identifier
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.select_chains import find_chains
+from octants.codegen.memory_ranges import written_ranges
 from octants.codegen.recording_facts import pushed_again, recorded_loops, restartable
-from octants.codegen.shared_copies import find_copies
+from octants.codegen.shared_copy_targets import find_copies
 from octants.ir import ops
 from octants.ir.cooperation import LEAST_BLOCKS, cooperates
 from octants.ir.core import Module, Operation, Task
@@ -77,7 +77,7 @@ class Written:
             kernel=module.kernel,
             records=tuple(recorded_loops(module)),
             dispatches=self.dispatches,
-            writes=written_places(module, self.kernel.parameters),
+            writes=written_ranges(module, self.kernel.parameters),
         )
 
 

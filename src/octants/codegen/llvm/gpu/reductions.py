@@ -7,7 +7,7 @@ from octants.codegen import arithmetic, atomics, cooperation, register_reduction
 from octants.codegen.cooperation import summed, update_together
 from octants.codegen.llvm.atomics import atomic as update_alone
 from octants.codegen.llvm.gpu.function import ThreadText
-from octants.codegen.memory import place_of
+from octants.codegen.memory import address_of
 from octants.ir import ops
 
 
@@ -30,7 +30,7 @@ def _update_by_places(f: ThreadText, op: ops.Atomic) -> None:
     In each turn every second one that is left of a place takes over what the next one has.
     """
     dtype, fn, value = op.array.dtype, op.fn, f.use(op.value)
-    place = place_of(f, op.array, op.companion, op.indices)
+    place = address_of(f, op.array, op.companion, op.indices)
     mask, same = f.gpu.at_one_place(f, place)
     own, register = f.code.lane(), f.type(dtype)
     before = f.apply("sub", "i32", f.apply("shl", "i32", 1, own), 1)

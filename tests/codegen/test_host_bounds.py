@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from octants.artifact import Slot, parameters_of
-from octants.codegen.bounds import host_bounds
+from octants.codegen.host_bounds import host_bounds
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.builder import Builder

@@ -49,7 +49,7 @@ class Words:
     variable: int
 
 
-class FunctionBody(ThreadCode):
+class ControlFlowCode(ThreadCode):
     """A function of an entry point: its variables, what is computed at its start, and the rest."""
 
     has_graphs = False

@@ -15,10 +15,10 @@ def written_arrays(module: Module) -> set[Array]:
     return {array for array, companion in _written(module) if companion is Companion.PRIMAL}
 
 
-def written_places(module: Module, parameters: ParameterLayout) -> tuple[MemoryRange, ...]:
+def written_ranges(module: Module, parameters: ParameterLayout) -> tuple[MemoryRange, ...]:
     """Where the arrays are, and their companions, that a module may write to."""
     found = {
-        place_of(array, companion, module.arrays, parameters): None
+        range_of(array, companion, module.arrays, parameters): None
         for array, companion in _written(module)
         if array.space in (Space.FIELD, Space.NDARRAY)
     }
@@ -30,7 +30,7 @@ def _written(module: Module) -> dict[ArrayRef, None]:
     return {op.ref: None for op in written}
 
 
-def place_of(
+def range_of(
     array: Array, companion: Companion, arrays: list[Array], parameters: ParameterLayout
 ) -> MemoryRange:
     """Where an array of a kernel is, or a companion of it."""

@@ -25,7 +25,7 @@ Handler = Callable[[Any, Any], Any]
 HandlerTable = dict[type[Any], Handler]
 
 
-class TaskBody:
+class KernelContext:
     """What the functions of one kernel share: its arrays, its parameter block, its messages."""
 
     def __init__(self, module: Module, *, fast_math: bool = False) -> None:
@@ -51,13 +51,13 @@ class TaskBody:
 
 
 @dataclass(frozen=True, slots=True)
-class Guess:
+class Speculation:
     """That no rare way is needed in a loop; what has ``noted`` if one is, None if none can be."""
 
     noted: MutableSlot | None
 
 
-class Body:
+class StructuredFunction:
     """One function of a kernel: its code, and the operands of values.
 
     ``item`` is the number of the work item, ``lower`` that of the first one of the launch, both
@@ -65,7 +65,7 @@ class Body:
     """
 
     def __init__(
-        self, kernel: TaskBody, code: ThreadCode, table: HandlerTable, task: int = 0
+        self, kernel: KernelContext, code: ThreadCode, table: HandlerTable, task: int = 0
     ) -> None:
         self.kernel = kernel
         self.code = code
@@ -75,7 +75,7 @@ class Body:
         self.lower: Operand = code.constant(0, i64)
         self.speaks_of: Operand | None = None  # another work item, for messages
         self.lanes: Lanes | None = None
-        self.guess: Guess | None = None
+        self.guess: Speculation | None = None
         self.collected: dict[
             Operation, tuple[MutableSlot, MutableSlot]
         ] = {}  # see `register_reductions`
