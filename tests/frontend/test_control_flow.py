@@ -558,6 +558,43 @@ def kernel(x, n):
     assert loops_of(kernel, numbers(5), 5) == [ops.ParallelFor, ops.ParallelFor, ops.For]
 
 
+def test_parallel_loops_change_what_functions_refer_to() -> None:
+    text = """
+@func
+def store(y: template, x: template, n):
+    for i in range(n):
+        y[i] = x[i] + 1.0
+
+@func
+def add(total: template, x: template, n):
+    for i in range(n):
+        total += x[i]
+
+@func
+def both(y: template, x: template, total: template, n):
+    store(y, x, n)
+    add(total, y, n)
+
+def kernel(x, y, n):
+    v = Vector([0.5, 2.0])
+    both(y, x, v[1], n)
+    total = 1.0
+    both(x, y, total, n)
+    return v[0] + 10.0 * v[1] + 100.0 * total
+"""
+    from octants.lang.syntax import template
+    from octants.types.matrix_values import Vector
+
+    kernel = define(text, template=template, Vector=Vector)
+    x, y = numbers(5), np.zeros(5)
+    once, twice = x + 1.0, x + 2.0
+    wanted = 0.5 + 10.0 * (2.0 + once.sum()) + 100.0 * (1.0 + twice.sum())
+    assert loops_of(kernel, x, y, 5) == [ops.ParallelFor] * 4
+    assert run(kernel, x, y, 5) == pytest.approx(wanted)
+    np.testing.assert_allclose(y, once)
+    np.testing.assert_allclose(x, twice)
+
+
 def test_a_loop_after_a_loop_that_may_return() -> None:
     def kernel(x, n):
         k = 0

@@ -7,7 +7,7 @@ import pytest
 
 from octants.lang.marker import library_function
 from octants.lang.simt import block, grid
-from octants.lang.syntax import loop_config, ndrange, static
+from octants.lang.syntax import loop_config, ndrange, static, template
 from octants.target import Blocks
 from octants.types.annotations import NdarrayAnnotation as Array
 from octants.types.matrix_types import vector
@@ -328,6 +328,31 @@ def test_functions_make_arrays_of_their_own():
     run(through_functions, x, y)
     after_it = np.roll(x.reshape(2, 16), -1, axis=1).reshape(-1)
     np.testing.assert_allclose(y, 21 * after_it)
+
+
+@func
+def first_sums(y: template, x: template):
+    loop_config(block_dim=16)
+    for i in x:
+        total = block.reduce_add(x[i], 16, f64)
+        if i % 16 == 0:
+            y[i // 16] = total
+
+
+@func
+def passed_on(y: template, x: template):
+    first_sums(y, x)
+
+
+def through_references(x: Array, y: Array):
+    passed_on(y, x)
+
+
+def test_functions_may_pass_arrays_on_by_reference():
+    x = rng.random(32)
+    y = np.zeros(2)
+    run(through_references, x, y)
+    np.testing.assert_allclose(y, x.reshape(2, 16).sum(1))
 
 
 def several_loops(x: Array, y: Array):

@@ -48,17 +48,25 @@ def _can_be_left(node: ast.For) -> bool:
 
 
 def _shared(context: Context, node: ast.For) -> dict[str, Variable]:
-    """The variables of the function that the body of a loop assigns, in whole or in part."""
+    """The variables that the body of a loop assigns, in whole or in part, by the function's names.
+
+    Those that the function got by reference are variables of its callers.
+    """
     targets = source.target_names(node)
     changed = context.scopes.changed_by(node.body)
-    return {name: variable for name, variable in changed.items() if name not in targets}
+    return {name: _owner(variable) for name, variable in changed.items() if name not in targets}
+
+
+def _owner(variable: Variable) -> Variable:
+    held = variable.value
+    return held.variable if isinstance(held, VariableReference) else variable
 
 
 def _can_be_shared(variable: Variable) -> bool:
     if variable.in_memory or _is_memory(variable.value):
         return True
     return not flattening.has_object(variable.value) and not isinstance(
-        variable.value, (tuple, list, VariableReference)
+        variable.value, (tuple, list)
     )
 
 

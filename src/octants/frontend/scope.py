@@ -129,10 +129,17 @@ class Plan:
 
 
 def _is_local(variable: Variable, attributes: tuple[str, ...]) -> bool:
-    """Whether a part of a variable holds numbers of its own, and is not in an array."""
-    if variable.in_memory or isinstance(variable.value, VariableReference):
-        return True
+    """Whether a part of a variable holds numbers of its own, and is not in an array.
+
+    A variable that refers to another one, as a parameter of `template` does, is looked up there.
+    """
     held = variable.value
+    if isinstance(held, VariableReference):
+        leading = [step for step in held.path if isinstance(step, str)]
+        is_component = len(leading) < len(held.path)
+        return is_component or _is_local(held.variable, (*leading, *attributes))
+    if variable.in_memory:
+        return True
     for name in attributes:
         if isinstance(held, StructValue):
             held = held.members.get(name)
