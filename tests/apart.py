@@ -13,7 +13,7 @@ import pytest
 
 from octants import options
 from octants.runtime.cpu.discrete import ApartMemory
-from octants.runtime.null_device import NullDevice
+from octants.runtime.devices.null import NullDevice
 from octants.runtime.vulkan import physical_devices
 
 ARCH = os.environ.get("OCTANTS_TEST_ARCH", "cpu")

@@ -27,8 +27,8 @@ from octants.diagnostics.graph_errors import (
     NotCaptured,
 )
 from octants.lang.syntax import do_while as do_while
+from octants.runtime.arguments.parameters import has_interface, is_torch
 from octants.runtime.capture import Capture, CommandReplay, captures, own_capture
-from octants.runtime.parameters import has_interface, is_torch
 
 if TYPE_CHECKING:
     from octants.graph_builder import Arg as Arg

@@ -13,7 +13,8 @@ import pytest
 import octants as qd
 from octants import driver
 from octants.options import memory_of_the_machine
-from octants.runtime.cpu import CpuDevice, native
+from octants.runtime.cpu import CpuDevice
+from octants.runtime.cpu.native import support as native
 
 _C = ctypes.CDLL(None)
 _C.realloc.restype = ctypes.c_void_p

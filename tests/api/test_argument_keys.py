@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.runtime.parameters import template_key, tensor_key
+from octants.runtime.arguments.parameters import template_key, tensor_key
 from octants.types import weak_references
 
 

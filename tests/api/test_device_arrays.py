@@ -13,9 +13,9 @@ import pytest
 import octants as qd
 from octants import driver
 from octants.data.memory import row_major
-from octants.runtime import parameters
-from octants.runtime.host_arguments import DeviceArray
-from octants.runtime.host_memory import address_of, describe
+from octants.runtime.arguments import parameters
+from octants.runtime.arguments.staging_copies import DeviceArray
+from octants.runtime.memory.host import address_of, describe
 from octants.types.companions import Companion
 from tests.apart import on_cpu
 from tests.api import fake_torch

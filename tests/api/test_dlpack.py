@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.runtime import dlpack
+from octants.runtime.interop import dlpack
 from tests.apart import on_cpu
 
 pytestmark = on_cpu

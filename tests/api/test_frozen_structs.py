@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.runtime import argument_recognition
+from octants.runtime.arguments import recognition as argument_recognition
 
 
 @pytest.fixture(autouse=True)

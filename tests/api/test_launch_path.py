@@ -13,7 +13,7 @@ import pytest
 
 import octants as qd
 from octants.launch import warm_call
-from octants.runtime import argument_packing
+from octants.runtime.arguments import packing as argument_packing
 
 
 @pytest.fixture(autouse=True)

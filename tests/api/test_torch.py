@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.runtime import parameters
+from octants.runtime.arguments import parameters
 from tests.apart import on_cpu, shares_memory
 from tests.api import fake_torch
 

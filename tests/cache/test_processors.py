@@ -14,7 +14,7 @@ import octants as qd
 from octants.backends import cpu
 from octants.codegen.llvm import backend
 from octants.runtime.cpu import processor_identity
-from octants.runtime.cpu.relocations import Refused
+from octants.runtime.cpu.loader.relocations import Refused
 
 KNOWN = (sys.platform, platform.machine().lower()) in processor_identity._READERS
 on_known = pytest.mark.skipif(not KNOWN, reason="this processor has no identity")

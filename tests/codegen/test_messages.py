@@ -12,7 +12,7 @@ from octants.diagnostics.exceptions import OctantsAssertionError
 from octants.diagnostics.span import Span
 from octants.ir.core import Module
 from octants.runtime.cpu import CpuDevice
-from octants.runtime.messages import CAPACITY
+from octants.runtime.reports.messages import CAPACITY
 from octants.types import scalars
 from octants.types.scalars import f16, f32, f64, i32, u1
 from tests.codegen.compiled import Compiled, for_, if_, ndarray, parallel, run, serial, temporary

@@ -13,8 +13,8 @@ from octants.artifact import Dispatch
 from octants.codegen.llvm.gpu import emulated
 from octants.ir.core import Module
 from octants.ir.verifier import verify
-from octants.runtime.cpu import native
-from octants.runtime.host_memory import HostAllocation
+from octants.runtime.cpu.native import support as native
+from octants.runtime.memory.host import HostAllocation
 from tests.codegen.compiled import TARGET, Compiled
 
 _Entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from octants.data import current
-from octants.runtime.null_device import NullDevice
+from octants.runtime.devices.null import NullDevice
 from octants.types import default_types
 from octants.types.scalars import f32, i32
 from tests.apart import APART, ApartNullDevice

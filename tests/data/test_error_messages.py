@@ -18,7 +18,7 @@ from octants.data.tensor import tensor
 from octants.data.tree_roots import FieldsBuilder, root
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError, OctantsWarning
-from octants.runtime.null_device import NullDevice
+from octants.runtime.devices.null import NullDevice
 from octants.types.enums import Layout
 from octants.types.matrix_values import Vector
 from octants.types.scalars import f32, i8, i32

@@ -24,7 +24,7 @@ from octants.diagnostics.exceptions import (
     OctantsRuntimeTypeError,
     OctantsValueError,
 )
-from octants.runtime.null_device import NullDevice
+from octants.runtime.devices.null import NullDevice
 from octants.types import default_types
 from octants.types.annotations import AnyTensor
 from octants.types.companions import Companion
@@ -485,7 +485,7 @@ def test_torch_is_not_imported() -> None:
 
     code = (
         "import sys; from octants.data import current;"
-        "from octants.runtime.null_device import NullDevice;"
+        "from octants.runtime.devices.null import NullDevice;"
         "current.start(NullDevice()); from octants.data.field_factories import field;"
         "x = field(float, 3); x.fill(1); x.to_numpy(); x.to_dlpack(); x.from_dlpack(x);"
         "assert 'torch' not in sys.modules"

@@ -24,7 +24,7 @@ from octants.diagnostics.exceptions import (
     OctantsRuntimeError,
     OctantsValueError,
 )
-from octants.runtime.null_device import NullDevice
+from octants.runtime.devices.null import NullDevice
 from octants.types.companions import Companion
 from octants.types.enums import Layout as ElementLayout
 from octants.types.enums import SNodeGradType

@@ -12,8 +12,8 @@ from octants.artifact import Artifact, ParameterLayout
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.runtime.cpu import CpuDevice, device, system_limits
 from octants.runtime.device import Device
-from octants.runtime.host_memory import allocate
-from octants.runtime.null_device import NullDevice
+from octants.runtime.devices.null import NullDevice
+from octants.runtime.memory.host import allocate
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 1000, 1 << 20])

@@ -15,7 +15,7 @@ from octants.artifact import MemoryRange
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.gpu import tape_growth
 from octants.runtime.gpu.tapes import DeviceTape
-from octants.runtime.memory_versions import Versions
+from octants.runtime.memory.versions import Versions
 from octants.runtime.vulkan import physical_devices
 from tests.codegen.on_emulated_gpu import emulated_gpu
 

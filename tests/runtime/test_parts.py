@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from octants.diagnostics.exceptions import InternalError
 from octants.runtime.cpu.discrete import ApartMemory
-from octants.runtime.host_memory import address_of, describe
-from octants.runtime.memory_partition import HOST, DeviceParts, Part, parts_of
-from octants.runtime.null_device import NullDevice
-from octants.runtime.strided_copy import copy_rows
+from octants.runtime.devices.null import NullDevice
+from octants.runtime.memory.array_access import HOST, DeviceParts, Part, parts_of
+from octants.runtime.memory.host import address_of, describe
+from octants.runtime.memory.strided_copy import copy_rows
 
 
 class Counting(ApartMemory):

@@ -12,7 +12,7 @@ import pytest
 
 from octants import abi
 from octants.runtime.cpu.device import CpuDevice, LaunchContext
-from octants.runtime.cpu.layout import Worker
+from octants.runtime.cpu.native.structures import Worker
 
 FIXED, WRAPS = 1, 2
 TASK = ctypes.CFUNCTYPE(

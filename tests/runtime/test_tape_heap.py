@@ -17,9 +17,10 @@ from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.span import Span
 from octants.ir import ops
 from octants.ir.core import Module, Record, Value
-from octants.runtime.cpu import CpuDevice, native
+from octants.runtime.cpu import CpuDevice
 from octants.runtime.cpu.device import LaunchContext
-from octants.runtime.cpu.pool import ThreadPool
+from octants.runtime.cpu.native import support as native
+from octants.runtime.cpu.thread_pool import ThreadPool
 from octants.types.scalars import DType, f64, i32, i64
 from tests.codegen.compiled import Compiled, argument, for_, ndarray, parallel, while_
 

@@ -10,9 +10,9 @@ import pytest
 
 import octants as qd
 from octants.ir.core import Companion
-from octants.runtime import threaded_copy
 from octants.runtime.gpu import staging
-from octants.runtime.host_memory import address_of
+from octants.runtime.memory import threaded_copy
+from octants.runtime.memory.host import address_of
 from octants.runtime.vulkan.device import VulkanDevice
 from tests.vulkan import compiled
 

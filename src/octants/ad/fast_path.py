@@ -20,7 +20,7 @@ from octants.launch.gradient import ReverseStep, TapePlan
 from octants.launch.persistent_storage import PersistentLayout
 from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass
-from octants.runtime.parameters import StructAnnotation
+from octants.runtime.arguments.parameters import StructAnnotation
 from octants.types.signature import ScalarType
 
 _MOST_KEYS = 4096

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from octants.launch.specialisation import Specialisation
-from octants.runtime.argument_conversions import to_array
-from octants.runtime.parameters import Annotation, StructAnnotation
+from octants.runtime.arguments.conversions import to_array
+from octants.runtime.arguments.parameters import Annotation, StructAnnotation
 from octants.types.signature import ScalarType
 
 

@@ -20,8 +20,8 @@ from octants.ir.core import Companion
 from octants.launch.foreign_arrays import ForeignArray, foreign_array
 from octants.launch.kernel import BoundKernel, Kernel
 from octants.launch.persistent_storage import adjoint_seed
-from octants.runtime.argument_conversions import with_gradient
-from octants.runtime.parameters import is_torch
+from octants.runtime.arguments.conversions import with_gradient
+from octants.runtime.arguments.parameters import is_torch
 
 
 class Loss(Protocol):

@@ -11,17 +11,17 @@ from octants.diagnostics.exceptions import InternalError
 from octants.ir.core import Module, Task
 from octants.options import Options, memory_of_the_machine
 from octants.runtime.device import Device
-from octants.runtime.null_device import NullDevice
+from octants.runtime.devices.null import NullDevice
 from octants.target import Blocks, Capabilities, Target
 
 if TYPE_CHECKING:
     from octants.analysis import privatisation
     from octants.analysis.lanes import choice
-    from octants.runtime import interpreter_device
+    from octants.runtime.devices import interpreter as interpreter_device
 else:
     privatisation = Deferred("octants.analysis.privatisation")
     choice = Deferred("octants.analysis.lanes.choice")
-    interpreter_device = Deferred("octants.runtime.interpreter_device")
+    interpreter_device = Deferred("octants.runtime.devices.interpreter")
 
 
 class PythonBackend(Backend):

@@ -12,9 +12,9 @@ from octants.data.memory import Window
 from octants.deferred_import import Deferred
 
 if TYPE_CHECKING:
-    from octants.runtime import dlpack
+    from octants.runtime.interop import dlpack
 else:
-    dlpack = Deferred("octants.runtime.dlpack")
+    dlpack = Deferred("octants.runtime.interop.dlpack")
 
 ELSEWHERE = "it is in the memory of the device, which the host cannot touch"
 SPLIT = "an axis of it is split over several blocks"

@@ -16,9 +16,9 @@ from octants.types import scalars
 from octants.types.scalars import DType
 
 if TYPE_CHECKING:
-    from octants.runtime import dlpack
+    from octants.runtime.interop import dlpack
 else:
-    dlpack = Deferred("octants.runtime.dlpack")
+    dlpack = Deferred("octants.runtime.interop.dlpack")
 
 _WHAT = "from_dlpack()"
 

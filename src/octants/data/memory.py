@@ -19,8 +19,7 @@ from octants.diagnostics.byte_counts import format_bytes
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.capture import captures, once, own_capture, refuse_read
 from octants.runtime.device import Allocation, Device
-from octants.runtime.host_memory import describe_bytes
-from octants.runtime.memory_partition import (
+from octants.runtime.memory.array_access import (
     HOST,
     DeviceParts,
     Parts,
@@ -29,11 +28,12 @@ from octants.runtime.memory_partition import (
     is_scalar,
     parts_of,
 )
+from octants.runtime.memory.host import describe_bytes
 from octants.types.layouts import Layout
 from octants.types.scalars import DType
 
 if TYPE_CHECKING:
-    from octants.runtime.dlpack import DlpackView
+    from octants.runtime.interop.dlpack import DlpackView
 
 Array = np.ndarray[Any, Any]
 ElementRange = tuple[int, ...]
@@ -44,7 +44,7 @@ _MOST_PUT_OFF = 1 << 20  # bytes of a write that are copied rather than waited f
 class Storage:
     """A block of zeroed memory. What numpy sees of it keeps it alive.
 
-    `bytes` only describes it where the host shares no memory; see `runtime.memory_partition`.
+    `bytes` only describes it where the host shares no memory; see `runtime.memory.array_access`.
     """
 
     __slots__ = ("address", "bytes", "nbytes", "parts")

@@ -27,7 +27,7 @@ from octants.types.scalars import DType
 from octants.types.signature import NdarrayHandle, NdarrayType
 
 if TYPE_CHECKING:
-    from octants.runtime.dlpack import DlpackView
+    from octants.runtime.interop.dlpack import DlpackView
 
 
 class Ndarray(Tensor, NdarrayHandle):

@@ -12,8 +12,8 @@ from octants.data.errors import WrongArray, describe
 from octants.data.memory import Window
 from octants.diagnostics.optional_dependencies import import_optional
 from octants.runtime.device import Device
-from octants.runtime.foreign_arrays import place
-from octants.runtime.memory_partition import Saved
+from octants.runtime.interop.foreign_arrays import place
+from octants.runtime.memory.array_access import Saved
 
 Array = np.ndarray[Any, Any]
 

@@ -13,8 +13,8 @@ from octants.launch.persistent_storage import PersistentLayout
 from octants.launch.program import BoundKernelCode
 from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass
+from octants.runtime.arguments.staging_copies import DeviceArray
 from octants.runtime.capture import refuse
-from octants.runtime.host_arguments import DeviceArray
 
 if TYPE_CHECKING:
     from octants.autodiff.atomic_logs import Logged

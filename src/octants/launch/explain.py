@@ -47,8 +47,8 @@ from octants.launch.gradient import ReverseStep, TapePlan, differentiable, plan_
 from octants.launch.program import BoundKernelCode
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import TapedMemory, memories_of
-from octants.runtime.host_memory import describe_bytes
-from octants.runtime.memory_partition import parts_of
+from octants.runtime.memory.array_access import parts_of
+from octants.runtime.memory.host import describe_bytes
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 

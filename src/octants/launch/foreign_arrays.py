@@ -10,9 +10,9 @@ import numpy as np
 from octants import driver
 from octants.data import other_libraries
 from octants.data.stored_array import StoredArray
-from octants.runtime.host_memory import address_of
-from octants.runtime.memory_partition import HOST, Parts, parts_of
-from octants.runtime.parameters import is_torch
+from octants.runtime.arguments.parameters import is_torch
+from octants.runtime.memory.array_access import HOST, Parts, parts_of
+from octants.runtime.memory.host import address_of
 from octants.types.companions import Companion
 
 Array = np.ndarray[Any, Any]
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 class ForeignArray(StoredArray):
     """Memory that belongs to somebody else, who keeps it alive: a part with any strides.
 
-    `parts` is how it is reached; see `runtime.memory_partition`.
+    `parts` is how it is reached; see `runtime.memory.array_access`.
     """
 
     def __init__(self, owner: Any, elements: Array, parts: Parts = HOST) -> None:

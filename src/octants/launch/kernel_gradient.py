@@ -23,7 +23,7 @@ from octants.launch.streams import launching_in
 from octants.launch.taped_memory import memories_of, memory_at
 from octants.launch.warm_gradient import Reversal, WarmGradients
 from octants.lazy_dataclass import dataclass
-from octants.runtime.parameters import Leaf
+from octants.runtime.arguments.parameters import Leaf
 
 if TYPE_CHECKING:
     from octants.launch import explain

@@ -25,7 +25,7 @@ from octants.ir.core import Space
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import TapedMemory, memories_of, region_of
 from octants.lazy_dataclass import dataclass
-from octants.runtime.last_launch import LastLaunch
+from octants.runtime.parameter_blocks.last_launch import LastLaunch
 from octants.types.signature import ArgumentSource, FieldSource
 
 

@@ -14,8 +14,8 @@ from octants.diagnostics.tape_errors import WrongAdjoint
 from octants.ir.core import Array, ArrayRef, Companion, Module, Space
 from octants.launch.specialisation import Specialisation, make_value
 from octants.lazy_dataclass import dataclass
-from octants.runtime.host_memory import describe_bytes
-from octants.runtime.memory_partition import Part, parts_of
+from octants.runtime.memory.array_access import Part, parts_of
+from octants.runtime.memory.host import describe_bytes
 from octants.types.signature import ArgumentSource, ScalarType
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
@@ -60,7 +60,7 @@ class PersistentStorage:
         self.parts = parts_of(device)
 
     def part(self, position: int, companion: Companion = PRIMAL) -> Part:
-        """The memory of the array at a position; see `runtime.memory_partition`."""
+        """The memory of the array at a position; see `runtime.memory.array_access`."""
         start = self.layout.offsets[position, companion]
         array = self.layout.arrays[position]
         memory = describe_bytes(self.address, self.layout.size, self._memory)

@@ -15,10 +15,10 @@ from octants.driver import Code
 from octants.ir.core import Array, ArrayRef, Companion, Module, Space
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
-from octants.runtime.argument_packing import Binding, Form, make_launch
-from octants.runtime.frozen_structs import FrozenStruct
-from octants.runtime.last_launch import LastLaunch, last_launch
-from octants.runtime.parameters import Leaf
+from octants.runtime.arguments.frozen_structs import FrozenStruct
+from octants.runtime.arguments.packing import Binding, Form, make_launch
+from octants.runtime.arguments.parameters import Leaf
+from octants.runtime.parameter_blocks.last_launch import LastLaunch, last_launch
 from octants.types.signature import ArraySource, TemporarySource
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class BoundKernelCode:
 
     @functools.cached_property
     def launch(self) -> Callable[..., tuple[Any, ...]]:
-        """Launches it on the arguments of the kernel; see `runtime.argument_packing`."""
+        """Launches it on the arguments of the kernel; see `runtime.arguments.packing`."""
         compiled, owner = self.compiled, self.owner
         arrays = compiled.arrays
         added = len(arrays) - len(owner.sources)

@@ -39,14 +39,14 @@ from octants.launch.specialisation_guards import (
 )
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
-from octants.runtime.argument_conversions import is_read_only
-from octants.runtime.argument_packing import Form, form_of
-from octants.runtime.argument_recognition import Recognition
-from octants.runtime.argument_types import argument_type, build_argument
+from octants.runtime.arguments.conversions import is_read_only
+from octants.runtime.arguments.frozen_structs import frozen_structs
+from octants.runtime.arguments.packing import Form, form_of
+from octants.runtime.arguments.parameters import Leaf
+from octants.runtime.arguments.recognition import Recognition
+from octants.runtime.arguments.signatures import Signature
+from octants.runtime.arguments.types import argument_type, build_argument
 from octants.runtime.device import Device
-from octants.runtime.frozen_structs import frozen_structs
-from octants.runtime.parameters import Leaf
-from octants.runtime.signatures import Signature
 from octants.types.annotations import AnyTensor
 from octants.types.compile_time_reads import HiddenArgument, Read, ReadKey, key_of
 from octants.types.matrix_values import Matrix, Vector

@@ -16,8 +16,8 @@ from octants.ir.core import Array, Companion, Space
 from octants.launch.foreign_arrays import ForeignArray, foreign_array
 from octants.launch.persistent_storage import PersistentStorage
 from octants.launch.specialisation import Specialisation
-from octants.runtime.host_memory import shares_memory
-from octants.runtime.memory_partition import Part, Parts
+from octants.runtime.memory.array_access import Part, Parts
+from octants.runtime.memory.host import shares_memory
 from octants.types.signature import FieldHandle, FieldSource
 
 

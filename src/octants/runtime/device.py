@@ -10,7 +10,7 @@ import numpy as np
 
 from octants.artifact import Artifact
 from octants.runtime.capture import Command, CommandReplay
-from octants.runtime.pending_errors import Pending
+from octants.runtime.reports.pending_errors import Pending
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 """A contiguous piece of host memory."""
@@ -113,8 +113,9 @@ class Device(Protocol):
     ) -> None:
         """Copy ``rows`` pieces of ``nbytes`` within the device, after what was launched.
 
-        The steps are the bytes from a piece to the next one, at least ``nbytes``. What lies between
-        the pieces stays as it is. `runtime.strided_copy.copy_rows` does it by way of the host.
+        The steps are the bytes from a piece to the next one, at least ``nbytes``. The bytes between
+        the pieces keep their values. `runtime.memory.strided_copy.copy_rows` copies through the
+        host.
         """
 
     def clear(self, address: int, nbytes: int) -> None:
@@ -123,7 +124,7 @@ class Device(Protocol):
     def set_elements(self, address: int, element: bytes, count: int) -> None:
         """Set ``count`` elements that stand in a row, after what was launched.
 
-        `runtime.element_fill.set_elements` does it by copies.
+        `runtime.memory.fill.set_elements` does it by copies.
         """
 
     def create_stream(self, handle: int | None = None, /) -> Stream:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.runtime import dlpack, parameters
+from octants.runtime.arguments import parameters
+from octants.runtime.interop import dlpack
 from tests.api import fake_torch
 from tests.runtime.cuda.fake_cuda import _CONTEXT, Call
 from tests.runtime.cuda.whole import Gpu, gpu, numbers

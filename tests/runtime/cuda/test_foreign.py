@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from octants.diagnostics.exceptions import OctantsRuntimeError
-from octants.runtime import dlpack
 from octants.runtime.cuda import foreign
 from octants.runtime.cuda.device import CudaDevice
+from octants.runtime.interop import dlpack
 from tests.runtime.cuda.fake_cuda import FakeCuda
 from tests.runtime.cuda.kernels import read
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.runtime import dlpack
+from octants.runtime.interop import dlpack
 from tests.runtime.cuda.additions import add, slowly_add
 from tests.runtime.cuda.test_on_gpu import _has_gpu
 

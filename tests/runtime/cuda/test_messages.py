@@ -12,7 +12,7 @@ from octants.diagnostics.exceptions import OctantsAssertionError, OctantsRuntime
 from octants.runtime.cuda.device import CudaDevice
 from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.gpu import device as device_module
-from octants.runtime.messages import MOST_IN_FLIGHT, NO_END, PRINT_WORDS
+from octants.runtime.reports.messages import MOST_IN_FLIGHT, NO_END, PRINT_WORDS
 from tests.runtime.cuda.fake_cuda import Call, FakeCuda, Trap
 from tests.runtime.cuda.kernels import ASSERT, OVERFLOW, PRINT, artifact, launch, read
 

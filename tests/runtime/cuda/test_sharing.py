@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.runtime import dlpack
+from octants.runtime.interop import dlpack
 from tests.runtime.cuda.fake_cuda import Call
 from tests.runtime.cuda.test_foreign import Lender
 from tests.runtime.cuda.whole import Gpu, gpu, numbers

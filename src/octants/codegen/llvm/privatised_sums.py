@@ -1,7 +1,7 @@
 """Sums at places that vary: workers add plainly, each in its turn or to a part of its own.
 
 A part holds a copy of the targets that need one, one after the other, each at a multiple of 64
-bytes. `analysis.privatisation` says which these are, `runtime.cpu.privatised_sums` when they
+bytes. `analysis.privatisation` says which these are, `runtime.cpu.native.privatised_sums` when they
 are made: what a worker has for its part tells its task where to add.
 
     task:     base = %part > 0 ? %part + offset : target;  load, add, store at base + ...

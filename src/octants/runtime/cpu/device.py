@@ -14,13 +14,14 @@ from typing import Any
 
 from octants.artifact import SYSTEM, Artifact, Slot
 from octants.diagnostics.exceptions import InternalError
-from octants.runtime.cpu import native, system_limits
-from octants.runtime.cpu.layout import ThreadContext, aligned
-from octants.runtime.cpu.pool import ThreadPool
-from octants.runtime.host_memory import HostMemory
-from octants.runtime.messages import MessageBuffer
-from octants.runtime.pending_errors import Pending
-from octants.runtime.streams import SerialLaunches
+from octants.runtime.cpu import system_limits
+from octants.runtime.cpu.native import support as native
+from octants.runtime.cpu.native.structures import ThreadContext, aligned
+from octants.runtime.cpu.thread_pool import ThreadPool
+from octants.runtime.devices.serial_queue import SerialLaunches
+from octants.runtime.memory.host import HostMemory
+from octants.runtime.reports.messages import MessageBuffer
+from octants.runtime.reports.pending_errors import Pending
 
 # What `signal` wraps: that makes enumerations, which take long to define and to look up.
 _signal: Any = importlib.import_module("_signal")

@@ -19,7 +19,7 @@ from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.runtime.capture import noted, own_capture, refuse_read
 from octants.runtime.cpu.device import CpuDevice, CpuKernel
 from octants.runtime.device import Bytes
-from octants.runtime.host_memory import HostAllocation, HostMemory, address_of, allocate
+from octants.runtime.memory.host import HostAllocation, HostMemory, address_of, allocate
 
 _DISTANCE = 1 << 60
 

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable, Iterator
 
 from octants.hashing import blake2b
-from octants.runtime.cpu.executable import ExecutableMemory
-from octants.runtime.cpu.relocations import Refused
+from octants.runtime.cpu.loader.executable import ExecutableMemory
+from octants.runtime.cpu.loader.relocations import Refused
 
 # push rbx; mov eax, esi; mov ecx, edx; cpuid; mov [rdi], eax; mov [rdi + 4], ebx;
 # mov [rdi + 8], ecx; mov [rdi + 12], edx; pop rbx; ret

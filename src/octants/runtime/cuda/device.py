@@ -26,12 +26,12 @@ from octants.runtime.cuda.library import MOST_PITCH
 from octants.runtime.cuda.memory import DeviceAllocation, ExportedMemory
 from octants.runtime.cuda.streams import Event, Stream, Using
 from octants.runtime.device import Bytes
-from octants.runtime.strided_copy import copy_rows
+from octants.runtime.memory.strided_copy import copy_rows
 
 if TYPE_CHECKING:
-    from octants.runtime import dlpack
+    from octants.runtime.interop import dlpack
 else:
-    dlpack = Deferred("octants.runtime.dlpack")
+    dlpack = Deferred("octants.runtime.interop.dlpack")
 
 DLPACK_GPU = 2  # kDLCUDA
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from octants.artifact import SYSTEM, Artifact
 from octants.diagnostics.exceptions import OctantsError
-from octants.runtime.block_slots import SlotViews, bounds_reader
 from octants.runtime.cuda.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.launch_state import LaunchState
 from octants.runtime.cuda.streams import Stream
+from octants.runtime.parameter_blocks.slots import SlotViews, bounds_reader
 
 if TYPE_CHECKING:
     from octants.runtime.cuda.launch_context import LaunchContext

@@ -15,9 +15,9 @@ from octants.lazy_dataclass import dataclass
 from octants.runtime.cuda.streams import LEGACY_STREAM
 
 if TYPE_CHECKING:
-    from octants.runtime import dlpack
+    from octants.runtime.interop import dlpack
 else:
-    dlpack = Deferred("octants.runtime.dlpack")
+    dlpack = Deferred("octants.runtime.interop.dlpack")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from octants.runtime.cuda.memory import DeviceAllocation
 from octants.runtime.gpu.messages import DeviceBuffer
 from octants.runtime.gpu.tape_growth import Planned
 from octants.runtime.gpu.tapes import refused_bytes
-from octants.runtime.host_memory import view_memory
+from octants.runtime.memory.host import view_memory
 
 if TYPE_CHECKING:
     from octants.runtime.cuda.launch_context import LaunchContext

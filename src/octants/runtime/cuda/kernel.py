@@ -9,7 +9,6 @@ import ctypes
 from collections.abc import Callable, Sequence
 
 from octants.artifact import Artifact
-from octants.runtime.block_slots import MOST_VIEWS
 from octants.runtime.cuda.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.fast_launcher import make_launcher
 from octants.runtime.cuda.launch_context import LaunchContext
@@ -17,6 +16,7 @@ from octants.runtime.cuda.launch_state import CudaAction, LaunchState, parameter
 from octants.runtime.gpu.kernel import Action, GpuKernel
 from octants.runtime.gpu.tape_growth import Recording
 from octants.runtime.gpu.tapes import DeviceTape
+from octants.runtime.parameter_blocks.slots import MOST_VIEWS
 
 _LEAST_NODES = 8
 """Fewer launches than these take less than a graph whose parameters are changed."""

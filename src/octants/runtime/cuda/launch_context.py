@@ -20,8 +20,8 @@ from octants.runtime.cuda.transfers import PinnedStaging
 from octants.runtime.gpu.device import GpuDevice
 from octants.runtime.gpu.messages import MessageQueue
 from octants.runtime.gpu.tapes import DeviceTape
-from octants.runtime.memory_versions import Versions
-from octants.runtime.pending_errors import Pending
+from octants.runtime.memory.versions import Versions
+from octants.runtime.reports.pending_errors import Pending
 
 
 class LaunchContext(GpuDevice):

@@ -16,7 +16,7 @@ from octants.runtime.cuda.memory import PinnedMemory
 from octants.runtime.device import Bytes
 from octants.runtime.gpu.driver import Chunk
 from octants.runtime.gpu.staging import CHUNKS, Staging
-from octants.runtime.host_memory import address_of
+from octants.runtime.memory.host import address_of
 
 LARGE = 4 << 20
 SMALL = 1 << 16

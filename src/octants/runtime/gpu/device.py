@@ -11,12 +11,12 @@ from typing import Any
 from octants.diagnostics.exceptions import OctantsError, OctantsRuntimeError
 from octants.runtime.capture import noted, own_capture
 from octants.runtime.device import Allocation, Bytes
-from octants.runtime.element_fill import set_elements
 from octants.runtime.gpu.driver import Queue
 from octants.runtime.gpu.messages import MessageQueue
 from octants.runtime.gpu.tapes import DeviceTape
-from octants.runtime.memory_versions import Versions
-from octants.runtime.pending_errors import Pending
+from octants.runtime.memory.fill import set_elements
+from octants.runtime.memory.versions import Versions
+from octants.runtime.reports.pending_errors import Pending
 
 
 class GpuDevice:

@@ -8,10 +8,10 @@ from typing import Protocol
 from octants.artifact import SYSTEM, Artifact, Dispatch, Slot
 from octants.diagnostics.exceptions import InternalError
 from octants.diagnostics.generated_functions import define
-from octants.runtime.block_slots import SlotViews
 from octants.runtime.gpu import driver
 from octants.runtime.gpu.tape_growth import Bounds, Quota, Recording
 from octants.runtime.gpu.tapes import DeviceTape
+from octants.runtime.parameter_blocks.slots import SlotViews
 
 _COMPUTED = "device"  # the bounds of a dispatch whose work items the device computes itself
 

@@ -14,7 +14,7 @@ from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
 from octants.lazy_dataclass import dataclass
 from octants.runtime.device import Allocation
 from octants.runtime.gpu.driver import DeviceMemory, Queue
-from octants.runtime.messages import (
+from octants.runtime.reports.messages import (
     MOST_IN_FLIGHT,
     PRINT_WORDS,
     MessageBuffer,
@@ -22,7 +22,7 @@ from octants.runtime.messages import (
     clear_head,
     has_spoken,
 )
-from octants.runtime.pending_errors import Pending
+from octants.runtime.reports.pending_errors import Pending
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from octants.runtime.gpu.driver import Chunk
-from octants.runtime.threaded_copy import move
+from octants.runtime.memory.threaded_copy import move
 
 SMALL = 1 << 20
 """Bytes of chunks for copies that need no more: programs that copy little start sooner."""

@@ -32,8 +32,8 @@ from octants.diagnostics.kernel_errors import TapeMemoryRefused
 from octants.lazy_dataclass import dataclass
 from octants.runtime.gpu.driver import PreparedDispatch
 from octants.runtime.gpu.tapes import DeviceTape
-from octants.runtime.memory_versions import Versions
-from octants.runtime.messages import recorded_loops
+from octants.runtime.memory.versions import Versions
+from octants.runtime.reports.messages import recorded_loops
 
 MOST_ITEMS = 1 << 27
 """Work items of one launch: what is told of refused ones takes a bit for each."""

@@ -8,10 +8,10 @@ from typing import Any
 
 from octants import abi
 from octants.artifact import Artifact, Dispatch
-from octants.runtime.block_slots import bounds_reader
 from octants.runtime.gpu.kernel import Action, GpuKernel
 from octants.runtime.gpu.tape_growth import MOST_ITEMS, Bounds, Recording
 from octants.runtime.gpu.tapes import DeviceTape
+from octants.runtime.parameter_blocks.slots import bounds_reader
 from octants.runtime.vulkan.launch_context import LaunchContext
 from octants.runtime.vulkan.queue import WORDS
 

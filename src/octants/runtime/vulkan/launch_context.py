@@ -11,9 +11,9 @@ from octants.diagnostics.vulkan_errors import ForkedVulkan, LoopCut
 from octants.runtime.gpu.device import GpuDevice
 from octants.runtime.gpu.messages import MessageQueue
 from octants.runtime.gpu.tapes import DeviceTape
-from octants.runtime.host_memory import view_memory
-from octants.runtime.memory_versions import Versions
-from octants.runtime.pending_errors import Pending
+from octants.runtime.memory.host import view_memory
+from octants.runtime.memory.versions import Versions
+from octants.runtime.reports.pending_errors import Pending
 from octants.runtime.vulkan.bindings import BoundMemory, pipeline_layout
 from octants.runtime.vulkan.context import Context
 from octants.runtime.vulkan.memory import (

@@ -17,12 +17,12 @@ import numpy as np
 
 from octants import abi
 from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
-from octants.runtime.host_memory import view_memory
+from octants.runtime.memory.host import view_memory
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.context import Context, Submission
 from octants.runtime.vulkan.library import SUCCESS
 from octants.runtime.vulkan.memory import Buffer, Heap
-from octants.runtime.vulkan.timer import Timer
+from octants.runtime.vulkan.periodic_thread import Timer
 
 if TYPE_CHECKING:
     Bytes = memoryview[int]

@@ -11,8 +11,8 @@ from octants.diagnostics.exceptions import InternalError
 from octants.runtime.device import Bytes
 from octants.runtime.gpu.driver import Chunk
 from octants.runtime.gpu.staging import CHUNKS, Staging
-from octants.runtime.host_memory import address_of
-from octants.runtime.threaded_copy import move
+from octants.runtime.memory.host import address_of
+from octants.runtime.memory.threaded_copy import move
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.memory import MAPPED, Buffer, Heap
 from octants.runtime.vulkan.queue import Queue

@@ -1,0 +1,1 @@
+"""Arguments of kernels: their types and keys, and how a launch packs them."""

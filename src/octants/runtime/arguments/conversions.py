@@ -1,0 +1,237 @@
+"""Arguments as what a parameter block holds: numbers that fit their slots, and addresses."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from octants.diagnostics.exceptions import OctantsError
+from octants.runtime.arguments.parameters import Leaf, has_interface, is_torch
+from octants.runtime.device import Device
+from octants.runtime.memory.host import overlaps_itself
+from octants.types import scalars
+from octants.types.companions import Companion
+from octants.types.matrix_values import Matrix
+from octants.types.scalars import DType
+from octants.types.signature import NdarrayHandle, ScalarType
+
+_OF_THE_CPU = (1, 3)  # kDLCPU and kDLCUDAHost of DLPack
+
+
+def describe(value: Any) -> str:
+    """An argument in the words of a message."""
+    if value is None or isinstance(value, (int, float, str)):
+        return f"{value!r:.60}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeioAEIO' or name == 'ndarray' else 'a'} {name}"
+
+
+def check_scalar(leaf: Leaf, value: Any, dtype: DType) -> Any:
+    """A Python number that ``dtype`` can hold, or a clear error."""
+    if dtype.is_float:
+        if not hasattr(value, "__float__") or np.ndim(value) > 0:
+            raise leaf.error(f"{describe(value)} cannot be converted to {dtype}")
+        return scalars.convert(float(value), dtype)
+    if dtype.is_bool:
+        if isinstance(value, (bool, int, np.bool_)):
+            return bool(value)
+        raise leaf.error(f"{describe(value)} cannot be converted to {dtype}")
+    if isinstance(value, np.bool_):
+        value = bool(value)
+    if not hasattr(value, "__index__"):
+        advice = "convert it with `int(...)`" if isinstance(value, (float, np.floating)) else ""
+        raise leaf.error(f"{describe(value)} cannot be converted to {dtype}", advice)
+    low, high = scalars.integer_range(dtype)
+    number = value.__index__()
+    if not low <= number <= high:
+        raise leaf.error(f"{number} is out of the range of {dtype}, {low} to {high}")
+    return number
+
+
+MOST = 2**31 - 1
+"""The most elements of an axis: indices are i32."""
+
+
+def check_extents(leaf: Leaf, shape: Sequence[int]) -> None:
+    """An error for an array with an axis whose indices an i32 cannot hold."""
+    for axis, extent in enumerate(shape):
+        if extent > MOST:
+            problem = f"axis {axis} has {extent} elements, and indices are i32"
+            raise leaf.error(problem, f"an axis has at most {MOST} elements: use more axes")
+
+
+def to_array(value: Any) -> np.ndarray[Any, Any]:
+    """A vector or matrix argument, of any sort, as a new numpy array."""
+    return np.array(value.to_list() if hasattr(value, "to_list") else value)
+
+
+def components(
+    strict: Callable[[Any], Sequence[Any]], kind: ScalarType, value: Any
+) -> Sequence[Any]:
+    """The components of a vector or matrix argument, unchecked where it has the right shape.
+
+    ``strict`` gives them for other ones. What is no number is refused when it is packed.
+    """
+    shape = kind.element_shape
+    if isinstance(value, (Matrix, np.ndarray)):
+        if value.shape == shape:
+            array = value.to_numpy() if isinstance(value, Matrix) else value
+            numbers: list[Any] = array.ravel().tolist()
+            return numbers
+    elif type(value) in (tuple, list) and len(shape) == 1 and len(value) == shape[0]:
+        return tuple(value)
+    return strict(value)
+
+
+def flatten(leaf: Leaf, kind: ScalarType, value: Any) -> list[Any]:
+    """The components of a vector or matrix argument, row by row, checked."""
+    try:
+        array = to_array(value)
+    except (ValueError, TypeError):
+        array = np.empty(())
+    if array.shape != kind.element_shape and array.shape != (*kind.element_shape, 1):
+        raise leaf.error(
+            f"required a value of shape {kind.element_shape}, but {describe(value)}"
+            f" of shape {array.shape} is given"
+        )
+    return [check_scalar(leaf, item, kind.dtype) for item in array.ravel().tolist()]
+
+
+_DATA_OFFSET = object.__basicsize__  # of the data pointer in numpy's array object
+
+
+def _address_by_interface(array: np.ndarray[Any, Any]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _address_by_peeking(array: np.ndarray[Any, Any]) -> int:
+    return ctypes.c_size_t.from_address(id(array) + _DATA_OFFSET).value
+
+
+def _peeking_works() -> bool:
+    samples: list[np.ndarray[Any, Any]] = [
+        np.zeros(3),
+        np.zeros((2, 2), np.int8),
+        np.arange(8.0)[2:],
+    ]
+    return all(_address_by_peeking(x) == _address_by_interface(x) for x in samples)
+
+
+numpy_address = _address_by_peeking if _peeking_works() else _address_by_interface
+"""The address of the first element of a numpy array."""
+
+
+def needs_copy(array: np.ndarray[Any, Any]) -> bool:
+    """Whether kernels cannot work on a numpy array itself: swapped bytes, addresses in between."""
+    return not (array.dtype.isnative and array.flags.aligned)
+
+
+def torch_address(tensor: Any, companion: Companion) -> int:
+    """The address of a row-major tensor, or of its gradient, which is made so if it is not."""
+    address: int = torch_companion(tensor, companion, strided=False).data_ptr()
+    return address
+
+
+def torch_strided_address(tensor: Any, companion: Companion) -> int:
+    """The address of a tensor of any strides, or of its gradient."""
+    address: int = torch_companion(tensor, companion, strided=True).data_ptr()
+    return address
+
+
+def torch_companion(tensor: Any, companion: Companion, *, strided: bool) -> Any:
+    """A tensor, or its gradient, which is made if there is none that a kernel can write.
+
+    One that is not ``strided`` is row-major.
+    """
+    if companion is Companion.PRIMAL:
+        return tensor
+    gradient = _torch_gradient(tensor)
+    fits = not overlaps_itself(gradient.shape, gradient.stride(), 1)
+    if not (fits if strided else gradient.is_contiguous()):
+        tensor.grad = gradient.contiguous()
+    return tensor.grad
+
+
+def strides_of(form: str, value: Any, companion: Companion) -> tuple[int, ...]:
+    """The strides in bytes of an array, or of the gradient of a tensor, which exists."""
+    if form == "torch":
+        return torch_strides(value if companion is Companion.PRIMAL else value.grad)
+    return interface_strides(value) if form == "interface" else tuple(value.strides)
+
+
+def torch_strides(tensor: Any) -> tuple[int, ...]:
+    """The strides of a tensor in bytes."""
+    size = tensor.element_size()
+    return tuple(stride * size for stride in tensor.stride())
+
+
+def device_address(
+    device: Device, leaf: Leaf, strided: bool, value: Any, companion: Companion
+) -> int:
+    """The address of an array of another library in a device's memory, or of its gradient."""
+    given = torch_companion(value, companion, strided=strided)
+    address = device.address_of(given)
+    if address is None:
+        raise not_on_device(leaf, value)
+    return address
+
+
+def not_on_device(leaf: Leaf, value: Any) -> OctantsError:
+    """The error for an array of another library in memory that kernels do not reach."""
+    place = getattr(value, "device", "another device")
+    problem = f"the {describe(value).split()[-1]} is on {place}, where kernels do not run"
+    move = "x.cpu()" if is_torch(type(value)) else 'jax.device_put(x, jax.devices("cpu")[0])'
+    library = "" if is_torch(type(value)) else " (of JAX)"
+    return leaf.error(problem, f"pass `{move}`{library}, or an array on the device of `init`")
+
+
+def is_on_other_device(value: Any) -> bool:
+    """Whether an array of a library that DLPack knows is in no memory of the CPU."""
+    tell = getattr(value, "__dlpack_device__", None)
+    return tell is not None and tell()[0] not in _OF_THE_CPU
+
+
+def interface(value: Any) -> Mapping[str, Any]:
+    """What an array of another library says of itself."""
+    given: Mapping[str, Any] = value.__cuda_array_interface__
+    return given
+
+
+def is_read_only(value: Any) -> bool:
+    """Whether another library holds an array for read-only."""
+    if isinstance(value, NdarrayHandle):
+        return value.is_read_only
+    if isinstance(value, np.ndarray):
+        return not value.flags.writeable
+    return has_interface(type(value)) and not is_torch(type(value)) and interface(value)["data"][1]
+
+
+def interface_strides(value: Any) -> tuple[int, ...]:
+    """The strides in bytes of an array that says of itself what it is."""
+    given = interface(value)
+    if given.get("strides") is not None:
+        return tuple(given["strides"])
+    shape, size = given["shape"], np.dtype(given["typestr"]).itemsize
+    return tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def with_gradient(tensor: Any) -> int:
+    """Make the gradient of a tensor that asks for one, for programs that use it after a launch.
+
+    Gives 0, the address that a kernel gets which does not access the gradient.
+    """
+    if tensor.requires_grad and tensor.is_leaf and tensor.grad is None:
+        _torch_gradient(tensor)
+    return 0
+
+
+def _torch_gradient(tensor: Any) -> Any:
+    """The gradient of a tensor; it is made, as zeros, if it does not exist."""
+    if tensor.grad is None:
+        tensor.grad = tensor.detach().new_zeros(tensor.shape)
+    return tensor.grad

@@ -1,0 +1,100 @@
+"""Stand-ins for arrays that kernels cannot work on: copied before a launch, and back after it.
+
+These are numpy arrays whose bytes are swapped, or whose elements stand at odd addresses. What the
+kernel may write is copied back also when the launch fails: the array is then as the kernel left it,
+like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from octants.runtime.arguments.parameters import Leaf, is_torch
+from octants.runtime.capture import refuse
+from octants.runtime.memory.host import shares_memory, view_memory
+from octants.types.companions import Companion
+from octants.types.signature import NdarrayHandle
+
+NumpyArray = np.ndarray[Any, Any]
+Launch = Callable[..., tuple[Any, ...]]
+
+
+def launch_with_stand_ins(
+    launch: Launch,
+    copied: Sequence[tuple[Leaf, bool]],
+    others: Sequence[tuple[Leaf, bool]],
+    replace: Callable[[Sequence[Any], Leaf, Any], Sequence[Any]],
+) -> Launch:
+    """A launch function that hands copies of some arguments to another one.
+
+    ``copied`` are the array arguments that are to be copied, ``others`` the rest of them, each with
+    whether the kernel writes it; ``replace`` gives the arguments with another value for one leaf.
+    """
+
+    def launch_on_copies(seed: int, number: int, outside: int, *arguments: Any) -> tuple[Any, ...]:
+        refuse(
+            "an array cannot be copied for a launch, as its bytes or addresses require",
+            "pass a field or an ndarray",
+        )
+        _check_overlaps(copied, others, arguments)
+        pairs: dict[Any, tuple[NumpyArray, NumpyArray]] = {}
+        replaced: Sequence[Any] = arguments
+        for leaf, _ in copied:
+            array = leaf.value(arguments)
+            _, copy = pairs.setdefault(identity(array), (array, _native_copy(array)))
+            replaced = replace(replaced, leaf, copy)
+        try:
+            return launch(seed, number, outside, *replaced)
+        finally:
+            for key in {identity(leaf.value(arguments)) for leaf, written in copied if written}:
+                array, copy = pairs[key]
+                array[...] = copy
+
+    return launch_on_copies
+
+
+def _native_copy(array: NumpyArray) -> NumpyArray:
+    copy: NumpyArray = array.astype(array.dtype.newbyteorder("="), order="C", copy=True)
+    return copy
+
+
+def identity(array: NumpyArray) -> Any:
+    """Equal for arrays that are the same elements in the same order."""
+    start = array.__array_interface__["data"][0]
+    return start, array.shape, array.strides, array.dtype.str
+
+
+def _check_overlaps(
+    copied: Sequence[tuple[Leaf, bool]],
+    others: Sequence[tuple[Leaf, bool]],
+    arguments: Sequence[Any],
+) -> None:
+    """Refuse arguments that would be one memory, some of it written, if they were not copied."""
+    for position, (leaf, written) in enumerate(copied):
+        array = leaf.value(arguments)
+        for other, other_written in [*copied[position + 1 :], *others]:
+            if not (written or other_written):
+                continue
+            value = _elements(other.value(arguments))
+            if identity(value) != identity(array) and shares_memory(array, value):
+                raise leaf.error(
+                    f"it shares memory with `{other.name}`, but has swapped bytes or odd addresses,"
+                    " and one of them is written",
+                    "pass arrays that do not overlap",
+                )
+
+
+def _elements(value: Any) -> NumpyArray:
+    """The memory of an array argument as a numpy array."""
+    if isinstance(value, np.ndarray):
+        return value
+    if is_torch(type(value)):
+        elements: NumpyArray = value.detach().numpy()
+        return elements
+    assert isinstance(value, NdarrayHandle)
+    kind = value.argument_type
+    shape = (*value.shape, *kind.element_shape)
+    return view_memory(value.address(Companion.PRIMAL), kind.dtype.numpy, shape)

@@ -1,0 +1,518 @@
+"""Generates, once for each specialisation of a kernel, the function that launches it.
+
+The function fills a parameter block with one `struct` call, runs the code, and reads the results.
+The block's memory is one piece::
+
+    | slots, 8 bytes each | storage, zeroed: temporaries, returned values, adjoints of scalars |
+
+so that a warm launch allocates nothing; on a device with memory of its own the storage is there,
+see `blocks`. Blocks are pooled: a launch takes one for itself, and several threads may launch one
+kernel at once. Storage that outlives the launch is *outside* the block, at an address that the
+caller gives.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+
+from octants.artifact import ParameterLayout, Slot
+from octants.diagnostics.exceptions import InternalError
+from octants.diagnostics.generated_functions import define
+from octants.ir.core import Array, ArrayRef, Companion, Space
+from octants.lazy_dataclass import dataclass
+from octants.runtime.arguments.conversions import (
+    check_extents,
+    check_scalar,
+    components,
+    device_address,
+    flatten,
+    interface,
+    needs_copy,
+    numpy_address,
+    strides_of,
+    torch_address,
+    torch_strided_address,
+    with_gradient,
+)
+from octants.runtime.arguments.frozen_structs import FrozenStruct
+from octants.runtime.arguments.native_copies import launch_with_stand_ins
+from octants.runtime.arguments.parameters import Leaf, has_interface, is_torch
+from octants.runtime.arguments.replacement import replace
+from octants.runtime.arguments.staging_copies import SentLeaf, launch_on_sent
+from octants.runtime.capture import captures, launched, refuse
+from octants.runtime.device import Device
+from octants.runtime.memory.host import overlaps_itself
+from octants.runtime.parameter_blocks.pool import (
+    APART_SOURCE,
+    SHARED_SOURCE,
+    STRUCTS,
+    Block,
+    Pool,
+    apart_blocks,
+    no_struct,
+    room,
+    shared_blocks,
+)
+from octants.runtime.parameter_blocks.segments import (
+    CONSTANT,
+    LAUNCH,
+    Piece,
+    cut,
+    packing,
+    with_constants,
+)
+from octants.types.layouts import Strided
+from octants.types.scalars import DType, Kind
+from octants.types.signature import (
+    ArgumentSource,
+    ArraySource,
+    FieldSource,
+    NdarrayHandle,
+    ScalarType,
+)
+
+_LETTER = {
+    "u1": "?", "i8": "b", "i16": "h", "i32": "i", "i64": "q",
+    "u8": "B", "u16": "H", "u32": "I", "u64": "Q", "f16": "e", "f32": "f", "f64": "d",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A piece of the storage behind the slots: `count` numbers at `offset` of the block."""
+
+    offset: int
+    dtype: DType
+    count: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.dtype.size * self.count
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Where the arrays of a kernel come from at a launch: all that a packer is generated from.
+
+    `sources` stands parallel to `arrays`. `leaves` has the leaf of each (position, path) of an
+    argument, `forms` what sort of array is given there. `results` are read back after the launch,
+    in order; `outside` has the offsets of what lives in memory of the caller. `written` are the
+    arrays whose primal contents the code may change, `accessed` what it touches at all: a gradient
+    of others is left alone, and not made where there is none. `structs` are frozen structs among
+    the arguments.
+    """
+
+    parameters: ParameterLayout
+    arrays: Sequence[Array]
+    sources: Sequence[ArraySource]
+    count: int
+    leaves: Mapping[tuple[int, tuple[str, ...]], Leaf]
+    forms: Mapping[tuple[int, tuple[str, ...]], Form]
+    results: Sequence[ArrayRef] = ()
+    outside: Mapping[ArrayRef, int] = field(default_factory=dict)
+    written: Collection[Array] = ()
+    accessed: Collection[ArrayRef] = ()
+    structs: Sequence[FrozenStruct] = ()
+
+    def source(self, array: Array) -> ArraySource:
+        return self._source_of[array]
+
+    @functools.cached_property
+    def _source_of(self) -> dict[Array, ArraySource]:
+        return dict(zip(self.arrays, self.sources, strict=True))
+
+    def leaf(self, array: Array) -> Leaf:
+        source = self.source(array)
+        assert isinstance(source, ArgumentSource)
+        return self.leaves[source.position, source.path]
+
+    def form(self, array: Array) -> Form:
+        source = self.source(array)
+        assert isinstance(source, ArgumentSource)
+        return self.forms[source.position, source.path]
+
+    def change(self, array: Array) -> int:
+        """When the address of an ndarray changes; see `runtime.parameter_blocks.segments`."""
+        leaf = self.leaf(array)
+        return self._struct_numbers.get((leaf.position, leaf.path), LAUNCH)
+
+    @functools.cached_property
+    def _struct_numbers(self) -> dict[tuple[int, tuple[str, ...]], int]:
+        return {
+            (leaf.position, leaf.path): number
+            for number, struct in enumerate(self.structs)
+            for leaf in struct.leaves
+        }
+
+
+Form = str
+"""What an array argument is: "own" (an ndarray of ours), "numpy", "torch", "copied" (an array of
+numpy that needs a stand-in), "sent" (an array of the host, to be copied to the device's memory), or
+"interface" (an array of another library that is there)."""
+
+
+def form_of(value: Any, device: Device) -> Form:
+    """The form of an argument; "" for what is no array."""
+    if isinstance(value, NdarrayHandle):
+        return "own"
+    if isinstance(value, np.ndarray):
+        if not device.shares_memory:
+            return "sent"
+        return "copied" if needs_copy(value) else "numpy"
+    if is_torch(type(value)):
+        return "torch" if device.shares_memory or value.device.type != "cpu" else "sent"
+    return "interface" if has_interface(type(value)) and not device.shares_memory else ""
+
+
+def make_launch(
+    binding: Binding,
+    run: Callable[[int], None],
+    device: Device,
+    kernel: Any = None,
+    owner: Any = None,
+) -> Callable[..., Any]:
+    """The function ``launch(seed, number, outside, *arguments)``, which gives the flat results.
+
+    ``number`` is that of the forward launch, ``outside`` the address of outside storage (0 without
+    any); ``run`` takes the address of the block. Captures are told what
+    it belongs to, a ``kernel`` of the device, and an ``owner``.
+    """
+    layout = _Layout(binding, device)
+    parameters = "".join(f", a{k}" for k in range(binding.count))
+    source = (SHARED_SOURCE if device.shares_memory else APART_SOURCE).format(
+        parameters=parameters,
+        arguments=parameters[2:] + ("," if parameters else ""),
+        pack="\n        ".join(layout.packing),
+        results=layout.result_expression(),
+        refuse="if captures: refuse_results()" if binding.results else "",
+        sizes=layout.sizes,
+        arrays="".join(f"{each}, " for each in _array_expressions(binding)),
+        unpack="storage, memory = block[1], block[2]" if layout.storage else "",
+        prepare=layout.prepare,
+        fetch=layout.fetch,
+        pool="blocks_of(all_blocks)" if layout.storage or layout.rooms else "all_blocks",
+    )
+    pool = Pool()
+    scope = {
+        **layout.scope,
+        "pool": pool,
+        "all_blocks": pool,
+        "blocks_of": device.blocks_of,
+        "new_block": layout.blocks(),
+        "repack": layout.repack,
+        "error": struct.error,
+        "run": run,
+        "kernel": kernel,
+        "owner": owner,
+        "captures": captures,
+        "launched": launched,
+        "refuse_results": _refuse_results,
+    }
+    launch: Any = define("launch", source, scope)
+    launch.blocks = functools.partial(device.blocks_of, pool)
+    if "sent" in binding.forms.values():
+        return launch_on_sent(launch, device, _sent_leaves(binding), replace)
+    return _with_stand_ins(binding, launch) if "copied" in binding.forms.values() else launch
+
+
+def _refuse_results() -> None:
+    refuse(
+        "a kernel cannot return a value, for which the host would have to wait",
+        "let it write to an array of one element",
+    )
+
+
+def _array_expressions(binding: Binding) -> list[str]:
+    """The arrays that are passed, in generated code."""
+    ndarrays = [array for array in binding.arrays if array.space is Space.NDARRAY]
+    return [binding.leaf(array).expression for array in ndarrays]
+
+
+def _sent_leaves(binding: Binding) -> list[SentLeaf]:
+    return [
+        SentLeaf(
+            binding.leaf(array),
+            array.rank,
+            array in binding.written,
+            (array, Companion.ADJOINT) in binding.accessed,
+        )
+        for array in binding.arrays
+        if array.space is Space.NDARRAY and binding.form(array) == "sent"
+    ]
+
+
+def _with_stand_ins(binding: Binding, launch: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for arguments of which some are to be copied before each launch."""
+    leaves: dict[bool, list[tuple[Leaf, bool]]] = {True: [], False: []}
+    for array in binding.arrays:
+        if array.space is Space.NDARRAY:
+            is_copied = binding.form(array) == "copied"
+            leaves[is_copied].append((binding.leaf(array), array in binding.written))
+    return launch_with_stand_ins(launch, leaves[True], leaves[False], replace)
+
+
+class _Layout:
+    """Formats and expressions of all slots and of the storage behind them."""
+
+    def __init__(self, binding: Binding, device: Device) -> None:
+        self.binding = binding
+        self.device = device
+        self.prepare = self.fetch = ""
+        self.scope: dict[str, Any] = {
+            "numpy_address": numpy_address,
+            "torch_address": torch_address,
+            "with_gradient": with_gradient,
+            "torch_strided_address": torch_strided_address,
+            "interface": interface,
+        }
+        self._strict: dict[str, Any] = {}  # what takes the place of names in the slow way
+        self._pieces: list[Piece] = []
+        self.storage: dict[ArrayRef, Stored] = {}
+        self.rooms = 0  # arrays that are as long as others
+        self._place_storage()
+        for slot in binding.parameters.slots:
+            if not self._is_in_head(slot):
+                self._slot(slot)
+        if device.shares_memory:
+            self._add_piece(f"{self.size - self._slots}x", "")
+        elif self.storage:
+            self.scope |= {"clear": device.clear, "read": device.read}
+            self.prepare = f"clear(storage, {self.size - self._slots})"
+        self._segments = cut(self._pieces)
+        self.packing = packing(self._segments, binding.structs, self.scope)
+
+    def _add_piece(self, format: str, value: str, change: int = LAUNCH) -> None:
+        self._pieces.append(Piece(format, value, change))
+
+    @property
+    def _slots(self) -> int:
+        """The bytes of the slots."""
+        return 8 * len(self.binding.parameters.slots)
+
+    @property
+    def sizes(self) -> str:
+        """The bytes of the slots, and those of storage that the host sets to zero."""
+        return f"{self._slots}, {self.size - self._slots if self.device.shares_memory else 0}"
+
+    # -- storage --------------------------------------------------------------------------------
+
+    def _place_storage(self) -> None:
+        """Give a piece of storage to each pointer that is not an argument's or a field's."""
+        position = self._slots
+        for slot in self.binding.parameters.slots:
+            if slot.kind != "pointer":
+                continue
+            array = self.binding.arrays[slot.array]
+            if array.space in (Space.TEMPORARY, Space.RETURN, Space.ARGUMENT):
+                if array.like is not None:
+                    continue
+                if array.rank:
+                    raise InternalError(f"{array.space.value} array {array.name} has axes")
+                if (array, slot.companion) in self.binding.outside:
+                    continue
+                position = -(-position // 8) * 8
+                stored = Stored(position, array.dtype, math.prod(array.element_shape))
+                self.storage[ArrayRef(array, slot.companion)] = stored
+                position = stored.end
+        self.size = max(8, -(-position // 8) * 8)
+
+    def result_expression(self) -> str:
+        """The flat results as an expression over ``view``, or over ``memory``: a tuple."""
+        terms = []
+        view, first = "view", 0
+        if not self.device.shares_memory and self.binding.results:
+            view, first = "memory", self._fetched()[0]
+            self.fetch = f"read(storage + {first - self._slots}, memory)"
+        for number, place in enumerate(self.binding.results):
+            stored = self.storage[place]
+            letters = f"<{stored.count}{_LETTER[stored.dtype.name]}"
+            self.scope[f"unpack{number}"] = struct.Struct(letters).unpack_from
+            terms.append(f"unpack{number}({view}, {stored.offset - first})")
+        return " + ".join(terms) or "()"
+
+    def _fetched(self) -> tuple[int, int]:
+        """From where to where the results reach."""
+        found = [self.storage[place] for place in self.binding.results]
+        start = min((stored.offset for stored in found), default=0)
+        return start, max((stored.end for stored in found), default=0)
+
+    def blocks(self) -> Callable[[], Block]:
+        """What makes parameter blocks."""
+        structs = len(self.binding.structs)
+        if self.device.shares_memory:
+            make = shared_blocks(self.size, structs)
+        else:
+            start, end = self._fetched()
+            storage = self.size - self._slots
+            make = apart_blocks(self.device, self._slots, storage, end - start, structs)
+        return with_constants(make, self._segments)
+
+    # -- slots ----------------------------------------------------------------------------------
+
+    def _is_in_head(self, slot: Slot) -> bool:
+        """Whether a slot is one of those that an ndarray of ours has ready: extents, address.
+
+        They stand together, the address last, which writes all of them.
+        """
+        if slot.kind not in ("shape", "pointer") or slot.companion is not Companion.PRIMAL:
+            return False
+        array = self.binding.arrays[slot.array]
+        if array.space is not Space.NDARRAY or self.binding.form(array) not in ("own", "sent"):
+            return False
+        assert next(iter(array.layouts)) is Companion.PRIMAL
+        if slot.kind == "pointer":
+            head = f"{self.binding.leaf(array).expression}.head"
+            self._add_piece(f"{8 * array.rank + 8}s", head, self.binding.change(array))
+        return True
+
+    def _slot(self, slot: Slot) -> None:
+        if slot.kind == "system":
+            self._add("Q", {"messages": "0", "seed": "seed", "launch": "number"}[slot.name])
+            return
+        array = self.binding.arrays[slot.array]
+        if slot.kind == "shape":
+            extent = self._extent(array, slot.index)
+            self._add("i", extent, CONSTANT if extent.isdigit() else LAUNCH)
+        elif slot.kind == "scalar":
+            self._scalar(array, slot.index)
+        elif slot.kind == "stride":
+            if slot.index == 0:
+                self._strides(array, slot.companion)
+        else:
+            address = self._address(array, slot.companion)
+            is_own = array.space is Space.NDARRAY and self.binding.form(array) == "own"
+            change = self.binding.change(array) if is_own else LAUNCH
+            self._add("Q", address, CONSTANT if address.isdigit() else change)
+
+    def _extent(self, array: Array, axis: int) -> str:
+        """An extent of an array."""
+        if array.fixed_shape is not None:
+            return str(array.fixed_shape[axis])
+        value, form = self.binding.leaf(array).expression, self.binding.form(array)
+        shape = f"interface({value})['shape']" if form == "interface" else f"{value}.shape"
+        return f"{shape}[{axis}]"
+
+    def _room(self, array: Array, other: Array, axis: int) -> str:
+        """The address of memory for an array that is as long as another."""
+        name, nbytes = f"room{self.rooms}", math.prod(array.element_shape) * array.dtype.size
+        self.scope[name] = functools.partial(room, self.device, self.rooms)
+        self.rooms += 1
+        return f"{name}(block, {nbytes} * {self._extent(other, axis)})"
+
+    def _strides(self, array: Array, companion: Companion) -> None:
+        """All strides of an array at once."""
+        if (array, companion) not in self.binding.accessed:
+            self._add_piece(f"{8 * (array.rank + len(array.element_shape))}x", "", CONSTANT)
+            return
+        leaf, name = self.binding.leaf(array), f"strides{len(self._pieces)}"
+        is_written = companion is Companion.PRIMAL and array in self.binding.written
+        form = self.binding.form(array)
+
+        def strides(value: Any) -> tuple[int, ...]:
+            found = strides_of(form, value, companion)
+            if is_written and overlaps_itself(value.shape, found, array.dtype.size):
+                raise leaf.error(
+                    "the kernel writes this array, whose elements share memory with each other",
+                    "pass a copy",
+                )
+            return found
+
+        self.scope[name] = strides
+        self._add_piece(
+            "q" * (array.rank + len(array.element_shape)), f"*{name}({leaf.expression})"
+        )
+
+    def _add(self, letter: str, value: str, change: int = LAUNCH) -> None:
+        size = struct.calcsize("<" + letter)
+        self._add_piece(letter + (f"{8 - size}x" if size < 8 else ""), value, change)
+
+    def _scalar(self, array: Array, component: int) -> None:
+        leaf, letter = self.binding.leaf(array), _LETTER[array.dtype.name]
+        if not array.element_shape:
+            is_bool = array.dtype.kind is Kind.BOOL
+            self._add(letter, leaf.expression + (".__bool__()" if is_bool else ""))
+            return
+        value = ""
+        if component == 0:
+            name = f"components{len(self._pieces)}"
+            kind = ScalarType(array.dtype, array.element_shape)
+            self._strict[name] = strict = functools.partial(flatten, leaf, kind)
+            is_bool = array.dtype.kind is Kind.BOOL  # `struct` takes anything for one
+            self.scope[name] = strict if is_bool else functools.partial(components, strict, kind)
+            value = f"*{name}({leaf.expression})"
+        self._add(letter, value)
+
+    def _address(self, array: Array, companion: Companion) -> str:
+        ref = ArrayRef(array, companion)
+        if ref in self.binding.outside:
+            return f"outside + {self.binding.outside[ref]}"
+        stored = self.storage.get(ref)
+        if stored is not None:
+            if self.device.shares_memory:
+                return f"base + {stored.offset}"
+            return f"storage + {stored.offset - self._slots}"
+        if array.like is not None:
+            return self._room(array, *array.like)
+        source = self.binding.source(array)
+        if isinstance(source, FieldSource):
+            return str(source.field.address(companion))
+        value, form = self.binding.leaf(array).expression, self.binding.form(array)
+        if companion is not Companion.PRIMAL and (array, companion) not in self.binding.accessed:
+            return f"with_gradient({value})" if form == "torch" else "0"
+        self.scope[companion.name] = companion
+        if form in ("own", "sent"):
+            return f"{value}.address({companion.name})"
+        if not self.device.shares_memory:
+            name, leaf = f"address{len(self._pieces)}", self.binding.leaf(array)
+            strided = isinstance(array.layouts[companion], Strided)
+            self.scope[name] = functools.partial(device_address, self.device, leaf, strided)
+            return f"{name}({value}, {companion.name})"
+        if form == "torch":
+            strided = isinstance(array.layouts[companion], Strided)
+            return f"torch_{'strided_' * strided}address({value}, {companion.name})"
+        return f"numpy_address({value})"
+
+    # -- the slow way ---------------------------------------------------------------------------
+
+    def repack(
+        self,
+        block: Block,
+        seed: int,
+        number: int,
+        outside: int,
+        arguments: Sequence[Any],
+    ) -> None:
+        """Fill a block whose quick filling failed: convert each scalar, or say what is wrong."""
+        view, storage = block[:2]
+        converted: Sequence[Any] = arguments
+        for array in self.binding.arrays:
+            if array.space is Space.NDARRAY:
+                self._check_array(array, arguments)
+            if array.space is Space.ARGUMENT and not array.element_shape:
+                leaf = self.binding.leaf(array)
+                number_given = check_scalar(leaf, leaf.value(arguments), array.dtype)
+                converted = replace(converted, leaf, number_given)
+        names = {f"a{k}": value for k, value in enumerate(converted)}
+        names |= {"block": block, "base": storage, "storage": storage}
+        names |= {"seed": seed, "number": number, "outside": outside}
+        block[STRUCTS][:] = [no_struct] * len(block[STRUCTS])
+        expressions = [piece.value for piece in self._pieces if piece.value]
+        values = eval(f"[{', '.join(expressions)}]", self.scope | self._strict, names)
+        formats = "".join(piece.format for piece in self._pieces)
+        struct.Struct("<" + formats).pack_into(view, 0, *values)
+
+    def _check_array(self, array: Array, arguments: Sequence[Any]) -> None:
+        """An error for an array without memory, or with indices that an i32 cannot hold."""
+        leaf = self.binding.leaf(array)
+        value, form = leaf.value(arguments), self.binding.form(array)
+        if form == "own":
+            value.address(Companion.PRIMAL)
+        shape = interface(value)["shape"] if form == "interface" else value.shape
+        check_extents(leaf, shape[: array.rank])

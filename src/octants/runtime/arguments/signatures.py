@@ -1,0 +1,278 @@
+"""The signature of a kernel: what its annotations allow as arguments, and what it returns."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from octants.diagnostics.function_heads import Definition
+from octants.diagnostics.launch_errors import (
+    MissingAnnotation,
+    VariableArguments,
+    WrongAnnotation,
+    WrongCall,
+)
+from octants.diagnostics.span import Span
+from octants.lazy_dataclass import dataclass
+from octants.runtime.arguments.parameters import Annotation, Leaf, StructAnnotation, leaves_of
+from octants.types.annotations import (
+    AnyTensor,
+    NdarrayAnnotation,
+    SparseMatrixBuilderAnnotation,
+    Template,
+)
+from octants.types.default_types import resolve
+from octants.types.matrix_types import MatrixType
+from octants.types.signature import ReturnType, ScalarType, StructArgument
+from octants.types.structs import StructType
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The parameters and return types of a kernel, and how a call is bound to them.
+
+    `returns` are the types of the return annotation; None without one.
+    """
+
+    kernel: str
+    text: str
+    names: tuple[str, ...]
+    annotations: tuple[Annotation, ...]
+    defaults: Mapping[str, Any]
+    returns: tuple[ReturnType, ...] | None
+
+    def leaves(self) -> list[Leaf]:
+        """The leaves of all parameters, in order."""
+        found: list[Leaf] = []
+        for position, (name, annotation) in enumerate(
+            zip(self.names, self.annotations, strict=True)
+        ):
+            found += leaves_of(self.kernel, name, position, annotation)
+        return found
+
+    def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The arguments of a call in the order of the parameters."""
+        if len(arguments) > len(self.names):
+            raise self._wrong(f"{len(arguments)} arguments for {len(self.names)} parameters")
+        values = dict(zip(self.names, arguments, strict=False))
+        for name, value in named.items():
+            if name not in self.names:
+                raise self._wrong(f"there is no parameter `{name}`")
+            if name in values:
+                raise self._wrong(f"argument `{name}` is given twice")
+            values[name] = value
+        values = {**self.defaults, **values}
+        missing = [f"`{name}`" for name in self.names if name not in values]
+        if missing:
+            raise self._wrong(f"missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}")
+        return tuple(values[name] for name in self.names)
+
+    def _wrong(self, problem: str) -> Exception:
+        return WrongCall(self.kernel, problem, self.text).at(None)
+
+
+def read_signature(
+    function: types.FunctionType, local_names: Mapping[str, Any], *, is_method: bool
+) -> Signature:
+    """The signature of a kernel; ``local_names`` are those around its definition.
+
+    ``float`` and ``int`` stand for the default types of the current `init`. The first parameter of
+    a method is the object, a template.
+    """
+    reader = _Reader(function, local_names)
+    names: list[str] = []
+    annotations: list[Annotation] = []
+    defaults: dict[str, Any] = {}
+    for parameter in inspect.signature(function, follow_wrapped=False).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+            place = reader.definition.parameter(parameter.name)
+            raise VariableArguments(reader.name, stars + parameter.name).at(place)
+        is_self = is_method and not names
+        annotations.append(Template() if is_self else reader.parameter(parameter))
+        names.append(parameter.name)
+        if parameter.default is not parameter.empty:
+            defaults[parameter.name] = parameter.default
+    text = f"{function.__name__}({', '.join(names)})"
+    return Signature(
+        reader.name,
+        text,
+        tuple(names),
+        tuple(annotations),
+        defaults,
+        reader.returns(),
+    )
+
+
+class _Reader:
+    """Turns the annotations of a function into those of `runtime.arguments.parameters`."""
+
+    def __init__(self, function: types.FunctionType, local_names: Mapping[str, Any]) -> None:
+        self.name = function.__name__
+        self._place = ""
+        self._function = function
+        self._annotations = function.__annotations__
+        self._globals = function.__globals__
+        closure = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        self._locals = {**local_names, **_contents(closure)}
+
+    @property
+    def definition(self) -> Definition:
+        """Where the function was defined, for errors."""
+        return Definition(self._function)
+
+    def parameter(self, parameter: inspect.Parameter) -> Annotation:
+        if parameter.annotation is parameter.empty:
+            place = self.definition.parameter(parameter.name)
+            raise MissingAnnotation(self.name, parameter.name).at(place)
+        self._place = parameter.name
+        what = f"parameter `{parameter.name}`"
+        return self._convert(self._evaluate(parameter.annotation, what), what)
+
+    def returns(self) -> tuple[ReturnType, ...] | None:
+        """The types of the returned values; None without an annotation."""
+        if "return" not in self._annotations:
+            return None
+        self._place = "return"
+        given = self._evaluate(self._annotations["return"], "the return value")
+        if given is None:
+            return ()
+        if isinstance(given, (tuple, list)):
+            return tuple(self._returned(item) for item in given)
+        if typing.get_origin(given) is tuple:
+            return tuple(self._returned(item) for item in typing.get_args(given))
+        return (self._returned(given),)
+
+    def _returned(self, given: Any) -> ReturnType:
+        what = "the return value"
+        return self._by_value(self._convert(given, what), given, what)
+
+    def _by_value(self, converted: Annotation, given: Any, what: str) -> ReturnType:
+        """The type of what can be returned: no arrays, and no structs with arrays in them."""
+        if isinstance(converted, ScalarType):
+            return converted
+        if not isinstance(converted, StructAnnotation):
+            raise self._wrong(what, given)
+        members = [
+            (name, self._by_value(kind, kind, f"{what}, member `{name}`"))
+            for name, kind in converted.members
+        ]
+        return StructArgument(tuple(members), converted.python_type)
+
+    def _evaluate(self, annotation: Any, what: str) -> Any:
+        """The value of an annotation that may be a string (``from __future__ import ...``).
+
+        Aliases (``type Values = npt.NDArray[np.float32]``) are replaced by what they stand for.
+        """
+        while True:
+            if isinstance(annotation, str):
+                text = annotation
+                try:
+                    annotation = eval(text, self._globals, self._locals)
+                except Exception as error:
+                    raise self._wrong(what, text) from error
+            elif _is_alias(annotation):
+                annotation = _value_of_alias(annotation)
+            else:
+                return annotation
+
+    def _convert(self, given: Any, what: str) -> Annotation:
+        if isinstance(given, (Template, NdarrayAnnotation)):
+            return given
+        if isinstance(given, type):
+            for kind in (Template, NdarrayAnnotation, AnyTensor):
+                if issubclass(given, kind):
+                    return kind()
+        if given is np.ndarray or typing.get_origin(given) is np.ndarray:
+            return _numpy_annotation(given)
+        if isinstance(given, MatrixType):
+            if not given.has_dtype:
+                raise given.missing_element_type().at(self._span())
+            return ScalarType(given.dtype, given.element_shape)
+        if isinstance(given, StructType):
+            return self._struct(given, given.members, what)
+        if given is SparseMatrixBuilderAnnotation:
+            given = given()
+        if isinstance(given, SparseMatrixBuilderAnnotation):
+            return self._struct(given, given.members, what)
+        if isinstance(given, type) and dataclasses.is_dataclass(given):
+            members = {entry.name: entry.type for entry in dataclasses.fields(given)}
+            scope = vars(inspect.getmodule(given) or object)
+            self._globals = {**scope, **self._globals}
+            return self._struct(given, members, what)
+        try:
+            if given is not None:
+                return ScalarType(resolve(given))
+        except TypeError:
+            pass
+        raise self._wrong(what, given)
+
+    def _struct(self, python_type: Any, members: Mapping[str, Any], what: str) -> StructAnnotation:
+        converted = []
+        for name, kind in members.items():
+            inner = f"{what}, member `{name}`"
+            converted.append((name, self._convert(self._evaluate(kind, inner), inner)))
+        return StructAnnotation(python_type, tuple(converted))
+
+    def _wrong(self, what: str, given: Any) -> Exception:
+        text = given if isinstance(given, str) else getattr(given, "__name__", repr(given))
+        return WrongAnnotation(self.name, what, f"`{text}`").at(self._span())
+
+    def _span(self) -> Span | None:
+        """Where the annotation stands that is being read."""
+        if self._place == "return":
+            return self.definition.returned()
+        return self.definition.parameter(self._place)
+
+
+def _is_alias(given: Any) -> bool:
+    """Whether this is a `typing.TypeAliasType` (`NDArray` since numpy 2.5), or one with arguments.
+
+    By its attributes: Python has the class since 3.12, and typing_extensions has another.
+    """
+    if type(given) is type:  # as are most, and `get_origin` takes long
+        return False
+    alias = typing.get_origin(given) or given
+    return hasattr(alias, "__value__") and hasattr(alias, "__type_params__")
+
+
+def _value_of_alias(given: Any) -> Any:
+    """What an alias stands for, with its arguments put in place of its parameters."""
+    alias = typing.get_origin(given) or given
+    arguments = dict(zip(alias.__type_params__, typing.get_args(given), strict=False))
+    value = alias.__value__
+    parameters = getattr(value, "__parameters__", ())
+    if not arguments or not parameters:
+        return value
+    return value[tuple(arguments.get(parameter, parameter) for parameter in parameters)]
+
+
+def _numpy_annotation(given: Any) -> NdarrayAnnotation:
+    """``np.ndarray``, or ``npt.NDArray[np.float32]``, which says the type of the elements."""
+    kinds = typing.get_args(given)[1:]
+    scalars = [kind for each in kinds for kind in typing.get_args(each)]
+    is_known = scalars and isinstance(scalars[0], type) and issubclass(scalars[0], np.generic)
+    return NdarrayAnnotation(dtype=resolve(scalars[0]) if is_known else None)
+
+
+def _contents(cells: Mapping[str, types.CellType]) -> dict[str, Any]:
+    found = {}
+    for name, cell in cells.items():
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:
+            continue
+    return found
+
+
+def is_method(function: Callable[..., Any]) -> bool:
+    """Whether a function was defined in the body of a class, and takes the object first."""
+    owner = function.__qualname__.rpartition(".")[0]
+    names = list(inspect.signature(function, follow_wrapped=False).parameters)
+    return bool(owner) and not owner.endswith("<locals>") and names[:1] == ["self"]

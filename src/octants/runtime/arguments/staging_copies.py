@@ -1,0 +1,198 @@
+"""Arrays of the host as arguments on a device with memory of its own: sent there, and fetched back.
+
+They are copied before each launch; small copies are kept for the next one. What the kernel may
+write is copied back after it, also when it fails: the array is then as the kernel left it. An array
+that is given twice is sent once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from octants.lazy_dataclass import dataclass
+from octants.runtime.arguments.conversions import check_extents, torch_companion, with_gradient
+from octants.runtime.arguments.native_copies import identity
+from octants.runtime.arguments.parameters import Leaf
+from octants.runtime.capture import refuse
+from octants.runtime.device import Device
+from octants.runtime.memory.host import overlaps_itself, shares_memory
+from octants.runtime.parameter_blocks.pool import Pool
+from octants.types.companions import Companion
+
+NumpyArray = np.ndarray[Any, Any]
+Launch = Callable[..., tuple[Any, ...]]
+_SMALL = 1 << 20  # bytes of a copy that is kept for the next launch
+
+
+class DeviceArray:
+    """A row-major array in the memory of a device; kernels take it for an ndarray of ours.
+
+    ``rank`` of its axes are indexed, the others are those of the elements; None: all are indexed.
+    """
+
+    __slots__ = ("_addresses", "_allocation", "_device", "dtype", "head", "nbytes", "rank", "shape")
+
+    def __init__(
+        self, device: Device, shape: tuple[int, ...], dtype: Any, rank: int | None = None
+    ) -> None:
+        self.dtype = np.dtype(dtype)
+        self.shape, self.rank = shape, rank
+        self.nbytes = self.dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        self._device = device
+        self._allocation = device.allocate(max(1, self.nbytes))
+        extents = shape if rank is None else shape[:rank]
+        self.head = struct.pack(f"<{len(extents)}qQ", *extents, self._allocation.address)
+        self._addresses = {Companion.PRIMAL: self._allocation.address}
+
+    def address(self, companion: Companion) -> int:
+        return self._addresses[companion]
+
+    def join(self, companion: Companion, array: DeviceArray) -> None:
+        """Let another array be the companion of this one."""
+        self._addresses[companion] = array.address(Companion.PRIMAL)
+
+    def read(self) -> NumpyArray:
+        """The elements."""
+        values: NumpyArray = np.empty(self.shape, self.dtype)
+        self.read_into(values)
+        return values
+
+    def read_into(self, target: NumpyArray) -> None:
+        """Set the elements of an array of the host."""
+        if target.flags.c_contiguous and target.dtype == self.dtype:
+            if target.size:
+                self._device.read(self._allocation.address, target.reshape(-1).view(np.uint8))
+        else:
+            target[...] = self.read()
+
+    def write(self, values: NumpyArray) -> None:
+        """Set all elements."""
+        packed = np.ascontiguousarray(values, self.dtype)
+        if packed.size:
+            self._device.write(self._allocation.address, packed.reshape(-1).view(np.uint8))
+
+
+@dataclass(frozen=True, slots=True)
+class SentLeaf:
+    """An argument to be sent: of so many axes, whether it is written, and whether its gradient is.
+
+    What touches a gradient may write it.
+    """
+
+    leaf: Leaf
+    rank: int
+    is_written: bool
+    has_gradient: bool
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Memory of the host, and its copy."""
+
+    leaf: Leaf
+    elements: NumpyArray
+    copy: DeviceArray
+    is_written: bool
+
+
+def launch_on_sent(
+    launch: Launch,
+    device: Device,
+    leaves: Sequence[SentLeaf],
+    replace: Callable[[Sequence[Any], Leaf, Any], Sequence[Any]],
+) -> Launch:
+    """A launch function that sends some arguments to a device, and calls another one.
+
+    ``replace`` gives the arguments with another value for one leaf.
+    """
+    spare = Pool()
+
+    def launch_on_copies(seed: int, number: int, outside: int, *arguments: Any) -> tuple[Any, ...]:
+        if leaves:
+            refuse("an array of the host cannot be sent to the device", "pass a field or ndarray")
+        pieces: dict[Any, _Piece] = {}
+        found, kept = device.blocks_of(spare), []
+        with contextlib.suppress(IndexError):
+            while True:
+                kept.append(found.pop())
+        replaced: Sequence[Any] = arguments
+        for sent in leaves:
+            value = sent.leaf.value(arguments)
+            copy = _piece(pieces, sent, value, device, sent.is_written, kept).copy
+            if sent.has_gradient:
+                gradient = torch_companion(value, Companion.ADJOINT, strided=True)
+                piece = _piece(pieces, sent, gradient, device, True, kept)
+                copy.join(Companion.ADJOINT, piece.copy)
+            elif not isinstance(value, np.ndarray):
+                with_gradient(value)
+            replaced = replace(replaced, sent.leaf, copy)
+        _check_overlaps(list(pieces.values()))
+        for piece in pieces.values():
+            piece.copy.write(piece.elements)
+        try:
+            return launch(seed, number, outside, *replaced)
+        finally:
+            for piece in pieces.values():
+                if piece.is_written:
+                    piece.copy.read_into(piece.elements)
+            found += [piece.copy for piece in pieces.values() if piece.copy.nbytes <= _SMALL]
+
+    return launch_on_copies
+
+
+def _piece(
+    pieces: dict[Any, _Piece],
+    sent: SentLeaf,
+    value: Any,
+    device: Device,
+    is_written: bool,
+    kept: list[DeviceArray],
+) -> _Piece:
+    """The piece of an array, which may have been given already; a copy that was kept may do."""
+    elements: NumpyArray = value if isinstance(value, np.ndarray) else value.detach().numpy()
+    key = identity(elements), sent.rank
+    piece = pieces.get(key)
+    if piece is None:
+        dtype = elements.dtype.newbyteorder("=")
+        copy = _kept_copy(kept, elements.shape, dtype, sent.rank)
+        if copy is None:
+            check_extents(sent.leaf, elements.shape[: sent.rank])
+            copy = DeviceArray(device, elements.shape, dtype, sent.rank)
+        piece = pieces[key] = _Piece(sent.leaf, elements, copy, is_written)
+    piece.is_written |= is_written
+    return piece
+
+
+def _kept_copy(
+    kept: list[DeviceArray], shape: tuple[int, ...], dtype: np.dtype[Any], rank: int
+) -> DeviceArray | None:
+    for position, copy in enumerate(kept):
+        if (copy.shape, copy.dtype, copy.rank) == (shape, dtype, rank):
+            return kept.pop(position)
+    return None
+
+
+def _check_overlaps(pieces: Sequence[_Piece]) -> None:
+    """Refuse arguments that would be one memory, some of it written, if they were not copied."""
+    for position, piece in enumerate(pieces):
+        elements = piece.elements
+        if piece.is_written and overlaps_itself(
+            elements.shape, elements.strides, elements.itemsize
+        ):
+            raise piece.leaf.error(
+                "the kernel writes this array, whose elements share memory with each other",
+                "pass a copy",
+            )
+        for other in pieces[position + 1 :]:
+            is_written = piece.is_written or other.is_written
+            if is_written and shares_memory(piece.elements, other.elements):
+                raise piece.leaf.error(
+                    f"it shares memory with `{other.leaf.name}`, both are copied to the device, and"
+                    " one of them is written",
+                    "pass arrays that do not overlap, or one array and where its parts begin",
+                )

@@ -1,0 +1,1 @@
+"""Loads object files into executable memory without LLVM."""

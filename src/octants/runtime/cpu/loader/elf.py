@@ -1,0 +1,260 @@
+"""Object files of Linux, laid out and relocated: as much of the format as our code comes in.
+
+Whatever else there is in a file is `Refused`; LLVM, which knows all of it, then links the file. The
+image of a file has its code first, with a stub for each function outside of it, then constants and
+a table of addresses, then data that can be written; each part begins with a page.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from octants.runtime.cpu.loader.relocations import MACHINES, Refused
+
+Find = Callable[[str], "int | None"]
+
+_HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_RELOCATION = struct.Struct("<QQq")
+_IDENTITY = b"\x7fELF\x02\x01\x01"  # 64 bits, the lowest byte first, version 1
+_RELOCATABLE = 1
+_PROGRAM, _SYMBOLS, _ADDENDS, _ZEROS, _NO_ADDENDS = 1, 2, 4, 8, 9  # types of sections
+_UNWINDING = 0x70000001
+_WRITE, _ALLOCATE, _EXECUTE, _MERGE, _STRINGS = 1, 2, 4, 16, 32  # flags of sections
+_KNOWN = _WRITE | _ALLOCATE | _EXECUTE | _MERGE | _STRINGS
+_NAMES = (".text", ".rodata", ".data", ".bss")  # how names of sections begin
+_UNDEFINED, _ABSOLUTE = 0, 0xFFF1
+_LOCAL, _GLOBAL = 0, 1  # how symbols are bound
+_PLAIN_SYMBOLS = range(5)  # without a type, data, function, section, file
+_MOST = 1 << 30
+
+CODE, CONSTANTS, DATA = range(3)
+PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 1 << 16
+
+
+class _Section(NamedTuple):
+    name: int
+    type: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+    entry: int
+
+    @property
+    def part(self) -> int:
+        if self.flags & _EXECUTE:
+            return CODE
+        return DATA if self.flags & _WRITE else CONSTANTS
+
+
+class _Symbol(NamedTuple):
+    name: str
+    section: int
+    value: int
+    is_global: bool
+
+
+class ObjectFile:
+    """A file that was read: `size` is that of its image, `parts` are (start, end) of each part.
+
+    Raises `Refused` for what is not a file of this kind, or has something in it that is not known.
+    """
+
+    def __init__(self, code: bytes) -> None:
+        try:
+            self._read(code)
+            self._lay_out()
+        except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
+            raise Refused(f"the file is damaged: {error}") from None
+
+    def image(self, base: int, find: Find) -> bytes:
+        """The bytes for ``base``; ``find`` gives the addresses of functions outside of it."""
+        image = bytearray(self.size)
+        for number, start in self._starts.items():
+            section = self._sections[number]
+            if section.type == _PROGRAM:
+                end = section.offset + section.size
+                image[start : start + section.size] = self._code[section.offset : end]
+        for symbol, start in self._stubs.items():
+            stub = self._machine.stub(self._outside(symbol, find))
+            image[start : start + len(stub)] = stub
+        try:
+            for symbol, start in self._slots.items():
+                struct.pack_into("<Q", image, start, self._address(symbol, base, find))
+            self._relocate(image, base, find)
+        except (struct.error, IndexError) as error:
+            raise Refused(f"a relocation does not fit: {error}") from None
+        return bytes(image)
+
+    def exports(self, base: int, names: Iterable[str]) -> dict[str, int]:
+        """The addresses of global symbols of the file."""
+        known = {symbol.name: number for number, symbol in self._defined()}
+        missing = [name for name in names if name not in known]
+        if missing:
+            raise Refused(f"the file does not define {', '.join(missing)}")
+        return {name: base + self._place(self._symbols[known[name]]) for name in names}
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def _read(self, code: bytes) -> None:
+        head = _HEAD.unpack_from(code)
+        machine = MACHINES.get(head[2])
+        if not head[0].startswith(_IDENTITY) or head[1] != _RELOCATABLE or machine is None:
+            raise Refused("this is no object file of a known machine")
+        first, entry, count, names = head[6], head[11], head[12], head[13]
+        if entry != _SECTION.size or not count:
+            raise Refused("the file has no sections")
+        table = _checked(code, first, count * entry)
+        self._code, self._machine = code, machine
+        self._sections = [_Section(*each) for each in _SECTION.iter_unpack(table)]
+        self._names = self._content(self._sections[names])
+        self._placed = [n for n, each in enumerate(self._sections) if self._is_placed(each)]
+        self._symbols = self._read_symbols()
+        self._relocations = list(self._read_relocations())
+
+    def _is_placed(self, section: _Section) -> bool:
+        """Whether a section comes into memory. Nobody unwinds our frames."""
+        if not section.flags & _ALLOCATE:
+            return False
+        name = _text(self._names, section.name)
+        if section.type == _UNWINDING or name == ".eh_frame":
+            return False
+        is_known = section.type in (_PROGRAM, _ZEROS) and not section.flags & ~_KNOWN
+        is_known = is_known and name.startswith(_NAMES)
+        has_align = section.align <= PAGE and section.align & (section.align - 1) == 0
+        if not is_known or not has_align or (section.flags & _WRITE and section.flags & _EXECUTE):
+            raise Refused(f"section {name}")
+        if section.type == _PROGRAM:
+            _checked(self._code, section.offset, section.size)
+        return True
+
+    def _read_symbols(self) -> list[_Symbol]:
+        tables = [section for section in self._sections if section.type == _SYMBOLS]
+        if len(tables) != 1:
+            raise Refused("the file has no table of symbols")
+        names = self._content(self._sections[tables[0].link])
+        found = []
+        for name, kind, _, section, value, _ in _SYMBOL.iter_unpack(self._content(tables[0])):
+            if kind >> 4 not in (_LOCAL, _GLOBAL) or kind & 15 not in _PLAIN_SYMBOLS:
+                raise Refused(f"symbol {_text(names, name)}")
+            found.append(_Symbol(_text(names, name), section, value, kind >> 4 == _GLOBAL))
+        return found
+
+    def _read_relocations(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Section, place in it, type, symbol and addend of each relocation of what is placed."""
+        placed = set(self._placed)
+        for section in self._sections:
+            if section.info not in placed:
+                continue
+            if section.type == _NO_ADDENDS:
+                raise Refused("relocations without addends")
+            if section.type == _ADDENDS:
+                for place, what, addend in _RELOCATION.iter_unpack(self._content(section)):
+                    yield section.info, place, what & 0xFFFFFFFF, what >> 32, addend
+
+    def _content(self, section: _Section) -> bytes:
+        return _checked(self._code, section.offset, section.size)
+
+    def _defined(self) -> Iterator[tuple[int, _Symbol]]:
+        for number, symbol in enumerate(self._symbols):
+            if symbol.is_global and symbol.section != _UNDEFINED:
+                yield number, symbol
+
+    # -- layout ------------------------------------------------------------------------------------
+
+    def _lay_out(self) -> None:
+        """Say where in the image everything goes."""
+        used = [(kind, symbol) for _, _, kind, symbol, _ in self._relocations]
+        kinds = self._machine
+        unknown = {kind for kind, _ in used} - kinds.relocations.keys()
+        if unknown:
+            raise Refused(f"relocations of types {sorted(unknown)}")
+        called = dict.fromkeys(s for kind, s in used if kind in kinds.calls and self._is_outside(s))
+        listed = dict.fromkeys(symbol for kind, symbol in used if kind in kinds.through_table)
+        starts: dict[int, int] = {}
+        self.parts: list[tuple[int, int]] = []
+        end = 0
+        for part in (CODE, CONSTANTS, DATA):
+            start = end = _aligned(end, PAGE)
+            for number in self._placed:
+                section = self._sections[number]
+                if section.part == part:
+                    starts[number] = _aligned(end, max(1, section.align))
+                    end = starts[number] + section.size
+            if part == CODE:
+                self._stubs, end = _rows(called, end, kinds.stub_bytes)
+            if part == CONSTANTS:
+                self._slots, end = _rows(listed, end, 8)
+            self.parts.append((start, end))
+        if end > _MOST:
+            raise Refused(f"an image of {end} bytes")
+        self._starts, self.size = starts, end
+
+    def _is_outside(self, symbol: int) -> bool:
+        return self._symbols[symbol].section == _UNDEFINED
+
+    # -- relocation --------------------------------------------------------------------------------
+
+    def _relocate(self, image: bytearray, base: int, find: Find) -> None:
+        relocations, through_table = self._machine.relocations, self._machine.through_table
+        for section, offset, kind, symbol, addend in self._relocations:
+            if offset + 4 > self._sections[section].size:
+                raise Refused("a relocation outside of its section")
+            place = self._starts[section] + offset
+            if kind in through_table:
+                target = base + self._slots[symbol]
+            elif symbol in self._stubs and kind in self._machine.calls:
+                target = base + self._stubs[symbol]
+            else:
+                target = self._address(symbol, base, find)
+            relocations[kind](image, place, target, addend, base + place)
+
+    def _address(self, number: int, base: int, find: Find) -> int:
+        symbol = self._symbols[number]
+        if symbol.section == _UNDEFINED:
+            return self._outside(number, find)
+        if symbol.section == _ABSOLUTE:
+            return symbol.value
+        return base + self._place(symbol)
+
+    def _outside(self, number: int, find: Find) -> int:
+        name = self._symbols[number].name
+        address = find(name) if name else None
+        if not address:
+            raise Refused(f"nobody knows where {name or 'a symbol without a name'} is")
+        return address
+
+    def _place(self, symbol: _Symbol) -> int:
+        if symbol.section not in self._starts or symbol.value > self._sections[symbol.section].size:
+            raise Refused(f"symbol {symbol.name} stands for nothing in memory")
+        return self._starts[symbol.section] + symbol.value
+
+
+def _checked(code: bytes, start: int, size: int) -> bytes:
+    """A stretch of a file that has all of it."""
+    if start + size > len(code):
+        raise Refused("the file ends early")
+    return code[start : start + size]
+
+
+def _text(names: bytes, start: int) -> str:
+    return names[start : names.index(b"\0", start)].decode()
+
+
+def _aligned(size: int, to: int) -> int:
+    return -(-size // to) * to
+
+
+def _rows(symbols: Iterable[int], start: int, nbytes: int) -> tuple[dict[int, int], int]:
+    """A place of so many bytes for each symbol, and where they end."""
+    places = dict(zip(symbols, itertools.count(_aligned(start, 16), nbytes), strict=False))
+    return places, max([start, *(place + nbytes for place in places.values())])

@@ -1,0 +1,1 @@
+"""The native part of the CPU runtime, as LLVM IR, and its functions in Python."""

@@ -1,0 +1,237 @@
+"""Native code in this process: the C library's functions, and what LLVM links for us."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import functools
+import itertools
+import platform
+import sys
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from octants.cache import current
+from octants.deferred_import import Deferred
+from octants.diagnostics.exceptions import OctantsRuntimeError
+from octants.runtime.cpu.loader.elf import CODE, CONSTANTS, ObjectFile
+from octants.runtime.cpu.loader.executable import ExecutableMemory
+from octants.runtime.cpu.loader.relocations import Refused
+from octants.runtime.cpu.native import assembly
+
+if TYPE_CHECKING:
+    import ctypes.util as finder
+
+    import llvmlite.binding as llvm
+else:
+    finder, llvm = Deferred("ctypes.util"), Deferred("llvmlite.binding")
+
+# LLVM may turn loops into these, and calls the others where a CPU has no instruction for them.
+_IMPLIED = (
+    "memcpy memmove memset bcmp memcmp strlen floor floorf ceil ceilf trunc truncf rint rintf fma"
+).split()
+if sys.platform == "win32":
+    _IMPLIED.append("__chkstk")
+
+
+_IS_ARM64 = platform.machine().lower() in ("aarch64", "arm64")
+"""There LLVM's older linker ends the process if code and constants come to stand far apart."""
+
+_PLACES = (None, "libm.so.6", "ucrtbase", "ntdll", "libpthread.so.0")
+"""Where the functions of C may be: first in the process itself."""
+
+
+def _libraries() -> Iterator[ctypes.CDLL]:
+    """The libraries that there are; the search for one asks other programs, and so comes last."""
+    for name in _PLACES:
+        yield from _load(name)
+    yield from _load(finder.find_library("m"))
+
+
+def _load(name: str | None) -> Iterator[ctypes.CDLL]:
+    with contextlib.suppress(OSError, TypeError):
+        yield ctypes.CDLL(name)
+
+
+@functools.cache
+def address_of(symbol: str) -> int | None:
+    """The address of a function of the C library, if there is one."""
+    for library in _opened():
+        function = getattr(library, symbol, None)
+        if function is not None:
+            return _address(function)
+    return None
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return address
+
+
+_known: list[ctypes.CDLL] = []
+_further = _libraries()
+
+
+def _opened() -> Iterator[ctypes.CDLL]:
+    """The libraries in order, each opened when those before it do not have a function."""
+    yield from _known
+    for library in _further:
+        _known.append(library)
+        yield library
+
+
+@functools.cache
+def _linker() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    machine = target.create_target_machine(reloc="pic", codemodel="default", jit=True)
+    return llvm.create_lljit_compiler(machine, use_jit_link=_IS_ARM64)
+
+
+_numbers = itertools.count()
+_alive: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def link(code: bytes, exports: Iterable[str], symbols: Mapping[str, int]) -> Any:
+    """Load an object file; the result gives addresses by name and keeps the code in memory.
+
+    LLVM, which takes long to load, is asked only for files that have something unusual in them.
+    """
+    names = list(exports)
+    try:
+        return Loaded(code, names, symbols)
+    except Refused:
+        return _linked_by_llvm(code, names, symbols)
+
+
+class Loaded:
+    """An object file in memory."""
+
+    def __init__(self, code: bytes, exports: Iterable[str], symbols: Mapping[str, int]) -> None:
+        file = ObjectFile(code)
+        self._memory = ExecutableMemory(file.size)
+        base = self._memory.address
+        image = file.image(base, lambda name: symbols.get(name) or address_of(name))
+        self._addresses = file.exports(base, exports)
+        ctypes.memmove(base, image, len(image))
+        for part in (CODE, CONSTANTS):
+            self._memory.protect(*file.parts[part], executable=part == CODE)
+
+    def __getitem__(self, name: str) -> int:
+        return self._addresses[name]
+
+
+def _linked_by_llvm(code: bytes, exports: Iterable[str], symbols: Mapping[str, int]) -> Any:
+    builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    for name, address in symbols.items():
+        builder.import_symbol(name, address)
+    for name in exports:
+        builder.export_symbol(name)
+    try:
+        library = builder.link(_linker(), f"octants{next(_numbers)}")
+    except RuntimeError as error:
+        raise OctantsRuntimeError(f"machine code cannot be loaded: {error}") from None
+    _alive.add(library)
+    return library
+
+
+@atexit.register
+def _keep_code() -> None:
+    """Threads of Python may still be in a kernel when the process ends: leave its code there."""
+    for library in list(_alive):
+        library.detach()
+    if _linker.cache_info().currsize:
+        _linker().detach()
+
+
+def implied_symbols() -> dict[str, int]:
+    """What LLVM may refer to by itself."""
+    found = {name: address for name in _IMPLIED if (address := address_of(name)) is not None}
+    return {**found, "_fltused": ctypes.addressof(_MARK)}
+
+
+_MARK = ctypes.c_int32()
+"""On Windows, code that computes with floats refers to a mark of that name, and never reads it."""
+
+
+class Support:
+    """The functions of `assembly`, as Python calls them, and their addresses.
+
+    ``replaced`` has addresses to be called in place of functions of the C library, by their names.
+    """
+
+    def __init__(self, replaced: Mapping[str, int] | None = None) -> None:
+        symbols = {name: address_of(name) for name in assembly.SYMBOLS} | dict(replaced or {})
+        python = {
+            name: _address(getattr(ctypes.pythonapi, name)) for name in assembly.PYTHON_SYMBOLS
+        }
+        self.has_threads = all(symbols.values())
+        self.has_signals = bool(symbols["sigaction"])  # else Ctrl-C waits for the launch
+        code = current.kept("support", f"{sys.platform} {platform.machine()}", _compile_support)
+        never_called = ctypes.addressof(_MARK)  # LLVM ends the process if it is to link with 0
+        known = {name: address or never_called for name, address in symbols.items()}
+        symbols_of_all = {**known, **python, **implied_symbols()}
+        self._library = link(code, assembly.EXPORTS, symbols_of_all)
+        self.addresses: dict[str, int] = {name: self._library[name] for name in assembly.EXPORTS}
+        pointer, number = ctypes.c_void_p, ctypes.c_int
+        self.launch = _python_function(self.addresses["octants_call"])
+        self.prepare = self._function("prepare", None, pointer)
+        self.acquire = self._function("acquire", number, pointer)
+        self.release = self._function("release", None, pointer)
+        self.stop = self._function("stop", None, pointer)
+        self.free_tape = self._function("free_tape", None, pointer, pointer)
+        self.free_parts = self._function("free_parts", None, pointer)
+        self.after_fork = self._function("after_fork", None)
+
+    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
+        return ctypes.CFUNCTYPE(result, *arguments)(self.addresses[f"octants_{name}"])
+
+
+class _Method(ctypes.Structure):
+    """A ``PyMethodDef``."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("documentation", ctypes.c_char_p),
+    ]
+
+
+_FASTCALL = 0x80  # the function takes an array of arguments, and their number
+_new_function = ctypes.PYFUNCTYPE(
+    ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+)(("PyCFunction_NewEx", ctypes.pythonapi))
+
+
+def _python_function(address: int) -> Any:
+    """Native code as a built-in function: a call of it takes a tenth of one through ctypes."""
+    method = _Method(b"launch", address, _FASTCALL, None)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))  # the function refers to it to its end
+    return _new_function(ctypes.addressof(method), None, None)
+
+
+@functools.cache
+def native_support() -> Support:
+    """The one support module of the process, compiled when it is first needed."""
+    return Support()
+
+
+def _compile_support() -> bytes:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    triple = llvm.get_process_triple()
+    text = assembly.support_text(triple.split("-")[0])
+    # At level 0 that takes a fifth of the time, and launches take what they take at level 2.
+    machine = llvm.Target.from_triple(triple).create_target_machine(
+        opt=0, reloc="pic", codemodel="default"
+    )
+    head = f'target triple = "{triple}"\ntarget datalayout = "{machine.target_data}"\n'
+    module = llvm.parse_assembly(head + text, context=llvm.create_context())
+    module.verify()
+    code: bytes = machine.emit_object(module)
+    return code

@@ -1,0 +1,1 @@
+"""Arrays that Octants shares with other libraries."""

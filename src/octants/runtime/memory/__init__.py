@@ -1,0 +1,1 @@
+"""Memory of the host and of devices: access, copies, fills, versions."""

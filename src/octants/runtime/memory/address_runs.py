@@ -1,0 +1,99 @@
+"""The elements of an array in the order of their addresses, in runs without gaps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from octants.lazy_dataclass import dataclass
+from octants.runtime.memory.host import address_of
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis that runs follow along: so many, `step` bytes apart.
+
+    Where the runs are packed into one piece of memory, they are `packed` bytes apart.
+    """
+
+    extent: int
+    step: int
+    packed: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRuns:
+    """Runs at equal distances: their number, the address of the first, the bytes between them.
+
+    `offset` and `packed_step` are the same for runs that are packed into one piece of memory.
+    """
+
+    count: int
+    address: int
+    step: int
+    offset: int
+    packed_step: int
+
+
+class Runs:
+    """The runs of an array without negative strides.
+
+    A run has `nbytes`, the first is at `address`, the others follow along `axes`, outermost first.
+    From the first byte to the last there are `span`.
+    """
+
+    __slots__ = ("address", "axes", "nbytes", "span")
+
+    def __init__(self, array: Array) -> None:
+        self.address = address_of(array)
+        merged = _merged(array)
+        self.nbytes = array.itemsize
+        while merged and merged[-1][1] == self.nbytes:
+            self.nbytes *= merged.pop()[0]
+        self.axes = tuple(
+            Axis(*axis, self.nbytes * math.prod(extent for extent, _ in merged[number + 1 :]))
+            for number, axis in enumerate(merged)
+        )
+        self.span = self.nbytes + sum((axis.extent - 1) * axis.step for axis in self.axes)
+
+    def rows(self) -> Iterator[AddressRuns]:
+        """The runs, along their longest axis."""
+        apart = [axis for axis in self.axes if axis.step >= self.nbytes]
+        longest = max(apart, key=lambda axis: axis.extent, default=Axis(1, 0, 0))
+        others = [axis for axis in self.axes if axis is not longest]
+        for index in np.ndindex(*(axis.extent for axis in others)):
+            pairs = list(zip(index, others, strict=True))
+            address = self.address + sum(k * axis.step for k, axis in pairs)
+            offset = sum(k * axis.packed for k, axis in pairs)
+            yield AddressRuns(longest.extent, address, longest.step, offset, longest.packed)
+
+
+def packed_strides(array: Array) -> list[int]:
+    """The strides of one piece of memory with the elements in the order of an array's addresses."""
+    strides, size = [array.itemsize] * array.ndim, array.itemsize
+    for axis in reversed(order_of(array)):
+        strides[axis] = size
+        size *= array.shape[axis]
+    return strides
+
+
+def order_of(array: Array) -> list[int]:
+    """The axes of more than one element, the one of the largest stride first."""
+    axes = [axis for axis in range(array.ndim) if array.shape[axis] != 1]
+    return sorted(axes, key=lambda axis: -array.strides[axis])
+
+
+def _merged(array: Array) -> list[tuple[int, int]]:
+    """The extents and strides of the axes; those that are one are put together."""
+    merged: list[tuple[int, int]] = []
+    for axis in order_of(array):
+        extent, stride = array.shape[axis], array.strides[axis]
+        if merged and merged[-1][1] == extent * stride:
+            extent *= merged.pop()[0]
+        merged.append((extent, stride))
+    return merged

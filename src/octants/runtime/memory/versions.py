@@ -1,0 +1,145 @@
+"""Versions of memory: whether something may have been written since somebody asked last.
+
+All that a device is told to write is told here, when it is queued, as long as anybody has asked for
+a version; those are few. Memory that others share has none.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+
+from octants.artifact import MemoryRange
+from octants.lazy_dataclass import dataclass
+from octants.runtime.parameter_blocks.slots import SlotViews
+
+Range = tuple[int, int]
+"""The first address, and the one past the last."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """A piece of memory, the allocation that it is in, and the number of its version."""
+
+    reach: Range
+    allocation: Range
+    version: int
+
+
+class Versions:
+    """The versions of a device's memory. ``find`` gives the allocation at an address, or None."""
+
+    def __init__(self, find: Callable[[int], Range | None]) -> None:
+        self._find = find
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._by_place: dict[tuple[int, int], Watch] = {}
+        self._lent: set[Range] = set()
+        self.changes = 0
+        """Is another number as soon as there are other `watches`."""
+        self.watches: list[Watch] = []
+        """Of what versions are asked; who writes looks first whether there is anything."""
+
+    def of(self, places: Sequence[MemoryRange], slots: Sequence[int]) -> tuple[int, ...] | None:
+        """What is there in some places, as numbers: the same as before if nothing was written.
+
+        None where that cannot be told.
+        """
+        found = []
+        for place in places:
+            watch = self._watch(slots[place.slot], place.nbytes)
+            if watch is None:
+                return None
+            found.append(watch.version)
+        return tuple(found)
+
+    def _watch(self, address: int, nbytes: int) -> Watch | None:
+        watch = self._by_place.get((address, nbytes))
+        if watch is None:
+            allocation = self._find(address)
+            if allocation is None or allocation in self._lent:
+                return None
+            reach = (address, address + nbytes) if nbytes else allocation
+            watch = Watch(reach, allocation, next(self._numbers))
+            with self._lock:
+                self._by_place[address, nbytes] = watch
+                self.watches.append(watch)
+                self.changes += 1
+        return watch
+
+    # -- what changes them ----------------------------------------------------------------------
+
+    def wrote(self, address: int, nbytes: int) -> None:
+        """Something was queued that may write so many bytes; 0: any in an allocation."""
+        self._renew(self._reached(address, nbytes))
+
+    def _reached(self, address: int, nbytes: int) -> list[Watch]:
+        found = []
+        for watch in tuple(self.watches):
+            start, end = watch.reach if nbytes else watch.allocation
+            if start < address + max(1, nbytes) and address < end:
+                found.append(watch)
+        return found
+
+    def _renew(self, watches: Sequence[Watch]) -> None:
+        for watch in watches:
+            watch.version = next(self._numbers)
+
+    def teller(
+        self, places: Sequence[MemoryRange], slots: SlotViews
+    ) -> Callable[[memoryview[int]], None]:
+        """What is told of the launches of a kernel one by one: it takes their parameter blocks.
+
+        It is quick where they write to the same memory again and again.
+        """
+        if not places:
+            return _nothing
+        read = slots.reader({place.slot for place in places})
+        order = sorted({place.slot for place in places})
+        known: tuple[tuple[int, ...], int] | None = None
+        reached: list[Watch] = []
+
+        def tell(view: memoryview[int]) -> None:
+            nonlocal known, reached
+            now = read(view), self.changes
+            if now != known:
+                at = dict(zip(order, now[0], strict=True))
+                found = (self._reached(at[each.slot], each.nbytes) for each in places)
+                known, reached = now, [watch for some in found for watch in some]
+            if reached:
+                self._renew(reached)
+
+        return tell
+
+    def launched(self, places: Sequence[MemoryRange], slots: Sequence[int]) -> None:
+        """A launch was queued that may write to some places."""
+        if not self.watches:
+            return
+        for place in places:
+            self.wrote(slots[place.slot], place.nbytes)
+
+    def lend(self, address: int) -> None:
+        """Others may write to an allocation from now on, and tell nobody."""
+        allocation = self._find(address)
+        if allocation is not None:
+            self._lent.add(allocation)
+            self._drop(*allocation)
+
+    def freed(self, address: int, nbytes: int) -> None:
+        """An allocation is no more; another may take its place."""
+        self._lent.discard((address, address + nbytes))
+        if self.watches:
+            self._drop(address, address + nbytes)
+
+    def _drop(self, start: int, end: int) -> None:
+        with self._lock:
+            for place, watch in list(self._by_place.items()):
+                if start < watch.allocation[1] and watch.allocation[0] < end:
+                    del self._by_place[place]
+                    self.watches.remove(watch)
+                    self.changes += 1
+
+
+def _nothing(_: object) -> None:
+    pass

@@ -1,0 +1,1 @@
+"""The parameter blocks of launches: their memory, slots and segments."""

@@ -1,0 +1,1 @@
+"""What launches report to the host: printed text, failures, overflows."""

@@ -1,0 +1,180 @@
+"""What a launch said: printed text, the first failure, the worst overflow.
+
+The layout of a message buffer is in `octants.abi`. Prints come out in this order: by task, within a
+task by work item, within a work item as the kernel made them, whatever thread ran what; each begins
+where the one before it ended, in the same line or in a new one. A launch that prints more than the
+buffer holds loses some of the prints, any ones where it was parallel, and says at the end how many.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from octants import abi
+from octants.artifact import Artifact, MessageFormat
+from octants.deferred_import import Deferred
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.kernel_errors import (
+    AssertionFailed,
+    OutOfBounds,
+    TapeMemoryRefused,
+    TapeOverflow,
+)
+from octants.diagnostics.render import Label
+from octants.diagnostics.span import Span
+from octants.runtime.memory.host import HostAllocation, allocate
+from octants.types import scalars
+
+if TYPE_CHECKING:
+    from octants.ir import semantics
+else:
+    semantics = Deferred("octants.ir.semantics")
+
+CAPACITY = 1 << 19  # words; pages that nothing is written to cost nothing
+
+_ERRORS: dict[str, type[Any]] = {
+    "assertion": AssertionFailed,
+    "bounds": OutOfBounds,
+    "memory": TapeMemoryRefused,
+    "overflow": TapeOverflow,
+}
+
+
+MOST_IN_FLIGHT = 64
+"""Launches on a GPU that may have said something, before the host has to look."""
+
+PRINT_WORDS = 1 << 17
+"""What the buffer of a launch on a GPU holds of prints."""
+
+
+def capacity_for(artifact: Artifact) -> int:
+    """The words for prints that a launch on a GPU needs in its buffer."""
+    return PRINT_WORDS if any(each.kind == "print" for each in artifact.messages) else 0
+
+
+NO_END = 2**32 - 1
+"""The end of a buffer that is not full: more than any has, in half a word, since some devices
+update no more than that."""
+
+
+def clear_head(head: np.ndarray[Any, np.dtype[np.int64]], capacity: int) -> None:
+    """Make the head of a buffer that of one to which nothing was written."""
+    head[: abi.MESSAGES_HEADER // 8] = 0
+    head[abi.MESSAGES_END // 8] = NO_END
+    head[abi.MESSAGES_CAPACITY // 8] = capacity
+
+
+def has_spoken(head: np.ndarray[Any, np.dtype[np.int64]]) -> bool:
+    """Whether anything was written to a buffer with this head."""
+    failed = int(head[abi.MESSAGES_FAILED // 8]) & 0xFFFFFFFF
+    return bool(head[abi.MESSAGES_COUNT // 8] or failed or head[abi.MESSAGES_OVERFLOW_NEED // 8])
+
+
+class MessageBuffer:
+    """The buffer of a launch, in memory of the host. A launch resets its head when it begins."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._memory: HostAllocation = allocate(abi.MESSAGES_HEADER + 8 * capacity)
+        self.address = self._memory.address
+        self._words: np.ndarray[Any, np.dtype[np.int64]] = self._memory.bytes.view(np.int64)
+        self._words[abi.MESSAGES_CAPACITY // 8] = capacity
+
+    @property
+    def bytes(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """The whole buffer: a device that has one of its own copies it to here."""
+        return self._memory.bytes
+
+    def deliver(self, artifact: Artifact) -> OctantsError | None:
+        """Write what was printed through `sys.stdout`; raise what failed.
+
+        An overflow is not raised, but given: it is for the next synchronisation.
+        """
+        if self._word(abi.MESSAGES_COUNT):
+            sys.stdout.write(self._text(artifact))
+        if self._word(abi.MESSAGES_FAILED) & 0xFFFFFFFF:
+            raise self._failure(artifact)
+        need = self._word(abi.MESSAGES_OVERFLOW_NEED)
+        return self._overflow(artifact, need) if need else None
+
+    def _word(self, offset: int) -> int:
+        return int(self._words[offset // 8])
+
+    def _text(self, artifact: Artifact) -> str:
+        printed = sorted(self._printed(artifact.messages), key=lambda entry: entry[:2])
+        text = "".join(render(message, words) for _, _, message, words in printed)
+        lost = self._word(abi.MESSAGES_COUNT) - len(printed)
+        if lost:
+            text += "\n" if text and not text.endswith("\n") else ""
+            text += f"[{lost} more prints of kernel `{artifact.name}` did not fit its buffer]\n"
+        return text
+
+    def _printed(
+        self, formats: Sequence[MessageFormat]
+    ) -> Iterator[tuple[int, int, MessageFormat, list[int]]]:
+        """(task, work item, message, words of its values), in the order of the buffer."""
+        position = abi.MESSAGES_HEADER // 8
+        end = self._word(abi.MESSAGES_END) & (2**64 - 1)
+        stop = position + min(self._word(abi.MESSAGES_CURSOR), end)
+        while position < stop:
+            kind, item = int(self._words[position]), int(self._words[position + 1])
+            message = formats[kind & 0xFFFFFFFF]
+            count = len(message.dtypes)
+            yield kind >> 32, item, message, self._values(position + 2, count)
+            position += 2 + count
+
+    def _values(self, position: int, count: int) -> list[int]:
+        return [int(word) for word in self._words[position : position + count]]
+
+    def _failure(self, artifact: Artifact) -> OctantsError:
+        message = artifact.messages[self._word(abi.MESSAGES_FAILURE_ID) & 0xFFFFFFFF]
+        words = self._values(abi.MESSAGES_FAILURE_VALUES // 8, len(message.dtypes))
+        item = self._word(abi.MESSAGES_FAILURE_ITEM)
+        return _error(artifact, message, words, item)
+
+    def _overflow(self, artifact: Artifact, need: int) -> OctantsError:
+        message = artifact.messages[self._word(abi.MESSAGES_OVERFLOW_ID) & 0xFFFFFFFF]
+        return _error(artifact, message, [need], self._word(abi.MESSAGES_OVERFLOW_ITEM))
+
+
+def _error(
+    artifact: Artifact, message: MessageFormat, words: Sequence[int], item: int
+) -> OctantsError:
+    """The exception of a failure, or of an overflow, of a work item."""
+    kind = _ERRORS.get(message.kind, AssertionFailed)
+    error: UserError = kind(artifact.kernel or artifact.name, render(message, words), item)
+    if message.kind == "memory":
+        return error.at(None, *recorded_loops(artifact, message.location))
+    return error.at(message.location)
+
+
+def recorded_loops(artifact: Artifact, first: Span | None = None) -> list[Label]:
+    """What of a kernel is recorded, with what it takes, ``first`` before others."""
+    found = sorted(artifact.records, key=lambda loop: loop[0] != first)
+    return [Label(location, takes) for location, takes in found]
+
+
+def render(message: MessageFormat, words: Sequence[int]) -> str:
+    """A message as text; ``words`` holds its values."""
+    values = iter(zip(message.dtypes, words, strict=True))
+    pieces = []
+    for part in message.parts:
+        if isinstance(part, str):
+            pieces.append(part)
+        else:
+            name, word = next(values)
+            dtype = scalars.by_name(name)
+            pieces.append(semantics.format_number(_number(dtype, word), dtype, part[0]))
+    return "".join(pieces)
+
+
+def _number(dtype: scalars.DType, word: int) -> Any:
+    """The Python number in a word: a float is there as f64, an integer extended to 64 bits."""
+    if dtype.is_float:
+        return struct.unpack("<d", struct.pack("<q", word))[0]
+    return scalars.convert(word, dtype)
