@@ -7,6 +7,7 @@ import os.path
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from octants.codegen.llvm import opaque_splats
 from octants.compile_profile import stage
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import InternalError
@@ -131,6 +132,9 @@ def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
     A module is emitted once: emitting it a second time can abort the process.
     """
     machine = _machine(target, level)
+    hides = is_x64(target) and llvm.llvm_version_info[0] < opaque_splats.MENDED
+    if hides and level == 0:
+        text = opaque_splats.hide_all(text)
     with stage("LLVM parse") as note:
         module = parse(text, target, machine)
         note.gives(partial(_instructions, module), "instructions")
@@ -144,6 +148,11 @@ def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
     with stage("LLVM optimise", size=partial(_instructions, module), unit="instructions"):
         passes.run(module, builder)
     _dispose(passes)
+    if hides and level > 0 and opaque_splats.may_have_choices(text):
+        found = str(module)
+        hidden = opaque_splats.hide_choices(found)
+        if hidden is not found:
+            module = parse(hidden, target, machine)
     return module, machine
 
 
