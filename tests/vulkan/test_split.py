@@ -103,6 +103,72 @@ def test_expressions(kind: str, as_index: bool) -> None:
     check(kind, 0, as_index)
 
 
+LOW_BITS = {
+    "and": lambda x: qd.cast(x, qd.i32) & 1,
+    "remainder": lambda x: qd.cast(x, qd.i32) % 2,
+    "unsigned remainder": lambda x: qd.cast(qd.cast(x, qd.u32) % 2, qd.i32),
+    "shifts": lambda x: qd.bit_shr(qd.cast(x, qd.i32) << 31, 31),
+    "difference": lambda x: qd.cast(x, qd.i32) - ((qd.cast(x, qd.i32) >> 1) << 1),
+    "byte": lambda x: qd.cast(qd.cast(x, qd.u8) & 1, qd.i32),
+    "and of 64 bits": lambda x: qd.cast(x & qd.cast(1, qd.u64), qd.i32),
+    "shifts of 64 bits": lambda x: qd.cast(qd.bit_shr(x << 63, 63), qd.i32),
+}
+
+
+@pytest.mark.parametrize("name", LOW_BITS)
+@pytest.mark.usefixtures("splitting")
+def test_a_factor_of_one_bit(name: str) -> None:
+    """NVIDIA's compiler (580.159) asked whether any bit was set, beside a square root of f64."""
+    qd.init(arch=qd.vulkan, default_fp=qd.f64, offline_cache=False)
+    low_bit = qd.func(LOW_BITS[name])
+    values = np.array([3, 2, 0, 1, 34, 2**63, 2**63 + 1, 2**33, 2**33 + 1], np.uint64)
+    x = qd.ndarray(qd.u64, len(values))
+    loaded, added = (qd.ndarray(qd.i32, len(values)) for _ in range(2))
+    factor, root = qd.ndarray(qd.i32, 1), qd.ndarray(qd.f64, len(values))
+    x.from_numpy(values)
+    factor.fill(-7)
+
+    @qd.kernel
+    def run(
+        x: qd.types.ndarray(qd.u64, 1),
+        loaded: qd.types.ndarray(qd.i32, 1),
+        added: qd.types.ndarray(qd.i32, 1),
+        factor: qd.types.ndarray(qd.i32, 1),
+        root: qd.types.ndarray(qd.f64, 1),
+    ):
+        for i in x:
+            loaded[i] = low_bit(x[i]) * factor[0]
+            added[i] = low_bit(x[i] + x[0]) * factor[0]
+            root[i] += qd.sqrt(root[i] + 2.0)
+
+    run(x, loaded, added, factor, root)
+    odd = (values % 2).astype(int)
+    assert loaded.to_numpy().tolist() == (-7 * odd).tolist()
+    assert added.to_numpy().tolist() == (-7 * (odd ^ odd[0])).tolist()
+    np.testing.assert_allclose(root.to_numpy(), np.sqrt(2.0))
+
+
+@wide
+def test_no_half_is_seen_as_a_part_of_its_whole(dtype: DType) -> None:
+    """Bits of a half are only taken where a launch's zero was combined with it before."""
+    code = compile_module(test_validity.every_function(dtype), test_validity.target(OWN)).code
+    lines = [line.partition(" = ") for line in words.to_text(code).splitlines()]
+    parts, found = set(), 0
+    for result, _, rest in lines:
+        op, *operands = rest.split() or [""]
+        if op == "composite_extract" and operands[1] in parts | wholes(lines):
+            parts.add(result)
+        if op in ("bitwise_and", "shift_left_logical", "s_convert", "u_convert"):
+            found += 1
+            assert not parts & set(operands[1:]), f"{result} = {rest}"
+    assert found > 5
+
+
+def wholes(lines: list[tuple[str, str, str]]) -> set[str]:
+    """The pairs of halves that are a number of 64 bits."""
+    return {result for result, _, rest in lines if rest.startswith("bitcast ")}
+
+
 @pytest.mark.usefixtures("splitting")
 def test_a_gradient() -> None:
     """Of a loop whose turns depend on data, in a work item that is found by a remainder."""

@@ -368,9 +368,13 @@ class SpirvCode(ControlFlowCode):
         number = self._built_in(which)
         return self.hoisted(("wide", which), lambda: self.convert(number, u32, i64))
 
-    def _built_in(self, which: BuiltIn) -> int:
+    def workgroup_row(self) -> int:
+        """Zero, since all workgroups stand in one row; the driver's compiler does not know that."""
+        return self._built_in(BuiltIn.WORKGROUP, 1)
+
+    def _built_in(self, which: BuiltIn, axis: int = 0) -> int:
         def make() -> int:
             vector = self.assign(Op.LOAD, self.assembly.vector(3), self.assembly.built_in(which))
-            return self.assign(Op.COMPOSITE_EXTRACT, self.assembly.type(u32), vector, 0)
+            return self.assign(Op.COMPOSITE_EXTRACT, self.assembly.type(u32), vector, axis)
 
-        return self.hoisted(which, make)
+        return self.hoisted((which, axis), make)

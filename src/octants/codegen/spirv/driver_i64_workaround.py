@@ -1,10 +1,15 @@
-"""Functions for drivers that get 64-bit integers wrong which they know something about.
+"""Code for a driver that computes wrong 64-bit integers when it knows something about them.
 
-To NVIDIA's compiler i64 is as foreign as i63, and so it computes with as many bits as matter: it
-takes `x << 1 < 1` for a comparison of 63 bits, and `(i & 1) * n` for a choice by one bit of 64.
-Of the constants of such types it gets the upper bits wrong, and of comparisons the sign. So it is
-told nothing: what could tell it which bits matter is done to the halves of a number, as numbers of
-32 bits. The halves are registers of their own there, and taking a number apart costs nothing.
+NVIDIA's compiler reduces a 64-bit integer to the bits that it believes to matter. It compares
+`x << 1 < 1` with 63 bits, takes `(i & 1) * n` for `n` wherever any bit of `i` is set, and gets the
+upper bits of constants wrong, and the sign of comparisons. This module hides those bits from it: an
+operation that tells which bits matter works on the two halves of a number as 32-bit integers.
+Taking a number apart costs nothing, since the halves are registers of their own there.
+
+The compiler follows a half back to the whole, too: of `u32(x) & 1` it tests all bits of `x` (only
+where the program computes a square root or a quotient of f64, which it compiles by another way). So
+the halves of a number that were not computed as such are combined with a zero that only the launch
+knows, by an exclusive or: one instruction, through which no compiler can see.
 """
 
 from __future__ import annotations
@@ -36,6 +41,15 @@ class SplitCode(SpirvCode):
             return Pair(low, high, known)
         return self._halves.get(x) or self._taken_apart(x)
 
+    def _hidden(self, x: int) -> Pair:
+        """The halves, which the driver's compiler cannot follow back to the whole number."""
+        halves = self._apart(x)
+        if halves.value is not None or x in self._halves:
+            return halves
+        zero = self.workgroup_row()
+        low, high = (self.apply("xor", u32, half, zero) for half in (halves.low, halves.high))
+        return Pair(low, high)
+
     def _taken_apart(self, x: int) -> Pair:
         vector = self.assign(Op.BITCAST, self.assembly.vector(2), x)
         word = self.assembly.type(u32)
@@ -52,7 +66,7 @@ class SplitCode(SpirvCode):
         if not is_wide(dtype):
             return super().apply(fn, dtype, *operands)
         if fn in i64_bits.FUNCTIONS:
-            return self._joined(i64_bits.apply(self, fn, dtype, *map(self._apart, operands)))
+            return self._joined(i64_bits.apply(self, fn, dtype, *map(self._hidden, operands)))
         if fn in ("quotient", "remainder") and not dtype.is_signed:
             return self._divided(fn, dtype, *operands)
         return super().apply(fn, dtype, *operands)
@@ -75,7 +89,7 @@ class SplitCode(SpirvCode):
         if source.is_float or target.is_float or source.bits == target.bits:
             return super().convert(x, source, target)
         if is_wide(source):
-            return super().convert(self._apart(x).low, u32, target)
+            return super().convert(self._hidden(x).low, u32, target)
         if not is_wide(target):
             return super().convert(x, source, target)
         return self._joined(self._widened(x, source))
