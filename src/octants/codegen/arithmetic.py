@@ -1,6 +1,6 @@
-"""Scalar operations: by an instruction, or by those that `lowering` makes of an operation.
+"""Write scalar operations, by an instruction of the target or by the block that `lowering` gives.
 
-A value of f16 is in a register as an f32 that holds it.
+A register holds an f16 as an f32 with the same value.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from octants.mathlib.functions import ALL
 from octants.types.scalars import DType, f16, f32, u32
 
 _CODE = {"lsl": "shl", "lsr": "ushr", "asr": "shr"}
-"""Functions that `Code` has under other names."""
+"""The names that `Code` uses for these functions."""
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
-    """A function of `mathlib`, by its name and the type of its first operand.
+    """A call of a `mathlib` function, with its name and the type of its first operand.
 
-    It is written by who is in the table of operations for it.
+    The function's table of operations has a handler for it.
     """
 
     fn: str
@@ -36,22 +36,22 @@ class LibraryCall:
 
 
 def constant(f: FunctionEmitter, op: ops.Constant) -> None:
-    """A constant stands wherever it is used."""
+    """Bind the constant; it takes no instruction where it is used."""
     f.bind(op.result, f.code.constant(op.value, register(op.result.type)))
 
 
 def unary(f: FunctionEmitter, op: ops.Unary) -> None:
-    """See `combine`."""
+    """Write a unary function; see `combine`."""
     f.bind(op.result, combine(f, op.fn, op.x.type, f.use(op.x)))
 
 
 def binary(f: FunctionEmitter, op: ops.Binary | ops.Compare) -> None:
-    """See `combine`."""
+    """Write a binary function or a comparison; see `combine`."""
     f.bind(op.result, combine(f, op.fn, op.lhs.type, f.use(op.lhs), f.use(op.rhs)))
 
 
 def combine(f: FunctionEmitter, fn: str, dtype: DType, *operands: Operand) -> Operand:
-    """The value of a unary or binary function, or of a comparison."""
+    """Compute a unary or binary function, or a comparison."""
     write = f.writers.get((fn, dtype))
     if write is None:
         write = f.writers[fn, dtype] = _writer(f, fn, dtype, len(operands))
@@ -59,7 +59,7 @@ def combine(f: FunctionEmitter, fn: str, dtype: DType, *operands: Operand) -> Op
 
 
 def _writer(f: FunctionEmitter, fn: str, dtype: DType, count: int) -> Callable[..., Operand]:
-    """What writes a function of so many operands of a type."""
+    """Return the writer of a function for an operand count and a type."""
     code = f.code
     if (fn, dtype) in code.legal.functions:
         if fn in COMPARE:
@@ -75,12 +75,12 @@ def _writer(f: FunctionEmitter, fn: str, dtype: DType, count: int) -> Callable[.
 
 
 def _lowered(f: FunctionEmitter, block: Block, *operands: Operand) -> Operand:
-    """The result of what an operation is lowered to."""
+    """Inline the block that an operation is lowered to."""
     return f.inlined(block, operands)[0]
 
 
 def fma(f: FunctionEmitter, op: ops.Fma) -> None:
-    """One instruction where the machine has it."""
+    """Write a fused multiply-add: one instruction where the machine has it."""
     dtype, operands = op.result.type, [f.use(value) for value in op.operands]
     if dtype in f.code.legal.fma:
         f.bind(op.result, f.code.apply("fma", dtype, *operands))
@@ -89,7 +89,7 @@ def fma(f: FunctionEmitter, op: ops.Fma) -> None:
 
 
 def select(f: FunctionEmitter, op: ops.Select) -> None:
-    """Without a branch."""
+    """Write a select without a branch."""
     sides = f.use(op.on_true), f.use(op.on_false)
     f.bind(op.result, f.code.choose(f.use(op.condition), register(op.result.type), *sides))
 
@@ -98,7 +98,7 @@ def select(f: FunctionEmitter, op: ops.Select) -> None:
 
 
 def cast(f: FunctionEmitter, op: ops.Cast) -> None:
-    """By an instruction, if there is one; to and from f16 by way of its bits."""
+    """Convert a number. An f16 is converted through its bits."""
     source, target, x = op.x.type, op.result.type, f.use(op.x)
     if register(source) is register(target):
         found = f.code.round_half(x) if target is f16 and source is f32 else x
@@ -110,12 +110,12 @@ def cast(f: FunctionEmitter, op: ops.Cast) -> None:
 
 
 def float_to_int(f: FunctionEmitter, op: ops.FloatToInt) -> None:
-    """Of a number that fits, which is what machines convert."""
+    """Convert a float that fits the integer type, which is what machines convert."""
     f.bind(op.result, f.code.convert(f.use(op.x), op.x.type, op.result.type))
 
 
 def bitcast(f: FunctionEmitter, op: ops.Bitcast) -> None:
-    """An f16 goes through its 16 bits, because its register has 32."""
+    """Reinterpret bits. An f16 goes through its 16 bits, because its register has 32."""
     x, source, target, code = f.use(op.x), op.x.type, op.result.type, f.code
     if source is f16 and target is not f16:
         x = code.convert(code.half_bits(x), u32, target)
@@ -131,30 +131,30 @@ def bitcast(f: FunctionEmitter, op: ops.Bitcast) -> None:
 
 
 def call(f: FunctionEmitter, op: ops.Call) -> None:
-    """A function of the library."""
+    """Call a function of the library."""
     given = [f.use(value) for value in op.given]
     f.bind(op.result, call_library(f, op.fn, op.given[0].type, *given))
 
 
 def call_library(f: FunctionEmitter, fn: str, dtype: DType, *operands: Operand) -> Operand:
-    """The value of a function of the library."""
+    """Compute a function of the library."""
     return f.table[LibraryCall](f, LibraryCall(fn, dtype, list(operands)))
 
 
 def random_stream(f: FunctionEmitter, op: ops.RandomStream) -> None:
-    """A function of the launch and of the work item."""
+    """Compute the stream's key from the launch and the work item."""
     block = expand.random_stream(f.code.legal, op.task, op.item.type)
     f.bind(op.result, _lowered(f, block, f.use(op.item)))
 
 
 def random(f: FunctionEmitter, op: ops.Random) -> None:
-    """A function of the stream and of the number of the draw."""
+    """Compute a random number from the stream and the number of the draw."""
     block = expand.random(f.code.legal, op.result.type)
     f.bind(op.result, _lowered(f, block, f.use(op.stream), f.use(op.draw)))
 
 
 def launch_state(f: FunctionEmitter, op: ops.LaunchState) -> None:
-    """It is in the parameter block."""
+    """Read the seed, or the launch number, from the parameter block."""
     f.bind(op.result, f.launch_state(op.name))
 
 

@@ -1,7 +1,7 @@
-"""Atomic updates: instructions where there are any, else loops of compare-and-exchange.
+"""Write atomic updates: instructions where the machine has them, else compare-exchange loops.
 
-All are relaxed: they are updates of numbers, and order nothing else. What is smaller than 32 bits
-is updated within its word of four bytes, unless the machine exchanges less.
+All are relaxed: they update numbers and order no other access. A number of less than 32 bits is
+updated within its word of four bytes, unless the machine can exchange less.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _STORED = {u1: u8, f16: u16}  # the integers as which they are in memory
 
 
 def atomic(f: FunctionEmitter, op: ops.Atomic) -> None:
-    """Bind the result to the value before."""
+    """Update an element and bind the result to the value before."""
     place = address_of(f, op.array, op.companion, op.indices)
     f.bind(op.result, update(f, op.fn, op.array.dtype, place, f.use(op.value)))
 
 
 def update(f: FunctionEmitter, fn: str, dtype: DType, place: Pointer, value: Operand) -> Operand:
-    """Update a place; gives the value before."""
+    """Update a number in memory and return the value before."""
     code = f.code
     if dtype is u1:
         fn = _BOOL.get(fn, fn)
@@ -48,14 +48,14 @@ def update(f: FunctionEmitter, fn: str, dtype: DType, place: Pointer, value: Ope
 
 def _has_instruction(f: FunctionEmitter, fn: str, dtype: DType, place: Pointer) -> bool:
     if isinstance(place, Element) and (dtype.is_float or dtype.bits < 32):
-        return False  # a word of bits
+        return False  # its word holds 32 truth values
     return (
         fn in _NATIVE and dtype is not f16 and f.code.has_atomic(fn, u8 if dtype is u1 else dtype)
     )
 
 
 def compare_exchange(f: FunctionEmitter, op: ops.CompareExchange) -> None:
-    """Bind the result to the value before."""
+    """Compare, exchange, and bind the result to the value before."""
     place = address_of(f, op.array, op.companion, op.indices)
     found = exchange_if(f, op.array.dtype, place, f.use(op.expected), f.use(op.value))
     f.bind(op.result, found)
@@ -64,7 +64,7 @@ def compare_exchange(f: FunctionEmitter, op: ops.CompareExchange) -> None:
 def exchange_if(
     f: FunctionEmitter, dtype: DType, place: Pointer, expected: Operand, value: Operand
 ) -> Operand:
-    """Store a value where another one is expected; gives the value before.
+    """Store a value where another one is expected, and return the value before.
 
     Floats are compared as numbers, not by their bits: zeros are equal, a NaN is not.
     """
@@ -79,7 +79,7 @@ def exchange_if(
 
 
 class _Word:
-    """The word of a number in memory, and where in it the number stands."""
+    """The memory word that holds a narrow number, and the number's position in it."""
 
     def __init__(self, f: FunctionEmitter, dtype: DType, place: Pointer) -> None:
         code = self._code = f.code
@@ -102,17 +102,17 @@ class _Word:
         *,
         may_stay: bool = False,
     ) -> Operand:
-        """Put the new value there until nobody has changed the old one; gives the old one.
+        """Replace the number by a compare-exchange loop, and return the old number.
 
-        Nothing is changed where ``test`` does not hold of the old one, or where the new one
-        ``may_stay`` the old one, and is.
+        The word stays as it is where ``test`` is false for the old number, or, with ``may_stay``,
+        where the new number equals the old one.
         """
         code, word = self._code, self._word
         known = code.variable(word)
         code.write(known, code.atomic_load(self._place, word))
 
         def goes_on() -> Operand:
-            """Change it, or stop; whether somebody else has changed it meanwhile."""
+            """Try to write the word; return whether another thread changed it meanwhile."""
             before = code.read(known)
             if test is not None:
                 code.branch(code.apply("not", u1, test(self._number(before))), code.stop)
@@ -127,7 +127,7 @@ class _Word:
         return self._number(code.read(known))
 
     def _number(self, word: Operand) -> Operand:
-        """The number in a word."""
+        """Extract the number from a word."""
         code = self._code
         if self._is_part:
             word = code.apply("ushr", u32, word, self._shift)
@@ -136,7 +136,7 @@ class _Word:
         return from_word(code, self._dtype, word)
 
     def _with(self, word: Operand, number: Operand) -> Operand:
-        """A word with another number in it."""
+        """Return a word with the number replaced."""
         code, bits = self._code, to_word(self._code, self._dtype, number)
         if not self._is_part:
             return code.convert(bits, u32, self._word) if self._word.bits < 32 else bits

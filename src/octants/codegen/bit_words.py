@@ -1,4 +1,4 @@
-"""Numbers as bits in words: a u32, or a u64 for what has 64 bits. Narrow ones are the low bits."""
+"""Numbers as bits in words: u64 for 64 bits, else u32. Narrow ones are the low bits."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from octants.types.scalars import DType, f16, u1, u32, u64
 
 
 def word_of(dtype: DType) -> DType:
-    """The type of the word that holds a number."""
+    """Return the type of the word that holds a number."""
     return u64 if dtype.bits == 64 else u32
 
 
 def to_word(code: Code, dtype: DType, number: Operand) -> Operand:
-    """The bits of a number, with zeros above them."""
+    """Return a number's bits, zero-extended to a word."""
     if dtype.bits >= 32:
         return code.bitcast(number, dtype, word_of(dtype))
     if dtype is f16:
@@ -22,7 +22,7 @@ def to_word(code: Code, dtype: DType, number: Operand) -> Operand:
 
 
 def from_word(code: Code, dtype: DType, word: Operand) -> Operand:
-    """The number whose bits are the low ones of a word."""
+    """Return the number in the low bits of a word."""
     if dtype.bits >= 32:
         return code.bitcast(word, word_of(dtype), dtype)
     if dtype is f16:

@@ -1,4 +1,4 @@
-"""Copies of small arrays in the shared memory of a block; see `codegen.shared_copy_targets`."""
+"""Write the block-shared copies of small arrays; `codegen.shared_copy_targets` chooses them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from octants.types.scalars import DType, i64, u32
 
 
 def begin(f: ThreadFunction, targets: list[ArrayRef]) -> None:
-    """Have updates go to copies, which are zero when the threads of the block go on."""
+    """Redirect updates to copies, which a barrier guarantees to be zero."""
     code = f.code
     for target in targets:
         word = word_of(target.array.dtype)
@@ -30,7 +30,7 @@ def begin(f: ThreadFunction, targets: list[ArrayRef]) -> None:
 
 
 def end(f: ThreadFunction, targets: list[ArrayRef]) -> None:
-    """Add the copies to what they stand for, when all threads of the block have come here."""
+    """Add the copies to their arrays once all threads of the block have arrived."""
     if targets:
         f.code.barrier("block")
     for target in targets:
@@ -56,7 +56,7 @@ def _add(f: ThreadFunction, target: ArrayRef) -> None:
 
 
 def _each(code: ThreadCode, end: int, write: Callable[[Operand], None]) -> None:
-    """Numbers below one, dealt out to the threads of the block."""
+    """Deal the numbers below ``end`` out to the threads of the block."""
     number, limit = code.variable(u32), code.constant(end, u32)
     code.write(number, code.thread_in_block())
 

@@ -1,7 +1,7 @@
-"""Work items that work together: what lanes exchange, and who of them is there.
+"""Write barriers and subgroup operations of cooperative tasks.
 
-The lanes of a subgroup that have a work item are its first `Lanes.count`; others must not be asked
-for anything: on some GPUs they have ended.
+The first `Lanes.count` lanes of a subgroup have work items. The others must not take part: on some
+GPUs they have ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from octants.types.scalars import DType, f32, i32, i64, u1, u32, u64
 
 
 def find_lanes(code: ThreadCode, task: Task, item: Operand, upper: Operand) -> Lanes:
-    """The lane of a thread with this work item, and how many lanes have one."""
+    """Compute the lane of the thread with this work item, and how many lanes have work items."""
     block_dim, size = sizes(task)
     thread = code.thread_in_block()
     own = code.lane() if size > 1 else code.constant(0, u32)
@@ -45,19 +45,19 @@ def _least(code: ThreadCode, a: Operand, b: Operand) -> Operand:
 
 
 def barrier(f: ThreadFunction, op: ops.Barrier) -> None:
-    """By those who come here."""
+    """Wait at a barrier."""
     f.code.barrier(op.scope)
 
 
 def fence(f: ThreadFunction, op: ops.Fence) -> None:
-    """An instruction."""
+    """Write a memory fence."""
     f.code.fence(op.scope)
 
 
 def subgroup(f: ThreadFunction, op: ops.Subgroup) -> None:
-    """Reads of other lanes' registers, in the order of the interpreter: the same bits."""
+    """Exchange values between lanes, in the order of the interpreter, so that bits are the same."""
     assert f.lanes is not None
-    if op.lanes == 1:  # who is alone asks nobody
+    if op.lanes == 1:  # a group of one lane
         found = f.use(op.value)
         found = f.code.convert(found, u1, u64) if op.fn == "ballot" else found
     elif op.lane:
@@ -84,7 +84,7 @@ _SOURCES = {"shuffle_up": "sub", "shuffle_down": "add", "shuffle_xor": "xor"}
 
 
 def _shuffle(f: ThreadFunction, lanes: Lanes, op: ops.Subgroup) -> Operand:
-    """The value of a lane; the own one where that has no work item."""
+    """Read another lane's value, or the lane's own where that lane has no work item."""
     code, source = f.code, f.code.convert(f.use(op.lane[0]), i32, u32)
     if op.fn in _SOURCES:
         source = code.apply(_SOURCES[op.fn], u32, lanes.own, source)
@@ -94,7 +94,7 @@ def _shuffle(f: ThreadFunction, lanes: Lanes, op: ops.Subgroup) -> Operand:
 
 
 def _reduce(f: ThreadFunction, lanes: Lanes, op: ops.Subgroup) -> Operand:
-    """Neighbours first, then neighbouring pairs; the first lane of the group tells the others."""
+    """Reduce a group: neighbours first, then neighbouring pairs; its first lane has the result."""
     code, dtype, value, distance = f.code, op.value.type, f.use(op.value), 1
     while distance < op.lanes:
         source = code.apply("add", u32, lanes.own, code.constant(distance, u32))
@@ -107,12 +107,12 @@ def _reduce(f: ThreadFunction, lanes: Lanes, op: ops.Subgroup) -> Operand:
 
 
 def _first(code: ThreadCode, lanes: Lanes, count: int) -> Operand:
-    """The first lane of the own group of so many."""
+    """Return the first lane of this lane's group of ``count`` lanes."""
     return code.apply("and", u32, lanes.own, code.constant((1 << 32) - count, u32))
 
 
 def _scan(f: ThreadFunction, lanes: Lanes, op: ops.Subgroup, fn: str) -> Operand:
-    """Each lane takes in what the one 1, 2, 4, ... before it has."""
+    """Scan: each lane combines its value with the one 1, 2, 4, ... lanes before it."""
     code, dtype, value, distance = f.code, op.value.type, f.use(op.value), 1
     inside = code.apply("and", u32, lanes.own, code.constant(op.lanes - 1, u32))
     while distance < op.lanes:
@@ -127,9 +127,9 @@ def _scan(f: ThreadFunction, lanes: Lanes, op: ops.Subgroup, fn: str) -> Operand
 
 
 def _vote(code: ThreadCode, lanes: Lanes, op: ops.Subgroup, value: Operand) -> Operand:
-    """What the bits of the group say: that some are set, all, or an odd number of them."""
+    """Vote: any, all, or an odd number of the group's lanes."""
     word = u32 if code.subgroup <= 32 else u64
-    if op.fn == "and":  # no lane says no
+    if op.fn == "and":  # whether no lane's value is false
         value = code.apply("not", u1, value)
     bits = code.convert(code.ballot(value), u64, word)
     if op.lanes < code.subgroup:
@@ -147,14 +147,14 @@ def _vote(code: ThreadCode, lanes: Lanes, op: ops.Subgroup, value: Operand) -> O
 
 
 def read(code: ThreadCode, dtype: DType, value: Operand, lane: Operand) -> Operand:
-    """A value of a lane (u32) that comes here, too."""
+    """Read a value of a lane (u32) that arrives here, too."""
     return exchanged(code, dtype, value, lambda x, kind: code.read_lane(x, kind, lane))
 
 
 def exchanged(
     code: ThreadCode, dtype: DType, value: Operand, take: Callable[[Operand, DType], Operand]
 ) -> Operand:
-    """A value of another lane; ``take`` gives its u32 or f32."""
+    """Read a value of another lane, of any type; ``take`` reads a u32 or f32."""
     if register(dtype) is f32:
         return take(value, f32)
     word = to_word(code, dtype, value)
@@ -171,7 +171,7 @@ def exchanged(
 
 
 def summed(f: ThreadFunction, fn: str, dtype: DType, value: Operand) -> Operand:
-    """What all threads of a subgroup have, all of which are here."""
+    """Combine the values of a subgroup whose threads are all here."""
     code, distance = f.code, f.code.subgroup // 2
     while distance:
         take = partial(code.read_across, distance=distance)
@@ -181,7 +181,7 @@ def summed(f: ThreadFunction, fn: str, dtype: DType, value: Operand) -> Operand:
 
 
 def update_together(f: ThreadFunction, op: ops.Atomic) -> None:
-    """Threads of a subgroup that all come here, with one place, make one update of all."""
+    """Combine the updates of a subgroup to one address, if all its threads are here."""
     code, fn, dtype = f.code, op.fn, op.array.dtype
     place, value = address_of(f, op.array, op.companion, op.indices), f.use(op.value)
 
@@ -193,9 +193,9 @@ def update_together(f: ThreadFunction, op: ops.Atomic) -> None:
 
 
 def deliver(f: ThreadFunction, reduction: Reduction) -> None:
-    """The threads of a subgroup, which all come here, update a place by what they have collected.
+    """Combine what a subgroup's threads have collected, and update the target once.
 
-    Who has collected nothing adds what changes nothing.
+    All threads arrive here. A thread without updates contributes the identity.
     """
     code, (total, some) = f.code, register_reductions.collected(f, reduction)
     if code.subgroup > 1:

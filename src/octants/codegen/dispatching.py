@@ -1,6 +1,6 @@
-"""How the function of a dispatch begins on a GPU, and what a launch knows of its tape.
+"""Write the prologue of a dispatch on a GPU, and describe the tape that it needs.
 
-See `abi` for what a dispatch is told. Targets write their loops over work items themselves.
+`abi` defines the launch words. Targets write the loops over work items themselves.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from octants.types.scalars import i64, u1, u32
 
 
 def has_records(task: Task) -> bool:
-    """Whether a task writes to tapes."""
+    """Return whether a task writes to tapes."""
     return any(map(asks_for_room, task.body.walk()))
 
 
 def tape_of(
     task: Task, module: Module, parameters: ParameterLayout
 ) -> tuple[bool, bool, TapeSizeInputs | None, TapeSizeInputs | None]:
-    """What an `artifact.Dispatch` says of its tape, from `records` on."""
+    """Return the tape fields of an `artifact.Dispatch`, from `records` on."""
     is_repeatable = can_run_again(task.body)
     if not has_records(task):
         return False, is_repeatable, None, None
@@ -33,10 +33,10 @@ def tape_of(
 
 
 def stop_if_failed(f: ThreadFunction, module: Module) -> None:
-    """A task that failed is the last one of its launch.
+    """Skip the task if an earlier one of the launch failed.
 
-    A failure of the task itself ends no other work item: threads that start late would miss lower
-    ones that fail, and those of a block would not agree.
+    A failure of this task ends no other work item: threads that start late would miss lower ones
+    that fail, and threads of a block would not agree.
     """
     if not f.task or not can_fail(module):
         return
@@ -53,9 +53,9 @@ def stop_if_failed(f: ThreadFunction, module: Module) -> None:
 
 
 def write_bounds(f: ThreadFunction, domain: Block, module: Module) -> None:
-    """The bounds of work items, for the dispatch that follows.
+    """Write the bounds of work items to memory, for the dispatch that follows.
 
-    There are none if an assertion fails before the bounds are known.
+    The range is empty if an assertion fails before the bounds are known.
     """
     code = f.code
     place = code.launch_address(abi.LAUNCH_BOUNDS)
@@ -69,9 +69,9 @@ def write_bounds(f: ThreadFunction, domain: Block, module: Module) -> None:
 
 
 def is_wanted(code: ThreadCode, number: Operand) -> Operand:
-    """Whether this launch runs a work item of so many before it.
+    """Return whether this launch runs the work item with this number.
 
-    One that is run again runs those that were refused memory, each of them once.
+    A launch that is retried runs each work item that had no tape left, and no other.
     """
     wanted = code.variable(u1)
     code.write(wanted, code.constant(True, u1))

@@ -17,41 +17,43 @@ from octants.types.scalars import DType
 
 
 class TapeMemory(ABC):
-    """The memory of a work item's records, by positions in bytes."""
+    """The memory of a work item's records, addressed by positions in bytes."""
 
     def stride(self, record: Record) -> int:
-        """The bytes that one iteration takes."""
+        """Return the bytes that one iteration takes."""
         return record.stride
 
     @abstractmethod
     def address(self, position: Operand) -> Pointer:
-        """The address of an iteration that begins at a position (i64)."""
+        """Return the address of an iteration that begins at a position (i64)."""
 
     @abstractmethod
     def write(self, start: Pointer, record: Record, operands: list[Operand]) -> None:
-        """Store what stands in the slots of an iteration at an address."""
+        """Store the slots of an iteration at an address."""
 
     @abstractmethod
     def read(self, start: Pointer, record: Record) -> list[Operand]:
-        """Load what stands in the slots of an iteration at an address."""
+        """Load the slots of an iteration from an address."""
 
     @abstractmethod
     def share(self) -> Operand:
-        """The bytes (i64) that the records of the worker's items should take."""
+        """Return the bytes (i64) that records of a worker's items should take at most."""
 
     @abstractmethod
     def require(self, nbytes: Operand, refused: Callable[[], None]) -> None:
-        """Have room for positions below ``nbytes`` (i64); ``refused`` writes what happens else.
+        """Ensure capacity for positions below ``nbytes`` (i64); ``refused`` writes the failure
+        path.
 
-        A position gone wrong counts as a very large one.
+        A negative position counts as a very large one.
         """
 
     @abstractmethod
     def give_up(self, item: Operand, nbytes: Operand) -> bool:
-        """End a work item that has changed nothing, so that it can run again with more memory.
+        """End a work item that has changed nothing, so that it can be retried with more memory.
 
-        If that is not all, what follows in the current block is for when there will be no more, and
-        this gives False.
+        Returns:
+            True if it always ends there. Else the code that follows in the current block is for the
+                case in which a retry gets no more memory.
         """
 
 
@@ -64,10 +66,10 @@ class Lanes:
 
 
 class FunctionEmitter(Protocol):
-    """The code of a function, what stands for each value, and its work item.
+    """A function of a kernel under construction: its code, the operands of values, its work item.
 
-    ``speaks_of`` is the work item (i64) that messages name, if it is not that of the function;
-    ``collected`` are the variables to which updates go, see `register_reductions`.
+    ``message_item`` is the work item (i64) that messages name, if it is not that of the function.
+    ``collected`` has the variables of reductions, see `register_reductions`.
     """
 
     kernel: Any
@@ -78,78 +80,78 @@ class FunctionEmitter(Protocol):
     restartable: set[Operation]
     table: dict[type[Any], Callable[[Any, Any], Any]]
     writers: dict[tuple[str, DType], Callable[..., Operand]]
-    """What writes each function of a type that has been used; see `arithmetic.combine`."""
+    """The writers of the functions used so far, by type; see `arithmetic.combine`."""
 
     @property
     def code(self) -> Code:
-        """Writes the instructions."""
+        """The instruction writer."""
 
     def has(self, value: Value) -> bool:
-        """Whether the value is defined by now."""
+        """Return whether the value has an operand yet."""
 
     def use(self, value: Value) -> Operand:
-        """What stands for a value."""
+        """Return the operand of a value."""
 
     def bind(self, value: Value, operand: Operand) -> None:
-        """Say what stands for a value."""
+        """Set the operand of a value."""
 
     def inlined(self, block: Block, operands: Sequence[Operand]) -> list[Operand]:
-        """Write the operations of a block for given arguments; what stands for what it yields."""
+        """Write a block's operations for given arguments; return the operands that it yields."""
 
     def launch_state(self, name: str) -> Operand:
-        """The "seed", or the number ("launch"), of the launch, u64."""
+        """Return the launch's "seed", or its number ("launch"), u64."""
 
     def wide(self, value: Value) -> Operand:
-        """An integer as an i64."""
+        """Return an integer as an i64."""
 
     def index(self, value: Value) -> Operand:
-        """An index, i32 or i64, as an i64."""
+        """Return an index, i32 or i64, as an i64."""
 
     def widen(self, index: Operand) -> Operand:
-        """An i32 that an index is, or a part of one, as an i64."""
+        """Extend an i32 index, or a term of one, to i64."""
 
     def pointer(self, array: Array, companion: Companion) -> Pointer:
-        """The address of an array's first element."""
+        """Return the address of an array's first element."""
 
     def extent(self, array: Array, axis: int) -> Operand:
-        """The extent of an axis of an ndarray, i64."""
+        """Return the extent of an axis of an ndarray, i64."""
 
     def stride(self, array: Array, companion: Companion, index: int) -> Operand:
-        """The bytes between neighbours along an index of a strided array, i64."""
+        """Return the bytes between neighbours along an axis of a strided array, i64."""
 
     def scalar_offset(self, array: Array) -> int:
-        """The byte of an argument's first component in the parameter block."""
+        """Return the offset of an argument's first component in the parameter block."""
 
     def operation(self, op: Operation) -> None:
         """Write an operation."""
 
     def item_number(self) -> Operand:
-        """The number of the work item, i64."""
+        """Return the number of the work item, i64."""
 
     @property
     def tape(self) -> TapeMemory:
-        """Where records are kept."""
+        """The memory of records."""
 
     def share(self, nbytes: Operand) -> Operand:
-        """What of so many bytes (i64) of the tape is one work item's."""
+        """Return one work item's quota of ``nbytes`` (i64) of tape."""
 
     def local_array(self, key: Any, dtype: DType, count: int) -> Any:
-        """An array of the function's own, there once for each key."""
+        """Return an array in memory of the work item, one for each key."""
 
     def messages(self) -> Pointer:
-        """The address of the launch's message buffer."""
+        """Return the address of the launch's message buffer."""
 
     def leave(self) -> None:
         """End the work item."""
 
     def if_active(self, write: Callable[[], object]) -> None:
-        """Write what only happens while the item goes on, behind what may have ended it."""
+        """Write code that runs only if the work item has not ended."""
 
 
 class ThreadFunction(FunctionEmitter, Protocol):
-    """A function of a thread of a GPU.
+    """A function of a GPU thread.
 
-    ``lanes`` are those of its subgroup, ``shared_arrays`` what blocks have copies of.
+    ``lanes`` describes its subgroup; ``shared_arrays`` has the arrays of its block.
     """
 
     lanes: Lanes | None
@@ -157,7 +159,7 @@ class ThreadFunction(FunctionEmitter, Protocol):
 
     @property
     def code(self) -> ThreadCode:
-        """Writes the instructions."""
+        """The instruction writer."""
 
     def first_item(self) -> Operand:
-        """The first work item of the launch, i64."""
+        """Return the first work item of the launch, i64."""

@@ -1,7 +1,7 @@
-"""The work items of a task as a Python expression over the slots of a parameter block.
+"""Write a task's work-item bounds as a Python expression over the parameter block.
 
-A host that can tell them before the launch needs no answer from the device. It can where they come
-from constants, extents and arguments alone.
+The host evaluates it before a launch instead of asking the device. That works where bounds depend
+on constants, extents and arguments alone.
 """
 
 from __future__ import annotations
@@ -19,13 +19,21 @@ _LONGEST = 8000  # characters
 
 
 class _Unknown(Exception):
-    """The host cannot tell."""
+    """The bounds depend on something that only the device knows."""
 
 
 def host_bounds(domain: Block, arrays: list[Array], parameters: ParameterLayout) -> str | None:
-    """``(lower, upper)`` over ``slots``, signed integers; None where only the device can tell.
+    """Write ``(lower, upper)`` as signed integers over ``slots``.
 
-    What is used more than once is computed first: ``[v0 := ..., (lower, upper)][-1]``.
+    A value that is used more than once is computed first: ``[v0 := ..., (lower, upper)][-1]``.
+
+    Args:
+        domain: The block that yields the bounds.
+        arrays: The kernel's arrays, in the order of its parameters.
+        parameters: The layout of the parameter block.
+
+    Returns:
+        The expression's text; None where only the device can compute the bounds.
     """
     writer = _Writer(domain, arrays, parameters)
     try:
@@ -44,7 +52,7 @@ class _Writer:
         self._arrays, self._parameters = arrays, parameters
         self._uses = Counter(value for op in domain.ops for value in op.operands)
         self._names: dict[Value, str] = {}
-        self.known: list[str] = []  # what has names
+        self.known: list[str] = []  # definitions of named values
 
     def write(self, value: Value) -> str:
         op = self._definitions.get(value)
@@ -85,7 +93,7 @@ class _Writer:
         return _wrapped(f"slots[{slot}]", op.result.type)
 
     def _load(self, op: ops.Load) -> str:
-        """An argument, which is in the low bytes of its slot."""
+        """Read an argument from the low bytes of its slot."""
         if op.array.space is not Space.ARGUMENT or op.companion is not Companion.PRIMAL:
             raise _Unknown
         component = 0
@@ -130,7 +138,7 @@ class _Writer:
 
 
 def _wrapped(text: str, dtype: DType) -> str:
-    """A number as its type holds it."""
+    """Wrap a number as its type does."""
     size = 1 << dtype.bits
     if dtype.is_bool:
         return f"({text} % 256 != 0)"

@@ -1,7 +1,8 @@
-"""The memory of a thread of a GPU for records: words that 31 other threads have theirs between.
+"""The tape of a GPU thread: its words are interleaved with those of 31 other threads.
 
-`abi` says how they lie. It does not grow while a launch runs: what needs more is refused, before it
-has changed anything, and is run again. `codegen.llvm.worker_tape` has that of the CPU.
+`abi` defines the layout. The tape does not grow while a launch runs: a work item that needs more is
+ended before it has changed anything, and is retried. `codegen.llvm.worker_tape` has the tape of the
+CPU.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _WORD, _LANES = abi.TAPE_WORD, abi.TAPE_LANES
 
 
 class ThreadTape(TapeMemory):
-    """That of a thread of a GPU. The stride of a record is a multiple of a word."""
+    """The tape of a GPU thread. Strides of records are multiples of a word."""
 
     def __init__(self, f: ThreadFunction) -> None:
         self._f = f
@@ -29,7 +30,7 @@ class ThreadTape(TapeMemory):
         return -(-record.stride // _WORD) * _WORD
 
     def _start(self) -> Pointer:
-        """The address of the thread's first word, computed once."""
+        """Return the address of the thread's first word, computed once."""
         code = self._f.code
 
         def make() -> Operand:
@@ -54,7 +55,7 @@ class ThreadTape(TapeMemory):
         return code.moved(self._start(), code.apply("mul", i64, position, lanes))
 
     def _word(self, start: Pointer, number: int) -> Pointer:
-        """The place of a word of an iteration."""
+        """Return the address of a word of an iteration."""
         return self._f.code.at(start, number * _LANES * _WORD)
 
     def write(self, start: Pointer, record: Record, operands: list[Operand]) -> None:
@@ -95,7 +96,7 @@ class ThreadTape(TapeMemory):
         code.branch(code.compare("gt", u64, nbytes, self._capacity()), refused, rare=True)
 
     def give_up(self, item: Operand, nbytes: Operand) -> bool:
-        """Note the work item and its need; the host runs it again. A graph is stopped."""
+        """Report the work item and its need to the host, which retries it; stop a graph."""
         code = self._f.code
         place = code.launch_address(abi.LAUNCH_REFUSED)
         number = code.apply("sub", i64, item, self._f.first_item())
@@ -106,7 +107,7 @@ class ThreadTape(TapeMemory):
         return True
 
     def _stop(self) -> None:
-        """Stop the nodes behind this one, if it is one of a graph."""
+        """Stop the nodes behind this one, if it is a node of a graph."""
         code = self._f.code
         node, place = code.launch_word(abi.LAUNCH_NODE), code.launch_word(abi.LAUNCH_STOP)
         is_node = code.compare("ne", u64, place, code.constant(0, u64))
@@ -122,7 +123,7 @@ def _shifted(code: ThreadCode, fn: str, x: Operand, distance: int) -> Operand:
 
 
 def _parts(code: ThreadCode, dtype: DType, x: Operand) -> list[Operand]:
-    """The bits of a number as u32, zero above its own, the low ones first."""
+    """Return a number's bits as u32 words, low word first, zero-extended."""
     if dtype is u1:
         return [code.convert(x, u1, u32)]
     word = to_word(code, dtype, x)
@@ -133,7 +134,7 @@ def _parts(code: ThreadCode, dtype: DType, x: Operand) -> list[Operand]:
 
 
 def _number(code: ThreadCode, dtype: DType, low: Operand, high: Operand | None) -> Operand:
-    """The number of which a word holds the bits, with others above them, or two words."""
+    """Return the number in the low bits of a word, or in two words."""
     if dtype is u1:
         bit = code.apply("and", u32, low, code.constant(1, u32))
         return code.compare("ne", u32, bit, code.constant(0, u32))
@@ -143,11 +144,11 @@ def _number(code: ThreadCode, dtype: DType, low: Operand, high: Operand | None) 
     return from_word(code, dtype, code.apply("or", u64, top, code.convert(low, u32, u64)))
 
 
-# -- refusals -----------------------------------------------------------------------------------
+# -- capacity failures --------------------------------------------------------------------------
 
 
 def _refuse(code: ThreadCode, operands: list[Operand]) -> None:
-    """Note what is needed, and which of the work items needs it."""
+    """Record the bytes needed, and mark the work item that needs them."""
     place, number, need = operands
     _raise_atomically(code, code.at(place, abi.REFUSED_NEED), need)
     one = code.constant(1, u64)
@@ -157,7 +158,7 @@ def _refuse(code: ThreadCode, operands: list[Operand]) -> None:
 
 
 def _raise_atomically(code: ThreadCode, place: Pointer, number: Operand) -> None:
-    """Have a u64 be no less than a number, or than the largest u32 where only those are atomic."""
+    """Raise a u64 to at least a number; to the largest u32 where only u32 is atomic."""
     if code.has_atomic("max", u64):
         code.atomic("max", u64, place, number)
         return
@@ -167,7 +168,7 @@ def _raise_atomically(code: ThreadCode, place: Pointer, number: Operand) -> None
 
 
 def refused_bit(code: Code, place: Pointer, number: Operand) -> tuple[Pointer, Operand]:
-    """The address of the word in which a work item has its bit, and the bit."""
+    """Return the address of the word that holds a work item's bit, and the bit."""
     word = code.apply("ushr", u64, number, code.constant(5, u64))
     offset = code.apply("mul", u64, word, code.constant(4, u64))
     start = code.at(place, abi.REFUSED_ITEMS)

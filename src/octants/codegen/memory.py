@@ -1,4 +1,4 @@
-"""Addresses, loads and stores."""
+"""Write addresses, loads and stores of array elements."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from octants.types.scalars import DType, f16, i64, u1, u8, u16, u32, u64
 
 
 class Offset:
-    """An offset in bytes while it is summed up: a known part, and parts known at run time.
+    """A byte offset under construction: a constant part, and parts known at run time.
 
-    Indices are in range, so that no step wraps. Strides that a launch passes may be negative.
+    Indices are in range, so no step wraps. Strides that a launch passes may be negative.
     """
 
     def __init__(self, f: FunctionEmitter) -> None:
@@ -44,13 +44,13 @@ class Offset:
             self._parts.append(self._code.index("mul", index, stride, signed=True))
 
     def apply(self, base: Pointer) -> Pointer:
-        """The address so many bytes after ``base``."""
+        """Return the address at this offset from ``base``."""
         if self._parts:
             base = self._moved(base, self._total(self._parts))
         return self._moved(base, self._code.constant(self._known, i64)) if self._known else base
 
     def number(self) -> Operand:
-        """All of it, i64."""
+        """Return the offset, i64."""
         known = [self._code.constant(self._known, i64)] if self._known or not self._parts else []
         return self._total([*self._parts, *known])
 
@@ -67,7 +67,7 @@ class Offset:
 def address_of(
     f: FunctionEmitter, array: Array, companion: Companion, indices: Sequence[Value]
 ) -> Pointer:
-    """The place of an element."""
+    """Return the address of an element."""
     offset = Offset(f)
     if array.space is Space.SHARED and not f.code.shares_by_address:
         return _shared_element(f, offset, ArrayRef(array, companion), indices)
@@ -77,7 +77,7 @@ def address_of(
 def _shared_element(
     f: FunctionEmitter, offset: Offset, reference: ArrayRef, indices: Sequence[Value]
 ) -> Element:
-    """The word that a number has for itself."""
+    """Return the element of a shared array without addresses."""
     assert isinstance(f.code, ThreadCode), "others have no blocks"
     array, stride = reference[0], 1
     extents = (*(array.fixed_shape or ()), *array.element_shape)
@@ -91,7 +91,7 @@ def _shared_element(
 def add_indices(
     f: FunctionEmitter, offset: Offset, array: Array, companion: Companion, indices: Sequence[Value]
 ) -> Pointer:
-    """Add the offset of an element; gives the address that it counts from."""
+    """Add the offset of an element, and return the address that the offset counts from."""
     wide = [f.index(index) for index in indices[array.rank :]]
     if array.space is Space.ARGUMENT and companion is Companion.PRIMAL:
         offset.add(f.code.constant(f.scalar_offset(array), i64), 1)
@@ -113,7 +113,7 @@ def add_indices(
 
 
 def _extents(f: FunctionEmitter, array: Array) -> list[Operand]:
-    """The extents of a row-major array and its element; the first one is never needed."""
+    """Return the extents of a row-major array and its element, except the first."""
     if array.rank > 1 and array.space is not Space.NDARRAY:
         raise InternalError(f"array {array.name} of rank {array.rank} has no layout and no shape")
     outer = [f.code.constant(0, i64)] if array.rank else []
@@ -124,7 +124,7 @@ def _extents(f: FunctionEmitter, array: Array) -> list[Operand]:
 def _add_row_major(
     f: FunctionEmitter, offset: Offset, extents: list[Operand], indices: list[Operand], size: int
 ) -> None:
-    """Horner's rule while extents are known at launch only; strides for the axes after those."""
+    """Use Horner's rule while extents are known at launch only, and strides for later axes."""
     code = f.code
     while any(code.known(extent) is None for extent in extents[1:]):
         head = indices[1]
@@ -152,7 +152,7 @@ def _add_terms(
 
 
 def _term(f: FunctionEmitter, term: Term, index: Value) -> Operand:
-    """A part of an index, as i64; the division is done in the index's own width."""
+    """Return one term of an index, i64; its division is done in the index's own width."""
     code, operand = f.code, f.use(index)
     dtype = u64 if index.type.bits == 64 else u32
     if term.divisor != 1:
@@ -162,11 +162,11 @@ def _term(f: FunctionEmitter, term: Term, index: Value) -> Operand:
     return operand if index.type.bits == 64 else f.widen(operand)
 
 
-# -- what is stored, and what registers hold ----------------------------------------------------
+# -- memory and register formats ----------------------------------------------------------------
 
 
 def read(code: Code, place: Pointer, dtype: DType, of: ArrayRef | None = None) -> Operand:
-    """What stands at a place, of an array."""
+    """Load a number, and convert it to its register format."""
     if isinstance(place, Element):
         return from_word(code, dtype, code.load(place, word_of(dtype)))
     if dtype is u1:
@@ -179,7 +179,7 @@ def read(code: Code, place: Pointer, dtype: DType, of: ArrayRef | None = None) -
 def write(
     code: Code, place: Pointer, dtype: DType, operand: Operand, of: ArrayRef | None = None
 ) -> None:
-    """Have something stand at a place, of an array."""
+    """Convert a number to its memory format, and store it."""
     if isinstance(place, Element):
         code.store(place, word_of(dtype), to_word(code, dtype, operand))
     elif dtype is f16:
@@ -191,19 +191,19 @@ def write(
 
 
 def load(f: FunctionEmitter, op: ops.Load) -> None:
-    """Each time anew: others may have written."""
+    """Load an element. Each load reads memory: other work items may have written it."""
     place = address_of(f, op.array, op.companion, op.indices)
     f.bind(op.result, read(f.code, place, op.array.dtype, op.ref))
 
 
 def store(f: FunctionEmitter, op: ops.Store) -> None:
-    """A plain store: what other work items do to the place at the same time is their affair."""
+    """Store an element. The program must order accesses of other work items to it."""
     place = address_of(f, op.array, op.companion, op.indices)
     write(f.code, place, op.array.dtype, f.use(op.value), op.ref)
 
 
 def shape(f: FunctionEmitter, op: ops.Shape) -> None:
-    """A number where the layout knows it, else a parameter."""
+    """Bind an extent: a constant where the layout has it, else a parameter."""
     dtype, fixed = op.result.type, op.array.fixed_shape
     if fixed is not None:
         f.bind(op.result, f.code.constant(fixed[op.axis], dtype))

@@ -1,4 +1,4 @@
-"""Where the arrays of a kernel are, as far as that can be told of its parameters."""
+"""Memory ranges of a kernel's arrays, as positions in its parameter block."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from octants.types.layouts import Layout
 
 
 def written_arrays(module: Module) -> set[Array]:
-    """The arrays of whose primal contents something may be written."""
+    """Return the arrays whose primal values the module may write."""
     return {array for array, companion in _written(module) if companion is Companion.PRIMAL}
 
 
 def written_ranges(module: Module, parameters: ParameterLayout) -> tuple[MemoryRange, ...]:
-    """Where the arrays are, and their companions, that a module may write to."""
+    """Return the memory ranges that a module may write: arrays and their companions."""
     found = {
         range_of(array, companion, module.arrays, parameters): None
         for array, companion in _written(module)
@@ -33,7 +33,7 @@ def _written(module: Module) -> dict[ArrayRef, None]:
 def range_of(
     array: Array, companion: Companion, arrays: list[Array], parameters: ParameterLayout
 ) -> MemoryRange:
-    """Where an array of a kernel is, or a companion of it."""
+    """Return the memory range of an array, or of one of its companions."""
     slot = Slot("pointer", array=arrays.index(array), companion=companion)
     layout = array.layouts[companion]
     nbytes = _reach(array, layout) if isinstance(layout, Layout) else 0
@@ -41,7 +41,7 @@ def range_of(
 
 
 def _reach(array: Array, layout: Layout) -> int:
-    """The bytes from the first element of a field to the end of the last one."""
+    """Return the bytes from a field's first element to the end of its last one."""
     reach = array.dtype.size
     for term in layout.terms:
         last = (layout.shape[term.axis] - 1) // term.divisor

@@ -1,4 +1,4 @@
-"""What the host is told of the messages of a kernel, whatever machine they come from."""
+"""Formats of a kernel's messages, as the host reads them on all targets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from octants.types.scalars import i64
 
 
 def shortened(message: MessageFormat) -> MessageFormat:
-    """A message of no more values than a failure has room for."""
+    """Truncate a message to the number of values that a failure can hold."""
     room = abi.MAXIMUM_FAILURE_VALUES
     if len(message.dtypes) <= room:
         return message
@@ -25,13 +25,13 @@ def shortened(message: MessageFormat) -> MessageFormat:
 
 
 def memory_message(location: Span | None) -> MessageFormat:
-    """What a launch says that got no memory for the record of a loop."""
+    """Return the message of a launch that ran out of memory for the record of a loop."""
     parts = ("one work item has come to need ", ("",), " bytes")
     return MessageFormat("memory", parts, (i64.name,), location)
 
 
 def parts_of(message: str) -> tuple[str | tuple[str], ...]:
-    """The literal texts and format specifications of a format string."""
+    """Split a format string into literal texts and format specifications."""
     parts: list[str | tuple[str]] = []
     for text, name, specification, _ in string.Formatter().parse(message):
         if text:

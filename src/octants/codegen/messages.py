@@ -1,6 +1,7 @@
-"""Prints, failed assertions, overflows: words in the launch's message buffer, laid out by `abi`.
+"""Write prints, failed assertions and overflows to the launch's message buffer.
 
-Counters of the buffer are i64; machines without atomic operations on those count in the low halves.
+`abi` defines the buffer. Its counters are i64; machines without 64-bit atomics count in their low
+halves.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from octants.types.scalars import DType, f32, f64, i32, i64, u1, u32, u64
 
 
 def print_(f: FunctionEmitter, op: ops.Print) -> None:
-    """Hand the values to the host, which formats the line."""
+    """Append the values to the buffer; the host formats the line."""
     dtypes = tuple(value.type.name for value in op.values)
     message = f.kernel.add_message(MessageFormat("print", op.parts, dtypes, op.location))
     words = [_word(f, value) for value in op.values]
@@ -26,7 +27,7 @@ def print_(f: FunctionEmitter, op: ops.Print) -> None:
 
 
 def assert_(f: FunctionEmitter, op: ops.Assert) -> None:
-    """Go on if the condition holds, else fail."""
+    """Fail unless the condition holds."""
     dtypes = tuple(value.type.name for value in op.values)
     message = MessageFormat(op.kind, parts_of(op.message), dtypes, op.location)
 
@@ -37,7 +38,7 @@ def assert_(f: FunctionEmitter, op: ops.Assert) -> None:
 
 
 def fail(f: FunctionEmitter, message: MessageFormat, words: list[Operand]) -> None:
-    """Record a failure and end the work item."""
+    """Record a failure, and end the work item."""
     number = f.kernel.add_message(shortened(message))
     words = words[: abi.MAXIMUM_FAILURE_VALUES]
     _call(f, f"fail.{len(words)}", _fail, [f.code.constant(number, i32), *_place(f), *words])
@@ -45,7 +46,7 @@ def fail(f: FunctionEmitter, message: MessageFormat, words: list[Operand]) -> No
 
 
 def overflow(f: FunctionEmitter, record: Record, need: Operand) -> None:
-    """Say that a record would have to hold ``need`` iterations."""
+    """Record that a record would have to hold ``need`` iterations."""
     number = f.kernel.add_message(overflow_message(record))
     _call(f, "overflow", _overflow, [f.code.constant(number, i32), *_place(f), need])
 
@@ -55,12 +56,12 @@ def _place(f: FunctionEmitter) -> list[Operand]:
 
 
 def act_as(f: FunctionEmitter, op: ops.ActAs) -> None:
-    """Let failures from here on be those of a work item."""
+    """Attribute failures from here on to another work item."""
     f.speaks_of = f.wide(op.item)
 
 
 def _word(f: FunctionEmitter, value: Value) -> Operand:
-    """A value in 64 bits."""
+    """Return a value in 64 bits."""
     code, operand, dtype = f.code, f.use(value), value.type
     if not dtype.is_float:
         return code.convert(operand, dtype, i64)
@@ -70,7 +71,7 @@ def _word(f: FunctionEmitter, value: Value) -> Operand:
 
 
 def _double_bits(code: Code, operands: list[Operand]) -> Operand:
-    """The bits of the f64 of an f32, where there is no f64; subnormals are taken for zero."""
+    """Return the bits of an f32 as f64, where there is no f64; subnormals become zero."""
     bits = code.bitcast(operands[0], f32, u32)
 
     def field(shift: int, mask: int) -> Operand:
@@ -93,7 +94,7 @@ Make = Callable[[Code, list[Operand]], Operand]
 
 
 def _call(f: FunctionEmitter, name: str, make: Make, operands: Sequence[Operand]) -> None:
-    """Call a function of (buffer, message, task, item, words)."""
+    """Call a message function with (buffer, message, task, item, words)."""
     types: list[Kind] = [None, i32, i32, i64] + [i64] * (len(operands) - 3)
     f.code.call(name, types, None, make, [f.messages(), *operands])
 
@@ -102,7 +103,7 @@ def _call(f: FunctionEmitter, name: str, make: Make, operands: Sequence[Operand]
 
 
 def add_atomically(code: Code, place: Pointer, number: Operand) -> Operand:
-    """Add an i64 that is not negative; gives what was there before."""
+    """Add a non-negative i64 atomically, and return the value before."""
     if code.has_atomic("add", u64):
         return code.atomic("add", u64, place, number)
     return code.convert(code.atomic("add", u32, place, code.convert(number, i64, u32)), u32, i64)
@@ -130,7 +131,7 @@ def _print(code: Code, operands: list[Operand]) -> None:
 
 
 def lower_atomically(code: Code, place: Pointer, number: Operand) -> None:
-    """Have a u64 be no more than a number."""
+    """Lower a u64 atomically to at most a number."""
     if code.has_atomic("min", u64):
         code.atomic("min", u64, place, number)
     else:
@@ -140,10 +141,10 @@ def lower_atomically(code: Code, place: Pointer, number: Operand) -> None:
 def locked(
     code: Code, buffer: Pointer, matters: Callable[[], Operand], write: Callable[[], None]
 ) -> None:
-    """Write something while nobody else does, unless it does not matter any more.
+    """Run ``write`` under the buffer's lock, while ``matters`` holds.
 
-    Threads that run in step take the lock one after the other, each within its turn of the loop.
-    Who waits looks in each turn whether to wait any longer: threads may be very many.
+    Threads that run in step take the lock one after the other, each in its iteration of the loop. A
+    waiting thread checks ``matters`` in each iteration: there may be very many threads.
     """
     lock, done = code.at(buffer, abi.MESSAGES_LOCK), code.variable(u1)
     free, held = code.constant(0, u32), code.constant(1, u32)
@@ -167,19 +168,19 @@ def locked(
 
 
 def _word_of(code: Code, dtype: DType) -> DType | None:
-    """The integer that has atomic operations of the width of another one."""
+    """Return the integer type with atomic operations of the same width."""
     word = u64 if dtype.bits == 64 else u32
     return word if code.has_atomic("exchange", word) else None
 
 
 def _look(code: Code, place: Pointer, dtype: DType) -> Operand:
-    """An integer that others write meanwhile: caches of devices are not asked about atomic ones."""
+    """Load an integer that others write. Device caches are not coherent with atomics."""
     word = _word_of(code, dtype)
     return code.atomic_load(place, word) if word else code.load(place, dtype)
 
 
 def _put(code: Code, place: Pointer, dtype: DType, number: Operand) -> None:
-    """Write what `_look` reads."""
+    """Store an integer that `_load_atomic` reads."""
     word = _word_of(code, dtype)
     if word:
         code.atomic_store(place, word, number)
@@ -188,7 +189,7 @@ def _put(code: Code, place: Pointer, dtype: DType, number: Operand) -> None:
 
 
 def _fail(code: Code, operands: list[Operand]) -> None:
-    """Keeps the failure of the lowest work item."""
+    """Keep the failure of the lowest work item."""
     buffer, message, task, item, *words = operands
 
     def write() -> None:
@@ -211,14 +212,14 @@ def _fail(code: Code, operands: list[Operand]) -> None:
 
 
 def _overflow(code: Code, operands: list[Operand]) -> None:
-    """Keeps the largest need; of equal ones that of the first task, and there the lowest item."""
+    """Keep the largest need; of equal ones that of the first task, there of the lowest item."""
     buffer, message, task, item, need = operands
 
     def write() -> None:
         _put(code, code.at(buffer, abi.MESSAGES_OVERFLOW_ID), i32, message)
         _put(code, code.at(buffer, abi.MESSAGES_OVERFLOW_TASK), i32, task)
         _put(code, code.at(buffer, abi.MESSAGES_OVERFLOW_ITEM), i64, item)
-        code.fence()  # who sees this need, without the lock, sees what belongs to it
+        code.fence()  # a thread that reads this need without the lock also sees the rest
         _put(code, code.at(buffer, abi.MESSAGES_OVERFLOW_NEED), i64, need)
 
     def matters() -> Operand:

@@ -1,4 +1,4 @@
-"""Facts about what tasks record, whatever machine runs them."""
+"""Facts about what tasks record, for all targets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TAKES = {
 
 
 def recorded_loops(module: Module) -> list[tuple[Span, str]]:
-    """Where the loops with records stand, and what each of them takes."""
+    """Return the location of each loop with records, and the bytes that it takes."""
     records = dict.fromkeys(op.record for op in module.walk() if isinstance(op, ops.RecordPush))
     found: dict[Span, dict[str, None]] = {}
     for record in sorted(records, key=lambda each: each.name == CHECKPOINT):
@@ -39,7 +39,7 @@ def recorded_loops(module: Module) -> list[tuple[Span, str]]:
 
 
 def restartable(body: Block) -> set[Operation]:
-    """What of a task's body asks for memory before anything has been changed."""
+    """Return the operations that may run out of tape before the task has changed anything."""
     found: set[Operation] = set()
     for op in body.ops:
         inside = [op, *(each for region in op.regions for each in region.walk())]
@@ -50,7 +50,7 @@ def restartable(body: Block) -> set[Operation]:
 
 
 def pushed_again(body: Block) -> set[Operation]:
-    """The pushes for which there is room already: of checkpoints that the first sweep has left."""
+    """Return the pushes of checkpoints whose space the first sweep has reserved."""
     found: set[Operation] = set()
     known: set[Record] = set()
     for op in body.walk():
@@ -62,17 +62,17 @@ def pushed_again(body: Block) -> set[Operation]:
 
 
 def asks_for_room(op: Operation) -> bool:
-    """Whether an operation may find that the tape has too little room."""
+    """Return whether an operation may run out of tape."""
     if not isinstance(op, _ASKING) or not op.record.slots:
         return False
     return isinstance(op, ops.RecordReserve) or not op.record.local
 
 
 def can_run_again(body: Block) -> bool:
-    """Whether work items that are refused memory have surely changed nothing.
+    """Return whether work items that run out of tape have surely changed nothing.
 
-    When adjoints are being changed there is room for all that is to come; so it is the first sweep
-    that matters, and whether it writes what the forward run writes.
+    The tape has capacity for everything that follows when adjoints begin to change. So only the
+    first sweep matters, and whether it repeats the stores of the forward run.
     """
     if not any(
         isinstance(op, ops.Write) and op.companion is Companion.PRIMAL for op in body.walk()
@@ -82,29 +82,29 @@ def can_run_again(body: Block) -> bool:
 
 
 def can_fail(module: Module) -> bool:
-    """Whether a task may say that the launch is to end; it has a message for that."""
+    """Return whether a task may end the launch, which takes a message."""
     if any(isinstance(op, ops.Assert) for op in module.walk()):
         return True
     return not all(_restarts(task.body) for task in module.tasks)
 
 
 def may_be_skipped(module: Module, task: Task) -> bool:
-    """Whether a task may do nothing in a launch, since one before it has failed."""
+    """Return whether a failure of an earlier task may skip this one."""
     before = module.tasks[: module.tasks.index(task)]
     asserts = (isinstance(op, ops.Assert) for each in before for op in each.body.walk())
     return any(asserts) or not all(_restarts(each.body) for each in before)
 
 
 def _restarts(body: Block) -> bool:
-    """Whether all that asks for room does so before anything has been changed."""
+    """Return whether a block can only run out of tape before it changes anything."""
     asking = {op for op in body.walk() if asks_for_room(op)}
     return asking <= restartable(body) | pushed_again(body)
 
 
 class Written(Protocol):
-    """A function while it is written: what is defined by now, and what stands for it.
+    """A function under construction: which values are defined, and their operands.
 
-    Its `kernel` knows in `widened` what each i64 that is a cast was before it.
+    `kernel.widened` maps each i64 that is a cast to the value before it.
     """
 
     kernel: Any
@@ -117,9 +117,10 @@ class Written(Protocol):
 def counted_pushes(
     f: Written, loop: ops.For
 ) -> Iterator[tuple[ops.RecordPush, bool, Value | None]]:
-    """The pushes of a loop at the number of its turn, and whether that counts from zero.
+    """Yield the pushes of a loop whose index is the iteration, and whether that counts from zero.
 
-    Else it is the counter itself. A push may be under a condition that holds for all turns or none.
+    Else the index is the loop's counter. The third item is a condition for the push that does not
+    depend on the iteration, if there is one.
     """
     counting = {loop.body.args[0]: False}
     for op in loop.body.ops:
@@ -140,7 +141,7 @@ def _is_cast(op: Operation) -> bool:
 
 
 def _is_difference(f: Written, op: Operation, loop: ops.For) -> bool:
-    """Whether an operation takes the lower bound of a loop, in any type, from something in i64."""
+    """Return whether an operation subtracts the lower bound of a loop, of any type, from an i64."""
     if not isinstance(op, ops.Binary) or op.fn != "sub" or op.result.type is not i64:
         return False
     if f.kernel.widened.get(op.rhs, op.rhs) is loop.lower:

@@ -1,11 +1,11 @@
-"""What work items record on a tape, and read back.
+"""Write a work item's records to its tape, and read them back.
 
-A loop that pushes in each turn, and whose trips are known when it begins, asks for the room of all
-of them there; its pushes then need no check. Positions are computed in 64 bits, whatever the type
-of a loop's counter, and stay below `abi.MAXIMUM_TAPE`.
+A loop that pushes in each iteration, and whose trip count is known when it begins, reserves the
+tape for all iterations there; its pushes need no check. Positions are computed in 64 bits, whatever
+the type of the loop's counter, and stay below `abi.MAXIMUM_TAPE`.
 
-Where memory is refused to a work item that has changed nothing yet, it ends there, and says so: the
-runtime can run it again. Else that is a failure. A `Record.local` is in memory of the work item's.
+A work item that runs out of tape before it has changed anything ends there, and the runtime can
+retry it. Later it is a failure. A `Record.local` is in memory of the work item.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from octants.types.scalars import i64, u32, u64
 
 
 def push(f: FunctionEmitter, op: ops.RecordPush) -> None:
-    """Write an iteration that the record has room for."""
+    """Write an iteration if the record's capacity allows it."""
     if not op.record.slots:
         return
     if op.record.local:
@@ -36,7 +36,7 @@ def push(f: FunctionEmitter, op: ops.RecordPush) -> None:
 
 
 def _write(f: FunctionEmitter, op: ops.RecordPush) -> None:
-    """Write an iteration; ask for room first, unless the loop has done it."""
+    """Write an iteration; check the tape first, unless the loop has reserved it."""
     stride = f.tape.stride(op.record)
     start = position(f, f.use(op.base), f.wide(op.index), stride)
 
@@ -51,7 +51,7 @@ def _write(f: FunctionEmitter, op: ops.RecordPush) -> None:
 
 
 def pop(f: FunctionEmitter, op: ops.RecordPop) -> None:
-    """Read an iteration back; where the record has no such, the last one that it has room for."""
+    """Read an iteration back; the last one that the record can hold if it holds fewer."""
     if not op.record.slots:
         return
     if op.record.local:
@@ -70,11 +70,11 @@ def _is_held(f: FunctionEmitter, record: Record, index: Operand) -> Operand:
     return f.code.compare("lt", u64, index, f.code.constant(record.capacity, u64))
 
 
-# -- memory of the work item's own --------------------------------------------------------------
+# -- memory of the work item --------------------------------------------------------------------
 
 
 def _push_local(f: FunctionEmitter, op: ops.RecordPush) -> None:
-    """Truth values that stand together are the bits of one number."""
+    """Write an iteration to local memory; adjacent truth values are the bits of one number."""
     code, index = f.code, f.wide(op.index)
     for slots in op.record.members().values():
         operands = [f.use(op.values[slot]) for slot in slots]
@@ -107,7 +107,7 @@ def _pop_local(f: FunctionEmitter, op: ops.RecordPop) -> None:
 def _local(
     f: FunctionEmitter, record: Record, slots: list[int], index: Operand
 ) -> tuple[Element, Any]:
-    """Where a member of an iteration is, and its type."""
+    """Return the element of a member of an iteration, and its type."""
     dtype = register(record.slots[slots[0]]) if len(slots) == 1 else u32
     array = f.local_array((record, slots[0]), dtype, record.local)
     return Element(array, f.code.convert(index, i64, u32)), dtype
@@ -117,7 +117,7 @@ def _local(
 
 
 def check(f: FunctionEmitter, op: ops.RecordCheck) -> None:
-    """Go on if the record holds so many iterations, else end the work item."""
+    """Continue if the record can hold so many iterations, else end the work item."""
     count, code = f.wide(op.count), f.code
 
     def overflows() -> None:
@@ -129,18 +129,18 @@ def check(f: FunctionEmitter, op: ops.RecordCheck) -> None:
 
 
 def end(f: FunctionEmitter, op: ops.RecordEnd) -> None:
-    """The position after so many iterations."""
+    """Bind the position after so many iterations."""
     stride = f.tape.stride(op.record)
     f.bind(op.result, position(f, f.use(op.base), f.wide(op.count), stride))
 
 
 def room(f: FunctionEmitter, op: ops.RecordRoom) -> None:
-    """What of the share the tape of one work item has for a loop."""
+    """Bind the capacity for a loop that one work item's quota leaves."""
     f.bind(op.result, room_for(f, op, f.tape.stride(op.record)))
 
 
 def room_for(f: FunctionEmitter, op: ops.RecordRoom, stride: int) -> Operand:
-    """How many pieces of so many bytes fit a part of what the share has left."""
+    """Return how many pieces of ``stride`` bytes fit a fraction of the quota that is left."""
     code, nbytes = f.code, op.parts * stride
     if nbytes == 0:
         return code.constant(abi.MAXIMUM_TAPE, i64)
@@ -153,23 +153,23 @@ def room_for(f: FunctionEmitter, op: ops.RecordRoom, stride: int) -> Operand:
 
 
 def longest(f: FunctionEmitter, op: ops.Longest) -> None:
-    """The count of a work item that has a tape of its own."""
+    """Bind the trip count: a work item with its own tape has no others to agree with."""
     f.bind(op.result, f.use(op.count))
 
 
 def reserve_now(f: FunctionEmitter, op: ops.RecordReserve) -> None:
-    """Have room for what is recorded later."""
+    """Reserve tape for later records."""
     if op.record.slots:
         make_room(f, op, f.wide(op.end))
 
 
-# -- loops that push in each turn ---------------------------------------------------------------
+# -- loops that push in each iteration ----------------------------------------------------------
 
 
 def reserve(f: FunctionEmitter, loop: ops.For, *, runs: bool) -> None:
-    """Have room for what a loop pushes in all its turns, where a push is for the turn itself.
+    """Reserve tape for all pushes of a loop whose index is the iteration.
 
-    ``runs`` says that this stands where the loop has one turn at least.
+    ``runs`` is true where the loop has at least one iteration.
     """
     for op, from_zero, condition in counted_pushes(f, loop):
         if not asks_for_room(op):
@@ -182,7 +182,7 @@ def reserve(f: FunctionEmitter, loop: ops.For, *, runs: bool) -> None:
 
 
 def needed(f: FunctionEmitter, nbytes: Operand, condition: Value | None) -> Operand:
-    """So many bytes, if they are needed."""
+    """Return so many bytes, or zero if a condition does not hold."""
     if condition is None:
         return nbytes
     return f.code.choose(f.use(condition), i64, nbytes, f.code.constant(0, i64))
@@ -191,7 +191,7 @@ def needed(f: FunctionEmitter, nbytes: Operand, condition: Value | None) -> Oper
 def _bound(
     f: FunctionEmitter, loop: ops.For, stride: int, *, from_zero: bool, runs: bool
 ) -> Operand:
-    """What the index of a loop's pushes stays below: its upper bound, or its turns."""
+    """Return an upper bound of a push's index: the loop's upper bound, or its trip count."""
     code, lower, upper = f.code, f.wide(loop.lower), f.wide(loop.upper)
     bound = limited(code, code.apply("sub", i64, upper, lower) if from_zero else upper, stride)
     if runs:
@@ -201,13 +201,13 @@ def _bound(
 
 
 def limited(code: Code, bound: Operand, stride: int) -> Operand:
-    """A number of iterations, or the least that no tape holds: no position overflows."""
+    """Clamp an iteration count to the least that no tape holds: no position overflows."""
     most = code.constant(abi.MAXIMUM_TAPE // stride + 1, i64)
     return code.choose(code.compare("lt", u64, bound, most), i64, bound, most)
 
 
 def position(f: FunctionEmitter, base: Operand, index: Operand, stride: int) -> Operand:
-    """Where an iteration of so many bytes stands on the tape."""
+    """Return the position of an iteration on the tape."""
     code = f.code
     if stride == 0 or code.known(index) == 0:
         return base
@@ -215,7 +215,7 @@ def position(f: FunctionEmitter, base: Operand, index: Operand, stride: int) -> 
 
 
 def added(code: Code, base: Operand, distance: Operand) -> Operand:
-    """A position so many bytes, an i64, after another one."""
+    """Return the position ``distance`` bytes (i64) after another one."""
     return distance if code.known(base) == 0 else code.apply("add", i64, base, distance)
 
 
@@ -225,9 +225,9 @@ def make_room(
     nbytes: Operand,
     first: Operand | None = None,
 ) -> None:
-    """Have the tape hold so many bytes.
+    """Ensure that the tape holds ``nbytes``.
 
-    ``first`` is the work item (i64) with which to begin again, if it is not the one that asks.
+    ``first`` is the work item (i64) at which to retry, if it is not the one that runs out.
     """
 
     def refused() -> None:

@@ -1,4 +1,4 @@
-"""What a thread collects for one place, and updates it by once; see `analysis.reductions`."""
+"""Reduce a thread's updates of one address in a register; see `analysis.reductions`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from octants.types.scalars import u1
 
 
 def collect(f: FunctionEmitter, wanted: Collect) -> None:
-    """Have the updates of a reduction go to a variable; another one says whether there were any."""
+    """Give a reduction a variable for its updates, and one for whether there were any."""
     code, reduction = f.code, wanted.reduction
     total, some = code.variable(reduction.dtype), code.variable(u1)
     code.write(total, code.constant(neutral(reduction.fn, reduction.dtype), reduction.dtype))
@@ -24,7 +24,7 @@ def collect(f: FunctionEmitter, wanted: Collect) -> None:
 
 
 def collect_one(f: FunctionEmitter, op: ops.Atomic) -> None:
-    """An update of the variable."""
+    """Update the variable."""
     code, (total, some) = f.code, f.collected[op]
     dtype = Reduction.type_of(op.array)
     code.write(total, arithmetic.combine(f, op.fn, dtype, code.read(total), f.use(op.value)))
@@ -32,7 +32,7 @@ def collect_one(f: FunctionEmitter, op: ops.Atomic) -> None:
 
 
 def collected(f: FunctionEmitter, reduction: Reduction) -> tuple[Operand, Operand]:
-    """What the thread has collected, and whether there was anything."""
+    """Return the thread's total, and whether it made any update."""
     total, some = f.collected[reduction.atomics[0]]
     return f.code.read(total), f.code.read(some)
 
@@ -40,7 +40,7 @@ def collected(f: FunctionEmitter, reduction: Reduction) -> tuple[Operand, Operan
 def deliver(
     f: FunctionEmitter, wanted: Deliver, read: Callable[[Any], Operand] | None = None
 ) -> None:
-    """Update the place, if there is something to; ``read`` gives what a variable has collected."""
+    """Update the target if there were updates; ``read`` gives the total of a variable."""
     total, some = f.collected[wanted.reduction.atomics[0]]
     update(f, wanted.reduction, lambda: (read or f.code.read)(total), f.code.read(some))
 
@@ -48,7 +48,7 @@ def deliver(
 def update(
     f: FunctionEmitter, reduction: Reduction, total: Callable[[], Operand], condition: Operand
 ) -> None:
-    """Update the place of a reduction, if a condition holds."""
+    """Update the target of a reduction if a condition holds."""
 
     def write() -> None:
         for op in reduction.recipe:

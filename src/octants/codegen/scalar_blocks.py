@@ -1,4 +1,4 @@
-"""Writes a block of scalar operations where there is no kernel around it: with `Code` alone."""
+"""Write a block of scalar operations through `Code` alone, outside of any kernel."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from octants.types.scalars import DType
 
 
 def write_straight(code: Code, block: Block, operands: Sequence[Operand]) -> list[Operand]:
-    """The operations of a block for given arguments; what stands for what it yields."""
+    """Write a block's operations for given arguments, and return the operands that it yields."""
     return _Straight(code).inlined(block, operands)
 
 
 class _Straight:
-    """What stands for each value. There is no control flow, no launch, and no library."""
+    """The operands of values. There is no control flow, no launch, and no library."""
 
     def __init__(self, code: Code) -> None:
         self.code = code

@@ -1,8 +1,8 @@
-"""Small arrays that work items add to at places that vary: a block of threads adds to a copy.
+"""Choose the small arrays that a block of threads privatises in shared memory.
 
-The copy is in memory that the threads of the block share, where updates of one element are much
-cheaper. It begins with zeros; when all work items of the block are done, its elements are added to
-those of the array.
+Work items add to such an array at varying indices. The block's copy begins with zeros and is in
+shared memory, where updates of one element are much cheaper; when all work items of the block are
+done, its elements are added to those of the array.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from octants.ir import ops
 from octants.ir.core import ArrayRef, Operation, Task
 
 _MOST_BYTES = 1 << 13
-"""Of all copies of a block: a GPU is full of blocks even so, and small launches begin soon."""
+"""The bytes of all copies of a block: a GPU still holds many blocks, and small launches start soon.
+"""
 
 
 def find_copies(task: Task, apart: bool, collected: Collection[Operation]) -> list[ArrayRef]:
-    """The targets of sums that are small, but for what is ``collected`` in another way.
+    """Return the targets of sums that are small, but for those ``collected`` otherwise.
 
-    ``apart`` says that no two arrays share memory. Where they may, all work items must be done with
-    the others before they add.
+    ``apart`` means that no two arrays share memory. Where they may, a block adds only after all its
+    work items have made their other accesses.
     """
     sums = find_sums(task, True, collected)
     small, room = list[ArrayRef](), _MOST_BYTES
@@ -40,7 +41,7 @@ def find_copies(task: Task, apart: bool, collected: Collection[Operation]) -> li
 
 
 def _is_last(target: ArrayRef, accesses: list[ops.Access], forms: Forms) -> bool:
-    """Whether what may be the memory of a target is never accessed after it is added to."""
+    """Return whether no access behind the update may touch the target's memory."""
     own = [op for op in accesses if op.ref == target]
     return all(
         forms.precedes(other, update)
@@ -51,7 +52,7 @@ def _is_last(target: ArrayRef, accesses: list[ops.Access], forms: Forms) -> bool
 
 
 def count(target: ArrayRef) -> int:
-    """The elements of an array; 0 if the launch decides how many there are."""
+    """Return the number of elements of an array; 0 if the launch determines it."""
     array, _ = target
     shape = () if array.rank == 0 else array.fixed_shape
     return 0 if shape is None else math.prod((*shape, *array.element_shape))

@@ -1,10 +1,10 @@
-"""Which loops are run on the guess that no function in them needs its rare way.
+"""Choose the loops that speculate that no function in them needs its slow path.
 
-A function that is right for most operands only has a test in front of it, and a rare way for the
-others. In a loop that does little else the tests, or the rare ways where a machine runs both sides
-of each branch, are most of the work. So the loop is run without them, with a look afterwards
-whether that was right; if not, it is run again with all tests. So that nobody notices, such a loop
-changes no memory, and what may have been guessed wrong is no index and counts no turns.
+A function with a fast path for most operands has a test in front of it and a slow path for the
+others. In a loop that does little else the tests take most of the time, and so do the slow paths
+where a machine predicates. So the loop runs without them, checks a guard afterwards, and runs again
+with all tests if the guard fails. To be invisible, such a loop changes no memory, and no speculated
+value is an index or a loop bound.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 
 IsRare = Callable[[Operation], bool]
-"""Whether an operation may take a rare way."""
+"""Whether an operation may take a slow path."""
 
 _AT_PLACES = (ops.Load, ops.RecordPush, ops.RecordPop)
 
 
 def can_be_guessed(loop: ops.For, may_be_rare: IsRare, also: IsRare, most: int) -> bool:
-    """Whether a loop may take rare ways, does little else, and can be run again.
+    """Return whether a loop may take slow paths, does little else, and can be repeated.
 
-    It has at most ``most`` operations. Besides what changes nothing there may be what ``also``
-    says can be done again.
+    It has at most ``most`` operations. Besides pure operations it may have those for which ``also``
+    is true, which can be repeated.
     """
     inside = [each for each in loop.body.walk() if not isinstance(each, ops.Constant)]
     if len(inside) > most or not any(map(may_be_rare, inside)):
@@ -36,12 +36,12 @@ def can_be_guessed(loop: ops.For, may_be_rare: IsRare, also: IsRare, most: int) 
 
 
 def inside(op: Operation) -> list[Operation]:
-    """The operations in the regions of another one."""
+    """Return the operations in the regions of another one."""
     return [each for region in op.regions for each in region.walk()]
 
 
 def _decisive(op: Operation) -> list[Value]:
-    """What an operation uses as an index, to count turns, or to tell whether an index is good."""
+    """Return the operands of an operation that are indices, loop bounds, or checks of indices."""
     if isinstance(op, ops.Load):
         return op.indices
     if isinstance(op, ops.RecordAccess):
@@ -52,9 +52,10 @@ def _decisive(op: Operation) -> list[Value]:
 
 
 def _guessed(body: Block, may_be_rare: IsRare) -> set[Value]:
-    """The values of a turn that may be wrong: those of functions with rare ways, and after them.
+    """Return the values of an iteration that may be wrong.
 
-    What loops carry is among them.
+    These are results of functions with slow paths, and everything computed from them, also through
+    the values that loops carry.
     """
     wrong = set(body.args[1:])
     for op in body.walk():

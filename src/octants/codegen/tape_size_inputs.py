@@ -1,8 +1,8 @@
-"""On what it depends how much tape the work items of a task need, and how many of them there are.
+"""Find the inputs that determine a task's tape size and its number of work items.
 
-If that is constants, arguments, extents, and arrays that the kernel does not write, two launches
-that agree in these need the same: a host that has seen one of them knows about the other. What the
-kernel writes, and what is drawn by chance, may be another at each launch.
+If these are constants, arguments, extents, and arrays that the kernel does not write, two launches
+with equal inputs need the same tape: a host that has seen one knows the size for the other. Values
+that the kernel writes, and random numbers, may differ in each launch.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Task, Value
 
 _OF_SHARES = (ops.RecordEnd, ops.RecordRoom, ops.Longest)
-"""What depends on its operands and on the share that records have, which the host knows."""
+"""Operations whose results depend on their operands and on the tape quota, which the host knows."""
 
 
 class _Unknown(Exception):
-    """It depends on something else."""
+    """The size depends on something that the host cannot compare."""
 
 
 def find_needs(task: Task, module: Module, parameters: ParameterLayout) -> TapeSizeInputs | None:
-    """What decides the need of a task's work items; None if that cannot be told."""
+    """Return the inputs of the work items' tape size; None if the host cannot compare them."""
     if may_be_skipped(module, task):
         return None
     try:
@@ -36,7 +36,7 @@ def find_needs(task: Task, module: Module, parameters: ParameterLayout) -> TapeS
 def find_domain_needs(
     task: Task, module: Module, parameters: ParameterLayout
 ) -> TapeSizeInputs | None:
-    """What decides the work items of a task; None if that cannot be told."""
+    """Return the inputs of a task's domain; None if the host cannot compare them."""
     if task.domain is None or may_be_skipped(module, task):
         return None
     try:
@@ -46,7 +46,7 @@ def find_domain_needs(
 
 
 class _Search:
-    """Goes from what asks for room back to what that depends on."""
+    """Traces the operations that need tape back to the inputs that they depend on."""
 
     def __init__(self, body: Block, module: Module, parameters: ParameterLayout) -> None:
         self._body, self._arrays, self._parameters = body, module.arrays, parameters
@@ -66,7 +66,7 @@ class _Search:
         self._temporaries = self._learn_temporaries(module)
 
     def _learn_temporaries(self, module: Module) -> set[Array]:
-        """The launch-temporary arrays that serial tasks alone write; learns what these do."""
+        """Return the launch-temporary arrays that only serial tasks write; index these tasks."""
         serial = [task for task in module.tasks if task.domain is None]
         others = [task for task in module.tasks if task.domain is not None]
         for task in serial:
@@ -95,7 +95,7 @@ class _Search:
                 self._learn(region, op)
 
     def of_room(self) -> TapeSizeInputs:
-        """What decides how much the body asks for."""
+        """Return the inputs of the body's tape size."""
         for op in self._body.walk():
             if asks_for_room(op):
                 self._waiting += [*_places(op), op]
@@ -106,7 +106,7 @@ class _Search:
         return self._run()
 
     def of_yielded(self) -> TapeSizeInputs:
-        """What decides the values that the body yields."""
+        """Return the inputs of the values that the body yields."""
         if any(isinstance(op, ops.Assert) for op in self._body.walk()):
             raise _Unknown
         self._waiting += self._body.yielded
@@ -123,7 +123,7 @@ class _Search:
         return TapeSizeInputs(tuple(sorted(self._slots)), self._by_item, tuple(memory))
 
     def _of(self, op: Operation) -> Iterator[Value | Operation]:
-        """What decides how often an operation runs."""
+        """Yield what determines how often an operation runs."""
         around = self._around.get(op)
         if around is None:
             return
@@ -138,7 +138,7 @@ class _Search:
             raise _Unknown
 
     def _of_value(self, value: Value) -> Iterator[Value | Operation]:
-        """What decides a value."""
+        """Yield what determines a value."""
         op = self._makers.get(value)
         if op is None:
             yield from self._of_argument(value)
@@ -167,7 +167,7 @@ class _Search:
             raise _Unknown
 
     def _of_argument(self, value: Value) -> Iterator[Value | Operation]:
-        """What decides an argument of a block."""
+        """Yield what determines an argument of a block."""
         if value not in self._owners:
             self._by_item = True
             return
@@ -203,7 +203,7 @@ class _Search:
             raise _Unknown
 
     def _take_memory(self, array: Array) -> None:
-        """An array that is read, and what decides where its elements are."""
+        """Add an array that is read, and what determines the location of its elements."""
         self._memory.add(range_of(array, Companion.PRIMAL, self._arrays, self._parameters))
         number = self._arrays.index(array)
         for k, slot in enumerate(self._parameters.slots):
@@ -218,5 +218,5 @@ class _Search:
 
 
 def _places(op: Operation) -> list[Value]:
-    """What tells how far an operation that asks for room reaches."""
+    """Return the operands that determine how far an operation reaches on the tape."""
     return [op.base, op.index] if isinstance(op, ops.RecordPush) else list(op.operands)

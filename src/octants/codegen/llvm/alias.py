@@ -1,4 +1,7 @@
-"""Alias scopes for LLVM: accesses that never touch the same memory (see `analysis.noalias`)."""
+"""Write alias scopes: metadata of accesses that never touch the same memory.
+
+`analysis.noalias` proves it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ _MAXIMUM = 64  # arrays; the lists grow with the square
 
 
 class Scopes:
-    """Gives each place, and the tape, the metadata that its loads and stores carry."""
+    """The alias metadata for loads and stores of each array, and of the tape."""
 
     def __init__(
         self, metadata: Callable[[str], str], arrays: list[Array], apart: bool = False
@@ -25,7 +28,7 @@ class Scopes:
         self._scopes: dict[ArrayRef | None, str] = {}
 
     def suffix(self, place: ArrayRef | None) -> str:
-        """What stands behind an access to a place; None means the tape."""
+        """Return the metadata of an access to an array, or to the tape if it is None."""
         if len(self._places) > _MAXIMUM:
             return ""
         if not self._scopes:

@@ -1,4 +1,4 @@
-"""Atomic updates of a worker, which may be plain in a launch that keeps workers apart."""
+"""Write atomic updates of a worker: plain ones in launches that privatise the target."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from octants.ir import ops
 
 
 def atomic(f: FunctionText, op: ops.Atomic) -> None:
-    """Bind the result to the value before, unless nobody wants it."""
+    """Update an element. Bind the value before only if an operation uses it."""
     if op in f.collected:
         register_reductions.collect_one(f, op)
     elif op.ref in f.sums:
@@ -21,7 +21,7 @@ def atomic(f: FunctionText, op: ops.Atomic) -> None:
 
 
 def add_to(f: FunctionText, op: ops.Atomic, place: str, value: str) -> None:
-    """Update a place plainly where workers are kept apart in this launch, else atomically."""
+    """Update an element: plainly in launches that separate workers, else atomically."""
     dtype = op.array.dtype
 
     def plainly() -> None:
@@ -34,7 +34,7 @@ def add_to(f: FunctionText, op: ops.Atomic, place: str, value: str) -> None:
 
 
 def either(f: FunctionText, plainly: Callable[[], object], shared: Callable[[], object]) -> None:
-    """Code for a launch in which workers are kept apart, and for one in which they are not."""
+    """Write both versions: for launches that separate workers' targets, and for others."""
     alone, together, further = (f.fresh_label(hint) for hint in ("alone", "together", "further"))
     f.branch_if(f.shared, together, alone)
     for label, write in ((alone, plainly), (together, shared)):

@@ -1,4 +1,4 @@
-"""LLVM itself, through llvmlite: from text to optimised modules, assembly and object code."""
+"""Drive LLVM through llvmlite: from text to optimised modules, assembly and object code."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ else:
     tempfile = Deferred("tempfile")
     llvmlite, llvm = Deferred("llvmlite"), Deferred("llvmlite.binding")
 
-# What every CPU of an architecture has. LLVM takes a CPU that it does not know for one without
-# them, and then aborts the process.
+# The features of every CPU of an architecture. For a CPU that LLVM does not know it would assume
+# that they are missing, and abort the process.
 _BASE = {
     "x86_64": "+64bit,+cmov,+cx8,+fxsr,+mmx,+sse,+sse2,+x87",
     "aarch64": "+fp-armv8,+neon",
@@ -33,25 +33,25 @@ _BASE = {
 _NOTE = "octants_has_set_options"
 
 _OPTIONS = (
-    # Loops with a float sum are vectorised around it: the terms in lanes, the sum in order. Without
-    # this LLVM does so on some CPUs only, though no bit of a result changes.
+    # Vectorise loops with a float sum: the terms in lanes, the sum in order. Without the option
+    # LLVM does so on some CPUs only, though no bit of a result changes.
     "--force-ordered-reductions=true",
-    # In functions of many blocks the allocation of registers takes time by the square, which buys
-    # next to nothing, as do the schedulers in long blocks that access memory.
+    # Register allocation is quadratic in functions of many blocks, for almost no gain, as are
+    # the schedulers in long blocks that access memory.
     "--grow-region-complexity-budget=1000",
     "--dag-maps-huge-region=200",
 )
 
 LARGE = 1000
-"""Lines of a text from which on level 1 is the highest that its passes run at.
+"""Lines of text above which LLVM's passes run at level 1 at most.
 
-The other ones take time by the square of the size of a loop or a block, and make code of this size,
-which has been simplified before, no faster.
+The other passes are quadratic in the size of a loop or a block, and do not make code of this size
+faster: it has been simplified before.
 """
 
 
 def host_target() -> Target:
-    """The CPU of this machine; a plain one where LLVM does not know it."""
+    """Return the CPU of this machine; a generic one where LLVM does not know it."""
     _initialise()
     try:
         features = llvm.get_host_cpu_features().flatten()
@@ -63,7 +63,7 @@ def host_target() -> Target:
 
 
 def _with_neon(triple: str, features: str) -> str:
-    """What LLVM has found, and the vectors that each arm64 has, which not all systems tell of."""
+    """Add NEON to the detected features: every arm64 has it, but some systems do not report it."""
     architecture = triple.split("-", maxsplit=1)[0]
     if architecture not in ("aarch64", "arm64") or "+neon" in features.split(","):
         return features
@@ -71,19 +71,19 @@ def _with_neon(triple: str, features: str) -> str:
 
 
 def is_x64(target: Target) -> bool:
-    """Whether this is an x86."""
+    """Return whether the target is an x86-64."""
     return target.triple.startswith(("x86_64", "i686"))
 
 
 def has_fused(target: Target) -> bool:
-    """Whether there is an instruction that multiplies and adds, and rounds once."""
+    """Return whether the target has a fused multiply-add."""
     return not is_x64(target) or "+fma" in target.features.split(",")
 
 
 def version() -> str:
-    """Which LLVM this is: the version of what binds it, and the state of its files.
+    """Return LLVM's version: that of llvmlite, and the state of its files.
 
-    Where files tell nothing LLVM itself is asked, which takes long to load.
+    Where the files do not identify it LLVM itself is asked, which is slow to load.
     """
     folder = os.path.join(os.path.dirname(llvmlite.__file__), "binding")
     try:
@@ -96,7 +96,7 @@ def version() -> str:
 
 
 def begin() -> None:
-    """Load LLVM before it is needed."""
+    """Start loading LLVM in advance."""
     _initialise_all()
 
 
@@ -115,10 +115,11 @@ def _initialise_all() -> None:
 
 
 def _set_options() -> None:
-    """Give LLVM our options.
+    """Set our LLVM options once per process.
 
-    It ends the process on an option that it does not know, or is given twice: so the versions
-    that have them are named, and that they were given is noted where no reload loses it.
+    LLVM ends the process on an unknown option, and on one that is set twice. So options are set
+    only for the versions that have them, and a marker that survives a reload records that they are
+    set.
     """
     if llvm.llvm_version_info[0] in (20, 21, 22) and not hasattr(llvm, _NOTE):
         setattr(llvm, _NOTE, True)
@@ -127,9 +128,17 @@ def _set_options() -> None:
 
 
 def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
-    """The module of a text after LLVM's passes, and the machine to emit it with.
+    """Run LLVM's passes on a text.
 
     A module is emitted once: emitting it a second time can abort the process.
+
+    Args:
+        text: LLVM IR.
+        target: The CPU to generate code for.
+        level: The optimisation level, 0 to 3.
+
+    Returns:
+        The module, and the machine to emit it with.
     """
     machine = _machine(target, level)
     hides = is_x64(target) and llvm.llvm_version_info[0] < opaque_splats.MENDED
@@ -142,7 +151,7 @@ def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
     options = llvm.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = options.loop_interleaving = level >= 2
     options.loop_unrolling = level >= 2
-    options.slp_vectorization = level >= 3  # its time grows with the square of a block
+    options.slp_vectorization = level >= 3  # its time is quadratic in the size of a block
     builder = llvm.create_pass_builder(machine, options)
     passes = builder.getModulePassManager()
     with stage("LLVM optimise", size=partial(_instructions, module), unit="instructions"):
@@ -157,7 +166,7 @@ def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
 
 
 def passes_level(text: str, level: int) -> int:
-    """The level at which the passes for a text run; ``level`` is what the user wants at most."""
+    """Return the level at which the passes run on a text: ``level`` at most."""
     return min(level, 1) if text.count("\n") > LARGE else level
 
 
@@ -172,7 +181,7 @@ def _dispose(passes: Any) -> None:
 
 
 def parse(text: str, target: Target, machine: Any) -> Any:
-    """The verified module of a text, in a context of its own."""
+    """Return the verified module of a text, in its own context."""
     head = f'target triple = "{target.triple}"\ntarget datalayout = "{machine.target_data}"\n'
     try:
         module = llvm.parse_assembly(head + text, context=llvm.create_context())

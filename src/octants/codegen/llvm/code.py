@@ -1,8 +1,8 @@
-"""What several targets share, as LLVM: `Code` over the text of a function.
+"""`Code` over the text of an LLVM function.
 
-Addresses are pointers, and an array of the code is one as well. Variables are memory of the
-function, which LLVM turns into registers. Loads and stores are of memory that no array of the
-kernel is in: of messages, tapes, launches, and what blocks share.
+Addresses are pointers, and so is an array of the function. Variables are stack slots, which LLVM
+turns into registers. Loads and stores without an array are of memory outside all arrays: messages,
+tapes, launch words, and memory of a block.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _INTEGER = {
 _BY_SIGN = {"quotient": ("sdiv", "udiv"), "remainder": ("srem", "urem"), "shr": ("ashr", "lshr")}
 _INTEGER_INTRINSIC = {"min": ("smin", "umin"), "max": ("smax", "umax"), "popcount": ("ctpop",) * 2}
 _FLAGGED = {"clz": "ctlz", "abs": "abs"}
-"""Intrinsics with an i1 that says whether a special operand is undefined: it is not."""
+"""Intrinsics with an i1 flag for a special operand whose result is undefined; we pass false."""
 
 _FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "neg": "fneg"}
 _INTRINSIC = {"abs": "fabs", "round": "rint"}
@@ -54,14 +54,14 @@ _FLOAT_ATOMIC = {"add": "fadd", "sub": "fsub", "exchange": "xchg"}
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Memory of the function."""
+    """A stack slot."""
 
     address: str
     dtype: DType
 
 
 class LlvmCode(Code):
-    """A function of the CPU, or of a thread of a GPU."""
+    """A function of the CPU, or of a GPU thread."""
 
     has_f64 = True
     shares_by_address = True
@@ -72,7 +72,7 @@ class LlvmCode(Code):
         self.legal = _legal(f.machine.has_fused, has_root)
         self._hoisted: dict[Any, str] = {}
         self._variables = 0
-        self._exits: list[str] = []  # of the loops that what is written now is in
+        self._exits: list[str] = []  # exits of the loops around the code being written
 
     def note(self, location: Span | None) -> None:
         pass
@@ -91,9 +91,9 @@ class LlvmCode(Code):
         return self.instruction(fn, dtype)(*operands)
 
     def instruction(self, fn: str, dtype: DType) -> Callable[..., str]:
-        """Without fast-math flags: a replay must give the bits of what it replays.
+        """Write without fast-math flags: a replay must give the bits of the original computation.
 
-        LLVM may treat two copies of an operation that carries such flags differently.
+        LLVM may compile two copies of an operation that carries such flags differently.
         """
         kind, unsigned = names.REGISTER[dtype], not dtype.is_signed
         if dtype.is_float:
@@ -163,7 +163,7 @@ class LlvmCode(Code):
         return self._f.convert(instruction, names.REGISTER[source], x, names.REGISTER[target])
 
     def _resized(self, x: str, source: DType, target: DType) -> str:
-        """An integer or u1 as an integer: cut off, or extended by its own sign."""
+        """Resize an integer or u1: truncate it, or extend it by its own sign."""
         if source.bits == target.bits:
             return x
         extension = "sext" if source.is_signed else "zext"
@@ -271,7 +271,7 @@ class LlvmCode(Code):
         return self._f.assign(f"getelementptr {kind}, ptr {place.array}, i32 {place.index}")
 
     def _metadata(self, of: ArrayRef | None) -> str:
-        """What is known of an access; an argument never changes, so that its load may move."""
+        """Return an access's metadata. Arguments are invariant, so that their loads may move."""
         if of is not None and of[0].space is Space.ARGUMENT and of[1] is Companion.PRIMAL:
             return f", !invariant.load {self._f.text.empty}"
         return self._f.kernel.scopes.suffix(of)
@@ -369,7 +369,7 @@ class LlvmCode(Code):
 
 @functools.cache
 def _legal(has_fused: bool, has_root: bool) -> Legal:
-    """What LLVM has instructions or intrinsics for; and 1 / sqrt(x) of f32, if it is estimated."""
+    """Return LLVM's instructions and intrinsics; rsqrt of f32 only if the machine estimates it."""
     functions = table(
         (INTEGERS, (*_ON_INTEGERS, "min", "max")),
         (SIGNED_INTEGERS, ("abs", "asr")),

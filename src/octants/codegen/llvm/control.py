@@ -1,4 +1,4 @@
-"""Structured control flow as blocks and phis. Loops are rotated: the test stands at the end."""
+"""Write structured control flow as basic blocks and phis. Loops are rotated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from octants.types.scalars import DType
 
 
 def for_(f: FunctionText, op: ops.For) -> None:
-    """A loop over all its turns."""
+    """Write a loop over all its iterations."""
     inits = [f.use(value) for value in op.inits]
     results = turns(f, op, f.use(op.lower), f.use(op.upper), inits, hint=hint(f, op))
     for result, operand in zip(op.results, results, strict=True):
@@ -20,9 +20,20 @@ def for_(f: FunctionText, op: ops.For) -> None:
 def turns(
     f: FunctionText, op: ops.For, lower: str, upper: str, inits: list[str], *, hint: str = ""
 ) -> list[str]:
-    """Some turns of a loop, from what is carried into them; what is carried out.
+    """Write some iterations of a loop, from the values carried into them.
 
-    There is a test before the first turn, and one after each, with ``hint`` as its metadata.
+    There is a test before the first iteration, and one after each.
+
+    Args:
+        f: The function.
+        op: The loop.
+        lower: The counter to start with.
+        upper: The counter to stop before.
+        inits: The operands carried in.
+        hint: Metadata of the branch back.
+
+    Returns:
+        The operands carried out.
     """
     counter_type = op.lower.type
     register = f.type(counter_type)
@@ -51,7 +62,7 @@ def turns(
 
 
 def written(f: FunctionText, op: ops.For) -> list[str]:
-    """The operations of a turn; gives what stands for the values that it yields."""
+    """Write the operations of an iteration, and return the operands that it yields."""
     outer, f.is_copied = f.is_copied, f.is_copied or is_written_out(op)
     values = f.block(op.body)
     f.is_copied = outer
@@ -59,7 +70,7 @@ def written(f: FunctionText, op: ops.For) -> list[str]:
 
 
 def is_written_out(op: ops.For) -> bool:
-    """Whether each turn of a loop has code of its own; one that updates memory is code enough."""
+    """Return whether the loop is unrolled fully, which loops that update memory are not."""
     records = (ops.RecordPush, ops.RecordPop)
     if not any(isinstance(each, records) and each.record.unrolled for each in op.body.ops):
         return False
@@ -67,19 +78,19 @@ def is_written_out(op: ops.For) -> bool:
 
 
 def hint(f: FunctionText, op: ops.For) -> str:
-    """Metadata of the branch that ends a loop's turns, if some or all are to be written out."""
+    """Return the metadata of a loop's branch back, if it is to be unrolled fully or in part."""
     if op in f.quick_turns:
         return several(f)
     return _metadata(f, "llvm.loop.unroll.full") if is_written_out(op) else ""
 
 
 def rolled(f: FunctionText) -> str:
-    """The same for a loop that is to stay one."""
+    """Return the metadata of a loop that must not be unrolled."""
     return _metadata(f, "llvm.loop.unroll.disable")
 
 
 def several(f: FunctionText) -> str:
-    """The same for a loop of which four turns run at a time, however many there are."""
+    """Return the metadata of a loop of which four iterations run at a time."""
     return _metadata(f, "llvm.loop.unroll.count", ", i32 4")
 
 
@@ -89,7 +100,7 @@ def _metadata(f: FunctionText, name: str, operand: str = "") -> str:
 
 
 def while_(f: FunctionText, op: ops.While) -> None:
-    """The condition's block, then the body's, and back; Ctrl-C is looked for in each turn."""
+    """Write the condition's block, the body's, and the branch back, and poll for Ctrl-C."""
     test, body, leave = (f.fresh_label(hint) for hint in ("test", "body", "leave"))
     before = f.label
     f.branch(test)
@@ -110,7 +121,7 @@ def while_(f: FunctionText, op: ops.While) -> None:
 
 
 def if_(f: FunctionText, op: ops.If) -> None:
-    """Two blocks that meet again."""
+    """Write two branches that join."""
     then, orelse, merge = (f.fresh_label(hint) for hint in ("then", "else", "merge"))
     f.branch_if(f.use(op.condition), then, orelse)
     incoming: list[tuple[list[str], str]] = []
@@ -126,7 +137,7 @@ def if_(f: FunctionText, op: ops.If) -> None:
 
 
 def yield_(_: FunctionText, __: ops.Yield) -> None:
-    """Its operands are read by the operation that holds the block."""
+    """Write nothing: the operation that holds the block reads the operands."""
 
 
 def _less(f: FunctionText, dtype: DType, a: str, b: str) -> str:
@@ -134,12 +145,12 @@ def _less(f: FunctionText, dtype: DType, a: str, b: str) -> str:
 
 
 def less(dtype: DType) -> str:
-    """How LLVM calls the comparison of integers of a type."""
+    """Return LLVM's comparison predicate for integers of a type."""
     return "slt" if dtype.is_signed else "ult"
 
 
 def open_phis(f: FunctionText, args: list[Value], inits: list[str], before: str) -> list[Phi]:
-    """Phis for the arguments of a loop's block, with their values at the first entry."""
+    """Open phis for the arguments of a loop's block, with their values at the first entry."""
     phis = []
     for arg, init in zip(args, inits, strict=True):
         phi = f.open_phi(f.type(arg.type))
@@ -150,14 +161,14 @@ def open_phis(f: FunctionText, args: list[Value], inits: list[str], before: str)
 
 
 def close_phis(f: FunctionText, phis: list[Phi], values: list[str], latch: str) -> None:
-    """Complete such phis with their values after a turn."""
+    """Complete such phis with their values after an iteration."""
     for phi, value in zip(phis, values, strict=True):
         phi.incoming.append((value, latch))
         f.close_phi(phi)
 
 
 def joined(f: FunctionText, dtype: DType, incoming: list[tuple[str, str]]) -> str:
-    """A value that depends on the block from which control comes."""
+    """Return a phi of a value that depends on the preceding basic block."""
     phi = f.open_phi(f.type(dtype))
     phi.incoming.extend(incoming)
     f.close_phi(phi)

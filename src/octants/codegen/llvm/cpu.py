@@ -1,9 +1,9 @@
-"""Kernels for CPUs: one object file, whose entry runs the tasks in order.
+"""Compile kernels for CPUs: one object file, whose entry function runs the tasks in order.
 
     void entry(ptr parameters, ptr context)     domains, serial tasks, `parallel_for` for the others
     void task(ptr parameters, ptr context, ptr worker, i64 begin, i64 end)    items of [begin, end)
 
-`octants.abi` says what the context holds.
+`octants.abi` defines the context.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from octants.ir.core import Module, Task
 from octants.target import NEVER, Target
 
 _LONG_ROW = 4096  # work items
-_REST, _SINGLE = "_rest", "_single"  # endings of the names of functions of one task
+_REST, _SINGLE = "_rest", "_single"  # suffixes of the names of a task's functions
 
 
 class Cpu(Machine):
@@ -76,10 +76,18 @@ def compile_module(
     opt_level: int = 2,
     simd: str = NEVER,
 ) -> Artifact:
-    """The machine code of a module with tasks.
+    """Compile a module with tasks to machine code.
 
-    With ``fast_math`` some mathematical functions are quicker and less exact, the same ones in
-    each copy of an operation. Nothing else: what may be contracted has been, in the module.
+    Args:
+        module: The lowered module, divided into tasks.
+        target: The CPU to generate code for.
+        fast_math: Allow less exact versions of some mathematical functions, the same ones in each
+            copy of an operation. Contraction is not affected: it is explicit in the module.
+        opt_level: LLVM's optimisation level, 0 to 3.
+        simd: Which loops run in lanes: `NEVER`, `AUTO` or `ALWAYS`.
+
+    Returns:
+        The artifact: an object file and its entry points.
     """
     (artifact,) = compile_modules(
         [module], target, fast_math=fast_math, opt_level=opt_level, simd=simd
@@ -95,7 +103,7 @@ def compile_modules(
     opt_level: int = 2,
     simd: str = NEVER,
 ) -> list[Artifact]:
-    """Several kernels in one object, which is much quicker than one by one where they are small."""
+    """Compile several kernels into one object, which is much faster for small kernels."""
     with stage("LLVM text"):
         text, kernels = _write(modules, target, simd, fast_math)
         written = text.finish()
@@ -125,7 +133,7 @@ def compile_modules(
 
 
 def llvm_text(module: Module, target: Target, *, simd: str = NEVER, fast_math: bool = False) -> str:
-    """The LLVM IR of a module as it is generated."""
+    """Return the LLVM IR of a module as it is generated."""
     return _write([module], target, simd, fast_math)[0].finish()
 
 
@@ -137,7 +145,7 @@ def optimised_llvm_text(
     simd: str = NEVER,
     fast_math: bool = False,
 ) -> str:
-    """The LLVM IR of a module after LLVM's passes."""
+    """Return the LLVM IR of a module after LLVM's passes."""
     text = llvm_text(module, target, simd=simd, fast_math=fast_math)
     return str(backend.optimised(text, target, opt_level)[0])
 
@@ -150,7 +158,7 @@ def assembly_text(
     simd: str = NEVER,
     fast_math: bool = False,
 ) -> str:
-    """The assembly of a module."""
+    """Return the assembly of a module."""
     text = llvm_text(module, target, simd=simd, fast_math=fast_math)
     optimised, machine = backend.optimised(text, target, opt_level)
     assembly: str = machine.emit_assembly(optimised)
@@ -181,10 +189,10 @@ def _write(
 
 
 def sums_of(task: Task, apart: bool) -> Sums:
-    """The sums to which workers add plainly, beside those that they collect in registers."""
+    """Return the sums to which workers add plainly, except those collected in registers."""
     if not any(isinstance(op, ops.Atomic) for op in task.body.walk()):
         return Sums()
-    if task.options.get("fixed_order"):  # there even those have to have an order
+    if task.options.get("fixed_order"):  # even those need an order there
         return find_sums(task, apart)
     collected = {op for found in find_reductions(task, apart) for op in found.atomics}
     return find_sums(task, apart, collected)
@@ -199,18 +207,18 @@ def _task_name(entry: str, position: int) -> str:
 
 
 def _parameters(f: FunctionText) -> str:
-    """The parameter block as a function's argument: nothing of it changes during a launch."""
+    """Return the parameter block as an argument; it does not change during a launch."""
     return f"ptr noalias nonnull readonly align 8 dereferenceable({f.kernel.size}) %parameters"
 
 
 def _finish(f: FunctionText, head: str) -> None:
-    """Put a function together; its code begins in the block `start`."""
+    """Assemble a function's text; its code begins in the block `start`."""
     body = ["entry:", *f.entry, "  br label %start", *f.lines, "  ret void"]
     f.text.add_function("\n".join([head + " {", *body, "}\n"]))
 
 
 def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) -> None:
-    """The functions of a task: one, and others for tiles of work items."""
+    """Write the functions of a task: one, and others for tiles of work items."""
     task, choice = kernel.module.tasks[position], kernel.choices[position]
     if choice.lanes:
         _write_tiles(kernel, machine, position, name)
@@ -232,12 +240,14 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
 
 
 _ALIGNED = "alignstack(64)"
-"""Vectors that do not fit the registers are put on the stack, and no two lines of the cache should
-hold one: LLVM aligns the stack only if it knows beforehand that it must."""
+"""Alignment of the stack, where spilled vectors should not cross cache lines.
+
+LLVM aligns it only if it knows in advance that it must.
+"""
 
 
 def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str) -> None:
-    """A function for all items, or one for whole tiles and one for the rest."""
+    """Write a function for all items, or one for whole tiles and one for the rest."""
     task, choice = kernel.module.tasks[position], kernel.choices[position]
     facts, chains = choice.facts, find_chains(task.body)
     if facts is None:
@@ -265,7 +275,7 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
 
 
 def _write_combines(kernel: KernelText, machine: Machine, position: int, name: str) -> None:
-    """For each target of parts a function that adds them to it."""
+    """Write, for each privatised target, a function that adds the workers' copies to it."""
     for number in range(len(kernel.sums[position].parts)):
         f = FunctionText(kernel, machine, TABLE, position)
         f.start("start")
@@ -334,7 +344,7 @@ def _run_parallel(f: FunctionText, name: str, task: Task) -> None:
 
 
 def _row_length(f: FunctionText, choice: Choice) -> str:
-    """The work items of a row (i64), if tiles end with rows."""
+    """Return the work items of a row (i64), if tiles end with rows."""
     if choice.rows is None:
         return ""
     for op in choice.rows.recipe:
@@ -343,7 +353,7 @@ def _row_length(f: FunctionText, choice: Choice) -> str:
 
 
 def _tile(f: FunctionText, choice: Choice, length: str) -> str:
-    """Of how many work items the chunks are multiples: a tile, or a row that is no long one."""
+    """Return the granularity of chunks: a tile, or a row unless it is long."""
     if not length:
         return str(choice.lanes)
     is_short = f.apply("icmp ult", "i64", length, _LONG_ROW)
@@ -351,7 +361,7 @@ def _tile(f: FunctionText, choice: Choice, length: str) -> str:
 
 
 def _stop_if_failed(f: FunctionText) -> None:
-    """A task that failed, or was interrupted, is the last one of its launch."""
+    """Skip the rest of the launch if a task failed or was interrupted."""
     place = f.assign(
         f"getelementptr i8, ptr {f.system('messages', 'ptr')}, i64 {abi.MESSAGES_FAILED}"
     )
@@ -363,7 +373,7 @@ def _stop_if_failed(f: FunctionText) -> None:
 
 
 def _can_stop(module: Module) -> bool:
-    """Whether anything in a module can fail, or take long enough to be interrupted."""
+    """Return whether a task of the module can fail, or run long enough to be interrupted."""
     stopping = (ops.Assert, ops.RecordPush, ops.RecordCheck, ops.While, ops.For)
     return any(task.is_parallel for task in module.tasks) or any(
         isinstance(op, stopping) for op in module.walk()

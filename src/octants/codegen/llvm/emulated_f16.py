@@ -1,7 +1,7 @@
-"""f16: 16 bits in memory, in a register a `float` that holds one of its values.
+"""Emulate f16: 16 bits in memory, a `float` with the same value in a register.
 
-Machines with instructions for it convert through LLVM's `half`; for others LLVM would call the
-compiler's run-time library, which a process need not have, and so they call functions of ours.
+Machines with conversion instructions convert through LLVM's `half`. For others LLVM would call the
+compiler's run-time library, which a process may lack, so they call functions of Octants.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from octants.types.scalars import f32, u32
 
 
 def round_float(f: FunctionText, x: str) -> str:
-    """The value of f16 nearest to a `float`, even at a tie."""
+    """Round a `float` to the nearest f16 value; ties go to even."""
     return from_bits(f, to_bits(f, x))
 
 
 def to_bits(f: FunctionText, x: str) -> str:
-    """A `float` as what is stored: `half`, or i16 where there is no such thing."""
+    """Return the memory format of a `float`: `half`, or i16 on machines without it."""
     if f.machine.has_half:
         return f.convert("fptrunc", "float", x, "half")
     bits = library.call_function(f, function("half_bits", f32), [x])
@@ -26,7 +26,7 @@ def to_bits(f: FunctionText, x: str) -> str:
 
 
 def from_bits(f: FunctionText, bits: str) -> str:
-    """The `float` of what is stored."""
+    """Return the `float` of a number in memory format."""
     if f.machine.has_half:
         return f.convert("fpext", "half", bits, "float")
     wide = f.convert("zext", "i16", bits, "i32")
@@ -34,16 +34,16 @@ def from_bits(f: FunctionText, bits: str) -> str:
 
 
 def stored_type(f: FunctionText) -> str:
-    """The LLVM type of an f16 in memory."""
+    """Return the LLVM type of an f16 in memory."""
     return "half" if f.machine.has_half else "i16"
 
 
 def to_integer(f: FunctionText, x: str) -> str:
-    """The 16 bits as an i16."""
+    """Return the 16 bits as an i16."""
     bits = to_bits(f, x)
     return f.convert("bitcast", "half", bits, "i16") if f.machine.has_half else bits
 
 
 def from_integer(f: FunctionText, x: str) -> str:
-    """The `float` of 16 bits in an i16."""
+    """Return the `float` of 16 bits in an i16."""
     return from_bits(f, f.convert("bitcast", "i16", x, "half") if f.machine.has_half else x)

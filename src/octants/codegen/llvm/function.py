@@ -1,7 +1,7 @@
-"""The text of one LLVM function while it is written, and what stands for each value.
+"""The text of one LLVM function under construction, and the operand of each value.
 
-One work item is one run of the code. What a value looks like in LLVM is known to `type`, `bind`,
-`use` and `literal` here and to nobody else, so that work items can become lanes of vectors.
+One run of the code is one work item. Only `type`, `bind`, `use` and `literal` know what a value
+looks like in LLVM, so that a subclass can make work items lanes of vectors.
 """
 
 from __future__ import annotations
@@ -27,53 +27,53 @@ HandlerTable = dict[type[Any], Handler]
 
 
 class Machine(ABC):
-    """What differs between the machines that LLVM generates code for."""
+    """The differences between machines that LLVM generates code for."""
 
     has_half = True
     """Whether LLVM converts between `half` and `float` by instructions."""
 
     has_fused = True
-    """Whether there is an instruction that multiplies and adds, and rounds once."""
+    """Whether there is a fused multiply-add."""
 
     reciprocal_root: RootEstimate | None = None
-    """What there is to estimate 1 / sqrt(x) of f32."""
+    """The machine's estimate of 1 / sqrt(x) of f32."""
 
     has_functions = False
-    """Whether work that is there in many places may be moved into functions."""
+    """Whether code that occurs several times may be outlined into functions."""
 
     guessed: frozenset[str] = frozenset()
-    """Functions that `quick` knows whose rare ways it leaves out where `doubts` are noted."""
+    """The functions of `fast` whose slow path is left out where `guards` are collected."""
 
     usual = 0.0
-    """Operands of them that are less in size do not need a rare way."""
+    """The magnitude below which their operands need no slow path."""
 
     function_sums = 8
-    """How many sums can be made while one of them is found."""
+    """How many additions take as long as one of these functions."""
 
     def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:  # noqa: ARG002
-        """A function of f32 by what the machine has for it, where `fast_math` allows that."""
+        """Write a function of f32 by an instruction of the machine, if `fast_math` allows one."""
         return None
 
     @abstractmethod
     def poll(self, f: FunctionText) -> None:
-        """Leave the work item if the launch shall end; called in each turn of long loops."""
+        """Leave the work item if the launch is interrupted; long loops call this."""
 
     @abstractmethod
     def code(self, f: FunctionText) -> Code:
-        """What targets share, over a function."""
+        """Return the instruction writer of a function."""
 
     @abstractmethod
     def tape(self, f: FunctionText) -> TapeMemory:
-        """Where the work items of a function keep their records."""
+        """Return the tape of a function's work items."""
 
 
 @dataclass(frozen=True, slots=True)
 class RootEstimate:
-    """A rough value that a machine has: `write` gives it for a vector of so many lanes.
+    """An estimate of a reciprocal root: `write` writes it for a vector of so many lanes.
 
-    That is 4 lanes at least, `longest` at most; where the latter is 1, it takes a number, and gives
-    what is taken as it is. ``bits`` of it are right. A `total` one is good for subnormal numbers,
-    and exact where the result is zero, infinite, or NaN.
+    It takes 4 to `longest` lanes. If `longest` is 1 it takes a number, and its result needs no
+    refinement. ``bits`` of it are right. A `total` estimate is valid for subnormal numbers, and
+    exact where the result is zero, infinite, or NaN.
     """
 
     write: Callable[[FunctionText, int, str], str]
@@ -95,7 +95,7 @@ class Phi:
 class FunctionText:
     """Lines of code, the current block's label, and names.
 
-    ``item`` is the number of the work item, as an operand of type ``item_type``; what ends a work
+    ``item`` is the number of the work item, an operand of type ``item_type``; code that ends a work
     item early branches to the block ``exit``. `order` is the memory order of atomic operations.
     """
 
@@ -110,24 +110,24 @@ class FunctionText:
         self.table = table
         self.task = task
         self.item, self.item_type = "0", "i64"
-        self.speaks_of: str | None = None  # another work item, for messages; i64
+        self.speaks_of: str | None = None  # the work item that messages name, if another one; i64
         self.exit = "return"
         self.lines: list[str] = []
-        self.entry: list[str] = []  # done once, before everything else
+        self.entry: list[str] = []  # hoisted code, before everything else
         self.label = "entry"
         self.is_open = True  # whether the current block has not ended
-        self.reserved: set[Operation] = set()  # pushes for which there is room already
+        self.reserved: set[Operation] = set()  # pushes whose space is reserved
         self.restartable: set[Operation] = set()  # see `recording_facts.restartable`
         self.chains = Chains()
-        self.scalar_table = table  # what writes functions of one work item
+        self.scalar_table = table  # the handlers of functions of one work item
         self.collected: dict[Operation, tuple[Any, Any]] = {}  # see `register_reductions`
-        self.sums = Sums()  # the targets to which it adds plainly; see `sums`
-        self.parts: dict[ArrayRef, str] = {}  # where it does so; see `local_arrays`
-        self.shared = "true"  # whether it has to add atomically after all
-        self.is_copied = False  # whether what is written now will be there for each turn of a loop
-        self.quick_turns: set[Operation] = set()  # loops that run four turns at a time
-        self.doubts: list[str] | None = None  # where rare ways are left out: what was to be true
-        self.series: Any = None  # how functions are computed then for which there are instructions
+        self.sums = Sums()  # the targets to which it adds plainly; see `privatised_sums`
+        self.parts: dict[ArrayRef, str] = {}  # the private copies of arrays; see `local_arrays`
+        self.shared = "true"  # whether it must add atomically after all
+        self.is_copied = False  # whether the loop being written will be unrolled
+        self.quick_turns: set[Operation] = set()  # loops of which four iterations run at a time
+        self.doubts: list[str] | None = None  # guards, while slow paths are left out
+        self.series: Any = None  # the series that replaces instructions for functions, if any
         self.writers: dict[tuple[str, DType], Callable[..., str]] = {}
         self._names: dict[Value, str] = {}
         self._once: dict[Any, str] = {}
@@ -136,34 +136,34 @@ class FunctionText:
 
     @functools.cached_property
     def code(self) -> Code:
-        """Writes what several targets share."""
+        """The instruction writer."""
         return self.machine.code(self)
 
     @functools.cached_property
     def tape(self) -> TapeMemory:
-        """Where records are kept."""
+        """The memory of records."""
         return self.machine.tape(self)
 
     # -- values ---------------------------------------------------------------------------------
 
     def type(self, dtype: DType) -> str:
-        """The LLVM type of a value in a register."""
+        """Return the LLVM type of a value in a register."""
         return names.REGISTER[dtype]
 
     def bind(self, value: Value, operand: str) -> None:
-        """Say what stands for a value."""
+        """Set the operand of a value."""
         self._names[value] = operand
 
     def use(self, value: Value) -> str:
-        """What stands for a value."""
+        """Return the operand of a value."""
         return self._names[value]
 
     def is_one(self, value: Value) -> bool:  # noqa: ARG002
-        """Whether a value is one number here, and not one for each lane."""
+        """Return whether a value is one number here, and not one for each lane."""
         return True
 
     def has(self, value: Value) -> bool:
-        """Whether the value is defined by now."""
+        """Return whether the value has an operand yet."""
         return value in self._names
 
     def literal(self, value: Any, dtype: DType) -> str:
@@ -176,41 +176,41 @@ class FunctionText:
         self.lines.append(f"  {instruction}")
 
     def assign(self, instruction: str) -> str:
-        """Append an instruction; gives its result."""
+        """Append an instruction, and return its result."""
         self._count += 1
         name = f"%v{self._count}"
         self.lines.append(f"  {name} = {instruction}")
         return name
 
-    # -- pure instructions: of operands that may be lanes of vectors elsewhere -------------------
+    # -- pure instructions: subclasses accept vectors -------------------------------------------
 
     def apply(self, instruction: str, type: str, *operands: str | int) -> str:
-        """An instruction whose operands have one type: arithmetic, or a comparison."""
+        """Apply arithmetic or a comparison to operands of one type."""
         return self.assign(f"{instruction} {type} {', '.join(map(str, operands))}")
 
     def choose(self, condition: str, type: str, on_true: str | int, on_false: str | int) -> str:
-        """The first operand where the condition holds, else the second."""
+        """Return the first operand where the condition holds, else the second."""
         return self.assign(f"select i1 {condition}, {type} {on_true}, {type} {on_false}")
 
     def convert(self, instruction: str, source: str, operand: str, target: str) -> str:
-        """An operand of one type as another."""
+        """Convert an operand from one type to another."""
         return self.assign(f"{instruction} {source} {operand} to {target}")
 
     def widen(self, index: str) -> str:
-        """An index, an i32, as an i64."""
+        """Extend an i32 index to i64."""
         return self.convert("sext", "i32", index, "i64")
 
     def wide(self, value: Value) -> str:
-        """An integer as an i64."""
+        """Return an integer as an i64."""
         return str(self.code.convert(self.use(value), value.type, i64))
 
     def index(self, value: Value) -> str:
-        """An index, i32 or i64, as an i64."""
+        """Return an index, i32 or i64, as an i64."""
         operand = self.use(value)
         return self.widen(operand) if value.type is i32 and operand[0] == "%" else operand
 
     def item_number(self) -> str:
-        """The number of the work item, i64."""
+        """Return the number of the work item, i64."""
         if self.item_type == "i64":
             return self.item
         return self.convert("sext", self.item_type, self.item, "i64")
@@ -218,7 +218,7 @@ class FunctionText:
     def call(
         self, name: str, result: str, operands: Sequence[tuple[str, str]], attribute: str = ""
     ) -> str:
-        """A function without effects, of operands with their types."""
+        """Call a pure function; each operand is a (type, operand) pair."""
         arguments = ", ".join(f"{kind} {operand}" for kind, operand in operands)
         return self.assign(f"call {result} {name}({arguments}){attribute}")
 
@@ -231,9 +231,17 @@ class FunctionText:
         flag: bool = False,
         overloads: Sequence[str] = (),
     ) -> str:
-        """A function of LLVM's; its name ends in the types ``overloads``, if not in its result's.
+        """Call an intrinsic.
 
-        With ``flag`` it has another operand, an i1 that is false.
+        Args:
+            name: Its name without `llvm.` and types.
+            result: The type of its result.
+            operands: (type, operand) pairs.
+            flag: Pass a last operand, an i1 that is false.
+            overloads: The types that end its name, if not that of the result.
+
+        Returns:
+            The result.
         """
         name = "@llvm." + ".".join([name, *map(names.suffix, overloads or [result])])
         types = [kind for kind, _ in operands] + ["i1"] * flag
@@ -247,7 +255,7 @@ class FunctionText:
         return f"{hint}{self._count}"
 
     def start(self, label: str) -> None:
-        """Begin a block; the one before must have ended."""
+        """Begin a block; the previous one must have ended."""
         self.label = label
         self.lines.append(f"{label}:")
         self.is_open = True
@@ -261,7 +269,7 @@ class FunctionText:
         self.branch(self.exit)
 
     def if_active(self, write: Callable[[], object]) -> None:
-        """Write what follows something that may have ended the work item: it has left by then."""
+        """Write code behind an operation that may have ended the work item: it has left by then."""
         write()
 
     def branch_if(
@@ -274,9 +282,15 @@ class FunctionText:
         unlikely: bool = False,
         hint: str = "",
     ) -> None:
-        """Branch on an i1; whether the first way is nearly always taken, or hardly ever.
+        """Branch on an i1.
 
-        ``hint`` is more metadata, with a comma before it.
+        Args:
+            condition: The i1.
+            then: The block if it is true.
+            otherwise: The block if it is false.
+            likely: Whether it is nearly always true.
+            unlikely: Whether it hardly ever is.
+            hint: More metadata, with a comma before it.
         """
         self.is_open = False
         weights = f", !prof {self.text.likely}" if likely else ""
@@ -284,7 +298,7 @@ class FunctionText:
         self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}{weights}{hint}")
 
     def open_phi(self, type: str) -> Phi:
-        """A phi at this place, to be completed by `close_phi`."""
+        """Open a phi here, to be completed by `close_phi`."""
         self._count += 1
         self.lines.append("")
         return Phi(f"%v{self._count}", type, len(self.lines) - 1, [])
@@ -294,7 +308,7 @@ class FunctionText:
         self.lines[phi.line] = f"  {phi.name} = phi {phi.type} {incoming}"
 
     def once(self, key: Any, instruction: str) -> str:
-        """The result of an instruction of the entry block, which is there once for each key."""
+        """Return the result of an instruction of the entry block, written once for each key."""
         known = self._once.get(key)
         if known is None:
             self._count += 1
@@ -307,7 +321,7 @@ class FunctionText:
         self.table[type(op)](self, op)
 
     def block(self, block: Block) -> list[str]:
-        """The operations of a block; gives what stands for the values that it yields."""
+        """Write the operations of a block, and return the operands that it yields."""
         table, filled = self.table, self.chains.filled
         for each in filled.get(block, ()):
             table[type(each)](self, each)
@@ -318,71 +332,71 @@ class FunctionText:
         return [self._names[value] for value in block.yielded]
 
     def inlined(self, block: Block, operands: Sequence[str]) -> list[str]:
-        """The operations of a block for given arguments; what stands for what it yields."""
+        """Write a block's operations for given arguments, and return what it yields."""
         self._names.update(zip(block.args, operands, strict=True))
         return self.block(block)
 
     def launch_state(self, name: str) -> str:
-        """The "seed", or the number ("launch"), of the launch, i64."""
+        """Return the launch's "seed", or its number ("launch"), i64."""
         return self.system(name, "i64")
 
     def begin_item(self, index: Value, end: str) -> None:  # noqa: ARG002
-        """Bind the index in a turn of the loop over the work items, which ends before ``end``."""
+        """Bind the index in an iteration of the loop over work items, which ends before ``end``."""
         self.bind(index, self.item)
 
     def next_item(self, end: str, flags: str) -> tuple[str, str]:
-        """At the end of such a turn: the next work item, and whether there is one.
+        """Return the next work item, and whether there is one, at the end of such an iteration.
 
         ``flags`` are those of an addition to its number.
         """
         following = self.assign(f"add {flags} {self.item_type} {self.item}, 1")
         return following, self.assign(f"icmp slt {self.item_type} {following}, {end}")
 
-    # -- what a launch gives --------------------------------------------------------------------
+    # -- launch parameters ----------------------------------------------------------------------
 
     def parameter(self, offset: int, type: str, key: str = "") -> str:
-        """What the parameter block holds at an offset: it never changes during a launch."""
+        """Load from the parameter block; it does not change during a launch."""
         address = self.once(("slot", offset), f"getelementptr i8, ptr %parameters, i64 {offset}")
         load = f"load {type}, ptr {address}, align 8, !invariant.load {self.text.empty}"
         return self.once(("parameter", offset, type), load + key)
 
     def system(self, name: str, type: str) -> str:
-        """A slot of the system: messages, seed, launch."""
+        """Load a system slot: messages, seed, launch."""
         return self.parameter(self.kernel.offset(Slot("system", name)), type)
 
     def pointer(self, array: Array, companion: Companion) -> str:
-        """The address of an array's first element, or of what stands for it in a part."""
+        """Return the address of an array's first element, or of its private copy."""
         part = self.parts.get(ArrayRef(array, companion))
         if part is not None:
             return part
         return self.parameter(self.kernel.pointer_offset(array, companion), "ptr")
 
     def scalar_offset(self, array: Array) -> int:
-        """The byte of an argument's first component in the parameter block."""
+        """Return the offset of an argument's first component in the parameter block."""
         return self.kernel.scalar_offset(array)
 
     def extent(self, array: Array, axis: int) -> str:
-        """The extent of an axis of an ndarray, i64."""
+        """Return the extent of an axis of an ndarray, i64."""
         return self.parameter(self.kernel.shape_offset(array, axis), "i64")
 
     def stride(self, array: Array, companion: Companion, index: int) -> str:
-        """The bytes between neighbours along an index of a strided array, i64."""
+        """Return the bytes between neighbours along an axis of a strided array, i64."""
         return self.parameter(self.kernel.stride_offset(array, companion, index), "i64")
 
     def local_array(self, key: Any, dtype: DType, count: int) -> Any:
-        """An array of the function's own, there once for each key."""
+        """Return an array in memory of the work item, one for each key."""
         if key not in self._local_arrays:
             self._local_arrays[key] = self.code.local_array(dtype, count)
         return self._local_arrays[key]
 
     def messages(self) -> str:
-        """The address of the launch's message buffer."""
+        """Return the address of the launch's message buffer."""
         return self.system("messages", "ptr")
 
     def context(self, offset: int) -> str:
-        """The address of a word of the launch's context."""
+        """Return the address of a word of the launch's context."""
         return self.once(("context", offset), f"getelementptr i8, ptr %context, i64 {offset}")
 
     def share(self, nbytes: str) -> str:
-        """What of so many bytes of a tape is one work item's."""
+        """Return one work item's quota of so many bytes of tape."""
         return nbytes

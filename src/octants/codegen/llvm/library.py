@@ -1,8 +1,7 @@
-"""The mathematical functions as functions of LLVM, from their code in `mathlib`, each once.
+"""Write the mathematical functions as LLVM functions, from their code in `mathlib`.
 
-The first few calls in a module may be inlined, as LLVM sees fit; all others stay calls, as do those
-in loops whose turns are written out. So the time to compile grows with the functions, not with
-their calls.
+LLVM may inline the first few calls of a module. All others stay calls, as do those in unrolled
+loops, so that compile time grows with the number of functions and not with their calls.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from octants.types.scalars import DType, f32
 
 ATTRIBUTES = "nounwind willreturn nofree nosync memory(none)"
 _INLINED = 8
-"""Calls of a module that LLVM may inline."""
+"""The calls of a module that LLVM may inline."""
 
 _WIDE = ("random_stream",)
-"""What `lowering` calls for all lanes at once."""
+"""The functions that `lowering` calls for all lanes at once."""
 
 LONG = 128
-"""Operations of a rare way that stay in line, so that LLVM can vectorise a loop around it."""
+"""The most operations of a slow path that stay inline, so that LLVM can vectorise its loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of the library, of operands of its type; written by who is in the table for it."""
+    """A call of a library function, of operands of its type; the handler table has its writer."""
 
     function: MathFunction
     operands: list[str]
@@ -40,13 +39,13 @@ class Call:
 
     @property
     def name(self) -> str:
-        """The name of the function of LLVM."""
+        """The function's name in LLVM."""
         kind = "fast." * self.function.is_fast + self.function.name
         return f"@octants.math.{kind}.{self.function.dtype}"
 
 
 def call(f: FunctionText, fn: str, dtype: DType, operands: list[str]) -> str:
-    """The value of a function of operands of f32 or f64."""
+    """Compute a function of operands of f32 or f64."""
     if f.text.fast_math and dtype is f32:
         found = f.machine.quick(f, fn, operands)
         if found is not None:
@@ -59,7 +58,7 @@ def call(f: FunctionText, fn: str, dtype: DType, operands: list[str]) -> str:
 
 
 def call_by_name(f: FunctionText, op: LibraryCall) -> str:
-    """A function of mathematics, or what `lowering` calls."""
+    """Call a function of mathematics, or one that `lowering` calls, by name."""
     if op.fn in _WIDE:
         wanted = lower_function(f.code.legal, function(op.fn, op.dtype))
         result: str = f.table[Call](f, Call(wanted, op.operands, ""))
@@ -70,12 +69,12 @@ def call_by_name(f: FunctionText, op: LibraryCall) -> str:
 
 
 def call_function(f: FunctionText, wanted: MathFunction, operands: list[str]) -> str:
-    """The value of a function that work items call one by one, even where they are lanes."""
+    """Call a function for one work item at a time, even where work items are lanes."""
     return call_scalar(f, Call(lower_function(f.code.legal, wanted), operands, ""))
 
 
 def call_scalar(f: FunctionText, op: Call) -> str:
-    """A function of one number each."""
+    """Call a function of numbers."""
     name = f.text.helper(op.name, lambda _, name: _text(f, op.function, name))
     block = op.function.block
     types = [f.type(arg.type) for arg in block.args]
@@ -84,7 +83,7 @@ def call_scalar(f: FunctionText, op: Call) -> str:
 
 
 def _text(caller: FunctionText, wanted: MathFunction, name: str) -> str:
-    """The definition of a function of the library."""
+    """Return the definition of a library function."""
     block, table = wanted.block, caller.scalar_table
     branch = functools.partial(_if, table[ops.If])
     f = FunctionText(caller.kernel, caller.machine, {**table, ops.If: branch}, 0)
@@ -103,16 +102,16 @@ def _bind_parameters(f: FunctionText, values: list[Value]) -> str:
 
 
 def finished(f: FunctionText, head: str, last: str) -> str:
-    """The text of a function: its head, its code, and its last instruction."""
+    """Return a function's text: its head, its code, and its last instruction."""
     body = ["entry:", *f.entry, "  br label %start", *f.lines, f"  {last}"]
     return "\n".join([head + " {", *body, "}\n"])
 
 
-# -- rare ways ----------------------------------------------------------------------------------
+# -- slow paths ---------------------------------------------------------------------------------
 
 
 def _if(in_line: Handler, f: FunctionText, op: ops.If) -> None:
-    """A rare way and the usual one; a long rare way is a function, which others may share."""
+    """Write a branch with a slow path; a long slow path is a function, which others may share."""
     if sum(1 for _ in op.then.walk()) <= LONG:
         in_line(f, op)
         return
@@ -135,7 +134,7 @@ def _if(in_line: Handler, f: FunctionText, op: ops.If) -> None:
 
 
 def _call_rare(f: FunctionText, block: Block) -> list[str]:
-    """The values that a block yields, from a function of its own; named by its text."""
+    """Call a slow path as a function named by its text, and return the values it yields."""
     needed = captured(block)
     inner = FunctionText(f.kernel, f.machine, f.table, 0)
     parameters = _bind_parameters(inner, needed)
@@ -156,13 +155,13 @@ def _call_rare(f: FunctionText, block: Block) -> list[str]:
 
 
 def rare_name(parameters: str, f: FunctionText) -> str:
-    """A name for a function of a rare way, by its text."""
+    """Return a name for a slow path's function: a hash of its text."""
     digest = blake2b("\n".join([parameters, *f.lines]).encode(), digest_size=6).hexdigest()
     return f"@octants.math.rare.{digest}"
 
 
 def captured(block: Block) -> list[Value]:
-    """What a block uses of the values around it, in order of first use."""
+    """Return the values that a block uses from outside, in order of first use."""
     used = dict.fromkeys(value for op in block.walk() for value in op.operands)
     defined = {value for op in block.walk() for value in op.results}
     return [value for value in used if value not in defined]

@@ -1,7 +1,7 @@
 """LLVM's names of types, and literals.
 
-In registers u1 is `i1` and f16 is a `float` that holds a value of f16; in memory they are a byte
-and a `half`.
+In a register a u1 is an `i1`, and an f16 is a `float` with the same value; in memory they are a
+byte and a `half`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MEMORY = REGISTER | {scalars.u1: "i8", scalars.f16: "half"}
 
 
 def literal(value: Any, dtype: DType) -> str:
-    """A Python number that ``dtype`` can hold, as LLVM writes it."""
+    """Return LLVM's literal for a Python number that ``dtype`` can hold."""
     if dtype.is_float:
         return float_literal(value)
     if dtype.is_bool:
@@ -31,20 +31,20 @@ def literal(value: Any, dtype: DType) -> str:
 
 
 def known(operand: str) -> int | None:
-    """The number that an operand of an integer type is, if it is a literal."""
+    """Return the number of an integer literal; None for other operands."""
     return None if operand[0] == "%" else int(operand)
 
 
 def float_literal(value: float) -> str:
-    """The bits of the f64, which is how LLVM writes `float` as well."""
+    """Return the bits of the number as f64, which is how LLVM writes `float` as well."""
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
 def suffix(type: str) -> str:
-    """A type as the names of intrinsics have it."""
+    """Return a type's suffix in names of intrinsics."""
     return {"float": "f32", "double": "f64"}.get(type, type)
 
 
 def identifier(name: str) -> str:
-    """A name with nothing in it that would need quotes."""
+    """Replace the characters of a name that would need quotes."""
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in name)

@@ -1,4 +1,4 @@
-"""Arrays of which each work item has its own: on the stack, or on the worker's tape if large."""
+"""Allocate arrays of a work item: on the stack, or on the worker's tape if they are large."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from octants.codegen.message_formats import memory_message
 from octants.ir.cooperation import local_arrays, nbytes
 from octants.ir.core import Companion, Task
 
-_MOST = 1 << 16  # bytes on the stack, which may be that of a thread of the user's
+_MOST = 1 << 16  # bytes on the stack, which may be that of a user's thread
 _ALIGNMENT = 16
 
 
@@ -30,7 +30,7 @@ def begin(f: FunctionText, task: Task) -> None:
 
 
 def _on_tape(f: FunctionText, task: Task, total: int) -> str:
-    """The start of the tape, which a task of blocks has for nothing else."""
+    """Return the start of the tape, which such a task uses for nothing else."""
     f.tape.require(
         str(total),
         lambda: messages.fail(f, memory_message(task.location), [str(total)]),

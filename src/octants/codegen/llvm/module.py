@@ -1,4 +1,4 @@
-"""The text of an LLVM module while it is written: functions, declarations, helpers, metadata."""
+"""The text of an LLVM module under construction: functions, declarations, helpers, metadata."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from octants.types.scalars import i64
 
 
 class ModuleText:
-    """What kernels that are compiled together share. `finish` gives the whole text.
+    """The text that kernels compiled together share. `finish` returns it all.
 
-    With ``fast_math`` some functions of f32 are quicker and less exact.
+    With ``fast_math`` some functions of f32 are faster and less exact.
     """
 
     def __init__(self, *, fast_math: bool = False) -> None:
         self.fast_math = fast_math
-        self.mathematics = 0  # calls of functions of `mathlib`
+        self.mathematics = 0  # calls of `mathlib` functions
         self._functions: list[str] = []
         self._declarations: dict[str, str] = {}
         self._helpers: set[str] = set()
@@ -45,20 +45,20 @@ class ModuleText:
         return name
 
     def helper(self, name: str, make: Callable[[ModuleText, str], str]) -> str:
-        """Define a function of our own, once; gives its name."""
+        """Define a helper function, once, and return its name."""
         if name not in self._helpers:
             self._helpers.add(name)
             self._functions.append(make(self, name))
         return name
 
     def constants(self, type: str, values: Sequence[str]) -> str:
-        """An array of constants in memory, there once for equal ones; gives its name."""
+        """Define an array of constants, shared if equal, and return its name."""
         elements = ", ".join(f"{type} {value}" for value in values)
         content = f"[{len(values)} x {type}] [{elements}]"
         return self._constants.setdefault(content, f"@octants.table{len(self._constants)}")
 
     def metadata(self, node: str) -> str:
-        """Add a metadata node, in which ``{}`` stands for the node itself; gives its reference."""
+        """Add a metadata node, in which ``{}`` stands for itself, and return its reference."""
         reference = f"!{len(self._metadata)}"
         self._metadata.append(node.replace("{}", reference))
         return reference
@@ -75,7 +75,7 @@ class ModuleText:
 
 
 class KernelText:
-    """What the functions of one kernel share: its arrays, its parameter block, its messages."""
+    """The state that a kernel's functions share: its arrays, parameter block, and messages."""
 
     def __init__(self, text: ModuleText, module: Module) -> None:
         self.text = text
@@ -83,14 +83,14 @@ class KernelText:
         self.parameters: ParameterLayout = parameters_of(module)
         self.messages: list[MessageFormat] = []
         self.costs = Costs(module)
-        self.choices: list[Choice] = []  # of each task: how its work items are run
-        self.sums: list[Sums] = []  # of each task: to what its workers add plainly
+        self.choices: list[Choice] = []  # of each task: how its work items run
+        self.sums: list[Sums] = []  # of each task: the sums to which workers add plainly
         self.scopes = Scopes(text.metadata, module.arrays, module.apart)
         self._positions = {slot: number for number, slot in enumerate(self.parameters.slots)}
         self._numbers = {array: number for number, array in enumerate(module.arrays)}
 
     def offset(self, slot: Slot) -> int:
-        """The byte in the parameter block where a slot stands."""
+        """Return the offset of a slot in the parameter block."""
         return 8 * self._positions[slot]
 
     def pointer_offset(self, array: Array, companion: Companion) -> int:
@@ -100,25 +100,25 @@ class KernelText:
         return self.offset(Slot("shape", array=self._numbers[array], index=axis))
 
     def stride_offset(self, array: Array, companion: Companion, index: int) -> int:
-        """The byte of the first of an array's strides; the others follow, 8 bytes each."""
+        """Return the offset of an array's first stride; the others follow, 8 bytes each."""
         return self.offset(Slot("stride", "", self._numbers[array], companion, index))
 
     def scalar_offset(self, array: Array) -> int:
-        """The byte of an argument's first component; the others follow, 8 bytes each."""
+        """Return the offset of an argument's first component; the others follow, 8 bytes each."""
         return self.offset(Slot("scalar", array=self._numbers[array], index=0))
 
     @functools.cached_property
     def widened(self) -> dict[Value, Value]:
-        """What each i64 that is a cast was before it."""
+        """The value before the cast, for each i64 that is a cast."""
         casts = (op for op in self.module.walk() if isinstance(op, ops.Cast))
         return {op.result: op.x for op in casts if op.result.type is i64}
 
     @property
     def size(self) -> int:
-        """The bytes of the slots."""
+        """The size of the slots in bytes."""
         return 8 * len(self.parameters.slots)
 
     def add_message(self, message: MessageFormat) -> int:
-        """Gives the id of the message."""
+        """Add a message, and return its id."""
         self.messages.append(message)
         return len(self.messages) - 1

@@ -1,7 +1,7 @@
-"""Kernels for NVIDIA's GPUs: PTX, which the driver compiles for the device that there is.
+"""Compile kernels for NVIDIA's GPUs to PTX, which the driver compiles for its device.
 
 Each dispatch is a function ``entry(parameters, launch)``: the parameter block by value, or its
-address where it is large, and by value what `abi` says of a dispatch.
+address if it is large, and the launch words of `abi` by value.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from octants.ir.core import Module
 from octants.target import Target
 
 BY_VALUE = 3968
-"""Bytes of slots up to which they are parameters of a function; all of these take 4096 at most."""
+"""The largest parameter block that is passed by value: all parameters take at most 4096 bytes."""
 
 
 class Nvptx(Gpu):
-    """Subgroups are warps of 32 threads."""
+    """An NVIDIA GPU. Subgroups are warps of 32 threads."""
 
     subgroup = 32
     guessed = approximations.WAVES
@@ -37,7 +37,7 @@ class Nvptx(Gpu):
     normal_root = staticmethod(approximations.normal_root)
 
     def __init__(self, target: Target) -> None:
-        # Of capabilities 7.5 and 8.0 a multiprocessor has half as many units for sums.
+        # Capabilities 7.5 and 8.0 have half as many floating-point units per multiprocessor.
         self.function_sums = 4 if target.cpu in ("sm_75", "sm_80") else 8
 
     def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:
@@ -85,7 +85,7 @@ class Nvptx(Gpu):
         return f.assign(f"call {type} {name}(i32 -1, {type} {value}, i32 {distance}, i32 31)")
 
     def all_at(self, f: ThreadText, place: str) -> str:
-        """All lanes of the warp that are active have the address of the first one, and are 32."""
+        """Return whether all 32 lanes of the warp are active, with the address of the first one."""
         active = f.text.declare("@llvm.nvvm.activemask", "i32", "", "convergent nounwind")
         mask = f.assign(f"call i32 {active}()")
         check, merge, before = f.fresh_label("check"), f.fresh_label("merge"), f.label
@@ -119,7 +119,7 @@ class Nvptx(Gpu):
         name = f.text.declare("@llvm.nvvm.vote.any.sync", "i1", "i32, i1")
         return f.assign(f"call i1 {name}(i32 -1, i1 {condition})")
 
-    # -- threads that work together ---------------------------------------------------------------
+    # -- blocks -----------------------------------------------------------------------------------
 
     def thread_in_block(self, f: ThreadText) -> str:
         return self._special(f, "tid.x")
@@ -171,7 +171,17 @@ class Nvptx(Gpu):
 def compile_module(
     module: Module, target: Target, *, fast_math: bool = False, opt_level: int = 2
 ) -> Artifact:
-    """The PTX of a module with tasks."""
+    """Compile a module with tasks to PTX.
+
+    Args:
+        module: The lowered module, divided into tasks.
+        target: The GPU, see `gpu.capabilities.target`.
+        fast_math: Allow less exact instructions for some functions of f32.
+        opt_level: LLVM's optimisation level, 0 to 3.
+
+    Returns:
+        The artifact: PTX text and its dispatches.
+    """
     with stage("LLVM text"):
         written = write(module, Nvptx(target), fast_math=fast_math)
         text = written.text.finish()
@@ -186,11 +196,11 @@ def compile_module(
 def optimised_llvm_text(
     module: Module, target: Target, *, fast_math: bool = False, opt_level: int = 2
 ) -> str:
-    """The LLVM IR of a module after LLVM's passes."""
+    """Return the LLVM IR of a module after LLVM's passes."""
     text = llvm_text(module, target, fast_math=fast_math)
     return str(backend.optimised(text, target, opt_level)[0])
 
 
 def llvm_text(module: Module, target: Target, *, fast_math: bool = False) -> str:
-    """The LLVM IR of a module as it is generated."""
+    """Return the LLVM IR of a module as it is generated."""
     return write(module, Nvptx(target), fast_math=fast_math).text.finish()

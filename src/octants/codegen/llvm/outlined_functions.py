@@ -1,8 +1,8 @@
-"""Integer work that is the same in many places of a module, as functions that are there once.
+"""Outline integer code that occurs many times in a module into functions.
 
-Each loop that is reversed in blocks computes where its checkpoints stand, in several places. In
-line that would be a third of a kernel of many loops. Divisions of 64 bits take long enough for a
-call of a function around them to make no difference.
+Each loop that is reversed in blocks computes the positions of its checkpoints, in several places.
+Inline that would be a third of a kernel with many loops. 64-bit divisions take long enough for the
+cost of a call to make no difference.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FEWEST, _MOST = 8, 64  # operations
 
 
 def once(in_line: Handler) -> Handler:
-    """A handler for an operation with regions that calls a function where that pays."""
+    """Return a handler for an operation with regions that outlines it where that pays."""
 
     def write(f: FunctionText, op: Operation) -> None:
         values = _captured(op) if f.machine.has_functions and _pays(op) else []
@@ -34,7 +34,7 @@ def once(in_line: Handler) -> Handler:
 
 
 def _write(f: FunctionText, op: Operation, values: list[Value]) -> None:
-    """Call the function; not where a branch has just values, which are taken at once."""
+    """Call the function. The values before are passed, not those that a branch defines."""
     if not isinstance(op, ops.If) or len(op.then.ops) > 1:
         for result, found in zip(op.results, _call(f, op, values), strict=True):
             f.bind(result, found)
@@ -55,7 +55,7 @@ def _write(f: FunctionText, op: Operation, values: list[Value]) -> None:
 
 
 def _pays(op: Operation) -> bool:
-    """Whether it is some scalar arithmetic, with a division of 64 bits among it."""
+    """Return whether an operation is scalar arithmetic with a 64-bit division."""
     count, divides = 0, False
     for region in op.regions:
         for each in region.walk():
@@ -82,7 +82,7 @@ def _inside(op: Operation) -> list[Operation]:
 
 
 def _captured(op: Operation) -> list[Value]:
-    """What an operation uses of the values around it, in order of first use."""
+    """Return the values that an operation uses from outside, in order of first use."""
     inside = _inside(op)
     blocks = [region for each in (op, *inside) for region in each.regions]
     defined = {value for each in inside for value in each.results}
@@ -92,7 +92,7 @@ def _captured(op: Operation) -> list[Value]:
 
 
 def _call(f: FunctionText, op: Operation, values: list[Value]) -> list[str]:
-    """The results of an operation, by a call; of no use where the launch was interrupted."""
+    """Call the function and return its results, which are undefined after an interruption."""
     loops = any(isinstance(each, ops.While) for each in (op, *_inside(op)))
     context = ["ptr %context"] if loops else []
     passed = [value for value in values if f.use(value).startswith("%")]
@@ -118,7 +118,7 @@ def _struct(types: list[str]) -> str:
 def _define(
     f: FunctionText, inner: FunctionText, op: Operation, types: list[str], parameters: str
 ) -> str:
-    """Add the function of an operation to the module, unless it is there; gives its name."""
+    """Add the function of an operation to the module, once, and return its name."""
     inner.start("start")
     _IN_LINE[type(op)](inner, op)
     struct, values = _struct(types), "poison"

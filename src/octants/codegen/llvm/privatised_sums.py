@@ -1,12 +1,12 @@
-"""Sums at places that vary: workers add plainly, each in its turn or to a part of its own.
+"""Write privatised sums: workers add plainly, to disjoint targets or each to its private copy.
 
-A part holds a copy of the targets that need one, one after the other, each at a multiple of 64
-bytes. `analysis.privatisation` says which these are, `runtime.cpu.native.privatised_sums` when they
-are made: what a worker has for its part tells its task where to add.
+A private segment holds copies of the targets that need one, each at a multiple of 64 bytes.
+`analysis.privatisation` chooses the targets, `runtime.cpu.native.privatised_sums` decides at
+launch whether there are copies: the worker passes the address of its segment to the task::
 
     task:     base = %part > 0 ? %part + offset : target;  load, add, store at base + ...
     entry:    parallel_sums(task), then for each target  parallel_for(combine)
-    combine:  target[k] += part[k] for each part that was used
+    combine:  target[k] += part[k] for each segment that was used
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from octants.ir.core import ArrayRef, Block, Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.layouts import Layout
 
-_WORTH = 32  # bytes of parts for each addition that is not atomic
-_WORTH_IN_ORDER = 256  # the same where additions would else be made by one thread
-_TRIPS = 16  # of a loop of which nothing is known
+_WORTH = 32  # bytes of copies that are worth one addition that is not atomic
+_WORTH_IN_ORDER = 256  # the same where one thread would make all additions otherwise
+_TRIPS = 16  # of a loop whose trip count is unknown
 _NEVER = 1 << 40  # a length that no chunk has
 _FIXED, _WRAPS = 1, 2
 
@@ -36,7 +36,7 @@ _FIXED, _WRAPS = 1, 2
 
 
 def _count(f: FunctionText, target: ArrayRef) -> str:
-    """How many numbers a target has, i64."""
+    """Return the number of a target's elements, i64."""
     array, companion = target
     layout = array.layouts[companion]
     if isinstance(layout, Layout):
@@ -56,7 +56,7 @@ def _times(f: FunctionText, one: str, other: str) -> str:
 
 
 def _bytes(f: FunctionText, target: ArrayRef) -> str:
-    """What a target takes in a part."""
+    """Return the bytes of a target in a segment."""
     nbytes = _times(f, _count(f, target), str(target[0].dtype.size))
     if known(nbytes) is not None:
         return str(-(-int(nbytes) // abi.PART_ALIGNMENT) * abi.PART_ALIGNMENT)
@@ -65,7 +65,7 @@ def _bytes(f: FunctionText, target: ArrayRef) -> str:
 
 
 def _offsets(f: FunctionText, sums: Sums) -> Iterator[str]:
-    """Where the targets of a part begin, and at last where it ends."""
+    """Yield the offset of each target in a segment, and at last the segment's size."""
     offset = "0"
     yield offset
     for target in sums.parts:
@@ -81,7 +81,7 @@ def _offsets(f: FunctionText, sums: Sums) -> Iterator[str]:
 
 
 def begin(f: FunctionText, sums: Sums) -> None:
-    """Look at the worker's part, at the start of a task."""
+    """Compute the addresses of the worker's copies, at the start of a task."""
     if not sums:
         return
     f.sums = sums
@@ -103,7 +103,7 @@ def begin(f: FunctionText, sums: Sums) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SumLoop:
-    """How a task is run: the function, its work items, and what a chunk of them has at least."""
+    """A task to run: its function, its work items, and the least size of a chunk."""
 
     function: str
     lower: str
@@ -113,7 +113,7 @@ class SumLoop:
 
 
 def run(f: FunctionText, task: Task, loop: SumLoop, name: str) -> None:
-    """Run a task with sums, and add up what is in the parts; ``name`` is that of the task."""
+    """Run a task with sums, and add the private copies to their targets."""
     sums = f.kernel.sums[f.task]
     *_, size = _offsets(f, sums)
     is_fixed = bool(task.options.get("fixed_order"))
@@ -133,7 +133,7 @@ def run(f: FunctionText, task: Task, loop: SumLoop, name: str) -> None:
 
 
 def _additions(f: FunctionText, body: Block, sums: Sums) -> int:
-    """How many additions to parts a work item makes, roughly."""
+    """Estimate the number of additions to copies that a work item makes."""
     count = 0
     for op in body.ops:
         if isinstance(op, ops.Atomic):
@@ -146,7 +146,7 @@ def _additions(f: FunctionText, body: Block, sums: Sums) -> int:
 
 
 def _width(f: FunctionText, sums: Sums) -> str:
-    """The least length of a chunk."""
+    """Return the least size of a chunk."""
     width = "0"
     for turns in sums.turns.values():
         wanted = _length(f, turns)
@@ -155,7 +155,7 @@ def _width(f: FunctionText, sums: Sums) -> str:
 
 
 def _length(f: FunctionText, turns: Turns) -> str:
-    """The work items of so many rows; where they have none, all items are in one."""
+    """Return the work items of so many rows; without rows, of all."""
     for op in turns.recipe:
         _write_once(f, op)
     items = "1"
@@ -201,11 +201,11 @@ def _combine(f: FunctionText, name: str, sums: Sums) -> None:
     f.start(further)
 
 
-# -- parts -------------------------------------------------------------------------------------
+# -- private copies -----------------------------------------------------------------------------
 
 
 def write_combine(f: FunctionText, sums: Sums, number: int) -> None:
-    """A function that adds [begin, end) of the parts to a target."""
+    """Write a function that adds [begin, end) of the private copies to a target."""
     target = sums.parts[number]
     offset = list(_offsets(f, sums))[number]
     parts, flags = (

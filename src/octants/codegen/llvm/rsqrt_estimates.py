@@ -1,10 +1,11 @@
-"""1 / sqrt(x) of f32 by what a machine has for it roughly, made better by Newton's method.
+"""Compute 1 / sqrt(x) of f32 by a machine's estimate, refined by Newton's method.
 
-`fast_math` allows it. An estimate has the same bits in each lane of a vector and alone, and so all
-copies of an operation do. With t = x r and e = 1 - t r a better one than r is r + r e / 2, with
-twice as many right digits, or r + r (e / 2 + 3 e**2 / 8), with three times as many. Of zero,
-infinity, NaN and negative numbers t is not below infinity: there the estimate is the result as it
-is. If it is not good for subnormal numbers either, the quotient is taken in all these cases.
+`fast_math` allows it. An estimate has the same bits in each lane of a vector and alone, so all
+copies of an operation have the same result. With t = x r and e = 1 - t r a better estimate than r
+is r + r e / 2, with twice as many right digits, or r + r (e / 2 + 3 e**2 / 8), with three times as
+many. For zero, infinity, NaN and negative numbers t is not below infinity: there the unrefined
+estimate is the result. If it is not valid for subnormal numbers either, a division takes its place
+in all these cases.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from octants.lazy_dataclass import dataclass
 from octants.target import Target
 
 SHORTEST = 4
-"""The lanes of the least vectors of which there is an estimate."""
+"""The lanes of the shortest vectors with an estimate."""
 
 _HALF, _ONE = float_literal(0.5), float_literal(1.0)
 _INFINITY = float_literal(float("inf"))
@@ -26,14 +27,14 @@ _INFINITY = float_literal(float("inf"))
 
 @dataclass(frozen=True, slots=True)
 class ReciprocalRoot:
-    """1 / sqrt of an operand of f32; written by who is in the table for it."""
+    """1 / sqrt of an f32 operand; the handler table has its writer."""
 
     operand: str
     estimate: RootEstimate
 
 
 def estimate_of(target: Target) -> RootEstimate | None:
-    """What a target has, if that is quicker than to divide."""
+    """Return the target's estimate, if it is faster than a division."""
     features = target.features.split(",")
     if "+avx512vl" in features:
         return RootEstimate(_avx512, 16, 14, total=True)
@@ -66,11 +67,11 @@ def _plain(f: FunctionText, name: str, lanes: int, x: str) -> str:
     return f.assign(f"call {vector} {name}({vector} {x})")
 
 
-# -- what becomes of an estimate ----------------------------------------------------------------
+# -- refinement ---------------------------------------------------------------------------------
 
 
 def refined(f: FunctionText, op: ReciprocalRoot, rough: str) -> tuple[str, str]:
-    """The root from its estimate, and whether that is of use: see the beginning of the module."""
+    """Return the root from its estimate, and whether it is valid: see the module's docstring."""
     bits = op.estimate.bits
     product, better = _step(f, op.operand, rough, bits)
     if 3 * bits < 24 + 2:
@@ -79,7 +80,7 @@ def refined(f: FunctionText, op: ReciprocalRoot, rough: str) -> tuple[str, str]:
 
 
 def _step(f: FunctionText, x: str, r: str, bits: int) -> tuple[str, str]:
-    """x r, and a better root than r: two terms of the series are enough if r has half the bits."""
+    """Return x r and a better root than r; two terms suffice if r has half of the bits."""
     product = f.apply("fmul", "float", x, r)
     error = _fma(f, f.apply("fneg", "float", product), r, _ONE)
     if 2 * bits >= 24 + 2:
@@ -93,12 +94,12 @@ def _fma(f: FunctionText, *operands: str) -> str:
 
 
 def quotient(f: FunctionText, x: str) -> str:
-    """1 / sqrt(x), rounded twice."""
+    """Compute 1 / sqrt(x), rounded twice."""
     return f.apply("fdiv", "float", _ONE, f.intrinsic("sqrt", "float", [("float", x)]))
 
 
 def root_of_one(f: FunctionText, op: ReciprocalRoot) -> str:
-    """The root of one number: that of the first lane of a vector, where there are vectors."""
+    """Compute the root of a number: as the first lane of a vector, if the estimate needs one."""
     if op.estimate.longest == 1:
         return op.estimate.write(f, 1, op.operand)
     vector, x = f"<{SHORTEST} x float>", op.operand
@@ -113,7 +114,7 @@ def root_of_one(f: FunctionText, op: ReciprocalRoot) -> str:
 def unless_rare(
     f: FunctionText, usual: str, is_usual: str, rare: Callable[[], str], type: str = "float"
 ) -> str:
-    """What is usual, or what ``rare`` appends code for."""
+    """Return the fast result, or the one that ``rare`` writes code for."""
     other, merge, before = f.fresh_label("rare"), f.fresh_label("merge"), f.label
     f.branch_if(is_usual, merge, other, likely=True)
     f.start(other)

@@ -1,14 +1,14 @@
-"""Reading a long vector by a run-time index: a load from a table in place of a chain of selects.
+"""Read a long vector at a run-time index by a load from a table, not by a chain of selects.
 
-The frontend reads ``v[i]`` by a chain that compares the index with one number after the other::
+The frontend reads ``v[i]`` by a chain that compares the index with successive numbers::
 
     %1 = select(%is_1, %b, %a)
     %2 = select(%is_2, %c, %1)
     %3 = select(%is_3, %d, %2)        ->        load table[%i], table = %b, %c, %d and %a elsewhere
 
 The table is filled where the last of its values is defined: before the loop that reads it, if the
-vector does not change in there. Short chains stay what they are, as do all of them where work items
-are lanes of vectors: a function has no chains unless it is given them.
+vector is invariant. Short chains stay as they are, and all chains do where work items are lanes of
+vectors.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ InsertionPoint = Operation | Block
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Values by number; the last one is that of all numbers from there on, and of negative ones.
+    """Values by index; the last one is for all indices beyond, and for negative ones.
 
-    `constants` are those of the values that are known, which may be defined after the table is
-    filled.
+    `constants` has the values that are known; they may be defined after the table is filled.
     """
 
     values: tuple[Value, ...]
@@ -43,7 +42,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What the last select of a chain gives: the value of a table at an index."""
+    """The result of a chain's last select: the value of a table at an index."""
 
     table: Table
     index: Value
@@ -53,8 +52,8 @@ class Read:
 class Chains:
     """The long chains of a task.
 
-    `reads` has an entry for each select of them, None for those whose value nobody else needs;
-    `filled` are the tables to be filled at the beginning of a block, or behind an operation.
+    `reads` has an entry for each select, None for those inside a chain; `filled` has the tables to
+    fill at the beginning of a block, or behind an operation.
     """
 
     reads: dict[Operation, Read | None] = field(default_factory=dict)
@@ -62,7 +61,7 @@ class Chains:
 
 
 def find_chains(block: Block) -> Chains:
-    """The long chains in the body of a task."""
+    """Find the long chains in the body of a task."""
     chains, selects = Chains(), _Selects(block)
     tables: dict[tuple[Value, ...], Table] = {}
     for op in reversed(selects.by_result.values()):
@@ -81,7 +80,7 @@ def find_chains(block: Block) -> Chains:
 
 
 class _Selects:
-    """The selects of a block by a comparison with a number, and where values are defined."""
+    """The selects of a block by a comparison with a number, and the definitions of values."""
 
     def __init__(self, block: Block) -> None:
         self.by_result: dict[Value, ops.Select] = {}
@@ -106,7 +105,7 @@ class _Selects:
             self.by_result[op.result] = op
 
     def links(self, last: ops.Select) -> list[ops.Select]:
-        """The selects of a chain from its last one back: those that nobody else uses."""
+        """Return the selects of a chain from its last one back, each with a single use."""
         index, links = self.tests[last.condition][0], [last]
         while True:
             before = links[-1].on_false
@@ -118,7 +117,7 @@ class _Selects:
             links.append(link)
 
     def values(self, links: list[ops.Select]) -> tuple[Value, ...]:
-        """The values by their numbers; empty if the numbers are not those of a table."""
+        """Return the values by their numbers; empty if the numbers do not make a table."""
         cases: dict[Any, Value] = {}
         for link in links:
             cases.setdefault(self.tests[link.condition][1], link.on_true)
@@ -128,13 +127,13 @@ class _Selects:
         return (*(cases.get(number, otherwise) for number in range(max(cases) + 1)), otherwise)
 
     def place(self, values: tuple[Value, ...]) -> InsertionPoint | None:
-        """Where the last of some values is defined; None if all are constants."""
+        """Return the definition of the last of some values; None if all are constants."""
         places = [self._places[value] for value in values if value not in self.constants]
         return max(places, key=lambda place: place[0])[1] if places else None
 
 
 def _definitions(block: Block) -> Iterator[tuple[InsertionPoint, list[Value]]]:
-    """What blocks and operations define, in order; an operation comes after its regions."""
+    """Yield the values that blocks and operations define, regions before their operation."""
     yield block, block.args
     for op in block.ops:
         for region in op.regions:

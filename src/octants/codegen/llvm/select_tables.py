@@ -1,4 +1,4 @@
-"""Tables of values that are read by a run-time index; see `select_chains`."""
+"""Write tables of values that are read by a run-time index; see `select_chains`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from octants.ir.core import Value
 
 
 def select(f: FunctionText, op: ops.Select) -> None:
-    """Without a branch, or a part of a long chain of selections."""
+    """Write a select without a branch, unless it is in a long chain."""
     select_by(read, f, op)
 
 
 def select_by(read: Callable[[Any, Read], str], f: FunctionText, op: ops.Select) -> None:
-    """The same, where ``read`` gives what the last one of a chain finds in its table."""
+    """Write a select; ``read`` returns the table entry for the last one of a chain."""
     if op not in f.chains.reads:
         arithmetic.select(f, op)
         return
@@ -28,7 +28,7 @@ def select_by(read: Callable[[Any, Read], str], f: FunctionText, op: ops.Select)
 
 
 def fill(f: FunctionText, table: Table) -> None:
-    """Store the values of a table, whose last one is defined here."""
+    """Store the values of a table, the last of which is defined here."""
     memory, element = _table(f, table)
     for number, value in enumerate(table.values):
         place = f.assign(f"getelementptr inbounds {element}, ptr {memory}, i64 {number}")
@@ -36,7 +36,7 @@ def fill(f: FunctionText, table: Table) -> None:
 
 
 def read(f: FunctionText, read: Read) -> str:
-    """The value of a table at an index."""
+    """Return the value of a table at an index."""
     index = clamped(f, read)
     memory, element = _table(f, read.table)
     place = f.assign(f"getelementptr inbounds {element}, ptr {memory}, i64 {index}")
@@ -44,7 +44,7 @@ def read(f: FunctionText, read: Read) -> str:
 
 
 def clamped(f: FunctionText, read: Read) -> str:
-    """The number of the entry that is read, i64."""
+    """Return the number of the entry to read, i64."""
     register, last = f.type(read.index.type), len(read.table.values) - 1
     index = f.use(read.index)
     is_inside = f.apply("icmp ult", register, index, last)
@@ -53,7 +53,7 @@ def clamped(f: FunctionText, read: Read) -> str:
 
 
 def _table(f: FunctionText, table: Table) -> tuple[str, str]:
-    """The memory of a table, and the type of its elements."""
+    """Return the memory of a table, and the type of its elements."""
     element = f.type(table.values[0].type)
     if all(value in table.constants for value in table.values):
         return f.text.constants(
@@ -63,7 +63,7 @@ def _table(f: FunctionText, table: Table) -> tuple[str, str]:
 
 
 def operand(f: FunctionText, table: Table, value: Value) -> str:
-    """A value of a table."""
+    """Return the operand of a table's value."""
     if value in table.constants:
         return f.literal(table.constants[value], value.type)
     return f.use(value)

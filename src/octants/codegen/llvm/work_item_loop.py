@@ -1,4 +1,4 @@
-"""The loop over the work items of a parallel task: one in each turn, or a tile of them."""
+"""Write the loop over a task's work items: one in each iteration, or a tile of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from octants.ir.core import Task
 def write_items(
     f: FunctionText, task: Task, write: Callable[[FunctionText, Task], None] | None = None
 ) -> None:
-    """All items of [begin, end), at least one; ``write`` is the loop, which ends in "return"."""
+    """Write all items of [begin, end), at least one; ``write`` writes the loop, up to "return"."""
     reductions = find_reductions(task, f.kernel.module.apart)
     for reduction in reductions:
         f.table[Collect](f, Collect(reduction))
@@ -27,7 +27,7 @@ def write_items(
 
 
 def write_loop(f: FunctionText, task: Task, end: str, after: str) -> None:
-    """The body for begin, and in steps up to ``end`` (i64), in the type of the index."""
+    """Write the body for begin, and in steps up to ``end`` (i64), in the type of the index."""
     (index,) = task.body.args
     register = f.item_type = f.type(index.type)
     begin, end = (narrow(f, bound, register) for bound in ("%begin", end))
@@ -60,12 +60,12 @@ def assume_natural(f: FunctionText, register: str, number: str) -> None:
 
 
 def narrow(f: FunctionText, bound: str, register: str) -> str:
-    """An i64 in the type of the index."""
+    """Convert an i64 to the type of the index."""
     return bound if register == "i64" else f.assign(f"trunc i64 {bound} to {register}")
 
 
 def is_natural(task: Task) -> bool:
-    """Whether no index of a parallel task is negative, as far as its domain tells."""
+    """Return whether the domain proves that no index of a parallel task is negative."""
     assert task.domain is not None
     lower = task.domain.yielded[0]
     return any(

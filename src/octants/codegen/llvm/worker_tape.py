@@ -1,4 +1,4 @@
-"""The tape of a worker of the CPU: a stack that grows when it must.
+"""The tape of a CPU worker: a stack that grows on demand.
 
 Its address and its capacity are in variables, which the optimiser keeps in registers.
 """
@@ -16,7 +16,7 @@ from octants.types.scalars import DType
 
 
 class WorkerTape(TapeMemory):
-    """Records one after the other; `abi` says what the worker holds."""
+    """Contiguous records; `abi` defines the worker's structure."""
 
     def __init__(self, f: FunctionText) -> None:
         self._f = f
@@ -32,7 +32,7 @@ class WorkerTape(TapeMemory):
         return start, capacity
 
     def _reload(self, start: str, capacity: str) -> list[str]:
-        """Lines that fetch both from the worker."""
+        """Return lines that load both from the worker."""
         first, second, third, fourth = (self._f.fresh_label("%t") for _ in range(4))
         return [
             f"  {first} = getelementptr i8, ptr %worker, i64 {abi.WORKER_TAPE}",
@@ -44,7 +44,7 @@ class WorkerTape(TapeMemory):
         ]
 
     def start(self) -> str:
-        """The address of the tape."""
+        """Return the address of the tape."""
         return self._f.assign(f"load ptr, ptr {self._variables()[0]}, align 8")
 
     def address(self, position: str) -> str:
@@ -94,13 +94,13 @@ class WorkerTape(TapeMemory):
         f.start(room)
 
     def _grow(self, nbytes: str) -> str:
-        """Make the tape hold so many bytes; gives its address, or null."""
+        """Grow the tape to so many bytes, and return its address, or null."""
         f = self._f
         function = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_GROW)}, align 8")
         return f.assign(f"call ptr {function}(ptr %context, ptr %worker, i64 {nbytes})")
 
     def give_up(self, item: str, nbytes: str) -> bool:  # noqa: ARG002
-        """Leave the task, unless refused memory is a failure at once."""
+        """Leave the task, unless a lack of memory is a failure at once."""
         f = self._f
         fails, ends = f.fresh_label("fails"), f.fresh_label("ends")
         last = f.assign(f"load i64, ptr {self._word(abi.WORKER_LAST)}, align 8")
@@ -117,7 +117,7 @@ class WorkerTape(TapeMemory):
 
 
 def together(f: FunctionText, dtype: DType, operands: list[str]) -> str:
-    """An operand as it is stored, or truth values in the bits of a byte."""
+    """Return an operand as it is stored; truth values become the bits of a byte."""
     stored = to_memory(f, dtype, operands[0])
     for bit, operand in enumerate(operands[1:], 1):
         stored = f.apply("or", "i8", stored, f.choose(operand, "i8", 1 << bit, 0))
@@ -125,7 +125,7 @@ def together(f: FunctionText, dtype: DType, operands: list[str]) -> str:
 
 
 def apart(f: FunctionText, dtype: DType, count: int, stored: str) -> list[str]:
-    """The operand of what is stored, or so many truth values."""
+    """Return the operand of a stored number, or its truth values."""
     if count == 1:
         return [from_memory(f, dtype, stored)]
     bits = [f.apply("and", "i8", stored, 1 << bit) for bit in range(count)]

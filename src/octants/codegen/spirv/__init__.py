@@ -1,1 +1,1 @@
-"""SPIR-V from the structured intermediate representation, word by word."""
+"""Generate SPIR-V for Vulkan."""

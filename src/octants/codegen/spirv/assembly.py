@@ -1,4 +1,4 @@
-"""A SPIR-V module while it is written: its sections, and what is there once of each kind."""
+"""A SPIR-V module under construction: its sections, types and constants."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ from octants.codegen.spirv.tables import legal
 from octants.types.scalars import DType, f32, f64, i64, u1, u32
 
 CUT_WORD, PUSHED_WORDS = 9, 10
-"""Words of 8 bytes: the address of the parameter block, the words of a launch, and the address of a
-u32 in which a bit is set where the driver has cut a loop short."""
+"""Push constants in words of 8 bytes.
+
+They are the address of the parameter block, the launch words, and the address of a u32 in which a
+bit is set where the driver has cut a loop short.
+"""
 
 
 _OF_INTEGERS = {8: Capability.INT_8, 16: Capability.INT_16, 64: Capability.INT_64}
@@ -38,15 +41,15 @@ _OF_INTEGERS = {8: Capability.INT_8, 16: Capability.INT_16, 64: Capability.INT_6
 class Assembly:
     """The sections of a module. Results are numbered from 1 on.
 
-    Integers of either sign have one kind, which has no sign: instructions know it. Where all memory
-    `is_bound` to the module as one buffer, addresses are offsets in that.
+    Signed and unsigned integers have one type: instructions determine the sign. Where all memory
+    `is_bound` to the module as one buffer, addresses are offsets in that buffer.
     """
 
     def __init__(self, features: Features, *, fast_math: bool = False) -> None:
         self.features = features
         self.legal = legal(features.has("float64"), fast_math)
         self.functions: list[int] = []
-        self.depths: dict[int, int] = {}  # of helpers, by what stands for them
+        self.depths: dict[int, int] = {}  # of helpers, by result
         self._bound = 0
         self.is_bound = not (features.has("addresses") and features.has("int64"))
         self._capabilities = {Capability.SHADER: None}
@@ -66,16 +69,16 @@ class Assembly:
     # -- results --------------------------------------------------------------------------------
 
     def fresh(self) -> int:
-        """A new result."""
+        """Return a new result id."""
         self._bound += 1
         return self._bound
 
     def declare(self, op: Op, *operands: int) -> int:
-        """A kind, there once for equal operands."""
+        """Declare a type, once for equal operands."""
         return self.once((op, *operands), lambda result: instruction(op, result, *operands))
 
     def once(self, key: Any, make: Callable[[int], list[int]]) -> int:
-        """A declaration, there once for each key; ``make`` gets its result."""
+        """Return a declaration, made once for each key; ``make`` gets its result id."""
         known = self._known.get(key)
         if known is None:
             known = self.fresh()
@@ -87,13 +90,13 @@ class Assembly:
         self._decorations += instruction(Op.DECORATE, *operands)
 
     def require(self, capability: Capability, extension: str = "") -> None:
-        """Ask a device for something."""
+        """Require a capability of the device."""
         self._capabilities[capability] = None
         if extension:
             self._extensions[extension] = None
 
     def helper(self, name: str, make: Callable[[int], None]) -> int:
-        """A function of our own, written by ``make`` when it is first wanted."""
+        """Return a helper function, which ``make`` writes at the first call."""
         known = self._helpers.get(name)
         if known is None:
             known = self._helpers[name] = self.fresh()
@@ -103,7 +106,7 @@ class Assembly:
     # -- types and constants --------------------------------------------------------------------
 
     def type(self, dtype: DType) -> int:
-        """The type of a value in a register."""
+        """Return the type of a value in a register."""
         if dtype is u1:
             return self.declare(Op.TYPE_BOOL)
         if dtype.is_float:
@@ -120,14 +123,14 @@ class Assembly:
         return self.declare(Op.TYPE_VOID)
 
     def pointer(self, storage: Storage, target: int) -> int:
-        """The type of pointers to a type."""
+        """Return the type of pointers to a type."""
         return self.declare(Op.TYPE_POINTER, storage, target)
 
     def function_type(self, result: int, parameters: list[int]) -> int:
         return self.declare(Op.TYPE_FUNCTION, result, *parameters)
 
     def constant(self, value: Any, dtype: DType) -> int:
-        """A number that ``dtype`` can hold."""
+        """Return a number that ``dtype`` can hold."""
         kind = self.type(dtype)
         op, words = Op.CONSTANT, [] if dtype is u1 else _literal(value, dtype)
         if dtype is u1:
@@ -137,13 +140,13 @@ class Assembly:
         return result
 
     def known(self, result: int) -> Any:
-        """The number that a result is, None unless it is a constant."""
+        """Return the number of a constant result, else None."""
         return self._constants.get(result)
 
-    # -- what is outside of functions -----------------------------------------------------------
+    # -- variables of the module ----------------------------------------------------------------
 
     def pushed(self) -> int:
-        """The variable of what a launch pushes: words of 8 bytes, or the halves of these."""
+        """Return the variable of the push constants: words of 8 bytes, or their halves."""
         return self.once("pushed", self._declare_pushed)
 
     def _declare_pushed(self, result: int) -> list[int]:
@@ -160,7 +163,7 @@ class Assembly:
         return instruction(Op.VARIABLE, pointer, result, Storage.PUSH_CONSTANT)
 
     def heap(self, dtype: DType) -> int:
-        """The variable of all memory that is bound, as a structure of an array of numbers."""
+        """Return the variable of the buffer that is all memory, as an array of numbers."""
         kind = self.type(dtype)
         return self.once(("heap", kind), lambda result: self._declare_heap(result, kind, dtype))
 
@@ -179,7 +182,7 @@ class Assembly:
         return instruction(Op.VARIABLE, pointer, result, Storage.BUFFER)
 
     def built_in(self, which: BuiltIn) -> int:
-        """A variable that the device fills: three u32, or one where it is about a subgroup."""
+        """Return a built-in variable: three u32, or one for built-ins of a subgroup."""
         return self.once(("built in", which), lambda result: self._declare_built_in(result, which))
 
     def _declare_built_in(self, result: int, which: BuiltIn) -> list[int]:
@@ -190,28 +193,28 @@ class Assembly:
         return instruction(Op.VARIABLE, pointer, result, Storage.INPUT)
 
     def vector(self, count: int) -> int:
-        """The type of so many u32."""
+        """Return the type of so many u32."""
         return self.declare(Op.TYPE_VECTOR, self.type(u32), count)
 
     def array(self, dtype: DType, count: int) -> int:
-        """The type of so many numbers."""
+        """Return the type of an array of so many numbers."""
         return self.declare(Op.TYPE_ARRAY, self.type(dtype), self.constant(count, u32))
 
     def shared(self, dtype: DType, count: int) -> int:
-        """A new array that the threads of a block share."""
+        """Declare an array that the threads of a block share."""
         pointer, result = self.pointer(Storage.WORKGROUP, self.array(dtype, count)), self.fresh()
         self._declarations += instruction(Op.VARIABLE, pointer, result, Storage.WORKGROUP)
         return result
 
     def add_entry(self, name: str, function: int, block: int, shared: list[int]) -> None:
-        """Make a function an entry point, run by so many threads in a block, which share arrays."""
+        """Make a function an entry point, with so many threads in a block, which share arrays."""
         self._entries.append((name, function, shared))
         self._modes += instruction(Op.EXECUTION_MODE, function, Mode.LOCAL_SIZE, block, 1, 1)
 
-    # -- the whole ------------------------------------------------------------------------------
+    # -- output ---------------------------------------------------------------------------------
 
     def finish(self) -> bytes:
-        """The bytes of the module."""
+        """Return the bytes of the module."""
         self._add_float_modes()
         words: list[int] = []
         for capability in self._capabilities:
@@ -229,7 +232,7 @@ class Assembly:
         return _little_endian(array("I", [*head, *words]))
 
     def _add_float_modes(self) -> None:
-        """Have floats rounded to the nearest, with zeros' signs and NaN, as far as can be had."""
+        """Set round-to-nearest, signed zeros, and NaN, as far as the device supports them."""
         modes = (
             ("nan", Mode.SIGNED_ZERO_INF_NAN_PRESERVE, Capability.SIGNED_ZERO_INF_NAN_PRESERVE),
             ("rte", Mode.ROUNDING_MODE_RTE, Capability.ROUNDING_MODE_RTE),
@@ -251,7 +254,7 @@ def _little_endian(words: array[int]) -> bytes:
 
 
 def _literal(value: Any, dtype: DType) -> list[int]:
-    """The words of a constant; integers of less than 32 bits fill up theirs."""
+    """Return the words of a constant; narrow integers are extended to 32 bits."""
     if dtype.is_float:
         data = struct.pack("<d" if dtype.bits == 64 else "<f", value)
     else:

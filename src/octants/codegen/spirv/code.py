@@ -1,4 +1,4 @@
-"""One SPIR-V function while it is written: what its instructions compute, and where that stands."""
+"""`Code` over the instructions of one SPIR-V function."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SCOPES = {"device": DEVICE_SCOPE, "block": BLOCK_SCOPE, "subgroup": SUBGROUP_SC
 
 
 class SpirvCode(ControlFlowCode):
-    """All that there is in a function of an entry point."""
+    """The instructions of a function of an entry point."""
 
     # -- values ---------------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ class SpirvCode(ControlFlowCode):
         return self._float(FLOAT[fn], dtype, *operands)
 
     def _integer(self, fn: str, dtype: DType, *operands: int) -> int:
-        if fn == "remainder" and dtype.is_signed:  # of negative numbers no instruction tells it
+        if fn == "remainder" and dtype.is_signed:  # no instruction is defined for negative numbers
             a, b = operands
             whole = self.apply("mul", dtype, self.apply("quotient", dtype, a, b), b)
             return self.apply("sub", dtype, a, whole)
@@ -88,7 +88,7 @@ class SpirvCode(ControlFlowCode):
         return self.known(operand) is not None
 
     def _turned(self, x: int) -> int:
-        """An i64 with its sign bit turned: in the order of u64.
+        """Return an i64 with its sign bit flipped: in the order of u64.
 
         Mesa's optimiser gets comparisons of widened i32 with constants wrong (seen in 22.3).
         """
@@ -136,7 +136,7 @@ class SpirvCode(ControlFlowCode):
     # -- memory ---------------------------------------------------------------------------------
 
     def _place(self, address: Pointer, dtype: DType) -> int:
-        """A pointer to a number in memory."""
+        """Return a pointer to a number in memory."""
         if isinstance(address, Element):
             pointer = self.assembly.pointer(address.array.storage, self.assembly.type(dtype))
             return self.assign(Op.ACCESS_CHAIN, pointer, address.array.variable, address.index)
@@ -150,7 +150,7 @@ class SpirvCode(ControlFlowCode):
         return self.assign(Op.CONVERT_U_TO_PTR, pointer, address)
 
     def _bound_place(self, address: Any, dtype: DType) -> int:
-        """The same where an address is an offset in the buffer that is all memory."""
+        """Return it where an address is an offset in the buffer that is all memory."""
         number, zero = self.convert(address, u64, u32), self.constant(0, u32)
         if dtype.size > 1:
             digits = self.constant(dtype.size.bit_length() - 1, u32)
@@ -241,7 +241,7 @@ class SpirvCode(ControlFlowCode):
             self.emit(Op.CONTROL_BARRIER, where, where, self._ordered(scope))
 
     def _across(self, op: Op, capability: Capability, kind: int, *operands: int) -> int:
-        """An operation of those threads of the subgroup that come here."""
+        """Write an operation of those threads of the subgroup that arrive here."""
         self._need_lanes()
         self.assembly.require(capability)
         return self.assign(op, kind, self._scope("subgroup"), *operands)
@@ -265,7 +265,7 @@ class SpirvCode(ControlFlowCode):
         return self.apply("or", u64, low, self.apply("shl", u64, high, self.constant(32, u64)))
 
     def _all_equal(self, x: Any) -> int:
-        """Whether those who come here have the same u32."""
+        """Return whether the arriving threads have the same u32."""
         kind = self.assembly.type(u1)
         return self._across(Op.GROUP_ALL_EQUAL, Capability.GROUP_VOTE, kind, x)
 
@@ -307,7 +307,7 @@ class SpirvCode(ControlFlowCode):
         result: DType | None,
         make: Callable[[Any, list[Any]], Any],
     ) -> None:
-        """Write the whole of a function, as ``function``, and add it to the module."""
+        """Write a complete function, with the result id ``function``, and add it to the module."""
         assembly = self.assembly
         types = [assembly.type(dtype or u64) for dtype in parameters]
         given = [assembly.fresh() for _ in parameters]
@@ -338,7 +338,7 @@ class SpirvCode(ControlFlowCode):
         return self._wide(BuiltIn.WORKGROUP)
 
     def blocks(self) -> int:
-        """They stand in one row."""
+        """Return the number of blocks: the grid has one dimension."""
         return self._wide(BuiltIn.NUMBER_OF_WORKGROUPS)
 
     def thread_in_block(self) -> int:
@@ -359,7 +359,7 @@ class SpirvCode(ControlFlowCode):
         return self._of_subgroup(BuiltIn.LANE)
 
     def _of_subgroup(self, which: BuiltIn) -> int:
-        """Devices number the threads of a block, and those of subgroups, as they like."""
+        """Return a built-in of a subgroup. Devices number threads and lanes as they like."""
         self._need_lanes()
         kind, variable = self.assembly.type(u32), self.assembly.built_in(which)
         return self.hoisted(which, lambda: self.assign(Op.LOAD, kind, variable))

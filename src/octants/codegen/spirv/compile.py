@@ -1,4 +1,4 @@
-"""Kernels for Vulkan: one SPIR-V module, with an entry point for each dispatch."""
+"""Compile kernels for Vulkan: one SPIR-V module, with an entry point for each dispatch."""
 
 from __future__ import annotations
 
@@ -19,17 +19,29 @@ from octants.ir.core import Module
 from octants.target import Target
 
 BLOCK = 64
-"""Threads that run together: a multiple of what devices run in step."""
+"""The threads of a block: a multiple of all subgroup sizes."""
 
 SUMMING = 256
-"""The same where they sum up together, but on a CPU."""
+"""The same for tasks that reduce, except on a CPU."""
 
 ENOUGH = 1 << 16
-"""Threads that fill any device; where the turns of a thread are counted there are more of them."""
+"""Threads that fill any device, for tasks where more threads mean more updates."""
 
 
 def compile_module(module: Module, target: Target, *, fast_math: bool = False) -> Artifact:
-    """The code of a module with tasks; `OctantsRuntimeError` where the device lacks a feature."""
+    """Compile a module with tasks to SPIR-V.
+
+    Args:
+        module: The lowered module, divided into tasks.
+        target: The device's features.
+        fast_math: Allow less exact functions, and contraction by the driver.
+
+    Returns:
+        The artifact: one SPIR-V module and its dispatches.
+
+    Raises:
+        OctantsRuntimeError: The device lacks a feature that the kernel needs.
+    """
     kernel = KernelContext(module, fast_math=fast_math)
     features = Features(target, module.kernel or module.name)
     assembly = Assembly(features, fast_math=fast_math)
@@ -52,7 +64,7 @@ def compile_module(module: Module, target: Target, *, fast_math: bool = False) -
 
 
 def _write(assembly: Assembly, function: DispatchEmitter) -> Dispatch:
-    """Write a function; gives its dispatch, which tells what the code needs."""
+    """Write a function, and return its dispatch, complete with what the code needs."""
     lanes = assembly.features.lanes
     numbered = lanes > 1 and function.has_lanes
     entry, number = EntryPoint(function.threads, numbered, has_lanes=numbered), assembly.fresh()

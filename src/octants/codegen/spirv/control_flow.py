@@ -1,4 +1,4 @@
-"""The words of a function, its variables, and its control flow.
+"""The words of a SPIR-V function, its variables, and its control flow.
 
 Values that loops carry are variables of the function, which drivers turn into registers. A block
 that has left the function takes no more words until the next label.
@@ -29,10 +29,10 @@ assert LAUNCH_SIZE == 64, "what is pushed has room for eight words"
 
 @dataclass(slots=True)
 class EntryPoint:
-    """An entry point: how many threads a block of it has, and the arrays that they share.
+    """An entry point: the number of threads of a block, and the arrays that they share.
 
-    They are `numbered` by subgroups where their lanes are those of the language. Whether its code
-    `has_lanes`, so that subgroups have to be whole, is known when it is written.
+    With `numbered`, work items are assigned by subgroups, because their lanes are those of the
+    language. `has_lanes` is set while the code is written, if subgroups have to be whole.
     """
 
     block: int = 1
@@ -50,7 +50,7 @@ class Words:
 
 
 class ControlFlowCode(ThreadCode):
-    """A function of an entry point: its variables, what is computed at its start, and the rest."""
+    """A function of an entry point: its variables, its hoisted code, and the rest."""
 
     has_graphs = False
     shares_by_address = False
@@ -69,26 +69,26 @@ class ControlFlowCode(ThreadCode):
         self._is_open = True
         self._hoisted: dict[Any, int] = {}
         self._types: dict[int, int] = {}  # of variables
-        self._loops = 0  # that what is written now is in
-        self._exits: list[tuple[int, int | None]] = []  # of these, and what is noted of one
+        self._loops = 0  # around the code being written
+        self._exits: list[tuple[int, int | None]] = []  # merge labels
         self.nesting = Nesting(assembly.features)
 
-    # -- words ----------------------------------------------------------------------------------
+    # -- instructions ---------------------------------------------------------------------------
 
     def emit(self, op: Op, *operands: int) -> None:
-        """An instruction without a result."""
+        """Append an instruction without a result."""
         if self._is_open:
             self._words += instruction(op, *operands)
 
     def assign(self, op: Op, kind: int, *operands: int) -> int:
-        """An instruction with a result."""
+        """Append an instruction with a result."""
         result = self.assembly.fresh()
         if self._is_open:
             self._words += instruction(op, kind, result, *operands)
         return result
 
     def _float(self, op: Op, dtype: DType, *operands: int) -> int:
-        """An operation that is not contracted with others, nor changed to one like it."""
+        """Append an operation that must not be contracted or reassociated."""
         result = self.assign(op, self.assembly.type(dtype), *operands)
         if self._is_open:
             self.assembly.decorate(result, Decoration.NO_CONTRACTION)
@@ -99,7 +99,7 @@ class ControlFlowCode(ThreadCode):
         self._is_open = True
 
     def _jump(self, op: Op, *operands: int) -> None:
-        """An instruction that ends a block."""
+        """Append an instruction that ends a block."""
         self.emit(op, *operands)
         self._is_open = False
 
@@ -107,7 +107,7 @@ class ControlFlowCode(ThreadCode):
         if location is not None:
             self.assembly.features.location = location
 
-    # -- variables, and control flow ------------------------------------------------------------
+    # -- variables and control flow -------------------------------------------------------------
 
     def variable(self, dtype: DType) -> int:
         kind = self.assembly.type(dtype)
@@ -163,7 +163,7 @@ class ControlFlowCode(ThreadCode):
     def _loop(
         self, test: Callable[[], int], body: Callable[[], object], seen: int | None = None
     ) -> None:
-        """``seen`` is a variable whose lowest bit says whether the condition holds."""
+        """Write a loop; ``seen`` is a variable whose lowest bit is its condition."""
         header, first, turn, latch, merge = (self.assembly.fresh() for _ in range(5))
         self._exits.append((merge, seen))
         self._jump(Op.BRANCH, header)
@@ -184,10 +184,10 @@ class ControlFlowCode(ThreadCode):
         self._exits.pop()
 
     def _watched_loop(self, test: Callable[[], int], body: Callable[[], object]) -> None:
-        """A loop of which it is noted whether it has ended although its condition holds.
+        """Write a loop, and record whether it ended although its condition holds.
 
-        A number has the condition as its lowest bit, and the number of the turn above it: the
-        driver, which knows that the condition is false behind the loop, does not know that bit.
+        A number has the condition as its lowest bit and the iteration above it: the driver knows
+        that the condition is false behind the loop, but it cannot derive that bit.
         """
         count, seen = self.variable(u32), self.variable(u32)
         one = self.constant(1, u32)
@@ -210,7 +210,7 @@ class ControlFlowCode(ThreadCode):
         self.write(noted, self.apply("or", u1, self.read(noted), is_cut))
 
     def _cuts(self) -> int:
-        """A variable that says whether any loop of the function was cut."""
+        """Return a variable that is true if any loop of the function was cut short."""
 
         def make() -> int:
             variable = self.variable(u1)
@@ -220,7 +220,7 @@ class ControlFlowCode(ThreadCode):
         return self.hoisted("cuts", make)
 
     def tell_cuts(self) -> None:
-        """Tell the host of loops that were cut; written where the function ends."""
+        """Report loops that were cut short to the host, at the end of the function."""
         if "cuts" in self._hoisted:
             word, one = self._pushed(CUT_WORD), self.constant(1, u32)
             self.branch(self.read(self._cuts()), lambda: self.atomic("or", u32, word, one))
@@ -233,7 +233,7 @@ class ControlFlowCode(ThreadCode):
 
     def leave(self) -> None:
         if self._loops and self.assembly.features.has("cuts"):
-            self._cuts()  # of loops that follow, in turns before this one
+            self._cuts()  # of later loops, in earlier iterations
         self.tell_cuts()
         self._jump(Op.RETURN)
 
@@ -245,7 +245,7 @@ class ControlFlowCode(ThreadCode):
             self._words, self._is_open = state
         return self._hoisted[key]
 
-    # -- a launch -------------------------------------------------------------------------------
+    # -- launch words ---------------------------------------------------------------------------
 
     def parameters(self) -> int:
         return self._pushed(0)

@@ -1,4 +1,4 @@
-"""What a device can do, as code generation asks it; and the error where it cannot."""
+"""The features of a device that code generation queries, and the error where one is missing."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ MEANINGS = {
     "shared64": "atomic operations on 64 bits of shared memory (shaderSharedInt64Atomics)",
     "lanes": "subgroups whose lanes exchange values (shuffle, ballot and vote)",
 }
-"""Features that programs may need. A target also names some that make code better: those for f32
-and f64 `nan`, `rte`, `denormals` (with the width behind), `add32` and `add64`, atomic sums,
-`fences`, which drivers that run on the CPU get wrong in loops, and do not need, and `gathers`: it
-pays there that lanes which update one place make one update of all. Where there are `whole`
-subgroups, the runtime asks for them. One that `fuses` has an instruction that multiplies and adds;
-drivers that run on the CPU take it for two, of constants for one. One that `masks` runs both sides
-of each branch, as these drivers do. One that `cuts` ends all loops of a thread after some 65,000
-turns, which must be told. One that `splits` has 64-bit integers taken apart, of which it gets wrong
-what it knows something about."""
+"""Features that programs may need.
+
+A target may also name features that improve code: `nan`, `rte`, `denormals` (each with a float
+width), `add32` and `add64` (float atomics), `fences` (drivers that run on the CPU get fences in
+loops wrong, and do not need them), `gathers` (it pays to combine the updates that lanes make to one
+address), `whole` (the runtime can require whole subgroups), and `fuses` (a fused multiply-add:
+drivers that run on the CPU split it, and fuse constants). `masks` means that the machine
+predicates, as these drivers do. `cuts` means that it ends all loops of a thread after some 65,000
+iterations, which the kernel reports. `splits` means that the driver gets 64-bit integers wrong
+unless their halves are separate.
+"""
 
 _NARROW = "let work items update numbers of 32 bits, such as sums of f32; or use"
 _WAYS_OUT = {"atomic64": _NARROW, "shared64": _NARROW}
 
 
 class Features:
-    """The features of a target, for a kernel; `location` is what its code is written for."""
+    """The features of a target, for a kernel; `location` is the source location of the code."""
 
     def __init__(self, target: Target, kernel: str = "") -> None:
         self.device = target.cpu

@@ -1,4 +1,4 @@
-"""Bits, shifts, order and choice of numbers of 64 bits, by operations on their halves."""
+"""Emulate bitwise operations, shifts, comparison and selection of 64-bit integers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FUNCTIONS = frozenset((*_BITWISE, *_UNSIGNED))
 
 
 def apply(code: Code, fn: str, dtype: DType, *operands: Pair) -> Pair:
-    """One of `FUNCTIONS`, of i64 or u64."""
+    """Apply one of `FUNCTIONS` to i64 or u64."""
     if fn in _BITWISE:
         halves = ([getattr(x, name) for x in operands] for name in ("low", "high"))
         return Pair(*(code.apply(fn, u32, *words) for words in halves))
@@ -24,13 +24,13 @@ def apply(code: Code, fn: str, dtype: DType, *operands: Pair) -> Pair:
 
 
 def choose(code: Code, condition: Any, on_true: Pair, on_false: Pair) -> Pair:
-    """The first pair where the condition holds, else the second."""
+    """Return the first pair where the condition holds, else the second."""
     low = code.choose(condition, u32, on_true.low, on_false.low)
     return Pair(low, code.choose(condition, u32, on_true.high, on_false.high))
 
 
 def compare(code: Code, fn: str, dtype: DType, a: Pair, b: Pair) -> Any:
-    """What `Code.compare` gives, of i64 or u64."""
+    """Return what `Code.compare` returns, of i64 or u64."""
     same_high = code.compare("eq", u32, a.high, b.high)
     if fn in ("eq", "ne"):
         equal = code.apply("and", u1, same_high, code.compare("eq", u32, a.low, b.low))
@@ -44,7 +44,7 @@ def compare(code: Code, fn: str, dtype: DType, a: Pair, b: Pair) -> Any:
 
 
 def _shifted(code: Code, fn: str, x: Pair, count: Pair) -> Pair:
-    """Shifts within both halves, and by more than one of them."""
+    """Shift by less than 32 bits within both halves, or by more from one half to the other."""
     zero = code.constant(0, u32)
     fill = code.apply("shr", i32, x.high, code.constant(31, u32)) if fn == "shr" else zero
     if count.value is not None and count.value % 32 == 0:
@@ -59,7 +59,7 @@ def _shifted(code: Code, fn: str, x: Pair, count: Pair) -> Pair:
 
 
 def _counts(code: Code, count: Pair) -> tuple[Any, Any]:
-    """What a half is shifted by, and what the part that moves to the other one, but for 1."""
+    """Return the shift count of a half, and that of the bits that cross over, minus 1."""
     if count.value is not None:
         return code.constant(count.value % 32, u32), code.constant(31 - count.value % 32, u32)
     few = code.apply("and", u32, count.low, code.constant(31, u32))

@@ -1,4 +1,4 @@
-"""Division of pairs."""
+"""Emulate division of 64-bit integers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DIGIT = 16  # bits of a digit in divisions by small numbers
 
 
 def divide(code: Code, fn: str, dtype: DType, a: Pair, b: Pair) -> Any:
-    """The quotient or the remainder of two i64 or u64, towards zero."""
+    """Return the quotient or the remainder of two i64 or u64, rounded towards zero."""
     if not dtype.is_signed:
         whole = _quotient(code, a, b)
         return whole if fn == "quotient" else _rest(code, a, b, whole)
@@ -38,14 +38,14 @@ def _rest(code: Code, a: Pair, b: Pair, whole: Pair) -> Any:
 
 
 def _quotient(code: Code, a: Pair, b: Pair) -> Any:
-    """That of two u64."""
+    """Return the quotient of two u64."""
     if b.value is not None and 0 < b.value < 1 << _DIGIT:
         return _by_digits(code, a, b.low)
     return code.call("divide.u64", [u64, u64], u64, _divide, [a, b])
 
 
 def _by_digits(code: Code, a: Pair, divisor: Any) -> Any:
-    """Digits of 16 bits, the highest first, with what is left of the ones before."""
+    """Divide digits of 16 bits, the highest first, each with the remainder of those before."""
     shift, mask = code.constant(_DIGIT, u32), code.constant((1 << _DIGIT) - 1, u32)
     rest, found = code.constant(0, u32), []
     for half in (a.high, a.low):
@@ -61,7 +61,7 @@ def _by_digits(code: Code, a: Pair, divisor: Any) -> Any:
 
 
 def _divide(code: Code, operands: Sequence[Any]) -> Any:
-    """Two u64 of 32 bits at once; others bit by bit, without a loop: drivers may count turns."""
+    """Divide two u64: by hardware if they have 32 bits, else bit by bit, without a loop."""
     a, b = operands
     result = code.variable(u64)
     highs = code.apply("or", u32, a.high, b.high)

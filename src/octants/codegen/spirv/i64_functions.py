@@ -1,8 +1,8 @@
-"""Functions for devices without 64-bit integers: each is a pair of two u32.
+"""Emulate 64-bit integers on devices without them: each is a pair of two u32.
 
-Whatever a function computes in 64 bits it computes in 64 bits here, so that no index can wrap. Of
-additions and the like drivers drop the high halves that nobody looks at, such as those of
-addresses, which are below 2^32 in memory that is bound. Atomic operations on 64 bits are refused.
+All 64 bits are computed, so that no index can wrap. Drivers remove unused high halves of additions,
+such as those of addresses, which are below 2^32 in memory that is bound. Atomic operations on 64
+bits are an error.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class PairCode(SpirvCode):
         return Pair(low, super().apply("shr", i32, low, self._word(31)))
 
     def _from_float(self, x: int, source: DType) -> Pair:
-        """Halves of the size: each step is exact."""
+        """Convert by halves of the magnitude: each step is exact."""
         size = super().apply("abs", source, x)
         scaled = super().apply("mul", source, size, super().constant(2.0**-32, source))
         top = super().apply("floor", source, scaled)
@@ -131,7 +131,7 @@ class PairCode(SpirvCode):
         return super().choose(is_negative, target, super().apply("neg", target, size), size)
 
     def _size_to_float(self, x: Pair, target: DType) -> int:
-        """A u64, rounded once."""
+        """Convert a u64, rounding once."""
         if target is f64:
             low, high = (super(PairCode, self).convert(half, u32, f64) for half in (x.low, x.high))
             high = super().apply("mul", f64, high, super().constant(2.0**32, f64))
@@ -146,7 +146,7 @@ class PairCode(SpirvCode):
         return super().apply("mul", f32, number, scale)
 
     def _digits(self, x: int) -> Pair:
-        """How many binary digits a u32 has, or one more; 0 for zero."""
+        """Return the number of binary digits of a u32, or one more; 0 for zero."""
         bits = super().bitcast(super().convert(x, u32, f32), f32, u32)
         exponent = self._u32("ushr", bits, self._word(23))
         is_zero = super().compare("eq", u32, x, self._word(0))
@@ -163,7 +163,7 @@ class PairCode(SpirvCode):
         return super().bitcast(x, source, target)
 
     def _packed(self, x: Pair) -> int:
-        """A vector of both halves."""
+        """Return a vector of both halves."""
         return self.assign(Op.COMPOSITE_CONSTRUCT, self.assembly.vector(2), x.low, x.high)
 
     def _unpacked(self, vector: int) -> Pair:
@@ -192,7 +192,7 @@ class PairCode(SpirvCode):
     # -- memory ---------------------------------------------------------------------------------
 
     def _halves_at(self, place: Pointer) -> tuple[Pointer, Pointer]:
-        """The places of both halves of a number."""
+        """Return the addresses of both halves of a number."""
         if isinstance(place, Element):
             low = self._u32("shl", place.index, self._word(1))
             high = self._u32("add", low, self._word(1))
@@ -228,7 +228,7 @@ class PairCode(SpirvCode):
             return super().read_lane(x, dtype, lane)
         return Pair(super().read_lane(x.low, u32, lane), super().read_lane(x.high, u32, lane))
 
-    # -- functions, and a launch ----------------------------------------------------------------
+    # -- functions and launch words -------------------------------------------------------------
 
     def call(
         self,
@@ -270,7 +270,7 @@ class PairCode(SpirvCode):
 
 
 def _halves_of(dtype: DType) -> tuple[DType, ...]:
-    """The types of what a function is given for a number."""
+    """Return the parameter types for a number of a type."""
     return (u32, u32) if is_wide(dtype) else (dtype,)
 
 

@@ -1,4 +1,4 @@
-"""A number of 64 bits where there are only 32."""
+"""A 64-bit integer on devices that only have 32-bit integers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from octants.types.scalars import DType
 class Pair:
     """Two u32 that are an i64 or u64 together; `value` is the number if that is a constant.
 
-    Of a variable it has the variables of both halves.
+    For a variable it has the variables of both halves.
     """
 
     low: int
@@ -19,5 +19,5 @@ class Pair:
 
 
 def is_wide(dtype: DType) -> bool:
-    """Whether numbers of a type are pairs."""
+    """Return whether numbers of a type are pairs."""
     return dtype.bits == 64 and not dtype.is_float

@@ -1,4 +1,4 @@
-"""How deep branches and loops stand in each other, where a driver has room for so many only."""
+"""Track how deep branches and loops are nested, where a driver limits it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from octants.codegen.spirv.features import Features
 from octants.diagnostics.vulkan_errors import TooDeepForDriver
 
 MOST = 72
-"""Mesa's driver for the CPU has room for 80 conditions, and ignores those further in (22.3)."""
+"""Mesa's driver for the CPU supports 80 nested conditions, and ignores deeper ones (22.3)."""
 
 
 class Nesting:
-    """The depth of the place that is written; `deepest` is the largest of the function so far."""
+    """The current nesting depth; `deepest` is the largest of the function so far."""
 
     def __init__(self, features: Features) -> None:
         self._features = features
@@ -23,14 +23,14 @@ class Nesting:
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
-        """Where the body of a branch or a loop is written."""
+        """The context of the body of a branch or a loop."""
         self.see(1)
         self._depth += 1
         yield
         self._depth -= 1
 
     def see(self, further: int) -> None:
-        """There is something so much further in; functions are put where they are called."""
+        """Record code ``further`` levels deeper, such as a function, which drivers inline."""
         self.deepest = max(self.deepest, self._depth + further)
         if self._most is not None and self.deepest > self._most:
             features = self._features

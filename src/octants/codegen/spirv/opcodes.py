@@ -1,4 +1,4 @@
-"""The numbers of SPIR-V: instructions, and what stands in their operands.
+"""The numbers of SPIR-V: instructions, and enumerants of their operands.
 
 After "SPIR-V Specification", version 1.5, the Khronos Group.
 """
@@ -127,7 +127,7 @@ class Op(enum.IntEnum):
 
 
 class Capability(enum.IntEnum):
-    """What a module asks of a device."""
+    """Capabilities that a module requires of a device."""
 
     SHADER = 1
     FLOAT_64 = 10
@@ -159,7 +159,7 @@ class Mode(enum.IntEnum):
 
 
 class Storage(enum.IntEnum):
-    """Classes of memory."""
+    """Storage classes."""
 
     INPUT = 1
     WORKGROUP = 4
@@ -170,7 +170,7 @@ class Storage(enum.IntEnum):
 
 
 class Decoration(enum.IntEnum):
-    """What is said of results and members."""
+    """Decorations of results and members."""
 
     BLOCK = 2
     ARRAY_STRIDE = 6
@@ -183,7 +183,7 @@ class Decoration(enum.IntEnum):
 
 
 class BuiltIn(enum.IntEnum):
-    """What a thread knows of itself."""
+    """Built-in variables."""
 
     NUMBER_OF_WORKGROUPS = 24
     WORKGROUP = 26
@@ -212,16 +212,16 @@ ALIGNED = 2
 DEVICE_SCOPE, BLOCK_SCOPE, SUBGROUP_SCOPE = 1, 2, 3
 RELAXED, ACQUIRE_RELEASE = 0, 8
 OF_MEMORY, OF_SHARED_MEMORY = 0x40, 0x100
-"""What of memory is ordered: that of the device, and that of a block."""
+"""The memory that a barrier orders: that of the device, and that of a block."""
 
 
 def text_words(text: str) -> list[int]:
-    """A string with its end, filled up with zeros."""
+    """Return the words of a string with its terminator, padded with zeros."""
     data = text.encode() + b"\0"
     data += b"\0" * (-len(data) % 4)
     return [int.from_bytes(data[k : k + 4], "little") for k in range(0, len(data), 4)]
 
 
 def instruction(op: Op, *operands: int) -> list[int]:
-    """The words of an instruction; the first one has its length."""
+    """Return the words of an instruction; the first one has its length."""
     return [(len(operands) + 1) << 16 | op, *operands]

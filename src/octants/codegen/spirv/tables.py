@@ -1,4 +1,4 @@
-"""Which instruction does what, by the family of the type."""
+"""Opcodes of functions, by the family of the type."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ _ON_INTEGERS = (*_BASIC, *BITWISE, "not", "quotient", "lsl", "lsr")
 
 @functools.cache
 def legal(has_f64: bool, fast_math: bool) -> Legal:
-    """What there is on every device: no more is asked of one than that it has the types.
+    """Return the operations that every device supports, given its types.
 
-    Only with ``fast_math`` may a machine round a product before it adds to it.
+    Only ``fast_math`` lets a machine round a product before adding to it.
     """
     functions = table(
         (INTEGERS, _ON_INTEGERS),

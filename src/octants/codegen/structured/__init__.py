@@ -1,1 +1,1 @@
-"""Code for machines whose control flow is structured: SPIR-V, and texts of shaders."""
+"""Generate code for machines with structured control flow: SPIR-V, and shading languages."""

@@ -1,9 +1,8 @@
-"""Tasks whose work items wait for each other.
+"""Write tasks whose work items wait for each other at barriers.
 
-All threads of a block come to each of its barriers, also those that have no work item, and those
-whose item has ended early. So what stands between two barriers is written as a branch for the
-others, `Together.active`. What barriers stand in - branches and loops - all threads enter if one
-of these does; the program sees to it that all of these do the same.
+All threads of a block arrive at each of its barriers, also threads without a work item, and those
+whose item has ended early. So the code between two barriers is predicated on `Together.active`. The
+branches and loops around barriers are uniform over the block, as the program must ensure.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from octants.types.scalars import u1, u32
 
 
 def has_barriers(block: Block) -> bool:
-    """Whether work items of a block wait for each other in a piece of code."""
+    """Return whether the work items of a block wait for each other in this code."""
     return any(isinstance(op, ops.Barrier) and op.scope == "block" for op in block.walk())
 
 
 class Together(Ending):
-    """The work item of a thread, which may have none: where it is not `active`."""
+    """The work item of a thread; a thread without one is not `active`."""
 
     def begin_block(self, block: Block, active: Operand, whole: Operand | None) -> None:
-        """Start with the code of a work item; ``whole`` says that all threads have one.
+        """Begin the code of a work item; ``whole`` is true if all threads have one.
 
-        It is None where that may never be so.
+        It is None where that is never so.
         """
         self.begin(block, active)
         self._whole = whole
@@ -38,7 +37,7 @@ class Together(Ending):
         self._look(block)
 
     def _look(self, block: Block) -> None:
-        """Note who uses which value, and in what there are barriers."""
+        """Record the users of each value, and the operations with barriers inside."""
         for op in block.ops:
             for value in op.operands:
                 self._users.setdefault(value, set()).add(op)
@@ -49,10 +48,10 @@ class Together(Ending):
             if isinstance(op, ops.Barrier) and op.scope == "block":
                 self._waiting.add(op)
 
-    # -- from barrier to barrier ------------------------------------------------------------------
+    # -- between barriers -------------------------------------------------------------------------
 
     def steps(self, block: Block) -> list[Operand]:
-        """The operations of a block that has barriers in it; gives what it yields."""
+        """Write the operations of a block with barriers, and return the operands that it yields."""
         run: list[Operation] = []
         for op in block.ops:
             if op in self._waiting:
@@ -67,7 +66,7 @@ class Together(Ending):
         return [self.use(value) for value in block.yielded]
 
     def _run(self, run: list[Operation]) -> None:
-        """Operations for active threads; what is used elsewhere is zero in the others."""
+        """Write operations for active threads; results used elsewhere are zero in other threads."""
         run = [op for op in run if not isinstance(op, ops.Yield)]
         if not run:
             return
@@ -81,7 +80,7 @@ class Together(Ending):
             self.bind(value, self.code.read(variable))
 
     def agreed(self, condition: Operand) -> Operand:
-        """Whether a condition holds for any active thread of the block."""
+        """Return whether a condition holds for any active thread of the block."""
         code = self.code
         if self._whole is None:
             return self._ask(condition)
@@ -105,7 +104,7 @@ class Together(Ending):
         code.barrier("block")
         return code.compare("ne", u32, code.load(flag, u32), self.number(0, u32))
 
-    # -- what barriers are, and stand in ----------------------------------------------------------
+    # -- barriers, and the operations around them -------------------------------------------------
 
     def _barrier(self, _: ops.Barrier) -> None:
         self.code.barrier("block")

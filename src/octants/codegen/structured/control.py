@@ -1,6 +1,6 @@
-"""Structured control flow. What goes from one block to another goes through variables.
+"""Write structured control flow. Values pass from block to block through variables.
 
-`write_for` and `write_while` are told what writes the blocks of a loop, and what its condition.
+`write_for` and `write_while` get functions that write the blocks and the condition of a loop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def write_for(
     condition: Condition,
     lower: Operand | None = None,
 ) -> None:
-    """The counter is a variable as well; it starts at ``lower``, if not as the loop says."""
+    """Write a counting loop; its counter is a variable, which starts at ``lower`` if given."""
     code, dtype = body.code, op.lower.type
     counter, *carried = variables = [body.variable(arg) for arg in op.body.args]
     start = body.use(op.lower) if lower is None else lower
@@ -50,14 +50,14 @@ def write_for(
 
 
 def while_(body: StructuredFunction, op: ops.While) -> None:
-    """See `write_while`."""
+    """Write a loop; see `write_while`."""
     write_while(body, op, body.block, body.condition)
 
 
 def write_while(
     body: StructuredFunction, op: ops.While, inside: Inside, condition: Condition
 ) -> None:
-    """The condition is computed at the start of each turn."""
+    """Write a loop whose condition is computed at the start of each iteration."""
     carried = [body.variable(arg) for arg in op.body.args]
     write_all(body, carried, [body.use(init) for init in op.inits])
 
@@ -74,7 +74,7 @@ def write_while(
 
 
 def if_(body: StructuredFunction, op: ops.If) -> None:
-    """Both ways write what they yield to the same variables."""
+    """Write a branch; both sides write what they yield to the same variables."""
     results = [body.variable(result) for result in op.results]
 
     def way(block: Block) -> None:
@@ -87,13 +87,13 @@ def if_(body: StructuredFunction, op: ops.If) -> None:
 
 
 def yield_(_: StructuredFunction, __: ops.Yield) -> None:
-    """Its operands are read by the operation that holds the block."""
+    """Write nothing: the operation that holds the block reads the operands."""
 
 
 def bind_all(
     body: StructuredFunction, values: Sequence[Value], variables: list[MutableSlot]
 ) -> None:
-    """Have values stand for what variables hold."""
+    """Set the operands of values to what variables hold."""
     for value, variable in zip(values, variables, strict=True):
         body.bind(value, body.code.read(variable))
 
@@ -101,13 +101,13 @@ def bind_all(
 def write_all(
     body: StructuredFunction, variables: list[MutableSlot], operands: list[Operand]
 ) -> None:
-    """Write operands, all of which are computed, to variables."""
+    """Write operands, all of which are computed before, to variables."""
     for variable, operand in zip(variables, operands, strict=True):
         body.code.write(variable, operand)
 
 
 def is_less(code: Code, dtype: DType, a: Operand, b: Operand) -> Operand:
-    """a < b, by no comparison of the two: H. S. Warren, "Hacker's Delight", 2013, section 2-12."""
+    """Return a < b without a comparison: H. S. Warren, "Hacker's Delight", 2013, section 2-12."""
 
     def bits(fn: str, *operands: Operand) -> Operand:
         return code.apply(fn, dtype, *operands)

@@ -1,4 +1,4 @@
-"""What a task that cooperates needs of a machine."""
+"""Check what a cooperative task needs against the machine's limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from octants.target import Blocks
 
 
 def check(task: Task, blocks: Blocks) -> None:
-    """Raise an error if the machine's blocks are not those of a task, or have too little room."""
+    """Raise an error if a task's block or its shared arrays exceed the machine's limits."""
     size, room = blocks.subgroup_size, blocks.shared_bytes
     if sizes(task)[1] != size:
         raise InternalError(f"{task.name}: subgroups of {sizes(task)[1]}, not {size}")

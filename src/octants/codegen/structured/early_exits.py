@@ -1,6 +1,7 @@
-"""Work items that may end early, in a function that goes on: for other items, or to meet others.
+"""Write work items that may end early inside a function that continues.
 
-A variable says whether the item is `active`; behind what may end it, the rest is a branch.
+It continues for other items, or to reach a barrier. A variable says whether the item is `active`;
+the code behind an operation that may end it is predicated.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from octants.types.scalars import u1
 
 
 def can_end(op: Operation) -> bool:
-    """Whether an operation may end its work item."""
+    """Return whether an operation may end its work item."""
     return isinstance(op, (ops.Assert, ops.RecordCheck)) or asks_for_room(op)
 
 
 class Ending(StructuredFunction):
-    """The work item of a thread, which ends where it is no longer `active`."""
+    """The work item of a thread, which has ended where it is not `active`."""
 
     def begin(self, block: Block, active: Operand) -> None:
-        """Start with the code of a work item."""
+        """Begin the code of a work item."""
         self.active = self.code.variable(u1)
         self.code.write(self.active, active)
         self._leaving: set[Operation] = set()
         self._find_leaving(block)
 
     def _find_leaving(self, block: Block) -> bool:
-        """Note the operations that may end the item, or in which it may end."""
+        """Record the operations that may end the item, or contain such operations."""
         found = False
         for op in block.ops:
             inside = [self._find_leaving(region) for region in op.regions]
@@ -48,20 +49,20 @@ class Ending(StructuredFunction):
         return op in self._leaving
 
     def condition(self, op: Operation, make: Callable[[], Operand]) -> Operand:
-        """A loop that has ended its item asks for nothing more."""
+        """Return a loop's condition, which is false once its item has ended."""
         if not self.may_end_in(op):
             return make()
         goes_on = self.code.variable(u1)
         self.code.write(goes_on, self.number(False, u1))
         self.if_active(lambda: self.code.write(goes_on, make()))
-        # What ends the item while it is computed leaves the condition of the turn before.
+        # If computing it ends the item, the condition of the iteration before remains.
         return self.code.apply("and", u1, self.code.read(goes_on), self.code.read(self.active))
 
     def if_active(self, write: Callable[[], object]) -> None:
         self.code.branch(self.code.read(self.active), write)
 
     def block(self, block: Block) -> list[Operand]:
-        """The operations of a block, after some of which the item may have ended."""
+        """Write the operations of a block, predicated behind those that may end the item."""
         if self._leaving.isdisjoint(block.ops):
             return super().block(block)
         results = [self.variable(value) for value in block.yielded]
@@ -69,7 +70,7 @@ class Ending(StructuredFunction):
         return [self.code.read(result) for result in results]
 
     def write(self, given: Sequence[Operation], finish: Callable[[], None]) -> None:
-        """Operations up to the end of the item; ``finish`` writes what follows if it goes on."""
+        """Write operations while the item has not ended; ``finish`` writes the code behind them."""
         for number, op in enumerate(given):
             self.operation(op)
             if op in self._leaving:

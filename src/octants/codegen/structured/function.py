@@ -1,7 +1,7 @@
-"""What stands for each value of a task while its code is written.
+"""A function of a kernel under construction, and the operand of each value.
 
-Constants stand for themselves. An operand has the type of its value, but for f16, which is an f32
-that holds one of its values.
+The operand of a constant is the constant. An operand has the type of its value; an f16 is an f32
+with the same value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HandlerTable = dict[type[Any], Handler]
 
 
 class KernelContext:
-    """What the functions of one kernel share: its arrays, its parameter block, its messages."""
+    """The state that a kernel's functions share: its arrays, parameter block, and messages."""
 
     def __init__(self, module: Module, *, fast_math: bool = False) -> None:
         self.module = module
@@ -41,18 +41,18 @@ class KernelContext:
         self.widened = {op.result: op.x for op in casts if op.result.type is i64}
 
     def offset(self, slot: Slot) -> int:
-        """The byte in the parameter block where a slot stands."""
+        """Return the offset of a slot in the parameter block."""
         return 8 * self._positions[slot]
 
     def add_message(self, message: MessageFormat) -> int:
-        """Gives the id of the message."""
+        """Add a message, and return its id."""
         self.messages.append(message)
         return len(self.messages) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """That no rare way is needed in a loop; what has ``noted`` if one is, None if none can be."""
+    """The speculation that a loop takes no slow path; ``noted`` is its guard, if it needs one."""
 
     noted: MutableSlot | None
 
@@ -73,7 +73,7 @@ class StructuredFunction:
         self.task = task
         self.item: Operand = code.constant(0, i64)
         self.lower: Operand = code.constant(0, i64)
-        self.speaks_of: Operand | None = None  # another work item, for messages
+        self.speaks_of: Operand | None = None  # the work item that messages name, if another one
         self.lanes: Lanes | None = None
         self.guess: Speculation | None = None
         self.collected: dict[
@@ -82,7 +82,7 @@ class StructuredFunction:
         self.shared_arrays: dict[ArrayRef, Any] = {}  # see `block_shared_copies`
         self.shared_updates: set[Operation] = set()
         self.restartable: set[Operation] = set()
-        self.reserved: set[Operation] = set()  # pushes for which there is room already
+        self.reserved: set[Operation] = set()  # pushes whose space is reserved
         self.writers: dict[tuple[str, DType], Callable[..., Operand]] = {}
         self._operands: dict[Value, Operand] = {}
         self._local_arrays: dict[Any, Any] = {}
@@ -90,49 +90,49 @@ class StructuredFunction:
     # -- values ---------------------------------------------------------------------------------
 
     def bind(self, value: Value, operand: Operand) -> None:
-        """Say what stands for a value."""
+        """Set the operand of a value."""
         self._operands[value] = operand
 
     def use(self, value: Value) -> Operand:
-        """What stands for a value."""
+        """Return the operand of a value."""
         return self._operands[value]
 
     def has(self, value: Value) -> bool:
-        """Whether the value is defined by now."""
+        """Return whether the value has an operand yet."""
         return value in self._operands
 
     def number(self, value: float, dtype: DType) -> Operand:
         return self.code.constant(value, dtype)
 
     def zero(self, value: Value) -> Operand:
-        """Zero, of the type of what stands for a value."""
+        """Return zero, of the register type of a value."""
         return self.code.constant(0.0 if value.type.is_float else 0, register(value.type))
 
     def local_array(self, key: Any, dtype: DType, count: int) -> Any:
-        """An array of the function's own, there once for each key."""
+        """Return an array in memory of the work item, one for each key."""
         if key not in self._local_arrays:
             self._local_arrays[key] = self.code.local_array(dtype, count)
         return self._local_arrays[key]
 
     def variable(self, value: Value) -> MutableSlot:
-        """A variable for a value."""
+        """Declare a variable for a value."""
         return self.code.variable(register(value.type))
 
     # -- code -----------------------------------------------------------------------------------
 
     def block(self, block: Block) -> list[Operand]:
-        """The operations of a block; gives what stands for the values that it yields."""
+        """Write the operations of a block, and return the operands that it yields."""
         for op in block.ops:
             self.operation(op)
         return [self._operands[value] for value in block.yielded]
 
     def inlined(self, block: Block, operands: Sequence[Operand]) -> list[Operand]:
-        """The operations of a block for given arguments; what stands for what it yields."""
+        """Write a block's operations for given arguments, and return what it yields."""
         self._operands.update(zip(block.args, operands, strict=True))
         return self.block(block)
 
     def operation(self, op: Operation) -> None:
-        """One operation."""
+        """Write an operation."""
         handler = self.table.get(type(op))
         if handler is None:
             raise NotOnThisArch(op.NAME).at(op.location)
@@ -144,51 +144,51 @@ class StructuredFunction:
         self.code.leave()
 
     def if_active(self, write: Callable[[], object]) -> None:
-        """Write what only happens while the item goes on, behind what may have ended it."""
+        """Write code that runs only if the work item has not ended."""
         write()
 
     def condition(self, op: Operation, make: Callable[[], Operand]) -> Operand:  # noqa: ARG002
-        """What a loop computes at the start of each turn: whether it goes on."""
+        """Compute a loop's condition at the start of an iteration."""
         return make()
 
     def may_end_in(self, op: Operation) -> bool:  # noqa: ARG002
-        """Whether loops ask more than their condition because something in them ends the item."""
+        """Return whether loops check, besides their condition, that the item has not ended."""
         return False
 
-    # -- short names for much used instructions -------------------------------------------------
+    # -- short names for common instructions ----------------------------------------------------
 
     def add(self, a: Operand, b: Operand, dtype: DType = i64) -> Operand:
-        """a + b; zeros vanish."""
+        """Return a + b; a constant zero takes no instruction."""
         if self.code.known(a) == 0:
             return b
         return a if self.code.known(b) == 0 else self.code.apply("add", dtype, a, b)
 
     def times(self, a: Operand, factor: int, dtype: DType = i64) -> Operand:
-        """An integer times a number."""
+        """Return an integer times a constant."""
         known = self.code.known(a)
         if known is not None:
             return self.number(known * factor, dtype)
         return a if factor == 1 else self.code.apply("mul", dtype, a, self.number(factor, dtype))
 
     def wide(self, value: Value) -> Operand:
-        """An integer as i64."""
+        """Return an integer as an i64."""
         operand, known = self.use(value), self.code.known(self.use(value))
         if known is not None:
             return self.number(known, i64)
         return self.code.convert(operand, value.type, i64)
 
     def index(self, value: Value) -> Operand:
-        """An index as an i64."""
+        """Return an index as an i64."""
         return self.wide(value)
 
     def widen(self, index: Operand) -> Operand:
-        """An i32 that an index is, or a part of one, as an i64."""
+        """Extend an i32 index, or a term of one, to i64."""
         return self.code.convert(index, i32, i64)
 
-    # -- what a launch gives --------------------------------------------------------------------
+    # -- launch parameters ----------------------------------------------------------------------
 
     def parameter(self, offset: int, dtype: DType) -> Operand:
-        """What the parameter block holds at an offset: it never changes during a launch."""
+        """Load from the parameter block; it does not change during a launch."""
         code = self.code
 
         def make() -> Operand:
@@ -198,49 +198,49 @@ class StructuredFunction:
         return code.hoisted(("parameter", offset, dtype), make)
 
     def launch_state(self, name: str) -> Operand:
-        """The "seed", or the number ("launch"), of the launch, u64."""
+        """Return the launch's "seed", or its number ("launch"), u64."""
         return self.system(name)
 
     def item_number(self) -> Operand:
-        """The number of the work item, i64."""
+        """Return the number of the work item, i64."""
         return self.item
 
     def first_item(self) -> Operand:
-        """The first work item of the launch, i64."""
+        """Return the first work item of the launch, i64."""
         return self.lower
 
     @functools.cached_property
     def tape(self) -> TapeMemory:
-        """Where records are kept."""
+        """The memory of records."""
         return ThreadTape(self)
 
     def share(self, nbytes: Operand) -> Operand:
-        """All of so many bytes of the tape."""
+        """Return the quota of a work item: all of the tape."""
         return nbytes
 
     def messages(self) -> Operand:
-        """The address of the launch's message buffer."""
+        """Return the address of the launch's message buffer."""
         return self.system("messages")
 
     def system(self, name: str) -> Operand:
-        """A slot of the system: messages, seed, launch; u64."""
+        """Load a system slot: messages, seed, launch; u64."""
         return self.parameter(self.kernel.offset(Slot("system", name)), u64)
 
     def pointer(self, array: Array, companion: Companion) -> Operand:
-        """The address of an array's first element."""
+        """Return the address of an array's first element."""
         slot = Slot("pointer", array=self.kernel.numbers[array], companion=companion)
         return self.parameter(self.kernel.offset(slot), u64)
 
     def extent(self, array: Array, axis: int) -> Operand:
-        """The extent of an axis of an ndarray, i64."""
+        """Return the extent of an axis of an ndarray, i64."""
         slot = Slot("shape", array=self.kernel.numbers[array], index=axis)
         return self.parameter(self.kernel.offset(slot), i64)
 
     def stride(self, array: Array, companion: Companion, index: int) -> Operand:
-        """The bytes between neighbours along an index of a strided array, i64."""
+        """Return the bytes between neighbours along an axis of a strided array, i64."""
         slot = Slot("stride", "", self.kernel.numbers[array], companion, index)
         return self.parameter(self.kernel.offset(slot), i64)
 
     def scalar_offset(self, array: Array) -> int:
-        """The byte of an argument's first component; the others follow, 8 bytes each."""
+        """Return the offset of an argument's first component; the others follow, 8 bytes each."""
         return self.kernel.offset(Slot("scalar", array=self.kernel.numbers[array], index=0))

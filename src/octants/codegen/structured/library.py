@@ -1,4 +1,4 @@
-"""The mathematical functions as functions of the target, from their code in `mathlib`."""
+"""Write the mathematical functions as functions of the target, from their code in `mathlib`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from octants.types.scalars import DType, f64, u1
 
 
 def call(body: StructuredFunction, op: LibraryCall) -> Operand:
-    """The value of a function."""
+    """Call a function, and return its value."""
     is_fast = body.kernel.fast_math
     wanted = lower_function(body.code.legal, _function(op.fn, op.dtype, is_fast))
     block = wanted.block
@@ -39,12 +39,12 @@ def _value(body: StructuredFunction, block: Block, operands: list[Operand]) -> O
     return body.inlined(block, operands)[0]
 
 
-# -- rare ways ----------------------------------------------------------------------------------
+# -- slow paths ---------------------------------------------------------------------------------
 
 
 @functools.cache
 def has_rare_way(fn: str, dtype: DType, is_fast: bool) -> bool:
-    """Whether an operation is a function in which there is a branch, the first way of it rare."""
+    """Return whether a function has a branch whose first side is a slow path."""
     if not dtype.is_float or fn not in ALL:
         return False
     block = _function(fn, register(dtype), is_fast).block
@@ -52,12 +52,12 @@ def has_rare_way(fn: str, dtype: DType, is_fast: bool) -> bool:
 
 
 def limit(dtype: DType) -> float:
-    """How large an operand may be for the usual way of all functions."""
+    """Return the largest operand for which all functions take the fast path."""
     return USUAL[53 if dtype is f64 else 24]
 
 
 def _usual(body: StructuredFunction, block: Block, operands: list[Operand]) -> Operand:
-    """The value by the usual way; it is noted if that is wrong."""
+    """Compute the value by the fast path; clear the guard if that is wrong."""
     inner = StructuredFunction(body.kernel, body.code, body.table | {ops.If: _without_rare_way})
     inner.guess = body.guess
     return _value(inner, block, operands)

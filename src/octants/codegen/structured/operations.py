@@ -1,4 +1,4 @@
-"""Which function writes which operation."""
+"""The handlers that write each operation."""
 
 from __future__ import annotations
 

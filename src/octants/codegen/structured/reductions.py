@@ -1,6 +1,6 @@
-"""What the threads of a GPU update at one place: collected by each, summed up by their block.
+"""Reduce updates of one address by GPU threads: in each thread, then in its block.
 
-See `analysis.reductions` for what can be collected, and put together.
+`analysis.reductions` chooses the updates.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from octants.ir import ops
 from octants.ir.core import Space
 from octants.types.scalars import u1, u32, u64
 
-_BYTES = 1 << 14  # that sums of a block may take of the memory that its threads share
+_BYTES = 1 << 14  # of a block's shared memory, for reductions
 
 
 def atomic(body: StructuredFunction, op: ops.Atomic) -> None:
-    """An update: of the variable of a reduction, together with other threads, or by itself."""
+    """Write an update: of a reduction's variable, with other threads, or alone."""
     if op in body.collected:
         register_reductions.collect_one(body, op)
     elif op.ref in body.shared_arrays:
@@ -35,7 +35,7 @@ def atomic(body: StructuredFunction, op: ops.Atomic) -> None:
 
 
 def _update_copy(body: StructuredFunction, op: ops.Atomic) -> None:
-    """An update of a copy; nobody asks what was there before."""
+    """Update a block-shared copy; the value before is not used."""
     code, dtype = body.code, op.array.dtype
     place = address_of(body, op.array, op.companion, op.indices)
     offset = code.apply("sub", u64, place, body.pointer(*op.ref))
@@ -45,16 +45,16 @@ def _update_copy(body: StructuredFunction, op: ops.Atomic) -> None:
 
 
 def deliver(body: StructuredFunction, found: list[Reduction], threads: int) -> None:
-    """All threads of a block, so many, come here together.
+    """Update targets by the threads' totals. All ``threads`` of the block arrive here.
 
-    Who collected nothing adds what changes nothing. Threads that a CPU runs one after the other
-    would do little else than to wait for each other.
+    Some contribute the identity. A CPU runs threads one after the other, so there barriers would
+    cost more than the reduction saves.
     """
     code = body.code
     if not found:
         return
     if code.subgroup > 1:
-        code.barrier("subgroup")  # they may have parted in a loop
+        code.barrier("subgroup")  # they may have diverged in a loop
     nbytes = threads * sum(4 + word_of(reduction.dtype).size for reduction in found)
     if 1 < code.subgroup < threads and nbytes <= _BYTES and not code.masks:
         _deliver_in_blocks(body, found, threads)
@@ -64,9 +64,10 @@ def deliver(body: StructuredFunction, found: list[Reduction], threads: int) -> N
 
 
 def _deliver_in_blocks(body: StructuredFunction, found: list[Reduction], threads: int) -> None:
-    """The subgroups of a block leave their sums to one of them, mostly another for each reduction.
+    """Reduce over a block: subgroups store totals, and one per reduction, mostly another, adds
+    them.
 
-    Devices number threads as they like: which of them are a subgroup is not known.
+    It does not matter which threads are a subgroup: devices number them as they like.
     """
     code = body.code
     for reduction in found:
@@ -80,9 +81,9 @@ def _deliver_in_blocks(body: StructuredFunction, found: list[Reduction], threads
 
 
 def _leave(body: StructuredFunction, reduction: Reduction, threads: int) -> None:
-    """Have the sum of the subgroup, and whether there is any, in memory of the block.
+    """Store the subgroup's total in memory of the block, and whether any thread updated.
 
-    The first thread leaves it, the others nothing.
+    The first thread stores it; the others store nothing.
     """
     code, dtype = body.code, register(reduction.dtype)
     total, some = register_reductions.collected(body, reduction)
@@ -96,7 +97,7 @@ def _leave(body: StructuredFunction, reduction: Reduction, threads: int) -> None
 
 
 def _take(body: StructuredFunction, reduction: Reduction, threads: int) -> None:
-    """Update a place by what so many threads have left."""
+    """Update a target by the stored totals of so many threads."""
     code, fn, dtype = body.code, reduction.fn, reduction.dtype
     sums, any_ = _left(code, reduction, threads)
     total = code.constant(neutral(fn, dtype), register(dtype))
@@ -112,7 +113,7 @@ def _take(body: StructuredFunction, reduction: Reduction, threads: int) -> None:
 
 
 def _left(code: ThreadCode, reduction: Reduction, threads: int) -> tuple[Any, Any]:
-    """The memory of the block where threads leave their sums, and whether there are any."""
+    """Return the block's memory for totals, and for whether there are any."""
     word = word_of(reduction.dtype)
     sums = code.shared_array((reduction, "sums"), word, threads)
     return sums, code.shared_array((reduction, "any"), word_of(u1), threads)

@@ -1,14 +1,13 @@
-"""Loops that speculate that no function in them needs its slow path: see `codegen.speculation`.
+"""Run loops without slow paths first, where the machine predicates: see `codegen.speculation`.
 
-That is for machines that run both sides of a branch. A loop whose turns are none costs there as
-much as one turn::
+On such a machine a loop without iterations costs as much as one iteration::
 
-    usual = true
-    for lower to upper: the turns without rare ways, which have ``usual`` be false where one lacks
-    for (usual ? upper : lower) to upper: the turns with them, from the start
+    fast = true
+    for lower to upper: iterations without slow paths; clear ``fast`` where one is needed
+    for (fast ? upper : lower) to upper: iterations with slow paths, from the start
 
-Where `analysis.value_bounds` tells in which iterations operands are largest, those are checked
-first, and there is no check in the iterations.
+Where `analysis.value_bounds` knows in which iterations operands are largest, these are checked
+before the loop, and the iterations have no check.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from octants.ir.core import Operation, Value
 from octants.types.scalars import u1
 
 _MOST_WORK = 128
-"""Operations of a turn, which is there twice."""
+"""The most operations of an iteration, which is written twice."""
 
 _FEW_TURNS = 3
-"""So many are hardly more than the one that it costs to have guessed right."""
+"""Loops of at most so many iterations do not speculate: the empty second loop costs one."""
 
 
 def for_(body: StructuredFunction, op: ops.For) -> None:
-    """A loop as it is, or first without rare ways. What it records in all its turns finds room."""
+    """Write a loop as it is, or first without slow paths. Its pushes are reserved before."""
     records.reserve(body, op, runs=False)
     if body.guess is None and body.code.masks and _is_worth_it(body, op):
         _guess(body, op)
@@ -55,14 +54,14 @@ def _may_be_rare(body: StructuredFunction, op: Operation) -> bool:
 
 
 def _can_be_repeated(op: Operation) -> bool:
-    """Whether an operation reads a record, overwrites what it has written, or repeats the like."""
+    """Return whether an impure operation may run twice."""
     if isinstance(op, ops.RecordPush):
         return bool(op.record.local)
     return isinstance(op, (ops.RecordPop, ops.For))
 
 
 def _guess(body: StructuredFunction, op: ops.For) -> None:
-    """The exact turns begin with what is known before the others, and need not wait for them."""
+    """Write both loops. The exact one does not depend on results of the other."""
     code, is_right = body.code, _look_first(body, op)
     body.guess = Speculation(code.variable(u1) if is_right is None else None)
     if body.guess.noted is not None:
@@ -79,11 +78,11 @@ def _guess(body: StructuredFunction, op: ops.For) -> None:
         body.bind(result, code.choose(is_right, kind, found, body.use(result)))
 
 
-# -- looks before the loop ------------------------------------------------------------------------
+# -- checks before the loop -----------------------------------------------------------------------
 
 
 def _look_first(body: StructuredFunction, op: ops.For) -> Operand | None:
-    """Whether all operands will be usual, if that can be told before the loop."""
+    """Return whether all operands will be small; None if that is not known before the loop."""
     magnitudes = Magnitudes(op, body.kernel.constants)
     firsts, lasts = list[Value](), list[Value]()
     for each in filter(functools.partial(_may_be_rare, body), op.body.walk()):
@@ -105,7 +104,7 @@ def _look_first(body: StructuredFunction, op: ops.For) -> Operand | None:
 
 
 def _makers(op: ops.For, values: Sequence[Value]) -> list[Operation]:
-    """The operations of a turn that some values need."""
+    """Return the operations of an iteration that some values depend on."""
     found, needed = list[Operation](), set(values)
     for each in reversed(list(op.body.walk())):
         if not needed.isdisjoint(each.results):
@@ -117,7 +116,7 @@ def _makers(op: ops.For, values: Sequence[Value]) -> list[Operation]:
 def _are_usual(
     body: StructuredFunction, op: ops.For, values: Sequence[Value], number: Operand
 ) -> Operand:
-    """Whether some operands are usual in the turn of a number, the first one but for the number."""
+    """Return whether some operands are small in the first iteration, with another counter."""
     code, found = body.code, body.code.constant(True, u1)
     for arg, operand in zip(op.body.args, [number, *map(body.use, op.inits)], strict=True):
         body.bind(arg, operand)

@@ -1,4 +1,4 @@
-"""The functions of a kernel, one for each dispatch: what a thread of it does (see `abi`)."""
+"""Write the functions of a kernel, one for each dispatch: the work of its threads (see `abi`)."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from octants.lazy_dataclass import dataclass
 from octants.target import Blocks
 from octants.types.scalars import i64, u1, u32
 
-_MOST_IN_BLOCK = 128  # that any device takes
+_MOST_IN_BLOCK = 128  # that any device supports
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchEmitter:
-    """A dispatch, what writes the code of its threads, and how many of these a block has.
+    """A dispatch, the writer of its threads' code, and the number of threads of a block.
 
-    They are whole subgroups: a block of the dispatch may have fewer work items. Where it
-    `has_lanes`, those are lanes of subgroups in the order of their numbers.
+    A block is whole subgroups, although a block of work items may be smaller. With `has_lanes` work
+    items are lanes of subgroups in the order of their numbers.
     """
 
     dispatch: Dispatch
@@ -54,10 +54,17 @@ class DispatchEmitter:
 def functions(
     kernel: KernelContext, block: int, summing: int, blocks: Blocks | None, most: int
 ) -> list[DispatchEmitter]:
-    """The functions of a kernel, in the order of their dispatches, of ``block`` threads each.
+    """Return the functions of a kernel, in the order of their dispatches.
 
-    Of ``summing`` threads where these sum up, of which ``most`` are enough; 0 stands for any
-    number. ``blocks`` is what the machine has for work items that work together.
+    Args:
+        kernel: The kernel.
+        block: The threads of a block.
+        summing: The same for tasks that reduce.
+        blocks: The machine's limits for cooperative tasks; None if it has no such blocks.
+        most: The threads that are enough for tasks that reduce; 0 for any number.
+
+    Returns:
+        A list with one emitter for each dispatch.
     """
     found: list[DispatchEmitter] = []
     for position, task in enumerate(kernel.module.tasks):
@@ -89,7 +96,7 @@ def functions(
 
 
 def _items(task: Task, block: int, blocks: Blocks | None) -> int:
-    """How many work items a block has; whole subgroups, all of which sum up in the end."""
+    """Return the threads of a block: whole subgroups, all of which reduce at the end."""
     if task.options.get("fixed_order"):
         return 1
     if cooperates(task):
@@ -102,14 +109,15 @@ def _items(task: Task, block: int, blocks: Blocks | None) -> int:
 
 
 def _threads(task: Task, most: int) -> int:
-    """The most threads that a task has use for; 0 stands for any number."""
+    """Return the most threads that a task can use; 0 for any number."""
     return 1 if task.options.get("fixed_order") else most
 
 
 def _collects(kernel: KernelContext, task: Task) -> list[Reduction]:
-    """What each thread of a task collects, and updates once.
+    """Return the reductions that each thread makes in registers.
 
-    Work items that records may end are functions of their own, which know no variables of others.
+    There are none if records may end a work item: then items are functions of their own, without
+    access to the thread's variables.
     """
     if task.options.get("fixed_order") or cooperates(task) or has_records(task):
         return []
@@ -117,7 +125,7 @@ def _collects(kernel: KernelContext, task: Task) -> list[Reduction]:
 
 
 def _copies(kernel: KernelContext, task: Task) -> list[ArrayRef]:
-    """The arrays of which each block has a copy to add to."""
+    """Return the arrays of which each block has a copy to add to."""
     if task.options.get("fixed_order") or cooperates(task) or has_records(task):
         return []
     collected = {op for found in _collects(kernel, task) for op in found.atomics}
@@ -130,7 +138,7 @@ def _body(kernel: KernelContext, code: ThreadCode, position: int) -> StructuredF
 
 
 def _begun(kernel: KernelContext, code: ThreadCode, position: int) -> StructuredFunction:
-    """What writes the function of a dispatch, behind what may keep that from running."""
+    """Return the function of a dispatch, after the checks that may skip it."""
     body = _body(kernel, code, position)
     stop_if_failed(body, kernel.module)
     return body
@@ -167,7 +175,7 @@ def _write_items(
     *,
     is_known: bool,
 ) -> None:
-    """Every so many-th work item, from the one of the thread's own number on.
+    """Write a grid-stride loop over work items.
 
     A block has so many ``threads``, and copies of ``targets``.
     """
@@ -198,7 +206,7 @@ def _write_items(
 def _loop_until(
     code: ThreadCode, item: MutableSlot, upper: Operand, turn: Callable[[], None]
 ) -> None:
-    """Turns, as long as a variable, which they change, is below a number."""
+    """Write a loop that runs while a variable, which it changes, is below a number."""
     code.loop(
         lambda: code.compare("lt", i64, code.read(item), upper),
         turn,
@@ -209,9 +217,9 @@ def _loop_until(
 def _item(
     kernel: KernelContext, position: int, task: Task, body: StructuredFunction, *, is_known: bool
 ) -> Callable[[Operand], None]:
-    """What writes a work item: in line, or as a function if something may end it early.
+    """Return the writer of a work item: inline, or as a function if the item may end early.
 
-    What threads collect is in variables of theirs; so their items are in line.
+    The items of threads that reduce in registers are inline.
     """
     ends = any(map(can_end, task.body.walk()))
 
@@ -245,7 +253,7 @@ def _needs_lanes(task: Task) -> bool:
 
 
 def _has_lanes(task: Task) -> bool:
-    """Whether it matters which work items are in a subgroup."""
+    """Return whether it matters which work items are in a subgroup."""
     return _needs_lanes(task) or any(
         isinstance(op, (Barrier, Fence)) and op.scope == "subgroup" for op in task.body.walk()
     )
@@ -254,9 +262,9 @@ def _has_lanes(task: Task) -> bool:
 def _write_blocks(
     kernel: KernelContext, position: int, threads: int, code: ThreadCode, *, is_known: bool
 ) -> None:
-    """Every so many-th block of work items: all threads of it take the same turns.
+    """Write a grid-stride loop over blocks of work items; all threads of a block run it in step.
 
-    There are ``threads`` of them, the last ones of which may be there for whole subgroups only.
+    There are ``threads`` of them, the last of which may only complete a subgroup.
     """
     body, task = _begun(kernel, code, position), kernel.module.tasks[position]
     lower, upper = _bounds(code, is_known=is_known)
@@ -280,7 +288,7 @@ def _write_blocks(
             _write_together(kernel, position, code, (item, upper), has_item, whole)
         else:
             code.branch(has_item, lambda: run(item))
-        if shared_places(task):  # others may still look at what the next block writes to
+        if shared_places(task):  # other threads may still read what the next block overwrites
             code.barrier("block")
         code.write(first, code.apply("add", i64, code.read(first), step))
 
@@ -295,7 +303,7 @@ def _write_together(
     has_item: Operand,
     whole: Operand | None,
 ) -> None:
-    """A work item with barriers, of its number, and of all before another one."""
+    """Write a work item with barriers, given its number and the end of the range."""
     task = kernel.module.tasks[position]
     body = Together(kernel, code, TABLE, position)
     body.item, upper = numbers

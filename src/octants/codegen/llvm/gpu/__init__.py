@@ -1,1 +1,1 @@
-"""What the GPUs that LLVM generates code for have in common; a work item is one thread's turn."""
+"""Generate code for GPUs that LLVM supports: one thread runs one work item at a time."""

@@ -1,8 +1,8 @@
-"""Functions of f32 that GPUs of NVIDIA have instructions for, which `fast_math` allows.
+"""Fast functions of f32 by instructions of NVIDIA's GPUs, which `fast_math` allows.
 
-The instructions for sine and cosine are off by 2**-20.9 or less near zero, and by more the larger
-the angle: beyond `FAR` the functions of our own library take their place. That for powers of two
-is within two units of the last digit.
+The instructions for sine and cosine have an error of 2**-20.9 or less near zero, growing with the
+angle: beyond `FAR` the functions of `mathlib` take their place. The instruction for powers of two
+is within two ulp.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from octants.mathlib.functions import function
 from octants.types.scalars import convert, f32
 
 FAR = 64.0
-"""Where they do."""
+"""The angle beyond which `mathlib` takes over."""
 
 
 def _instruction(f: FunctionText, name: str, x: str, kind: str = "approx") -> str:
@@ -53,9 +53,9 @@ def _wave(name: str) -> Callable[[FunctionText, str], str]:
 
 @dataclass(frozen=True)
 class Series:
-    """What the sine over x, and the cosine, are in powers of the square of x.
+    """Polynomials of the square of x: sin(x) / x, and cos(x).
 
-    It is for numbers of a size, and `more` operations than the instruction is.
+    They are valid for |x| up to `size` and take `more` operations than the instruction.
     """
 
     size: float
@@ -98,7 +98,7 @@ _SERIES = (
             1.7123655154e-09,
         ),
     ),
-    Series(  # in turns
+    Series(  # through an angle in revolutions
         FAR,
         9,
         (6.28318282, -41.3414214, 81.59618388, -76.58010059, 41.20539512, -12.27126271),
@@ -115,19 +115,19 @@ _SERIES = (
 )
 _TO_TURNS = float_literal(convert(1 / (2 * math.pi), f32))
 _WHOLE = float_literal(1.5 * 2.0**23)
-"""What is added to a number, and taken away again, to round it to an integer."""
+"""Adding and subtracting this rounds a number to an integer."""
 
 
 def series(size: float) -> Series:
-    """That for numbers which are at most so large, or surely below `FAR`."""
+    """Return the polynomials for |x| up to ``size``; a ``size`` from `FAR` on counts as `FAR`."""
     return next((each for each in _SERIES if size <= each.size), _SERIES[-1])
 
 
 def computed(f: FunctionText, name: str, x: str, chosen: Series) -> str:
-    """A sine or cosine, by sums and products.
+    """Compute a sine or cosine by sums and products.
 
-    It is right to as many digits as the instruction, which takes a GPU as long as eight sums: so
-    some by the one way and some by the other are there earlier than all by one.
+    It is as exact as the instruction, which takes a GPU as long as eight additions: computing some
+    with each keeps both units busy.
     """
     if chosen is _SERIES[-1]:
         shifted = _fma(f, x, _TO_TURNS, _WHOLE)
@@ -146,7 +146,7 @@ _HIGH = convert(_TO_BINARY, f32)
 
 
 def _exp(f: FunctionText, x: str) -> str:
-    """2**(x log2(e)), and what the rounding of that product has lost, to first order."""
+    """Compute 2**(x log2(e)), and to first order the rounding error of that product."""
     high, low = float_literal(_HIGH), float_literal(convert(_TO_BINARY - _HIGH, f32))
     power = f.apply("fmul", "float", x, high)
     found = _instruction(f, "ex2", power)
@@ -154,7 +154,7 @@ def _exp(f: FunctionText, x: str) -> str:
     lost = _fma(f, x, low, lost)
     share = f.apply("fmul", "float", lost, float_literal(convert(math.log(2), f32)))
     better = _fma(f, found, share, found)
-    is_usual = f.apply("fcmp ord", "float", better, better)  # not where it is zero times infinity
+    is_usual = f.apply("fcmp ord", "float", better, better)  # false for zero times infinity
     return f.choose(is_usual, "float", better, found)
 
 
@@ -163,7 +163,7 @@ def _fma(f: FunctionText, *operands: str) -> str:
 
 
 WAVES = frozenset(("sin", "cos", "cos_beside_sin"))
-"""Functions that have rare ways."""
+"""The functions with slow paths."""
 
 QUICK: dict[str, Callable[[FunctionText, str], str]] = {
     "sin": _wave("sin"),
@@ -179,11 +179,11 @@ def _root(f: FunctionText, _: int, x: str) -> str:
 
 
 ROOT = RootEstimate(_root, 1, 22, total=True)
-"""1 / sqrt(x), to two units of the last digit."""
+"""1 / sqrt(x), to two ulp."""
 
 
 def unary(f: FunctionText, op: ops.Unary) -> None:
-    """As elsewhere, but for roots of what is not subnormal: that need not be looked for."""
+    """Write a unary function. A root of a number that is never subnormal skips the scaling."""
     if isinstance(f, ThreadText) and op.result in f.normal_roots:
         assert f.gpu.normal_root is not None
         f.bind(op.result, f.gpu.normal_root(f, f.use(op.x)))
@@ -192,12 +192,12 @@ def unary(f: FunctionText, op: ops.Unary) -> None:
 
 
 def normal_roots(task: Task) -> set[Value]:
-    """The results of 1 / sqrt(x) in the body of a task where x is of f32 and never subnormal."""
+    """Return the results of 1 / sqrt(x) of f32 in a task's body where x is never subnormal."""
     roots = [op for op in task.body.walk() if isinstance(op, ops.Unary) and op.fn == "rsqrt"]
     normal = normal_numbers(task.body) if roots else set()
     return {op.result for op in roots if op.x in normal}
 
 
 def normal_root(f: FunctionText, x: str) -> str:
-    """1 / sqrt(x), like `ROOT` for numbers that are not subnormal."""
+    """Compute 1 / sqrt(x), like `ROOT`, for numbers that are not subnormal."""
     return _instruction(f, "rsqrt", x, "approx.ftz")

@@ -1,4 +1,4 @@
-"""What code is made for on NVIDIA's GPUs, by their compute capability."""
+"""Targets of NVIDIA's GPUs, by compute capability."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from octants.target import Target
 TRIPLE = "nvptx64-nvidia-cuda"
 
 _PTX = {75: 63, 80: 70, 86: 71, 87: 74, 89: 78, 90: 78, 100: 86, 101: 86, 103: 88, 120: 87, 121: 88}
-"""The compute capabilities that LLVM knows, and the version of PTX that each came with."""
+"""The compute capabilities that LLVM knows, each with the PTX version that introduced it."""
 
 LOWEST = 75
 """The least compute capability, 7.5."""
 
 
 def target(capability: int) -> Target:
-    """The target of a compute capability, such as 90 for 9.0.
+    """Return the target of a compute capability, such as 90 for 9.0.
 
-    A device that is newer than the compiler runs what is made for an older one.
+    A device newer than the compiler runs code for an older one.
     """
     known = max(each for each in _PTX if each <= max(capability, LOWEST))
     return Target("cuda", TRIPLE, f"sm_{known}", f"+ptx{_PTX[known]}")

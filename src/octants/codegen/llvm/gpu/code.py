@@ -1,4 +1,4 @@
-"""What targets share, as a thread of a GPU of LLVM's does it."""
+"""`Code` for a thread of a GPU that LLVM generates code for."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class GpuCode(LlvmCode, ThreadCode):
     def all_at(self, address: Pointer) -> str:
         return self._gpu.all_at(self._thread, address)
 
-    # -- a launch -------------------------------------------------------------------------------
+    # -- launch words ---------------------------------------------------------------------------
 
     def launch_word(self, offset: int) -> str:
         return self._thread.told(offset, "i64")
@@ -84,7 +84,7 @@ class GpuCode(LlvmCode, ThreadCode):
         return self._gpu.threads_in_block(self._thread)
 
     def lane(self) -> str:
-        """Computed where it is used, so that it takes no register before."""
+        """Compute it where it is used, so that it takes no register before."""
         return self.apply("and", u32, self.thread_in_block(), str(self.subgroup - 1))
 
     def is_first_lane(self) -> str:

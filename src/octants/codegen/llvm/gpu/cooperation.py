@@ -1,8 +1,7 @@
-"""Work items that work together, as threads of a GPU: a block of them is a block of threads.
+"""Write cooperative tasks for GPUs: a block of work items is a block of threads.
 
-A thread of the last block that has no work item has ended, and barriers do without it. The lanes of
-a subgroup that have one are its first `cooperation.Lanes.count`; others must not be asked for
-anything.
+A thread of the last block without a work item has ended, and barriers do not wait for it. The first
+`cooperation.Lanes.count` lanes of a subgroup have work items; the others must not take part.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _WHOLE = 16  # bytes: updates of narrow types work on words
 
 
 def begin_task(f: ThreadText, task: Task) -> None:
-    """Give the block the arrays that its work items share; each companion is one of its own."""
+    """Declare the arrays that the work items of a block share, and their companions."""
     taken = 0
     for array, companion in shared_places(task):
         size = -(-nbytes(array) // _WHOLE) * _WHOLE
@@ -34,7 +33,7 @@ def begin_task(f: ThreadText, task: Task) -> None:
 
 
 def begin_item(f: ThreadText, task: Task, item: str) -> None:
-    """Find the lanes that have work items, in front of the work item with this number (i64)."""
+    """Compute the lanes with work items, before the work item with this number (i64)."""
     _, subgroup_size = sizes(task)
     if subgroup_size != f.gpu.subgroup:
         raise InternalError(f"{task.name}: subgroups of {subgroup_size}, not {f.gpu.subgroup}")
@@ -46,7 +45,7 @@ def begin_item(f: ThreadText, task: Task, item: str) -> None:
 
 
 def end_item(f: ThreadText) -> None:
-    """Let no thread begin with the next block while others still look at arrays of this one."""
+    """Wait before the next block of work items while others still read this block's arrays."""
     if f.shared_arrays:
         f.gpu.block_barrier(f)
 

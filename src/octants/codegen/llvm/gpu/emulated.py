@@ -1,4 +1,4 @@
-"""A GPU that the CPU stands in for: what GPUs have in common, run where there is none.
+"""Emulate a GPU on the CPU, to test the code that all GPUs share where there is none.
 
 Each dispatch is a function ``entry(parameters, launch, thread, threads)`` of one thread, compiled
 for the CPU. A subgroup is one thread.
@@ -17,7 +17,7 @@ from octants.target import Target
 
 
 class Emulated(Gpu):
-    """One thread after the other."""
+    """An emulated GPU: threads run one after the other."""
 
     subgroup = 1
 
@@ -56,7 +56,7 @@ class Emulated(Gpu):
 def compile_module(
     module: Module, target: Target, *, fast_math: bool = False, opt_level: int = 2
 ) -> Artifact:
-    """An object file with the functions of a module's dispatches, for the CPU."""
+    """Compile the functions of a module's dispatches into an object file for the CPU."""
     written = write(module, Emulated(target), fast_math=fast_math)
     optimised, machine = backend.optimised(written.text.finish(), target, opt_level)
     return written.artifact(target, machine.emit_object(optimised), parameters="pointer")

@@ -1,4 +1,4 @@
-"""The functions that a kernel's dispatches run: grid-stride loops over work items."""
+"""Write the functions of a kernel's dispatches: grid-stride loops over work items."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _DEVICE = "device"
 _LARGEST = 1024
 """The most threads in a block."""
 _SHORT = 40
-"""The most operations of a work item of which a thread runs several at a time."""
+"""The most operations of a work item for which a thread runs several items at a time."""
 _PLAIN = (
     *(ops.Constant, ops.Cast, ops.Compare, ops.Select, ops.Fma),
     *(ops.Shape, ops.Load, ops.Store, ops.If, ops.Yield),
 )
 _WAVES = 4
-"""Times the threads that a GPU holds: blocks do not end together, and it stays full to the end."""
+"""Dispatched threads per resident one: blocks end at different times."""
 
 _TABLE: HandlerTable = {
     **TABLE,
@@ -55,14 +55,14 @@ _TABLE: HandlerTable = {
 
 @dataclass(frozen=True)
 class Written:
-    """The text of a kernel, and what runs its functions."""
+    """The text of a kernel, and the dispatches of its functions."""
 
     text: ModuleText
     kernel: KernelText
     dispatches: tuple[Dispatch, ...]
 
     def artifact(self, target: Target, code: bytes, **metadata: str) -> Artifact:
-        """The artifact of the machine code that was made of it."""
+        """Return the artifact, with the machine code of the text."""
         module = self.kernel.module
         if any(isinstance(op, ops.RandomStream) for op in module.walk()):
             metadata["draws"] = "random numbers"
@@ -82,7 +82,7 @@ class Written:
 
 
 def write(module: Module, machine: GpuMachine, *, fast_math: bool = False) -> Written:
-    """The text of a module with tasks."""
+    """Write the text of a module with tasks."""
     text = ModuleText(fast_math=fast_math)
     kernel = KernelText(text, module)
     writer = _Writer(kernel, machine)
@@ -91,7 +91,7 @@ def write(module: Module, machine: GpuMachine, *, fast_math: bool = False) -> Wr
 
 
 class _Writer:
-    """Writes the functions of a kernel; `dispatches` are what runs them, in order."""
+    """Writes the functions of a kernel, and collects their dispatches in order."""
 
     def __init__(self, kernel: KernelText, machine: GpuMachine) -> None:
         self._kernel, self._machine = kernel, machine
@@ -106,7 +106,7 @@ class _Writer:
             self._write_task(position, task, name, bounds)
 
     def _write_bounds(self, position: int, task: Task, name: str) -> str:
-        """What tells the work items of a task; a function of the device where the host cannot."""
+        """Return the host's expression for a task's bounds; "" after writing a device function."""
         if task.domain is None:
             return ""
         module = self._kernel.module
@@ -152,7 +152,7 @@ class _Writer:
             f.branch("return")
             f.start("return")
         threads = 1 if task.options.get("fixed_order") or not task.is_parallel else 0
-        # Each thread has a tape of its own, and a sum of its own to add in the end.
+        # Each thread has its own tape, and its own sum to add at the end.
         is_free = task.is_parallel and not (asks or threads or f.adds_up or cooperates(task))
         self._finish(
             f,
@@ -171,9 +171,9 @@ class _Writer:
         )
 
     def _block_size(self, task: Task) -> int:
-        """The threads of a block, if a number was asked for.
+        """Return the threads of a block, if a number was requested.
 
-        They are whole subgroups where work items do not cooperate: all lanes sum up in the end.
+        Blocks are whole subgroups where work items do not cooperate: all lanes reduce at the end.
         """
         asked = int(task.options.get("block_dim", 0))
         if cooperates(task):
@@ -182,7 +182,7 @@ class _Writer:
         return min(-(-asked // subgroup) * subgroup, _LARGEST)
 
     def _begin(self, f: ThreadText) -> None:
-        """What may keep a dispatch from running at all."""
+        """Write the checks that may skip the whole dispatch."""
         f.start("start")
         _skip_if_stopped(f)
         f.exit, leave = "end", f.exit
@@ -199,7 +199,7 @@ class _Writer:
 
 
 def _skip_if_stopped(f: ThreadText) -> None:
-    """A node of a graph behind one that ran out of tape does nothing."""
+    """Skip the node of a graph if an earlier node ran out of tape."""
     look, run = f.fresh_label("look"), f.fresh_label("run")
     stop = f.told(abi.LAUNCH_STOP, "ptr")
     f.branch_if(f.apply("icmp eq", "ptr", stop, "null"), run, look, likely=True)
@@ -213,8 +213,8 @@ def _skip_if_stopped(f: ThreadText) -> None:
 
 
 def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
-    """All items of the thread; where it runs ``again``, those that were refused alone."""
-    is_alone = bool(task.options.get("fixed_order"))  # a thread has no lanes to sum up with
+    """Write the thread's loop over items; with ``again`` it runs only those that are retried."""
+    is_alone = bool(task.options.get("fixed_order"))  # a thread has no lanes to reduce with
     found = [] if is_alone else find_reductions(task, f.kernel.module.apart)
     for reduction in found:
         f.table[Collect](f, Collect(reduction))
@@ -240,9 +240,9 @@ def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
 
 
 def _write_blocks(f: ThreadText, task: Task) -> None:
-    """The items of a thread where those of a block work together.
+    """Write the thread's loop over items in a task whose blocks cooperate.
 
-    A thread that has none, or that fails, ends: so barriers do not wait for it.
+    A thread that has no item, or that fails, ends: barriers do not wait for it.
     """
     begin_task(f, task)
 
@@ -259,9 +259,9 @@ def _write_loop(
     end: Callable[[], None],
     leave: str,
 ) -> None:
-    """The body for each item of the thread, between what ``begin`` and ``end`` write.
+    """Write a task's body for each item of the thread, between ``begin`` and ``end``.
 
-    What ends an item early goes to the block ``leave``. Afterwards the block "return" is open.
+    An item that ends early branches to the block ``leave``. Afterwards the block "return" is open.
     """
     (index,) = task.body.args
     first = f.assign(f"add i64 {f.first_item()}, {f.thread()}")
@@ -290,9 +290,9 @@ def _write_loop(
 
 
 def _is_short(f: ThreadText, task: Task) -> bool:
-    """Whether a thread that sums up would mostly wait for memory, if it ran one item at a time.
+    """Return whether a thread that reduces would mostly wait for memory, one item at a time.
 
-    LLVM has to be able to do what it is told: it warns where it cannot.
+    LLVM warns where it cannot interleave as it is asked to, so only simple bodies qualify.
     """
     body = list(task.body.walk())
     return len(body) <= _SHORT and all(

@@ -1,4 +1,4 @@
-"""What is the same on all GPUs: their tapes."""
+"""The base class of GPUs: their instruction writer and their tapes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from octants.codegen.llvm.gpu.function import GpuMachine, ThreadText
 
 
 class Gpu(GpuMachine):
-    """A GPU of which the rest is still to be said."""
+    """A GPU; subclasses add its threads, subgroups and blocks."""
 
     def code(self, f: FunctionText) -> LlvmCode:
         return GpuCode(f) if isinstance(f, ThreadText) else LlvmCode(f)

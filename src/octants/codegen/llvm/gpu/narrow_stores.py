@@ -1,4 +1,4 @@
-"""Stores of a part of a register, in PTX: the part is taken by an instruction of its own.
+"""Make PTX store a register of the right width, to avoid a conversion by NVIDIA's assembler.
 
 Before::
 
@@ -10,8 +10,8 @@ After::
     cvt.rn.f64.s32  %rd40, %r30;
     { .reg .b32 %part0; cvt.u32.u64 %part0, %rd40; st.global.b32 [%rd75], %part0; }
 
-By its manual PTX stores the low bits, which is what LLVM means. But where the register was written
-as a float, NVIDIA's assembler converts that to an integer.
+PTX defines that the low bits are stored, which is what LLVM means. But if an instruction wrote the
+register as a float, NVIDIA's assembler converts that to an integer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WIDTHS = {"rd": 64, "r": 32, "rs": 16}
 
 
 def narrow_stores(text: str) -> str:
-    """The same PTX, with no store of a register that is wider than what is stored."""
+    """Replace each store of a register that is wider than the stored number."""
     return _STORE.sub(_narrowed, text)
 
 
@@ -39,7 +39,7 @@ def _narrowed(store: re.Match[str]) -> str:
         width = _WIDTHS[register[1]]
         if width <= bits:
             return register[0]
-        # There are no registers of 8 bits: their values are the low ones of others.
+        # There are no 8-bit registers: such values are the low bits of wider ones.
         kept = 32 if width == 16 else max(bits, 16)
         name = f"%part{len(parts)}"
         parts.append(f".reg .b{kept} {name}; cvt.u{kept}.u{width} {name}, {register[0]}; ")

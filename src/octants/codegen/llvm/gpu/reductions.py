@@ -1,4 +1,4 @@
-"""What the threads of a GPU update at one place: summed up in a subgroup or a block, added once."""
+"""Reduce updates of one address by GPU threads: in a subgroup or a block, then one atomic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from octants.ir import ops
 
 
 def atomic(f: ThreadText, op: ops.Atomic) -> None:
-    """An update; threads of a subgroup that make it together, at one place, make one of all."""
+    """Write an update; a subgroup combines updates of one address."""
     has_copy = op.ref in f.shared_arrays
     if op in f.collected or has_copy or not f.gpu.has_blocks:
         update_alone(f, op)
@@ -25,9 +25,10 @@ def atomic(f: ThreadText, op: ops.Atomic) -> None:
 
 
 def _update_by_places(f: ThreadText, op: ops.Atomic) -> None:
-    """Where some threads may have one place, as neighbours that are sorted: one of them updates.
+    """Combine updates of lanes that share an address: the first of them updates.
 
-    In each turn every second one that is left of a place takes over what the next one has.
+    The lanes with one address form a tree: in each iteration every second one that is left combines
+    its value with that of the next.
     """
     dtype, fn, value = op.array.dtype, op.fn, f.use(op.value)
     place = address_of(f, op.array, op.companion, op.indices)
@@ -72,7 +73,7 @@ def _update_by_places(f: ThreadText, op: ops.Atomic) -> None:
 
 
 def deliver(f: ThreadText, found: list[Reduction]) -> None:
-    """All threads come here together. Who collected nothing adds what changes nothing."""
+    """Update targets by the threads' totals. All threads arrive; some contribute the identity."""
     if f.gpu.has_blocks and found:
         _deliver_in_blocks(f, found)
         return
@@ -81,7 +82,7 @@ def deliver(f: ThreadText, found: list[Reduction]) -> None:
 
 
 def _deliver_in_blocks(f: ThreadText, found: list[Reduction]) -> None:
-    """The subgroups of a block leave their sums to one of them; each reduction has another one."""
+    """Reduce over a block: subgroups store totals, and one per reduction adds them."""
     sums = [_leave(f, number, reduction) for number, reduction in enumerate(found)]
     any_ = [f.gpu.any_in_block(f, _any(f, reduction)) for reduction in found]  # these are barriers
     own, count = f.gpu.subgroup_in_block(f), f.gpu.subgroups_in_block(f)
@@ -98,7 +99,7 @@ def _deliver_in_blocks(f: ThreadText, found: list[Reduction]) -> None:
 
 
 def _leave(f: ThreadText, number: int, reduction: Reduction) -> str:
-    """Have the sum of each subgroup in memory of the block; gives its address."""
+    """Store each subgroup's total in memory of the block, and return its address."""
     register = f.type(reduction.dtype)
     nbytes = reduction.dtype.size * f.gpu.most_subgroups
     sums = f.gpu.shared_memory(f, f"octants_sums_{f.task}_{number}", nbytes)
@@ -114,7 +115,7 @@ def _leave(f: ThreadText, number: int, reduction: Reduction) -> str:
 
 
 def _of_block(f: ThreadText, reduction: Reduction, sums: str, count: str) -> str:
-    """What so many subgroups have left, by the threads of one."""
+    """Reduce the stored totals of the subgroups, by the threads of one."""
     dtype, lane = reduction.dtype, f.code.lane()
     register = f.type(dtype)
     place = f.assign(f"getelementptr {register}, ptr {sums}, i32 {lane}")
@@ -130,5 +131,5 @@ def _of_subgroup(f: ThreadText, reduction: Reduction) -> str:
 
 
 def _any(f: ThreadText, reduction: Reduction) -> str:
-    """Whether the thread has collected anything."""
+    """Return whether the thread has collected any update."""
     return str(register_reductions.collected(f, reduction)[1])

@@ -1,17 +1,17 @@
-"""Loops that run some turns at a time, on the guess that no function in them needs its rare way.
+"""Run loops in chunks of iterations, speculating that no function in them needs its slow path.
 
-See `codegen.speculation` for which these are. Some turns are run as if there were no tests, with a
-look at the end whether that was right; if not, they are run again with all tests::
+`codegen.speculation` chooses the loops. A chunk runs without tests and checks a guard at its end;
+if the guard fails, the chunk is run again with all tests::
 
-    chunk:  8 or 16 turns
-            br all operands were usual, next, again
-    again:  the same turns, with tests
-    next:   as long as there are so many: chunk
-            the turns that are left, with tests
+    chunk:  8 or 16 iterations
+            br all operands were small, next, again
+    again:  the same iterations, with tests
+    next:   while there are enough iterations: chunk
+            the remaining iterations, with tests
 
-An instruction for such a function takes as long as several sums, which a loop that does little else
-does not have. So the functions of some turns are computed by sums and products, if no replay must
-find their bits again.
+An instruction for such a function takes as long as several additions, and a loop that does little
+else leaves the other units idle. So some iterations compute the function by a polynomial, if no
+replay needs its bits.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from octants.ir.core import Operation
 from octants.types.scalars import f32, f64
 
 TURNS = 8
-"""How many turns are run at a time; twice as many if there is little in them."""
+"""The iterations of a chunk; twice as many in short loops."""
 
 _LITTLE = 6
-"""Operations of such a turn."""
+"""The operations of a short iteration."""
 
 _TURNING, _BESIDE = 8, 8
-"""Operations between some turns; the part of one kind of work that is not done beside the other."""
+"""The operations between iterations; the fraction of one unit's work that does not overlap."""
 
 _EXACT = 1 << 24
-"""Integers up to there are floats."""
+"""The integers below are exact floats."""
 
 _MOST_WORK = 32
-"""Operations of a turn, which is there six times."""
+"""The most operations of an iteration, which is written six times."""
 
 
 def for_(f: ThreadText, op: ops.For) -> None:
-    """A loop as it is, or in chunks."""
+    """Write a loop as it is, or in chunks."""
     if is_worth_it(f, op):
         results = _in_chunks(f, op)
     else:
@@ -63,7 +63,7 @@ def _bounds(f: ThreadText, op: ops.For) -> tuple[str, str, list[str]]:
 
 
 def is_worth_it(f: ThreadText, op: ops.For) -> bool:
-    """Whether a loop has functions with rare ways, none of them in a branch, and can be guessed."""
+    """Return whether a loop has functions with slow paths, outside branches, and can speculate."""
     may_be_rare = functools.partial(_may_be_rare, f)
     if not f.text.fast_math or not any(map(may_be_rare, op.body.ops)):
         return False
@@ -78,7 +78,7 @@ def _may_be_rare(f: ThreadText, op: Operation) -> bool:
 
 
 def _is_in_registers(op: Operation) -> bool:
-    """Whether an operation overwrites what a record in registers holds."""
+    """Return whether an operation overwrites a record in registers."""
     return isinstance(op, ops.RecordPush) and op.record.unrolled
 
 
@@ -86,7 +86,7 @@ def _is_in_registers(op: Operation) -> bool:
 
 
 def _in_chunks(f: ThreadText, op: ops.For) -> list[str]:
-    """The loop; what stands for its results."""
+    """Write the loop, and return the operands of its results."""
     lower, upper, inits = _bounds(f, op)
     register, turns = f.type(op.lower.type), _turns(f, op)
     chunk, again, following, tail = (f.fresh_label(h) for h in ("chunk", "again", "next", "tail"))
@@ -132,7 +132,7 @@ def _in_chunks(f: ThreadText, op: ops.For) -> list[str]:
 
 
 def _turns(f: ThreadText, op: ops.For) -> int:
-    """How many turns of a loop are guessed at a time: all of one that is written out."""
+    """Return the iterations of a chunk: all of an unrolled loop."""
     lower, upper = (f.constants.get(value) for value in (op.lower, op.upper))
     if lower is not None and upper is not None and control.is_written_out(op):
         return max(TURNS, int(upper - lower))
@@ -140,19 +140,19 @@ def _turns(f: ThreadText, op: ops.For) -> int:
 
 
 def _work(op: ops.For) -> list[Operation]:
-    """What is done in a turn."""
+    """Return the operations of an iteration that take time."""
     return [each for each in op.body.walk() if not isinstance(each, (ops.Constant, ops.Yield))]
 
 
 def _are_enough(f: ThreadText, register: str, lower: str, upper: str, turns: int) -> str:
-    """Whether there are turns enough from one number to another that is not lower."""
+    """Return whether at least ``turns`` iterations lie between two counters, in order."""
     return f.apply("icmp ugt", register, f.apply("sub", register, upper, lower), turns - 1)
 
 
 def _tested_turns(
     f: ThreadText, op: ops.For, counter: str, values: list[str]
 ) -> tuple[list[str], str]:
-    """Turns from a value of the counter on; what is carried on, and the counter after them."""
+    """Write tested iterations; return the carried operands and the next counter."""
     step = "nsw" if op.lower.type.is_signed else "nuw"
     for _ in range(_turns(f, op)):
         for arg, operand in zip(op.body.args, [counter, *values], strict=True):
@@ -169,9 +169,9 @@ def _guessed_turns(
     values: list[str],
     certain: dict[Operation, Container[int]],
 ) -> tuple[list[str], str, list[str]]:
-    """The same without tests; what must be true for that, too, where it is not ``certain``.
+    """Write such iterations without tests, and also return the guards that are not ``certain``.
 
-    Some functions are computed, to have others work at the same time.
+    Some compute functions by polynomials, to keep other units busy.
     """
     step = "nsw" if op.lower.type.is_signed else "nuw"
     computed = _computed_turns(f, op)
@@ -194,7 +194,7 @@ def _guessed_turns(
 
 
 class _Numbers:
-    """The counter of a loop as a float, which some turns count on: that is less than to convert."""
+    """The counter of a loop as a float: conversions in later iterations become additions."""
 
     def __init__(self, f: ThreadText, op: ops.For) -> None:
         magnitudes = Magnitudes(op, f.constants)
@@ -209,7 +209,7 @@ class _Numbers:
         self.turn = 0
 
     def cast(self, f: ThreadText, op: ops.Cast) -> None:
-        """Convert in the first turn; in the others, add their number."""
+        """Convert in the first iteration; in others, add the iteration's offset."""
         step = self._steps.get(op, 0)
         if self.turn == 0 or step == 0:
             arithmetic.cast(f, op)
@@ -221,10 +221,10 @@ class _Numbers:
 
 
 def _certain(f: ThreadText, op: ops.For) -> dict[Operation, Container[int]]:
-    """The turns in which operands of functions are no doubt usual, if they are in the others.
+    """Return the iterations in which a function's operand is surely small if it is in the others.
 
-    All turns are those of functions of what the loop carries, if they are but for its beginning.
-    One that is written out has no other code for what begins otherwise.
+    For functions of carried values these are all iterations, given a check of the initial values.
+    An unrolled loop has no other code for different initial values.
     """
     magnitudes, turns = Magnitudes(op, f.constants), _turns(f, op)
     begins = () if control.is_written_out(op) else op.body.args
@@ -239,7 +239,7 @@ def _certain(f: ThreadText, op: ops.For) -> dict[Operation, Container[int]]:
 
 
 def _firsts(f: ThreadText, op: ops.For, certain: dict[Operation, Container[int]]) -> list[str]:
-    """What must be true at the beginning of a loop for that."""
+    """Return the conditions on the initial values that this needs."""
     tests = []
     for operand in dict.fromkeys(each.operands[0] for each in certain):
         if operand in op.body.args and any(
@@ -253,7 +253,7 @@ def _firsts(f: ThreadText, op: ops.For, certain: dict[Operation, Container[int]]
 
 
 def _computed_turns(f: ThreadText, op: ops.For) -> dict[int, Series]:
-    """The turns in which it pays to compute functions, where nobody minds other bits, and how."""
+    """Return the iterations in which polynomials pay, where no replay needs the bits."""
     if not f.is_free:
         return {}
     magnitudes = Magnitudes(op, f.constants)

@@ -1,14 +1,14 @@
-"""Loops that load what four turns need at once, where that lies side by side.
+"""Load the operands of four iterations by one instruction, where they are adjacent in memory.
 
-A serial loop that reads `x[j]` of all j in turn, for numbers of four bytes or vectors of such, asks
-for a few bytes each time. Four turns, from one with a number that four divides on, need a whole
-number of times 16 bytes, which one instruction loads if their address is a multiple of that.
-Whether an array begins at such an address is seen when the loop begins; if not, it runs as it is::
+A serial loop that reads `x[j]` for successive j, of four-byte numbers or vectors of them, loads a
+few bytes each time. Four iterations, from a multiple of four on, need a multiple of 16 bytes, which
+one instruction loads if the address is a multiple of 16. The loop tests the arrays' alignment
+before it begins; if they are not aligned it runs unchanged::
 
-    chunk:  what four turns load, in pieces of 16 bytes
-            four turns
-            as long as there are four: chunk
-    tail:   the turns that are left, or all
+    chunk:  the loads of four iterations, 16 bytes each
+            four iterations
+            while there are four more: chunk
+    tail:   the remaining iterations, or all
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _PIECE, _WORD = 16, 4  # bytes
 _LONGEST = 64
 """The most bytes from an element to the next."""
 _SHORT = 128
-"""The most operations of a turn."""
+"""The most operations of an iteration."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Elements of an array, one for each turn: they begin so many bytes after one another.
+    """A sequence of array elements, one for each iteration, at equal distances.
 
-    That of turn j is `start` + j `stride` bytes behind the beginning of the array.
+    The element of iteration j is `start` + j `stride` bytes from the beginning of the array.
     """
 
     array: Array
@@ -50,11 +50,11 @@ class _Row:
 
 
 Rows = dict[_Row, dict[Operation, int]]
-"""The loads of each row, and where in an element they are."""
+"""The loads of each row, with their offsets in an element."""
 
 
 def for_(f: ThreadText, op: ops.For) -> None:
-    """A loop whose loads go out together if it is one of those, or as elsewhere."""
+    """Write a loop with vector loads if it qualifies, or as elsewhere."""
     if speculation.is_worth_it(f, op):
         f.quick_turns.discard(op)
     rows = find_rows(f, op) if op in f.quick_turns else {}
@@ -66,7 +66,7 @@ def for_(f: ThreadText, op: ops.For) -> None:
 
 
 def load(f: FunctionText, op: ops.Load) -> None:
-    """What a chunk has loaded, or a load of its own."""
+    """Take the element from the chunk's vector load, or load it."""
     found = f.loaded.get(op) if isinstance(f, ThreadText) else None
     if found is None:
         load_one(f, op)
@@ -75,9 +75,9 @@ def load(f: FunctionText, op: ops.Load) -> None:
 
 
 def quick_turns(task: Task) -> set[Operation]:
-    """The loops that come in fours, so that their loads go out together: short ones without others.
+    """Return the loops of which four iterations run at a time: short ones without inner loops.
 
-    LLVM is told so where they are not loaded as one: it warns if it cannot do that.
+    LLVM interleaves them where vector loads do not apply: it warns if it cannot.
     """
     if not task.options.get(SHARED_LOOPS):
         return set()
@@ -93,7 +93,7 @@ def _is_quick(body: Block) -> bool:
 
 
 def find_rows(f: ThreadText, loop: ops.For) -> Rows:
-    """The loads of a loop that can be made for four turns at once."""
+    """Return the loads of a loop that can be combined for four iterations."""
     counters = _counters(loop)
     inside = {value: op for op in loop.body.ops for value in op.results}
     rows: Rows = {}
@@ -107,7 +107,7 @@ def find_rows(f: ThreadText, loop: ops.For) -> Rows:
 
 
 def _counters(loop: ops.For) -> set[Value]:
-    """The counter of a loop, also where it is widened; what is cut off may wrap."""
+    """Return the loop's counter and its extensions; a truncation might wrap."""
     found = {loop.body.args[0]}
     for op in loop.body.ops:
         if isinstance(op, ops.Cast) and op.x in found and (op.x.type, op.result.type) == (i32, i64):
@@ -123,7 +123,7 @@ def _is_plain(array: Array) -> bool:
 def _known(
     f: ThreadText, index: Value, inside: dict[Value, Operation], loop: ops.For
 ) -> int | None:
-    """The number that an index is, if it is one."""
+    """Return the constant that an index is, or None."""
     op = inside.get(index)
     if isinstance(op, ops.Constant):
         return int(op.value)
@@ -135,7 +135,7 @@ def _known(
 def _place(
     op: ops.Load, known: Sequence[int | None], counts: Sequence[bool]
 ) -> tuple[_Row, int] | None:
-    """The row of a load, and where in an element it is; None if it is in none."""
+    """Return the row of a load and its offset in an element; None if it has none."""
     layout, array = op.array.layouts[op.companion], op.array
     if sum(counts) != 1 or any(n is None and not c for n, c in zip(known, counts, strict=True)):
         return None
@@ -162,7 +162,7 @@ def _place(
 
 
 def _constant_part(layout: Layout, numbers: list[int], axis: int) -> int:
-    """The bytes that all indices but one make up."""
+    """Return the byte offset of all indices but one."""
     place = 0
     for term in layout.terms:
         if term.axis != axis:
@@ -176,7 +176,7 @@ def _constant_part(layout: Layout, numbers: list[int], axis: int) -> int:
 
 
 def _in_fours(f: ThreadText, op: ops.For, rows: Rows) -> list[str]:
-    """The loop; what stands for its results."""
+    """Write the loop, and return the operands of its results."""
     lower, upper, inits = f.use(op.lower), f.use(op.upper), [f.use(value) for value in op.inits]
     register, less = f.type(op.lower.type), f"icmp {control.less(op.lower.type)}"
     chunk, tail = f.fresh_label("chunk"), f.fresh_label("tail")
@@ -203,7 +203,7 @@ def _in_fours(f: ThreadText, op: ops.For, rows: Rows) -> list[str]:
 
 
 def _is_aligned(f: ThreadText, register: str, lower: str, rows: Rows) -> str:
-    """Whether the first turn and all arrays are where pieces begin."""
+    """Return whether the first iteration and all arrays are aligned."""
     low = f.apply("and", register, lower, TURNS - 1)
     aligned = f.apply("icmp eq", register, low, 0)
     for array, companion in dict.fromkeys((row.array, row.companion) for row in rows):
@@ -216,7 +216,7 @@ def _is_aligned(f: ThreadText, register: str, lower: str, rows: Rows) -> str:
 def _four_turns(
     f: ThreadText, op: ops.For, counter: str, values: list[str], rows: Rows
 ) -> list[str]:
-    """Four turns from a value of the counter on; what is carried on."""
+    """Write four iterations from a counter on, and return the carried operands."""
     register = f.type(op.lower.type)
     pieces = {row: _pieces(f, row, loads, counter, register) for row, loads in rows.items()}
     for turn in range(TURNS):
@@ -235,7 +235,7 @@ def _four_turns(
 def _pieces(
     f: ThreadText, row: _Row, loads: dict[Operation, int], counter: str, register: str
 ) -> dict[int, str]:
-    """The pieces of a row that four turns need."""
+    """Load the 16-byte vectors of a row that four iterations need."""
     wide = counter if register == "i64" else f.convert("sext", register, counter, "i64")
     offset = f.apply("mul nsw", "i64", wide, row.stride)
     base = f.pointer(row.array, row.companion)
@@ -253,7 +253,7 @@ def _pieces(
 
 
 def _word(f: ThreadText, op: Operation, piece: str, place: int) -> str:
-    """A number out of a piece."""
+    """Extract a number from a vector."""
     assert isinstance(op, ops.Load)
     dtype = op.array.dtype
     kind = memory.memory_type(f, dtype)

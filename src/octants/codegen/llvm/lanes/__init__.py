@@ -1,1 +1,1 @@
-"""Parallel loops as vector code: one work item per lane."""
+"""Generate vector code for parallel loops: one work item per lane."""

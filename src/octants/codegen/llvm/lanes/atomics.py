@@ -1,4 +1,4 @@
-"""Atomic updates of lanes: collected in a vector, combined before one update, or lane by lane."""
+"""Write atomic updates of lanes: reduced over the loop, reduced over the lanes, or lane by lane."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COMBINED = {"add": "add", "sub": "add", "min": "min", "max": "max"} | {
 
 
 def atomic(f: LaneText, op: ops.Atomic) -> None:
-    """Bind the result to the value before, unless nobody wants it."""
+    """Update elements. Bind the values before only if an operation uses them."""
     if op in f.collected:
         _collect_one(f, op)
         return
@@ -50,7 +50,7 @@ def _one_by_one(f: LaneText, op: ops.Atomic, place: LaneAddress, value: str) -> 
 
 
 def _add_to(f: LaneText, op: ops.Atomic, place: LaneAddress, value: str) -> None:
-    """As `codegen.llvm.atomics.add_to`; neighbours are added to at once."""
+    """Do what `codegen.llvm.atomics.add_to` does, with one vector addition for neighbours."""
     dtype = op.array.dtype
     register = f.type(dtype)
     suffix = f.kernel.scopes.suffix(op.ref)
@@ -73,14 +73,14 @@ def _add_to(f: LaneText, op: ops.Atomic, place: LaneAddress, value: str) -> None
 
 
 def _combined(f: LaneText, fn: str, dtype: DType, value: str) -> str:
-    """The values of the active lanes as one."""
+    """Combine the values of the active lanes."""
     register = f.type(dtype)
     start = f.literal(neutral(fn, dtype), dtype)
     return fold(f, fn, dtype, f.active(register, f.held(register, value), start))
 
 
 def fold(f: LaneText, fn: str, dtype: DType, vector: str) -> str:
-    """The numbers of all lanes as one: halves are combined, and halves of that."""
+    """Combine the numbers of all lanes by halving."""
     register, lanes = f.type(dtype), f.lanes
     while lanes > 1:
         halves = [_half(f, register, vector, lanes, first) for first in (0, lanes // 2)]
@@ -91,7 +91,7 @@ def fold(f: LaneText, fn: str, dtype: DType, vector: str) -> str:
 
 
 def _half(f: LaneText, register: str, vector: str, lanes: int, first: int) -> str:
-    """Half of the lanes, from the first one on, as a vector of so many."""
+    """Return half of the lanes, from a first one on, as a vector."""
     shape, half = f"<{lanes} x {register}>", lanes // 2
     order = ", ".join(f"i32 {lane}" for lane in range(first, first + half))
     return f.assign_vector(
@@ -103,7 +103,7 @@ def _half(f: LaneText, register: str, vector: str, lanes: int, first: int) -> st
 
 
 def collect(f: LaneText, wanted: Collect) -> None:
-    """As `codegen.register_reductions.collect`, with a sum for each lane."""
+    """Do what `codegen.register_reductions.collect` does, with a sum for each lane."""
     reduction = wanted.reduction
     dtype = reduction.dtype
     vector = f.vector(f.type(dtype))
@@ -126,7 +126,7 @@ def _collect_one(f: LaneText, op: ops.Atomic) -> None:
 
 
 def deliver(f: LaneText, wanted: Deliver) -> None:
-    """As `codegen.register_reductions.deliver`, of the sums of all lanes."""
+    """Do what `codegen.register_reductions.deliver` does, with the sums of all lanes."""
     reduction = wanted.reduction
 
     def total(place: str) -> str:
@@ -138,7 +138,7 @@ def deliver(f: LaneText, wanted: Deliver) -> None:
 
 
 def compare_exchange(f: LaneText, op: ops.CompareExchange) -> None:
-    """Lane by lane; bind the result to the value before."""
+    """Compare and exchange lane by lane, and bind the values before."""
     dtype = op.array.dtype
     register = f.type(dtype)
     place = memory.locate(f, op.array, op.companion, op.indices)

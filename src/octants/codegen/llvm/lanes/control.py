@@ -1,8 +1,8 @@
-"""Control flow of lanes: where they part, all ways are run, each for those lanes that take it.
+"""Write control flow of lanes: where they diverge, both branches run under masks.
 
-A loop runs while any lane needs another turn; lanes that have left keep what they had then. What a
-loop carries and all active lanes share is one number, and a vector beside it keeps the number with
-which each lane left.
+A loop runs while any lane needs another iteration; lanes that have left keep their values. If a
+carried value is uniform over the active lanes it is one number, and a vector beside it keeps the
+number with which each lane left.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from octants.types.scalars import i32, i64
 
 
 def if_(f: LaneText, op: ops.If) -> None:
-    """By a branch where lanes agree, else by masks."""
+    """Branch where the lanes agree, else run both branches under masks."""
     if f.is_vector(f.use(op.condition)):
         _part(f, op)
     else:
@@ -59,11 +59,11 @@ def _part(f: LaneText, op: ops.If) -> None:
         elif result in f.uniformity.bases:
             f.bind(result, f.intrinsic("smax", register, [(register, then), (register, orelse)]))
         else:
-            f.bind(result, then)  # the sides give the same
+            f.bind(result, then)  # both branches give the same
 
 
 def _side(f: LaneText, results: list[Value], block: Block) -> list[str]:
-    """What one side gives; it is skipped if no lane takes it, unless that costs more."""
+    """Write one branch and return its results; skip it if no lane takes it, where that pays."""
     if _is_trivial(block):
         return f.block(block)
     assert f.mask is not None
@@ -79,9 +79,9 @@ def _side(f: LaneText, results: list[Value], block: Block) -> list[str]:
 
 
 def _or_zero(f: LaneText, result: Value, value: str, end: str, before: str) -> str:
-    """What a side gives, and zero where it was skipped."""
+    """Return a branch's result, and zero where it was skipped."""
     if not f.varies(result) and result not in f.uniformity.bases:
-        return value  # from outside of the branch
+        return value  # defined outside of the branch
     register = f.type(result.type)
     is_vector = f.is_vector(value)
     zero = "zeroinitializer" if is_vector else f.literal(type_zero(result), result.type)
@@ -89,7 +89,7 @@ def _or_zero(f: LaneText, result: Value, value: str, end: str, before: str) -> s
 
 
 def type_zero(value: Value) -> float | int | bool:
-    """Zero in the type of a value."""
+    """Return zero in the type of a value."""
     dtype = value.type
     return False if dtype.is_bool else 0.0 if dtype.is_float else 0
 
@@ -100,7 +100,7 @@ _SLOW = ("pow", "atan2", "floordiv", "mod", "truncdiv", "truncmod", "div")
 
 
 def _is_trivial(block: Block) -> bool:
-    """Whether a side is cheaper than to find out whether any lane takes it; it has no effects."""
+    """Return whether a pure branch is cheaper than the test whether any lane takes it."""
     return len(block.ops) <= _LONG and all(
         isinstance(op, _CHEAP) and not (isinstance(op, ops.Binary) and op.fn in _SLOW)
         for op in block.ops
@@ -114,8 +114,8 @@ def _is_trivial(block: Block) -> bool:
 class Carried:
     """A value that a loop carries, as a phi.
 
-    If lanes share it while they run, but may leave in different turns, `left` is what each left
-    with.
+    If the lanes share it while they run, but may leave in different iterations, `left` has the
+    number with which each left.
     """
 
     value: Value
@@ -124,7 +124,7 @@ class Carried:
 
 
 def binary(f: LaneText, op: ops.Binary) -> None:
-    """A function of two operands, unless it is known as the number of a turn, or in a row."""
+    """Write a binary function, unless it is the iteration number or a position in a row."""
     known = f.turns.get(op.result) or f.in_row(op.result)
     if known is None:
         arithmetic.binary(f, op)
@@ -133,14 +133,14 @@ def binary(f: LaneText, op: ops.Binary) -> None:
 
 
 def cast(f: LaneText, op: ops.Cast) -> None:
-    """A conversion; a line that is widened stays one if nothing wraps in it."""
+    """Write a conversion. A linear vector stays linear if nothing wraps."""
     if op.x.type is i32 and op.result.type is i64:
         f.note_exact(op.x)
     arithmetic.cast(f, op)
 
 
 def for_(f: LaneText, op: ops.For) -> None:
-    """By turns that lanes begin with, or by those that they end with."""
+    """Write a loop whose lanes start together, or one whose lanes end together."""
     if f.uniformity.joins(op):
         _join(f, op)
     else:
@@ -148,7 +148,7 @@ def for_(f: LaneText, op: ops.For) -> None:
 
 
 def _join(f: LaneText, op: ops.For) -> None:
-    """Count down from the longest lane's last turn; each lane joins in where its turns begin."""
+    """Count down from the longest lane's last iteration; each lane joins at its first."""
     upper, outer = f.held("i64", f.use(op.upper)), f.mask
     enter, body, leave = (f.fresh_label(hint) for hint in ("enter", "body", "leave"))
     inits = [f.fit(arg, f.use(v)) for arg, v in zip(op.body.args[1:], op.inits, strict=True)]
@@ -186,7 +186,7 @@ def _join(f: LaneText, op: ops.For) -> None:
 
 
 def _leave(f: LaneText, op: ops.For) -> None:
-    """A test before the first turn, one after each."""
+    """Write a test before the first iteration, and one after each."""
     lower, upper = f.use(op.lower), f.use(op.upper)
     counter_type, outer = op.lower.type, f.mask
     register = f.type(counter_type)
@@ -240,7 +240,7 @@ def _leave(f: LaneText, op: ops.For) -> None:
 
 
 def while_(f: LaneText, op: ops.While) -> None:
-    """The condition's block, then the body's, and back; Ctrl-C is looked for in each turn."""
+    """Write the condition's block, the body's, and the branch back, and poll for Ctrl-C."""
     outer, parts = f.mask, f.uniformity.diverges(op)
     test, body, leave = (f.fresh_label(hint) for hint in ("test", "body", "leave"))
     args = op.condition.args
@@ -293,14 +293,14 @@ def while_(f: LaneText, op: ops.While) -> None:
 
 
 def _at_test(f: LaneText, each: Carried) -> str:
-    """What a value is to lanes that leave here, or have left before."""
+    """Return the value for lanes that leave here, or have left before."""
     if each.left is None:
         return each.phi.name
     return f.active(f.type(each.value.type), each.phi.name, each.left.name)
 
 
 def _open(f: LaneText, value: Value, init: str, before: str) -> Phi:
-    """A phi that stands for a value from here on."""
+    """Open a phi for a value."""
     opened = f.open_phi(f.shape(value))
     opened.incoming.append((init, before))
     if f.varies(value):
@@ -329,7 +329,7 @@ def _open_all(
 
 
 def _open_mask(f: LaneText, first: str | None, before: str) -> Phi:
-    """The mask of a turn, which from here on is the mask."""
+    """Open a phi for the mask of an iteration, and make it the current mask."""
     assert first is not None
     active = f.open_phi(f.vector("i1"))
     active.incoming.append((first, before))
@@ -339,7 +339,7 @@ def _open_mask(f: LaneText, first: str | None, before: str) -> Phi:
 
 
 def _open_turn(f: LaneText, op: ops.For, before: str) -> Phi | None:
-    """The number of the turn, where the counter does not tell it and somebody wants it."""
+    """Open a phi for the iteration number, where it is used and is not the counter."""
     if op not in f.uniformity.turns or not f.varies(op.body.args[0]):
         return None
     turn = f.open_phi("i64")
@@ -355,7 +355,7 @@ def _open_turn(f: LaneText, op: ops.For, before: str) -> Phi | None:
 def _nexts(
     f: LaneText, carried: list[Carried], values: list[str], parts: bool
 ) -> list[tuple[str, str]]:
-    """For the next turn, and for those that leave: lanes that have left keep what they have."""
+    """Return the values for the next iteration, and for the lanes that leave or have left."""
     nexts = []
     for each, value in zip(carried, values, strict=True):
         register = f.type(each.value.type)
@@ -374,7 +374,7 @@ def _nexts(
 def _close_all(
     f: LaneText, carried: list[Carried], nexts: list[tuple[str, str]], latch: str
 ) -> list[str]:
-    """Complete the phis; what the loop gives when it ends here."""
+    """Complete the phis, and return the results of the loop if it ends here."""
     for each, (following, end) in zip(carried, nexts, strict=True):
         each.phi.incoming.append((following, latch))
         f.close_phi(each.phi)
@@ -385,7 +385,7 @@ def _close_all(
 
 
 def phi(f: LaneText, type: str, incoming: list[tuple[str, str]]) -> str:
-    """A phi all of whose values are known."""
+    """Write a phi whose values are all known."""
     opened = f.open_phi(type)
     opened.incoming.extend(incoming)
     f.close_phi(opened)

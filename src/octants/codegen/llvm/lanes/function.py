@@ -1,14 +1,14 @@
 """The text of a function that runs several work items in step, one in each lane of its vectors.
 
-An operand is one number for all lanes, or a vector: what instructions are given decides what they
-give, so that code written for one work item serves here as well. Where control flow diverges, a
-mask says which lanes are active; a place of which no lane is active is not run at all. What lanes
-compute that are not active is of no consequence, and never traps.
+An operand is one number for all lanes, or a vector. The operands of an instruction determine which
+its result is, so that code written for one work item serves here as well. Where control flow
+diverges, a mask has the active lanes; code is skipped where no lane is active. Results in inactive
+lanes are never used, and never trap.
 
-Of some vectors it is known that each lane has the first one's number plus so much more, modulo the
-power of two of their type (`Line`). The index of an active lane is in the bounds of its array, from
-0 to below 2^31. So what is between two active lanes does not wrap, and their addresses are as far
-apart as their numbers. Of other numbers that is known only where nothing wraps.
+A `LinearVector` is known to increase by a constant from lane to lane, modulo the power of two of
+its type. The index of an active lane is within the bounds of its array, between 0 and 2^31. So no
+index between two active lanes wraps, and their addresses are as far apart as their indices. For
+other numbers that is known only where nothing wraps.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _FLAGS = re.compile(r" n[us]w\b")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Numbers in steps: the first lane's, as an operand, and from lane to lane ``step`` more.
+    """A vector with a constant step: the first lane's number, as an operand, and the ``step``.
 
-    They may wrap in between, unless they are `exact`.
+    Numbers in between may wrap, unless it is `exact`.
     """
 
     start: str
@@ -47,7 +47,7 @@ class Line:
 class LaneText(FunctionText):
     """A `FunctionText` whose operands may be vectors; ``mask`` is None where all lanes are active.
 
-    `lanes` is how many there are, `uniformity` the facts about what is being written.
+    `lanes` is their number; `uniformity` has the facts about the code being written.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class LaneText(FunctionText):
     ) -> None:
         super().__init__(kernel, machine, table, task)
         self.scalar_table = scalar_table
-        self.turns: dict[Value, str] = {}  # numbers of turns; see `control.for_`
+        self.turns: dict[Value, str] = {}  # iteration numbers; see `control.for_`
         self.used: set[Value] = set()  # operands of any operation; see `atomics.atomic`
         self.lanes = lanes
-        self.overhangs = False  # whether the last work items may be less than there are lanes
-        self.rows: ContiguousRows | None = None  # in which the work items of a tile are neighbours
+        self.overhangs = False  # whether the last tile may be partial
+        self.rows: ContiguousRows | None = None  # in which work items are contiguous
         self._row, self._place, self._step = "", "", ""
         self.uniformity = uniformity
         self.mask: str | None = None
-        self._is_inlining = False  # what the uniformity of values is not known of
+        self._is_inlining = False  # whether `uniformity` does not cover the values being written
         self.vectors: set[str] = set()
         self.lines_of: dict[str, Line] = {}
         self._forms: Forms | None = None
@@ -78,18 +78,18 @@ class LaneText(FunctionText):
     # -- operands -------------------------------------------------------------------------------
 
     def vector(self, type: str) -> str:
-        """The type of a vector."""
+        """Return the vector type for an element type."""
         return f"<{self.lanes} x {type}>"
 
     @contextmanager
     def of_lanes(self, lanes: int) -> Iterator[None]:
-        """Write instructions of vectors of other lengths for a while."""
+        """Write instructions of vectors of another length for a while."""
         whole, self.lanes = self.lanes, lanes
         yield
         self.lanes = whole
 
     def is_vector(self, *operands: str | int) -> bool:
-        """Whether any of some operands is one."""
+        """Return whether any of some operands is a vector."""
         return any(operand in self.vectors for operand in operands)
 
     def assign_vector(self, instruction: str) -> str:
@@ -99,7 +99,7 @@ class LaneText(FunctionText):
         return name
 
     def spread(self, type: str, operand: str | int) -> str:
-        """An operand as a vector, written so that it can stand in an instruction."""
+        """Return an operand as a vector that can stand in an instruction: splat a number."""
         operand = str(operand)
         if operand in self.vectors or operand.startswith("splat"):
             return operand
@@ -111,13 +111,13 @@ class LaneText(FunctionText):
         return self.assign_vector(f"shufflevector {vector} {first}, {vector} poison, {zeros}")
 
     def held(self, type: str, operand: str) -> str:
-        """An operand as a vector in a register."""
+        """Return an operand as a vector in a register."""
         if operand in self.vectors:
             return operand
         return self.assign_vector(f"freeze {self.vector(type)} {self.spread(type, operand)}")
 
     def fit(self, value: Value, operand: str) -> str:
-        """An operand as a vector if the value varies."""
+        """Return an operand as a vector if the value varies."""
         return self.spread(self.type(value.type), operand) if self.varies(value) else operand
 
     def bind(self, value: Value, operand: str) -> None:
@@ -139,18 +139,18 @@ class LaneText(FunctionText):
         return self.uniformity.varies(value)
 
     def shape(self, value: Value) -> str:
-        """The LLVM type of a value, as a vector if it varies."""
+        """Return the LLVM type of a value: a vector type if it varies."""
         register = self.type(value.type)
         return self.vector(register) if self.varies(value) else register
 
     def line(self, operand: str) -> Line | None:
-        """What is known of an operand as an index."""
+        """Return an operand as a linear vector, if it is known to be one."""
         if operand in self.vectors:
             return self.lines_of.get(operand)
         return Line(operand, 0)
 
     def note_exact(self, value: Value) -> None:
-        """Look whether a line of a value wraps, as far as its range tells."""
+        """Mark a linear vector as exact if its value's range proves that it does not wrap."""
         operand = self.use(value)
         line = self.lines_of.get(operand)
         if line is None or line.exact:
@@ -179,7 +179,7 @@ class LaneText(FunctionText):
         self.bind(index, self._neighbours(register, self.item))
 
     def _row_length(self) -> str:
-        """The length of a row; where that is zero, all work items are in one."""
+        """Return the length of a row; where that is zero, all work items are in one."""
         assert self.rows is not None
         length, register = self.use(self.rows.recipe[-1].results[0]), self.item_type
         if length[0] != "%":
@@ -199,7 +199,7 @@ class LaneText(FunctionText):
         return following, super().apply("icmp sgt", register, left, self.lanes)
 
     def in_row(self, value: Value) -> str | None:
-        """What stands for the number of a row, or for a place in it."""
+        """Return the operand of a row's number, or of a position in it."""
         if self.rows is None:
             return None
         if value in self.rows.numbers:
@@ -212,7 +212,7 @@ class LaneText(FunctionText):
         return "<" + ", ".join(f"{register} {lane}" for lane in range(self.lanes)) + ">"
 
     def _neighbours(self, register: str, first: str) -> str:
-        """A number in the first lane, and in each lane one more."""
+        """Return a vector of a number and its successors."""
         wide, numbers = self.spread(register, first), self._numbers(register)
         lanes = self.assign_vector(f"add {self.vector(register)} {wide}, {numbers}")
         self.lines_of[lanes] = Line(first, 1, exact=True)
@@ -232,7 +232,7 @@ class LaneText(FunctionText):
         return name
 
     def _combine(self, instruction: str, type: str, operands: list[str]) -> Line | None:
-        """The line of a sum, a difference or a product with a number."""
+        """Return the linear vector of a sum, a difference, or a product with a number."""
         if type not in ("i32", "i64") or instruction not in ("add", "sub", "mul"):
             return None
         first, second = (self.line(operand) for operand in operands)
@@ -271,7 +271,7 @@ class LaneText(FunctionText):
         return name
 
     def _converted(self, instruction: str, source: str, operand: str, target: str) -> Line | None:
-        """The line of an i32 as an i64, where it does not wrap, or of an i64 as an i32."""
+        """Return the linear vector of an i32 as i64, if it does not wrap, or of an i64 as i32."""
         line = self.lines_of.get(operand)
         if line is None:
             return None
@@ -283,9 +283,9 @@ class LaneText(FunctionText):
         return None
 
     def widen(self, index: str) -> str:
-        """An index as an i64; its line is counted from the lane with the least number.
+        """Extend an index to i64; a linear vector starts at the lane with the least number.
 
-        That may wrap in lanes that are not active, but not from there to one that is.
+        It may wrap in inactive lanes, but not between there and an active one.
         """
         line = self.lines_of.get(index)
         wide = self.convert("sext", "i32", index, "i64")
@@ -315,7 +315,7 @@ class LaneText(FunctionText):
     def call_vector(
         self, name: str, result: str, operands: Sequence[tuple[str, str]], attribute: str = ""
     ) -> str:
-        """A function of vectors, whose result is one."""
+        """Call a function of vectors, whose result is a vector."""
         wide = [f"{self.vector(kind)} {self.spread(kind, x)}" for kind, x in operands]
         return self.assign_vector(
             f"call {self.vector(result)} {name}({', '.join(wide)}){attribute}"
@@ -341,7 +341,7 @@ class LaneText(FunctionText):
         return self.assign_vector(f"call {self.vector(result)} {name}({arguments})")
 
     def _each_lane_function(self, name: str, result: str, types: Sequence[str]) -> str:
-        """A function that calls another one for each lane."""
+        """Return a function that calls another one for each lane."""
         wide = f"{name}.x{self.lanes}"
         return self.text.helper(
             wide, lambda _, wide: _each_lane(wide, name, self.lanes, result, types)
@@ -350,30 +350,30 @@ class LaneText(FunctionText):
     # -- masks ----------------------------------------------------------------------------------
 
     def both(self, one: str | None, other: str | None) -> str | None:
-        """The lanes that are in both masks."""
+        """Return the intersection of two masks."""
         if one is None or other is None:
             return other if one is None else one
         return self.apply("and", "i1", one, other)
 
     def lanes_of(self, mask: str | None) -> str:
-        """A mask written out, to stand in an instruction."""
+        """Return a mask as an operand that can stand in an instruction."""
         return "splat (i1 true)" if mask is None else self.spread("i1", mask)
 
     def bits(self, mask: str) -> str:
-        """A mask as an integer, a bit for each lane."""
+        """Return a mask as an integer with a bit for each lane."""
         return self.assign(f"bitcast {self.vector('i1')} {mask} to i{self.lanes}")
 
     def any(self, mask: str) -> str:
-        """Whether a mask has any lane."""
+        """Return whether a mask has any lane."""
         return self.assign(f"icmp ne i{self.lanes} {self.bits(mask)}, 0")
 
     def active(self, type: str, operand: str, otherwise: str | int) -> str:
-        """A vector with another number in lanes that are not active."""
+        """Replace the numbers of inactive lanes."""
         vector = self.spread(type, operand)
         return vector if self.mask is None else self.choose(self.mask, type, vector, otherwise)
 
     def largest(self, operand: str) -> str:
-        """The largest of the active lanes' i64, none of which is negative, as one number."""
+        """Return the maximum of the active lanes' i64, none of which is negative, as one number."""
         if not self.is_vector(operand):
             return operand
         vector = self.active("i64", operand, 0)
@@ -382,7 +382,7 @@ class LaneText(FunctionText):
         return self.assign(f"call i64 {name}({self.vector('i64')} {vector})")
 
     def item_of(self, mask: str | None) -> str:
-        """The work item of the first lane of a mask."""
+        """Return the work item of the first lane of a mask."""
         if mask is None:
             return self.item
         integer = f"i{self.lanes}"
@@ -398,14 +398,14 @@ class LaneText(FunctionText):
     # -- lane by lane ---------------------------------------------------------------------------
 
     def element(self, type: str, operand: str, lane: str) -> str:
-        """The operand of one lane; ``lane`` is of the type of `bits`."""
+        """Return the operand of one lane; ``lane`` has the type of `bits`."""
         if not self.is_vector(operand):
             return operand
         vector = self.vector(type)
         return self.assign(f"extractelement {vector} {operand}, i{self.lanes} {lane}")
 
     def last_active(self) -> str:
-        """The number of the last active lane, of the type of `bits`."""
+        """Return the number of the last active lane, in the type of `bits`."""
         if self.mask is None:
             return str(self.lanes - 1)
         zeros = super().intrinsic(
@@ -414,9 +414,14 @@ class LaneText(FunctionText):
         return super().apply("sub", f"i{self.lanes}", self.lanes - 1, zeros)
 
     def each_active(self, body: Callable[[str], str | None], result: str = "") -> str:
-        """Run code for each active lane, in order; ``body`` takes the lane's number.
+        """Run code for each active lane, in order.
 
-        With ``result``, a type, it gives a number, and the vector of those is given.
+        Args:
+            body: Writes the code of a lane, given its number.
+            result: The type of what ``body`` returns, if anything.
+
+        Returns:
+            The vector of the results; "" without ``result``.
         """
         integer = f"i{self.lanes}"
         start = "-1" if self.mask is None else self.bits(self.mask)
@@ -448,7 +453,7 @@ class LaneText(FunctionText):
 
 
 def _each_lane(wide: str, name: str, lanes: int, result: str, types: Sequence[str]) -> str:
-    """The text of a function that calls another one lane by lane."""
+    """Return the text of a function that calls another one lane by lane."""
     parameters = ", ".join(f"<{lanes} x {kind}> %x{k}" for k, kind in enumerate(types))
     extracts = "\n".join(
         f"  %e{k} = extractelement <{lanes} x {kind}> %x{k}, i32 %lane"

@@ -1,4 +1,4 @@
-"""The mathematical functions for all lanes at once, from the same code as those of one number."""
+"""Write the mathematical functions for all lanes, from the code that scalars use."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from octants.mathlib.functions import MathFunction
 from octants.types.scalars import u1
 
 _LONG = 16
-"""Operations of a rare way that stay in line."""
+"""The most operations of a slow path that stay inline."""
 
 _RARE_LANES = 8
-"""Lanes of a rare way at a time: what is rare is mostly done in integers of 64 bits."""
+"""The lanes of a slow path at a time: it mostly computes in 64-bit integers."""
 
 
 def call(f: LaneText, op: Call) -> str:
-    """A function of vectors; of what all lanes share it is computed once."""
+    """Call a function of vectors; on uniform operands it is computed once."""
     if not f.is_vector(*op.operands):
         return library.call_scalar(f, op)
     name = f.text.helper(f"{op.name}.x{f.lanes}", lambda _, name: _text(f, op, name))
@@ -33,7 +33,7 @@ def call(f: LaneText, op: Call) -> str:
 
 
 def _text(caller: LaneText, op: Call, name: str) -> str:
-    """The definition of a function of vectors."""
+    """Return the definition of a function of vectors."""
     block = op.function.block
     f = _inner(caller, _uniformity(op.function))
     parameters = _bind_parameters(f, block.args)
@@ -47,12 +47,12 @@ def _text(caller: LaneText, op: Call, name: str) -> str:
 
 @functools.cache
 def _uniformity(function: MathFunction) -> Uniformity:
-    """What is the same for all lanes in a function, of which there is one in a process."""
+    """Return the uniformity of a function's values, cached for the process."""
     return Uniformity(function.block)
 
 
 def _inner(caller: LaneText, uniformity: Uniformity) -> LaneText:
-    """The text of a function that is called where any lanes are active."""
+    """Return the text of a function that is called if any lane is active."""
     table = {**caller.table, ops.If: if_}
     scalar = caller.scalar_table
     return LaneText(caller.kernel, caller.machine, table, 0, caller.lanes, uniformity, scalar)
@@ -67,7 +67,7 @@ def _bind_parameters(f: LaneText, values: list[Value]) -> str:
 
 
 def if_(f: LaneText, op: ops.If) -> None:
-    """The usual way for all lanes, and a rare one if any lane takes it."""
+    """Run the fast path for all lanes, and the slow path if any lane takes it."""
     condition = f.use(op.condition)
     if not f.is_vector(condition):
         control.if_(f, op)
@@ -92,7 +92,7 @@ def if_(f: LaneText, op: ops.If) -> None:
 
 
 def _call_rare(f: LaneText, block: Block) -> list[str]:
-    """The values that a block yields, from a function of its own."""
+    """Call a slow path as a function, and return the values that its block yields."""
     needed = captured(block)
     types, name = _function(f, block, needed)
     if _few(f, block) < f.lanes:
@@ -107,14 +107,14 @@ def _call_rare(f: LaneText, block: Block) -> list[str]:
 
 
 def _few(f: LaneText, block: Block) -> int:
-    """The lanes of a rare way's function: code for all at once would be most of a module."""
+    """Return the lanes of a slow path's function: one for all lanes would be most of a module."""
     vectors = [value for value in captured(block) if f.varies(value)] + block.yielded
     can_be_cut = all(f.varies(value) and value.type is not u1 for value in vectors)
     return _RARE_LANES if can_be_cut and f.lanes % _RARE_LANES == 0 else f.lanes
 
 
 def _function(f: LaneText, block: Block, needed: list[Value]) -> tuple[list[str], str]:
-    """The function of a rare way for a few lanes: the types of its results, and its name."""
+    """Return the result types and the name of a slow path's function for a few lanes."""
     inner = _inner(f, f.uniformity)
     inner.lanes = _few(f, block)
     parameters = _bind_parameters(inner, needed)
@@ -131,7 +131,7 @@ def _function(f: LaneText, block: Block, needed: list[Value]) -> tuple[list[str]
 def _in_turns(
     f: LaneText, block: Block, needed: list[Value], parts: list[str], name_of_part: str
 ) -> tuple[list[str], str]:
-    """The function of a rare way for all lanes, which calls the one for a few in a loop."""
+    """Return such a function for all lanes, which calls the one for a few in a loop."""
     inner, name = _inner(f, f.uniformity), f"{name_of_part}.x{f.lanes}"
     parameters = _bind_parameters(inner, needed)
     types = [inner.shape(value) for value in block.yielded]
@@ -152,7 +152,7 @@ def _in_turns(
 
 
 def _argument(inner: LaneText, value: Value) -> Callable[[str], str]:
-    """What gives the part of an argument for a turn."""
+    """Return a function that extracts an iteration's segment of an argument."""
     register = inner.type(value.type)
     if not inner.varies(value):
         return lambda _: f"{register} {inner.use(value)}"
@@ -168,7 +168,7 @@ def _argument(inner: LaneText, value: Value) -> Callable[[str], str]:
 
 
 def _begin_turns(inner: LaneText) -> tuple[Phi, str]:
-    """Begin a loop over parts of the lanes: the number of the turn, and the label of the loop."""
+    """Begin a loop over segments of the lanes; return its counter and its label."""
     before, again = inner.label, inner.fresh_label("turn")
     inner.branch(again)
     inner.start(again)
@@ -192,7 +192,7 @@ def _struct(types: list[str]) -> str:
 
 
 def _collected(inner: LaneText, types: list[str], values: list[str]) -> str:
-    """Values as one of a structure."""
+    """Return values as one of a structure type."""
     results = "poison"
     for position, (shape, value) in enumerate(zip(types, values, strict=True)):
         put = f"insertvalue {_struct(types)} {results}, {shape} {value}, {position}"
@@ -203,7 +203,7 @@ def _collected(inner: LaneText, types: list[str], values: list[str]) -> str:
 def _define(
     f: LaneText, inner: LaneText, name: str, parameters: str, result: str, how: str = ""
 ) -> None:
-    """Add a function of a rare way to the module, once."""
+    """Add the function of a slow path to the module, once."""
     head = f"define internal {result.rpartition(' ')[0]} {name}({parameters})"
     text = finished(inner, f"{head} cold noinline{how} {ATTRIBUTES}", f"ret {result}")
     f.text.helper(name, lambda *_: text)

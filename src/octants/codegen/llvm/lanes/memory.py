@@ -1,7 +1,7 @@
-"""Loads and stores of lanes: of one place, of neighbours at once, or lane by lane.
+"""Write loads and stores of lanes: of one address, of neighbours at once, or lane by lane.
 
-The indices of an access say how its places lie: at one address for all lanes, at a step from lane
-to lane that is known, or anywhere.
+The indices of an access determine whether all lanes have one address, addresses at a known
+distance, or any.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from octants.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LaneAddress:
-    """Where the lanes access memory: from ``start``, with ``step`` bytes from lane to lane.
+    """The addresses that lanes access: from ``start``, ``step`` bytes from lane to lane.
 
-    Where no step is known `start` is a vector of addresses, and `step` is None.
+    Without a known step `start` is a vector of addresses, and `step` is None.
     """
 
     start: str
@@ -29,7 +29,7 @@ class LaneAddress:
 
 
 class LaneOffset(Offset):
-    """An offset as a number, a step from lane to lane, and what is neither."""
+    """An offset as the sum of a number, a step from lane to lane, and a vector."""
 
     def __init__(self, f: LaneText) -> None:
         super().__init__(f)
@@ -53,7 +53,7 @@ class LaneOffset(Offset):
             super().add_unknown(line.start, stride)
 
     def place(self, base: str) -> LaneAddress:
-        """The place so many bytes after ``base``."""
+        """Return the addresses at this offset from ``base``."""
         f, start = self._lanes, self.apply(base)
         if not self._vectors:
             return LaneAddress(start, self._step)
@@ -79,13 +79,13 @@ class LaneOffset(Offset):
 def locate(
     f: LaneText, array: Array, companion: Companion, indices: Sequence[Value]
 ) -> LaneAddress:
-    """Where the lanes access an array."""
+    """Return the addresses of an array element for all lanes."""
     offset = LaneOffset(f)
     return offset.place(add_indices(f, offset, array, companion, indices))
 
 
 def addresses(f: LaneText, place: LaneAddress) -> str:
-    """The addresses of a place as a vector."""
+    """Return the addresses as a vector."""
     if place.step is None:
         return place.start
     if place.step == 0:
@@ -102,7 +102,7 @@ def _suffix(f: LaneText, type: str) -> str:
 
 
 def load_from(f: LaneText, place: LaneAddress, type: str, align: int, suffix: str) -> str:
-    """What the active lanes find; one number if that is at one place."""
+    """Load for the active lanes; the result is one number if all have one address."""
     vector, mask = f.vector(type), f.vector("i1")
     if place.step == 0:
         return f.assign(f"load {type}, ptr {place.start}, align {align}{suffix}")
@@ -127,7 +127,7 @@ def load_from(f: LaneText, place: LaneAddress, type: str, align: int, suffix: st
 def store_to(
     f: LaneText, place: LaneAddress, type: str, value: str, align: int, suffix: str
 ) -> None:
-    """Have the active lanes store; of several at one place the last one stays."""
+    """Store for the active lanes; if several have one address, the last one's value stays."""
     vector, mask = f.vector(type), f.vector("i1")
     if place.step == 0:
         if f.is_vector(value):
@@ -158,7 +158,7 @@ def store_to(
 
 
 def load(f: LaneText, op: ops.Load) -> None:
-    """An argument never changes, so that its load may move anywhere."""
+    """Load an element. Arguments are invariant, so that their loads may move."""
     dtype = op.array.dtype
     place = locate(f, op.array, op.companion, op.indices)
     suffix = f.kernel.scopes.suffix(op.ref)
@@ -169,7 +169,7 @@ def load(f: LaneText, op: ops.Load) -> None:
 
 
 def store(f: LaneText, op: ops.Store) -> None:
-    """A plain store."""
+    """Store an element."""
     dtype = op.array.dtype
     place = locate(f, op.array, op.companion, op.indices)
     stored = memory.to_memory(f, dtype, f.use(op.value))

@@ -1,4 +1,4 @@
-"""Which function writes which operation for lanes."""
+"""The handlers that write each operation for lanes."""
 
 from __future__ import annotations
 

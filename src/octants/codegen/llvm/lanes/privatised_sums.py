@@ -1,6 +1,7 @@
-"""Sums to which workers add plainly, by lanes: neighbours at once, one place after a reduction.
+"""Write plain additions of lanes to private sums: neighbours at once, one address after a
+reduction.
 
-Lanes whose places may be equal add one after the other.
+Lanes whose addresses may be equal add one after the other.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from octants.ir import ops
 
 
 def atomic(f: LaneText, op: ops.Atomic) -> None:
-    """An update, plainly where workers are kept apart."""
+    """Write an update; it is plain in launches that separate workers."""
     if op in f.collected or op.ref not in f.sums:
         shared_atomic(f, op)
         return
@@ -32,7 +33,7 @@ def atomic(f: LaneText, op: ops.Atomic) -> None:
 
 
 def _add_total(f: LaneText, op: ops.Atomic, place: LaneAddress) -> None:
-    """One update by the sum of the active lanes."""
+    """Add the sum of the active lanes at once."""
     dtype = op.array.dtype
     register = f.type(dtype)
     nothing = f.literal(neutral("add", dtype), dtype)
@@ -41,7 +42,7 @@ def _add_total(f: LaneText, op: ops.Atomic, place: LaneAddress) -> None:
 
 
 def _add_vector(f: LaneText, op: ops.Atomic, place: LaneAddress) -> None:
-    """All lanes at once: no two are at one place."""
+    """Add all lanes at once: no two have one address."""
     dtype = op.array.dtype
     suffix = f.kernel.scopes.suffix(op.ref)
     register = scalar_memory.memory_type(f, dtype)
@@ -51,7 +52,7 @@ def _add_vector(f: LaneText, op: ops.Atomic, place: LaneAddress) -> None:
 
 
 def _add_each(f: LaneText, op: ops.Atomic, place: LaneAddress) -> None:
-    """Lane by lane."""
+    """Add lane by lane."""
     register, value = f.type(op.array.dtype), f.use(op.value)
     pointers = memory.addresses(f, place)
 

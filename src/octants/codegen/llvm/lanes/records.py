@@ -1,7 +1,7 @@
-"""The tape of the lanes: members of records lie lane by lane, so that each lane has a column.
+"""Write the tape of lanes: a record's members are vectors, so that each lane has its column.
 
-A position is that of all lanes, and an iteration takes as many times the bytes as there are lanes.
-Where all lanes are at the same iteration a member is one vector in memory.
+All lanes share positions; an iteration takes as many times the bytes as there are lanes. Where all
+lanes are in the same iteration a member is one vector in memory.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from octants.ir.core import Record
 
 
 def _stride(f: LaneText, record: Record) -> int:
-    """The bytes that an iteration takes."""
+    """Return the bytes of an iteration."""
     return f.tape.stride(record) * f.lanes
 
 
 def push(f: LaneText, op: ops.RecordPush) -> None:
-    """Write an iteration; first let the tape grow, unless the loop has done it."""
+    """Write an iteration; grow the tape first, unless the loop has reserved it."""
     stride = _stride(f, op.record)
     if not stride:
         return
@@ -49,7 +49,7 @@ def pop(f: LaneText, op: ops.RecordPop) -> None:
     start = _start(f, f.use(op.base), f.wide(op.index), stride)
     suffix, mask = f.kernel.scopes.suffix(None), f.mask
     if not f.is_vector(start):
-        f.mask = None  # what other lanes read is there, and is of no consequence
+        f.mask = None  # inactive lanes may read memory too
     for offset, slots in op.record.members().items():
         dtype = op.record.slots[slots[0]]
         place = _member(f, start, offset, dtype.size)
@@ -61,7 +61,7 @@ def pop(f: LaneText, op: ops.RecordPop) -> None:
 
 
 def _start(f: LaneText, base: str, index: str, stride: int) -> str:
-    """Where an iteration begins: one address, or one for each lane."""
+    """Return the address of an iteration: one number, or one for each lane."""
     position = records.position(f, base, index, stride)
     if not f.is_vector(position):
         return str(f.tape.address(position))
@@ -71,7 +71,7 @@ def _start(f: LaneText, base: str, index: str, stride: int) -> str:
 
 
 def _member(f: LaneText, start: str, offset: int, size: int) -> LaneAddress:
-    """Where the lanes' values of a member are."""
+    """Return the addresses of the lanes' values of a member."""
     if not f.is_vector(start):
         head = f.assign(f"getelementptr i8, ptr {start}, i64 {offset * f.lanes}")
         return LaneAddress(head, size)
@@ -81,30 +81,30 @@ def _member(f: LaneText, start: str, offset: int, size: int) -> LaneAddress:
 
 
 def end(f: LaneText, op: ops.RecordEnd) -> None:
-    """The position after as many iterations as the lane that has made most."""
+    """Bind the position after the iterations of the lane with the most."""
     count = f.largest(f.wide(op.count))
     f.bind(op.result, records.position(f, f.use(op.base), count, _stride(f, op.record)))
 
 
 def room(f: LaneText, op: ops.RecordRoom) -> None:
-    """What of the share each lane's column of the tape has for a loop."""
+    """Bind the capacity for a loop in each lane's column of the tape."""
     f.bind(op.result, records.room_for(f, op, _stride(f, op.record)))
 
 
 def longest(f: LaneText, op: ops.Longest) -> None:
-    """The count of the lane that has most."""
+    """Bind the trip count of the lane with the most."""
     f.bind(op.result, f.largest(f.use(op.count)))
 
 
 def make_room_now(f: LaneText, op: ops.RecordReserve) -> None:
-    """Let the tape grow for what is recorded later, by the lane that reaches furthest."""
+    """Grow the tape for later records, for the lane that needs most."""
     if op.record.slots:
         end = f.wide(op.end)
         _make_room(f, op, end, f.largest(end))
 
 
 def reserve(f: LaneText, loop: ops.For) -> None:
-    """Make room for what a loop pushes in all its turns, as `codegen.llvm.records.reserve`."""
+    """Reserve tape for all pushes of a loop, as `codegen.records.reserve` does."""
     for op, from_zero, condition in counted_pushes(f, loop):
         stride = _stride(f, op.record)
         if stride == 0 or (condition is not None and f.is_vector(f.use(condition))):
@@ -121,7 +121,7 @@ def reserve(f: LaneText, loop: ops.For) -> None:
 def _make_room(
     f: LaneText, op: ops.RecordPush | ops.RecordReserve, counts: str, nbytes: str
 ) -> None:
-    """Let the tape grow if it must; who asked for most is who is told of if that is refused."""
+    """Grow the tape if needed; a failure names the lane that needed most."""
     outer, first = f.item, f.item_number()
     wanting = f.mask
     if f.is_vector(counts):

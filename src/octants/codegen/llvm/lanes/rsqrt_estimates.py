@@ -1,4 +1,4 @@
-"""1 / sqrt(x) for all lanes, by estimates of vectors as long as the machine has them."""
+"""Compute 1 / sqrt(x) of all lanes, by estimates for vectors of the machine's length."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from octants.codegen.llvm.rsqrt_estimates import SHORTEST, ReciprocalRoot
 
 
 def reciprocal_root(f: LaneText, op: ReciprocalRoot) -> str:
-    """The root of a vector, or that of a number which all lanes share."""
+    """Compute the root of a vector, or of a number that all lanes share."""
     if not f.is_vector(op.operand):
         return rsqrt_estimates.root_of_one(f, op)
     rough = _estimated(f, op)
@@ -26,7 +26,7 @@ def reciprocal_root(f: LaneText, op: ReciprocalRoot) -> str:
 
 
 def _estimated(f: LaneText, op: ReciprocalRoot) -> str:
-    """The estimates of all lanes, piece by piece."""
+    """Estimate all lanes, piece by piece."""
     length = max(SHORTEST, min(f.lanes, op.estimate.longest))
     pieces = [
         op.estimate.write(f, length, _taken(f, op.operand, f.lanes, range(k, k + length)))
@@ -42,7 +42,7 @@ def _estimated(f: LaneText, op: ReciprocalRoot) -> str:
 
 
 def _taken(f: LaneText, operand: str, lanes: int, places: range) -> str:
-    """The numbers of some lanes of a vector; those beyond it are any."""
+    """Return some lanes of a vector; lanes beyond it are undefined."""
     vector = f"<{lanes} x float>"
     order = ", ".join(f"i32 {place}" if place < lanes else "i32 poison" for place in places)
     return f.assign(
@@ -51,6 +51,6 @@ def _taken(f: LaneText, operand: str, lanes: int, places: range) -> str:
 
 
 def _joined(f: LaneText, lanes: int, first: str, second: str) -> str:
-    """Two vectors as one of so many lanes."""
+    """Concatenate two vectors."""
     half, order = f"<{lanes // 2} x float>", ", ".join(f"i32 {k}" for k in range(lanes))
     return f.assign(f"shufflevector {half} {first}, {half} {second}, <{lanes} x i32> <{order}>")

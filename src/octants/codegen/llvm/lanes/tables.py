@@ -13,7 +13,7 @@ from octants.types.scalars import DType, f16, f32
 
 
 def _stored(table: Table) -> DType:
-    """The type of an entry; an f16 is kept as the number that its register holds."""
+    """Return the type of an entry; an f16 is stored in its register type."""
     dtype = table.values[0].type
     return f32 if dtype is f16 else dtype
 
@@ -24,7 +24,7 @@ def _memory(f: LaneText, table: Table) -> str:
 
 
 def fill(f: LaneText, table: Table) -> None:
-    """Store the values of a table, whose last one is defined here."""
+    """Store the values of a table, the last of which is defined here."""
     dtype, start = _stored(table), _memory(f, table)
     element = memory_type(f, dtype)
     for number, value in enumerate(table.values):
@@ -35,12 +35,12 @@ def fill(f: LaneText, table: Table) -> None:
 
 
 def select(f: LaneText, op: ops.Select) -> None:
-    """A select that is no part of a chain, or the last one of one."""
+    """Write a select, unless it is inside a chain; the last one of a chain reads its table."""
     select_tables.select_by(_read, f, op)
 
 
 def _read(f: LaneText, read: Read) -> str:
-    """What the active lanes find at their indices."""
+    """Return the entries at the active lanes' indices."""
     dtype = _stored(read.table)
     index = select_tables.clamped(f, read)
     if all(value in read.table.constants for value in read.table.values):

@@ -1,4 +1,4 @@
-"""What the vectors of a target can do, as data: analyses choose by it which loops run in lanes."""
+"""The capabilities of a target's vectors, as data for the analyses that choose loops for lanes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 from octants.target import MOST_VECTORS, LaneCosts, Target, Vectors
 
 _FEATURES = (("+avx512vl", 16), ("+avx2", 8), ("+neon", 4))
-"""Of a target with so many lanes of 32 bits in a vector."""
+"""Target features, and the 32-bit lanes of their vectors."""
 
 OPERATIONS = (
     *("constant", "unary", "binary", "fma", "compare", "select", "cast", "bitcast"),
@@ -16,14 +16,16 @@ OPERATIONS = (
     *("load", "store", "atomic", "compare_exchange"),
     *("record_push", "record_pop", "record_end", "record_room", "record_reserve", "longest"),
 )
-"""The operations of `ir` that `lanes.operations` has handlers for, by their names in the text
-form. That module is not asked, since it is imported only where code is generated."""
+"""The operations of `ir` with handlers in `lanes.operations`, by their names in the text form.
+
+That module is imported only to generate code, so the names are listed here.
+"""
 
 _COSTS = LaneCosts(call=4, new_tile=12, gathered=3.0, scattered=4.0, added=1.5, product_of_64=3)
 
 
 def lanes_of_target(target: Target) -> int:
-    """The lanes of a vector of 32 bits each; 0 where the target's vectors are none to rely on."""
+    """Return the 32-bit lanes of a vector; 0 if the target guarantees no vectors."""
     features = target.features.split(",")
     for feature, lanes in _FEATURES:
         if feature in features:
@@ -33,10 +35,10 @@ def lanes_of_target(target: Target) -> int:
 
 @functools.cache
 def vectors_of(target: Target, simd: str) -> Vectors:
-    """The vectors of a target; ``simd`` is one of `AUTO`, `ALWAYS` and `NEVER`."""
+    """Return the vectors of a target; ``simd`` is one of `AUTO`, `ALWAYS` and `NEVER`."""
     return Vectors(lanes_of_target(target), simd, OPERATIONS, _COSTS)
 
 
 def most_lanes(target: Target) -> int:
-    """The lanes of the widest tiles."""
+    """Return the lanes of the widest tiles."""
     return lanes_of_target(target) * MOST_VECTORS

@@ -1,4 +1,4 @@
-"""The loop over the work items of a parallel task in tiles: a work item in each lane."""
+"""Write the loop over a task's work items in tiles: a work item in each lane."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from octants.ir.core import Task
 
 
 def write_whole_tiles(f: LaneText, task: Task, rest: str) -> None:
-    """Tiles of [begin, end), then a call of the function ``rest`` for what is less than one."""
+    """Write tiles over [begin, end), then call the function ``rest`` for the remainder."""
     count = f.assign("sub i64 %end, %begin")
     whole = f.assign(f"and i64 {count}, {-f.lanes}")
     last = f.assign(f"add i64 %begin, {whole}")
