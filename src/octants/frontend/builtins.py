@@ -24,6 +24,7 @@ from octants.frontend import (
     cooperation,
     matrices,
     numeric_functions,
+    tiles,
 )
 from octants.frontend.context import Context
 from octants.frontend.values import MatrixValue, describe, is_number
@@ -221,7 +222,11 @@ BUILTINS: dict[Any, Handler] = {
     **_matrices(),
     **_methods(),
     **_memory(),
-    **{function: bind(function, build) for function, build in cooperation.TABLE.items()},
+    **{
+        function: bind(function, build)
+        for table in (cooperation.TABLE, tiles.TABLE)
+        for function, build in table.items()
+    },
     **{dtype: functools.partial(constructors.scalar, dtype) for dtype in ALL},
     Struct: constructors.python_struct,
 }

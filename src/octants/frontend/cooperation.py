@@ -27,7 +27,6 @@ from octants.ir.cooperation import nbytes, shared_arrays
 from octants.ir.core import Block, Task, Value
 from octants.ir.ops.cooperation import BITWISE, REDUCTIONS, SHUFFLES
 from octants.lang.simt import block, grid, subgroup
-from octants.lang.simt.tiles import Tile
 from octants.target import Blocks
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
@@ -331,15 +330,7 @@ def _not_supported(what: str, way_out: str) -> Implementation:
     return build
 
 
-_TILES = _not_supported(
-    "`simt.Tile16x16` and `simt.Tile32x32` are",
-    "keep the matrix in a `block.SharedArray((16, 16), dtype)`, or a small one whole in each work"
-    " item, as a `qd.Matrix`",
-)
-
 TABLE: dict[Any, Implementation] = {
-    Tile.zeros: _TILES,
-    Tile.eye: _TILES,
     block.radix_rank_match_atomic_or: _not_supported(
         "`simt.block.radix_rank_match_atomic_or` is",
         "count digits in a `block.SharedArray`, and scan the counts by `block.exclusive_add`",

@@ -16,7 +16,7 @@ from octants.diagnostics.errors import (
     WrongIndexCount,
 )
 from octants.diagnostics.linalg_errors import BuilderAccess
-from octants.frontend import compile_time, references
+from octants.frontend import compile_time, references, tiles
 from octants.frontend.context import Context
 from octants.frontend.hidden_arguments import DecidesAtCompileTime, HostNumber
 from octants.frontend.python_objects import wrap
@@ -44,6 +44,8 @@ Index = int | slice | Value
 def subscript(context: Context, node: ast.Subscript) -> Any:
     """``base[indices]`` as a place where it is one, else as a value."""
     base = context.evaluate_place(node.value)
+    if tiles.has_slices(node) and isinstance(array := context.load(base), ArrayReference):
+        return tiles.slice_of(context, array, node)
     return element(context, base, evaluate_indices(context, node.slice), node)
 
 

@@ -23,6 +23,7 @@ from octants.frontend import (
     names,
     returns,
     sparse_entries,
+    tiles,
 )
 from octants.frontend.context import Context
 from octants.frontend.expressions import binary_operation
@@ -164,7 +165,8 @@ def assign(context: Context, node: ast.Assign) -> bool:
     if value is None:
         assignments.refuse_none(context, node.value)
     for target in node.targets:
-        assignments.assign(context, target, value)
+        if not tiles.assign(context, target, value):
+            assignments.assign(context, target, value)
     return True
 
 
@@ -202,6 +204,8 @@ def augmented_assign(context: Context, node: ast.AugAssign) -> bool:
         place = names.name(context, node.target)
     else:
         place = assignments.place_of(context, node.target)
+    if tiles.subtract(context, node, place):
+        return True
     value = context.evaluate(node.value)
     fn = ATOMIC.get(type(node.op))
     if fn is not None and _takes(place, fn):
