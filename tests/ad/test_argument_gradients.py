@@ -111,8 +111,8 @@ def test_who_does_not_ask_does_not_pay() -> None:
     assert variants == [("bare", False, False)]
     everything.grad.using(argument_gradients=True)(*given)
     assert ("bare", True, False) in specialisation.programs
-    without = bare_reverse(specialisation).outside
-    layout = bare_reverse(specialisation, arguments=True).outside
+    without = bare_reverse(specialisation).persistent
+    layout = bare_reverse(specialisation, arguments=True).persistent
     assert without.size < layout.size
 
 

@@ -23,11 +23,11 @@ pytestmark = on_cpu
 @pytest.fixture(autouse=True)
 def runtime() -> Iterator[None]:
     qd.init(arch=qd.cpu, default_fp=qd.f64, log_level="error")
-    before = dlpack.lent_count()
+    before = dlpack.export_count()
     yield
     qd.reset()
     gc.collect()
-    assert dlpack.lent_count() == before
+    assert dlpack.export_count() == before
 
 
 @qd.kernel
@@ -82,7 +82,7 @@ def test_types(name: str) -> None:
     dtype = getattr(qd, name)
     x = qd.ndarray(dtype, 3)
     x.fill(1)
-    assert dlpack.borrow(x).dtype == x.to_numpy().dtype
+    assert dlpack.import_view(x).dtype == x.to_numpy().dtype
     assert np.from_dlpack(x).tolist() == [1, 1, 1]
 
 
@@ -107,12 +107,12 @@ def test_lent_memory_outlives_the_array_and_the_runtime() -> None:
 
 def test_a_capsule_that_nobody_takes() -> None:
     x = qd.ndarray(qd.f64, 3)
-    before = dlpack.lent_count()
+    before = dlpack.export_count()
     for versioned in (False, True):
         capsule = x.to_dlpack(versioned)
-        assert dlpack.lent_count() == before + 1
+        assert dlpack.export_count() == before + 1
         del capsule
-        assert dlpack.lent_count() == before
+        assert dlpack.export_count() == before
 
 
 def test_a_capsule_that_is_dropped_by_an_exception() -> None:
@@ -131,8 +131,8 @@ def test_copies() -> None:
     for x in (qd.ndarray(qd.f64, 3), qd.field(qd.f64, 3)):
         x.fill(1.0)
         copied = np.from_dlpack(x, copy=True) if np.__version__ >= "2.1" else None
-        part = dlpack.borrow(x, copy=True)
-        assert part.address != dlpack.borrow(x).address
+        part = dlpack.import_view(x, copy=True)
+        assert part.address != dlpack.import_view(x).address
         x.fill(2.0)
         if copied is not None:
             assert copied.tolist() == [1, 1, 1]
@@ -141,7 +141,7 @@ def test_copies() -> None:
 def test_the_device_that_is_wanted() -> None:
     x = qd.ndarray(qd.f64, 3)
     assert x.__dlpack_device__() == (1, 0)
-    assert dlpack.borrow(x, dl_device=(1, 0)).address == x._opened.address
+    assert dlpack.import_view(x, dl_device=(1, 0)).address == x._opened.address
     with pytest.raises(ValueError, match="OCT537"):
         x.__dlpack__(dl_device=(2, 0))
 
@@ -321,7 +321,7 @@ def test_memory_that_the_host_cannot_touch(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ValueError, match="which the host cannot touch"):
         x.__dlpack__()
     for more in ({"copy": True}, {"copy": True, "dl_device": (1, 0)}):
-        part = dlpack.borrow(x, **more)
+        part = dlpack.import_view(x, **more)
         values = (ctypes.c_double * 3).from_address(part.address)
         assert list(values) == [2, 2, 2]
     with pytest.raises(ValueError, match="memory of the CPU, and kernels run on"):

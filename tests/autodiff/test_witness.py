@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from octants.autodiff import read_fingerprint as picture
-from octants.autodiff.read_fingerprint import witness
+from octants.autodiff.read_fingerprint import add_fingerprint
 from octants.interpreter import run
 from octants.ir.core import Module
 from octants.ir.ops import Load
@@ -40,7 +40,7 @@ parallel @k_0 {
 def watched(effects: bool) -> tuple[Module, Any]:
     module = parse(TEXT)
     loads = [op for op in module.walk() if isinstance(op, Load)]
-    made, sums = witness(module, loads, effects=effects)
+    made, sums = add_fingerprint(module, loads, effects=effects)
     verify(made)
     return made, sums
 
@@ -60,7 +60,7 @@ def test_the_picture() -> None:
     ((before, after),) = pictures(picture)
     module = parse(before)
     loads = [op for op in module.walk() if isinstance(op, Load)]
-    made, _ = witness(module, loads, effects=False)
+    made, _ = add_fingerprint(module, loads, effects=False)
     assert to_text(made) == after
 
 

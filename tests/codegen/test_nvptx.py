@@ -20,7 +20,7 @@ from octants.codegen.llvm import nvptx
 from octants.fuzz.backends import PackageBackend
 from octants.fuzz.generator.build import generate
 from octants.ir.core import Array, Companion, Module, Space
-from octants.runtime.cuda import abortable_nodes
+from octants.runtime.cuda.graphs import abortable_nodes
 from octants.types import scalars
 from octants.types.layouts import Layout, Term
 from octants.types.scalars import f32, f64, i32

@@ -12,7 +12,7 @@ import pytest
 import octants as qd
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.runtime.capture import captures
-from octants.runtime.cuda.graph_capture import CudaGraph
+from octants.runtime.cuda.graphs.captured import CudaGraph
 from octants.runtime.cuda.streams import Streams
 from octants.runtime.gpu import tape_growth
 from tests.codegen.on_emulated_gpu import AddressableCuda, emulated_gpu

@@ -419,7 +419,7 @@ def test_memory_without_a_version() -> None:
     versions, of = make()
     assert of((2500, 4)) is None
     assert of((1000, 4)) is not None
-    versions.lend(1500)
+    versions.exported(1500)
     assert of((1000, 4)) is None
     assert of((3000, 4), (1200, 0)) is None
     versions.freed(1000, 1000)

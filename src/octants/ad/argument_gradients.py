@@ -24,11 +24,11 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Launch:
-    """A launch whose reverse leaves the gradients of the arguments in its outside storage."""
+    """A launch whose reverse leaves the gradients of the arguments in its persistent storage."""
 
     specialisation: Specialisation
     arguments: tuple[Any, ...]
-    outside: PersistentStorage | None
+    persistent: PersistentStorage | None
 
     def is_of(self, asked: _Asked) -> bool:
         if self.specialisation.kernel is not asked.kernel:
@@ -56,7 +56,7 @@ class ArgumentGradients:
         if not self._all and not self._asked:
             return
         found = {
-            entry.number: _Launch(entry.specialisation, entry.arguments, entry.outside)
+            entry.number: _Launch(entry.specialisation, entry.arguments, entry.persistent)
             for entry in entries
             if isinstance(entry, LaunchEntry) and self.wants(entry.specialisation.kernel)
         }
@@ -68,7 +68,7 @@ class ArgumentGradients:
         if not self.wants(asked.kernel):
             raise ArgumentsNotAsked(asked.kernel.name).at(None)
         return [
-            argument_gradients(launch.specialisation, launch.outside)
+            argument_gradients(launch.specialisation, launch.persistent)
             for launch in self._launches
             if launch.is_of(asked)
         ]

@@ -45,7 +45,7 @@ class FastPath:
         "_stepped",
         "freezes",
         "may_race",
-        "outside",
+        "persistent",
         "step",
     )
 
@@ -53,7 +53,7 @@ class FastPath:
         self, specialisation: Specialisation, identities: Identities, plan: TapePlan
     ) -> None:
         (self.step,) = plan.steps
-        self.outside: PersistentLayout | None = plan.outside if plan.outside.size else None
+        self.persistent: PersistentLayout | None = plan.persistent if plan.persistent.size else None
         self.may_race = True
         self.freezes = any(
             isinstance(annotation, StructAnnotation)
@@ -122,4 +122,4 @@ def quick_way(
 def _saves_nothing(step: ReverseStep) -> bool:
     """Whether a step neither overwrites what it needs nor keeps more than its arguments."""
     overwrites = set(step.needed_before) & set(step.written)
-    return not (overwrites or step.rewritten or step.witness or step.log)
+    return not (overwrites or step.rewritten or step.fingerprint or step.log)

@@ -20,7 +20,7 @@ from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.ir.core import Companion
 from octants.launch.changing_numbers import with_constants
 from octants.launch.gradient import merge_aliases, tangent_program
-from octants.launch.races import look_before_gradient
+from octants.launch.races import check_before_gradient
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import equals_of, memories_of, memory_of_write
 from octants.types.signature import FieldHandle
@@ -107,7 +107,7 @@ class FwdMode:
         number = specialisation.number = next(driver.state.numbers)
         chosen = options.current()
         if chosen.on_overwrite != "trust":
-            look_before_gradient(
+            check_before_gradient(
                 merged, number, arguments, always=chosen.debug, effects=True, companion=TANGENT
             )
         results = program.launch(driver.state.seed, number, 0, *arguments)

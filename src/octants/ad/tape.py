@@ -31,7 +31,7 @@ from octants.launch.alias_free import on_own_arrays
 from octants.launch.changing_numbers import with_constants
 from octants.launch.gradient import TapePlan, differentiable, tape_plan
 from octants.launch.persistent_storage import PersistentStorage
-from octants.launch.races import gradient_check, look_before_gradient, validate_launch
+from octants.launch.races import check_before_gradient, gradient_check, validate_launch
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import (
     TapedMemory,
@@ -238,13 +238,17 @@ class Tape:
             if not given.hidden:
                 raise
             return self.launch(*with_constants(given, arguments))
-        if self._is_simple and specialisation is given and self._way_to(given) not in given.ways:
+        if (
+            self._is_simple
+            and specialisation is given
+            and self._way_to(given) not in given.fast_paths
+        ):
             self._find_way(given, plan)
             return self.launch(given, arguments)
         self.see_cuts(given, memories)
         if not is_own:
             self._unseen.see(given, memories)
-        outside = PersistentStorage(plan.outside) if plan.outside.size else None
+        persistent = PersistentStorage(plan.persistent) if plan.persistent.size else None
         frozen = freeze(specialisation, arguments)
         number = specialisation.number = next(driver.state.numbers)
         self._look_for_races(specialisation, number, arguments)
@@ -252,7 +256,7 @@ class Tape:
         for memory in memories.values():
             self.touch(memory)
         entries = [
-            LaunchEntry(specialisation, step, frozen, number, outside, not position)
+            LaunchEntry(specialisation, step, frozen, number, persistent, not position)
             for position, step in enumerate(plan.steps)
         ]
         phases = [phase for entry in entries for phase in entry.prepare(memories)]
@@ -260,8 +264,8 @@ class Tape:
         for entry in entries:
             results = entry.run(self)
             self._entries.append(entry)
-        if len(plan.steps) != 1 and outside is not None:
-            results = outside.results(specialisation)
+        if len(plan.steps) != 1 and persistent is not None:
+            results = persistent.results(specialisation)
         return specialisation.wrap(results) if specialisation.returned else None
 
     def _look_for_races(
@@ -270,7 +274,7 @@ class Tape:
         """An error where the derivative of a launch depends on which work item is first."""
         always = self.validation or options.current().debug
         if always or self.on_overwrite != "trust":
-            look_before_gradient(specialisation, number, arguments, always=always, effects=True)
+            check_before_gradient(specialisation, number, arguments, always=always, effects=True)
         if self.validation:
             validate_launch(specialisation, number, arguments)
 
@@ -279,13 +283,13 @@ class Tape:
         way = quick_way(specialisation, plan, flow_of(specialisation))
         if way is not None:
             way.may_race = gradient_check(specialisation).program is not None
-        specialisation.ways[self._way_to(specialisation)] = way
+        specialisation.fast_paths[self._way_to(specialisation)] = way
 
     def _known_way(self, specialisation: Specialisation) -> FastPath | None:
         """The quick way that another tape has found."""
         if not self._is_simple:
             return None
-        way: FastPath | None = specialisation.ways.get(self._way_to(specialisation))
+        way: FastPath | None = specialisation.fast_paths.get(self._way_to(specialisation))
         if way is not None:
             self._ways[specialisation] = way
         return way
@@ -304,11 +308,11 @@ class Tape:
         """Run a launch that overwrites nothing that is needed."""
         if way.freezes:
             arguments = freeze(specialisation, arguments)
-        outside = PersistentStorage(way.outside) if way.outside is not None else None
+        persistent = PersistentStorage(way.persistent) if way.persistent is not None else None
         number = specialisation.number = next(driver.state.numbers)
         if way.may_race:
             self._look_for_races(specialisation, number, arguments)
-        entry = LaunchEntry(specialisation, way.step, arguments, number, outside)
+        entry = LaunchEntry(specialisation, way.step, arguments, number, persistent)
         results = entry.run_quickly()
         self._ledger.note(entry, touched.needed)
         self._touched |= touched.every

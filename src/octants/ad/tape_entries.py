@@ -17,7 +17,7 @@ from octants.launch.gradient import ReverseStep
 from octants.launch.persistent_storage import PersistentStorage
 from octants.launch.read_fingerprint import ReadFingerprint
 from octants.launch.specialisation import Specialisation
-from octants.launch.taped_memory import TapedMemory, adjoint_of, memories_of, outside_memory
+from octants.launch.taped_memory import TapedMemory, adjoint_of, memories_of, persistent_memory
 from octants.lazy_dataclass import dataclass
 from octants.runtime.capture import refuse
 
@@ -65,7 +65,7 @@ class LaunchEntry:
         "arguments",
         "is_first",
         "number",
-        "outside",
+        "persistent",
         "specialisation",
         "step",
     )
@@ -76,7 +76,7 @@ class LaunchEntry:
         step: ReverseStep,
         arguments: tuple[Any, ...],
         number: int,
-        outside: PersistentStorage | None,
+        persistent: PersistentStorage | None,
         is_first: bool = True,
     ) -> None:
         self.specialisation = specialisation
@@ -84,7 +84,7 @@ class LaunchEntry:
         self.step = step
         self.arguments = arguments
         self.number = number
-        self.outside = outside
+        self.persistent = persistent
         self.is_first = is_first
         self._seed = driver.state.seed
         self._contents: Sequence[Content] = ()
@@ -158,34 +158,36 @@ class LaunchEntry:
     def _memory(self, position: int, memories: Mapping[int, TapedMemory]) -> TapedMemory:
         if position in memories:
             return memories[position]
-        assert self.outside is not None
-        return outside_memory(self.outside, position)
+        assert self.persistent is not None
+        return persistent_memory(self.persistent, position)
 
     def _launch(self, program: Any) -> tuple[Any, ...]:
-        address = 0 if self.outside is None else self.outside.address
+        address = 0 if self.persistent is None else self.persistent.address
         results: tuple[Any, ...] = program.launch(
             self._seed, self.number, address, *self.arguments, *self._log
         )
         return results
 
     def _launch_forward(self) -> tuple[Any, ...]:
-        witness = self.step.witness
-        if witness is None:
+        fingerprint = self.step.fingerprint
+        if fingerprint is None:
             return self._launch(self.step.forward)
-        results, self._seen = witness.run(witness.launch, self._seed, self.number, self.arguments)
+        results, self._seen = fingerprint.run(
+            fingerprint.launch, self._seed, self.number, self.arguments
+        )
         return results
 
-    def _check_reads(self, witness: ReadFingerprint) -> None:
+    def _check_reads(self, fingerprint: ReadFingerprint) -> None:
         """An error if the reverse run would read something else than the launch did."""
-        _, sums = witness.run(witness.look, self._seed, self.number, self.arguments)
-        for name, seen, now in zip(witness.names, self._seen, sums, strict=True):
+        _, sums = fingerprint.run(fingerprint.look, self._seed, self.number, self.arguments)
+        for name, seen, now in zip(fingerprint.names, self._seen, sums, strict=True):
             if seen != now:
                 raise ChangedSinceLaunch(name, self.kernel).at(None)
 
     def run_again(self) -> None:
         """Run it forward once more, on the memory as it is."""
-        if self.outside is not None and self.is_first:
-            self.outside.clear()
+        if self.persistent is not None and self.is_first:
+            self.persistent.clear()
         self._make_log(lambda nbytes: None)
         self._launch(self.step.forward)
 
@@ -200,8 +202,8 @@ class LaunchEntry:
 
     def seed_result(self, seed: Any) -> None:
         """Set the adjoint of what the kernel returns; to one without a seed."""
-        if self.outside is not None:
-            self.outside.seed(self.specialisation, seed)
+        if self.persistent is not None:
+            self.persistent.seed(self.specialisation, seed)
 
     def reverse(self, ledger: OverwriteLedger) -> None:
         step = self.step
@@ -209,8 +211,8 @@ class LaunchEntry:
             return
         if self._contents or not ledger.saves:
             ledger.restore(self._contents, self.kernel)
-        if step.witness is not None:
-            self._check_reads(step.witness)
+        if step.fingerprint is not None:
+            self._check_reads(step.fingerprint)
         for memory, region in self._places.rewritten if self._places is not None else ():
             ledger.disturb(memory, region)
         self._launch(step.backward)

@@ -51,7 +51,7 @@ PRIMAL = Companion.PRIMAL
 _FACTOR = 0x9E3779B97F4A7C15  # odd, and without a pattern: the golden ratio in 64 bits
 
 
-def witness(
+def add_fingerprint(
     module: Module, loads: Collection[Operation], *, effects: bool
 ) -> tuple[Module, dict[Array, Array]]:
     """The kernel with sums of what ``loads`` read, and those by the array that was read.

@@ -42,9 +42,9 @@ def capsule(
     elif copy:
         values, owner = _copied(window)
     else:
-        values, owner = _shared(what, window), device.lend(window.storage)
+        values, owner = _shared(what, window), device.export_memory(window.storage)
     if not is_elsewhere:
-        device.let_wait(stream)
+        device.make_stream_wait(stream)
     address = values.__array_interface__["data"][0]
     is_copy = bool(copy) or is_elsewhere
     part = dlpack.DlpackView(
@@ -58,7 +58,7 @@ def capsule(
     )
     if part.is_read_only and not max_version:
         raise CannotShare(what, "it is read-only, which a capsule of old cannot say", "").at(None)
-    return dlpack.lend(part, versioned=bool(max_version), flags=dlpack.IS_COPY * is_copy)
+    return dlpack.export_capsule(part, versioned=bool(max_version), flags=dlpack.IS_COPY * is_copy)
 
 
 def _copied(window: Window) -> tuple[np.ndarray[Any, Any], Any]:

@@ -69,7 +69,7 @@ def _borrow(device: Device, source: Any) -> dlpack.DlpackView:
         is_read_only = not values.flags.writeable
         place = address, values.shape, values.strides, values.dtype
         return dlpack.DlpackView(*place, dlpack.CPU, is_read_only, (values, source))
-    part: dlpack.DlpackView | None = device.borrow(source, "the array")
+    part: dlpack.DlpackView | None = device.import_array(source, "the array")
     if part is None:
         problem = f"the array is in the memory of {_place(where)}, and kernels run on {device!r}"
         advice = "copy it to the memory of the device first, or pass it to a kernel as it is"

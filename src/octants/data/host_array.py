@@ -375,7 +375,7 @@ class Tensor(StoredArray, AnyTensor):
             raise AttributeError(f"{self.describe()} is in no memory that is shared like this")
         events.before_read(self)
         if self._lent is None:
-            self._lent = current.device().lend(None)
+            self._lent = current.device().export_memory(None)
         return interface
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -46,7 +46,7 @@ def torch_of_memory(elements: Array | dict[str, Any], window: Window) -> Any:
     if isinstance(elements, np.ndarray):
         return to_torch(elements, None)
     torch, device = import_optional("torch", "torch"), current.device()
-    shared = Shared(elements, device.lend(window.storage))
+    shared = Shared(elements, device.export_memory(window.storage))
     return torch.as_tensor(shared, device=f"cuda:{device.dlpack_device[1]}")
 
 
@@ -77,7 +77,7 @@ def torch_to_numpy(what: str, tensor: Any) -> Array:
 
 def import_array(device: Device, what: str, source: Any) -> Saved | None:
     """The elements of an array of another library in the memory of a device; None elsewhere."""
-    part = device.borrow(source, f"the array that {what} takes")
+    part = device.import_array(source, f"the array that {what} takes")
     if part is None:
         return None
     if part.dtype is None:

@@ -30,9 +30,9 @@ def identities_of(specialisation: Specialisation) -> Identities | None:
 
     It gives None for a launch that is not of this kind; there is no function where none can be.
     """
-    if "own" not in specialisation.ways:
-        specialisation.ways["own"] = _make(specialisation)
-    found: Identities | None = specialisation.ways["own"]
+    if "own" not in specialisation.fast_paths:
+        specialisation.fast_paths["own"] = _make(specialisation)
+    found: Identities | None = specialisation.fast_paths["own"]
     return found
 
 

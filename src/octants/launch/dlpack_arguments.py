@@ -21,7 +21,7 @@ _CPU = 1  # the number of the CPU's memory in DLPack
 _known: dict[type, bool] = {}
 
 
-def borrowed(leaves: Sequence[Leaf], arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+def import_arguments(leaves: Sequence[Leaf], arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments, with views for arrays of other libraries that are neither numpy's nor torch's.
 
     Raises:
@@ -31,12 +31,12 @@ def borrowed(leaves: Sequence[Leaf], arguments: tuple[Any, ...]) -> tuple[Any, .
     for leaf in leaves:
         if isinstance(leaf.annotation, (NdarrayAnnotation, AnyTensor)):
             value = leaf.value(arguments)
-            if _is_lent(type(value)) and value.__dlpack_device__()[0] == _CPU:
+            if _is_imported(type(value)) and value.__dlpack_device__()[0] == _CPU:
                 found = replace(found, leaf, _view(leaf, value))
     return tuple(found)
 
 
-def _is_lent(kind: type) -> bool:
+def _is_imported(kind: type) -> bool:
     if kind not in _known:
         ours = issubclass(kind, (FieldHandle, NdarrayHandle, StructHandle, np.ndarray))
         offers = hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__")

@@ -100,7 +100,7 @@ class _Run:
         sizes = [8 * c.counts.element_shape[0] for c in self.countings if c is not None]
         self.log_bytes = 0
         self._log: Logs = ()
-        size, device = plan.outside.size + max(sizes, default=0), driver.device()
+        size, device = plan.persistent.size + max(sizes, default=0), driver.device()
         self._memory = device.allocate(size)
         self._parts = parts_of(device)
         self._storage = describe_bytes(self._memory.address, size, self._memory)
@@ -167,9 +167,9 @@ class _Run:
     def _count(self, counting: Counting, number: int) -> np.ndarray[Any, Any]:
         """Run a counting module; a row for each of its records."""
         specialisation = self.specialisation.with_log if self._log else self.specialisation
-        start = self.plan.outside.size
+        start = self.plan.persistent.size
         places = {
-            **self.plan.outside.places(counting.module),
+            **self.plan.persistent.places(counting.module),
             ArrayRef(counting.counts, PRIMAL): start,
         }
         counts = self._storage[start : start + 8 * counting.counts.element_shape[0]].view(np.int64)

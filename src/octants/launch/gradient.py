@@ -1,9 +1,10 @@
-"""The reverse and forward-mode variants of a specialised kernel, each compiled when first needed.
+"""The reverse and forward-mode variants of a specialised kernel, each compiled on first use.
 
-Under a tape a kernel whose tasks overwrite what the reverse run needs is launched task by task, so
-that the tape can restore the memory that each task saw. What crosses its tasks then lives in
-*outside* storage, which the tape keeps until the backward pass. Gradients of arguments are variants
-of their own: whoever does not ask for them does not pay for them.
+Under a tape, a kernel whose tasks overwrite what the reverse run needs is launched task by task, so
+that the tape can restore the memory that each task read. The values that cross its tasks then live
+in *persistent* storage, which the tape keeps until the backward pass. Gradients of arguments that
+are passed by value are variants of their own: a gradient that does not return them costs nothing
+extra.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGEN
 class ReverseStep:
     """A launch that a tape can reverse by itself: a kernel, or one task of it.
 
-    `forward` runs it, `backward` propagates adjoints and reads the primal contents of `needed`
-    (positions in the module's arrays) as they were in `state`: "before" or "after" the forward run;
-    arrays that the forward run changes and the backward run does not are always read "after" it.
-    `written` are the positions of the arrays that the forward run changes, `rewritten` those that
-    the backward run changes: on memory from before, it runs the stores again. `regions` tells from
-    the arguments which elements the forward run writes, and which of those that it reads the
-    backward run reads again. `witness` tells what was read, where nothing is restored for it.
-    `log` is for what atomics return, which both runs need to have. What a step does that
-    `is_ordered` depends on the order of work items.
+    `forward` runs it. `backward` propagates adjoints, and reads the primal contents of `needed`
+    (positions in the module's arrays) as they were in `state`: "before" or "after" the forward run.
+    Arrays that the forward run changes and the backward run does not are always read "after" it.
+
+    `written` are the positions of the arrays that the forward run changes, `rewritten` of those
+    that the backward run changes, because it runs stores again on memory from before the forward
+    run. `regions` maps the arguments to the elements that the forward run writes and the backward
+    run reads. `fingerprint` checks what was read, where the tape trusts memory. `log` records what
+    atomics return, for both runs. If `is_ordered`, the results depend on the order of work items.
     """
 
     forward: BoundKernelCode
@@ -64,13 +65,13 @@ class ReverseStep:
     written: tuple[int, ...]
     rewritten: tuple[int, ...]
     regions: Regions
-    witness: ReadFingerprint | None = None
+    fingerprint: ReadFingerprint | None = None
     log: LogPlan | None = None
     is_ordered: bool = False
 
     @functools.cached_property
     def needed_before(self) -> tuple[int, ...]:
-        """The arrays whose contents from before the forward run are needed."""
+        """The positions of the arrays whose contents from before the forward run are needed."""
         if self.state == "after":
             return ()
         changed = set(self.written) - set(self.rewritten)
@@ -78,11 +79,11 @@ class ReverseStep:
 
     @functools.cached_property
     def needed_after(self) -> tuple[int, ...]:
-        """The arrays whose contents from after the forward run are needed."""
+        """The positions of the arrays whose contents from after the forward run are needed."""
         return tuple(position for position in self.needed if position not in self.needed_before)
 
     def accessed(self, arguments: Sequence[Any]) -> Mapping[int, Accessed]:
-        """The elements that a launch with these arguments accesses, by position of the array."""
+        """The elements that a launch accesses, by the position of the array."""
         try:
             return self.regions(*arguments)
         except Exception:  # wrong arguments; the launch itself says what is wrong
@@ -91,10 +92,10 @@ class ReverseStep:
 
 @dataclass(frozen=True)
 class TapePlan:
-    """How a specialised kernel runs under a tape: its steps in order, and their storage."""
+    """The launches of a specialised kernel under a tape, in order, and their persistent storage."""
 
     steps: tuple[ReverseStep, ...]
-    outside: PersistentLayout
+    persistent: PersistentLayout
 
     @property
     def programs(self) -> list[BoundKernelCode | None]:
@@ -109,14 +110,14 @@ class TapePlan:
 
 @dataclass(frozen=True)
 class BareReverse:
-    """The reverse of a launch on memory as the kernel left it.
+    """The reverse of a launch, on memory as the kernel left it.
 
-    `needed` are the positions of the arrays whose primal contents it reads, `rewritten` those that
-    it stores once more.
+    `needed` are the positions of the arrays whose primal contents it reads, `rewritten` of those
+    that it stores again.
     """
 
     program: BoundKernelCode
-    outside: PersistentLayout
+    persistent: PersistentLayout
     needed: tuple[int, ...]
     rewritten: tuple[int, ...]
 
@@ -124,14 +125,19 @@ class BareReverse:
 def bare_reverse(
     specialisation: Specialisation, *, arguments: bool = False, trusts: bool = False
 ) -> BareReverse:
-    """The program of ``kernel.grad(...)``, which runs on memory as the kernel left it.
+    """Compile ``kernel.grad(...)``, which runs on memory as the kernel left it.
 
-    In the outside storage are the adjoints of what the kernel returns and, with ``arguments``, of
+    The persistent storage holds the adjoints of what the kernel returns and, with ``arguments``, of
     its float arguments that are passed by value.
 
-    Raises `OctantsCompilationError` if work items race for what the derivative depends on, or if
-    the kernel overwrites what its reverse needs; one that ``trusts`` takes what memory holds for
-    it.
+    Args:
+        specialisation: The kernel.
+        arguments: Whether to compute gradients of arguments that are passed by value.
+        trusts: Whether memory is taken to hold what the kernel read, even if it overwrote that.
+
+    Raises:
+        OctantsCompilationError: work items race for what the derivative depends on, or the kernel
+            overwrites what its reverse needs.
     """
 
     def make() -> BareReverse:
@@ -141,7 +147,7 @@ def bare_reverse(
         if result.hazards:
             result = _again(specialisation, module, arguments) or result
         _refuse(module, result, trusts)
-        layout = _adjoints_outside(module, arguments)
+        layout = _persistent_adjoints(module, arguments)
         needed = tuple(module.arrays.index(array) for array in result.needed)
         position = {array: number for number, array in enumerate(result.module.arrays)}
         rewritten = tuple(position[array] for array in written_arrays(result.module))
@@ -157,12 +163,17 @@ def tape_plan(
     trusts: bool = False,
     validates: bool = False,
 ) -> TapePlan:
-    """The steps of a kernel under a tape, with gradients of its ``arguments`` if they are wanted.
+    """Compile the launches of a kernel under a tape.
 
-    One that ``trusts`` has one step, for which nothing is restored; if it also ``validates``, with
-    a witness of what the launch read.
+    Args:
+        specialisation: The kernel.
+        arguments: Whether to compute gradients of arguments that are passed by value.
+        trusts: Whether memory is taken to hold what the kernel read. Then there is one step, and
+            the tape restores nothing for it.
+        validates: Whether a trusting tape checks a fingerprint of what the launch read.
 
-    Raises `OctantsCompilationError` for what cannot be differentiated.
+    Raises:
+        OctantsCompilationError: the kernel cannot be differentiated.
     """
 
     def make() -> TapePlan:
@@ -174,7 +185,7 @@ def tape_plan(
 
 
 def plan_with_modules(specialisation: Specialisation) -> TapePlan:
-    """The steps of a kernel under a tape, with the modules that they were compiled from."""
+    """The launches of a kernel under a tape, with the modules that they were compiled from."""
     plan = tape_plan(specialisation)
     if any(program is not None and program.module is None for program in plan.programs):
         plan = _whole(specialisation, False) or _parts(specialisation, False)
@@ -182,28 +193,28 @@ def plan_with_modules(specialisation: Specialisation) -> TapePlan:
 
 
 def _trusting(specialisation: Specialisation, arguments: bool, validates: bool) -> TapePlan:
-    """The kernel as one step, reversed on memory as it is then."""
+    """The kernel as one step, reversed on whatever memory holds then."""
     module = specialisation.module
     result = _reverse(specialisation, module, saved=False, part=False, arguments=arguments)
     _refuse(module, result, trusts=True)
-    layout = _adjoints_outside(module, arguments)
+    layout = _persistent_adjoints(module, arguments)
     step = _step(specialisation, specialisation.primal, module, result, layout)
     if not validates:
         return TapePlan((dataclasses.replace(step, needed=()),), layout)
-    # What atomics left is no load: it is looked at as a whole.
+    # Results of atomics have no fingerprint: their arrays are compared as a whole.
     left = dict.fromkeys(op.array for op in result.reads if isinstance(op, ops.Atomic))
     needed = tuple(module.arrays.index(array) for array in left)
-    witness = make_fingerprint(specialisation, result.reads)
-    return TapePlan((dataclasses.replace(step, needed=needed, witness=witness),), layout)
+    fingerprint = make_fingerprint(specialisation, result.reads)
+    return TapePlan((dataclasses.replace(step, needed=needed, fingerprint=fingerprint),), layout)
 
 
 def _whole(specialisation: Specialisation, arguments: bool) -> TapePlan | None:
-    """The kernel as one step; None if only its tasks one by one can be reversed."""
+    """The kernel as one step; None if it can only be reversed task by task."""
     module = specialisation.module
     result = _best(specialisation, module, part=False, arguments=arguments)
     if result.hazards:
         return None
-    layout = _adjoints_outside(module, arguments)
+    layout = _persistent_adjoints(module, arguments)
     step = _step(specialisation, specialisation.primal, module, result, layout)
     return TapePlan((step,), layout)
 
@@ -211,7 +222,7 @@ def _whole(specialisation: Specialisation, arguments: bool) -> TapePlan | None:
 def _parts(specialisation: Specialisation, arguments: bool) -> TapePlan:
     """The tasks of the kernel as steps."""
     module = specialisation.module
-    layout = _adjoints_outside(module, arguments)
+    layout = _persistent_adjoints(module, arguments)
     layout.add(module, (Space.TEMPORARY, Space.RETURN), PRIMAL)
     layout.add(module, (Space.TEMPORARY,), ADJOINT)
     steps = []
@@ -224,7 +235,9 @@ def _parts(specialisation: Specialisation, arguments: bool) -> TapePlan:
 def _part(
     specialisation: Specialisation, part: Module, layout: PersistentLayout, arguments: bool
 ) -> ReverseStep | None:
-    """A task as a step, with a log if need be; None if it must run in order."""
+    """A task as a step, with a log if its atomics need one; None if its work items must run in
+    order.
+    """
     result = _best(specialisation, part, part=True, arguments=arguments)
     if not result.hazards or not part.tasks[0].is_parallel:
         _refuse(part, result)
@@ -237,15 +250,15 @@ def _part(
     result = _best(specialisation, logged.reading, part=True, arguments=arguments)
     if result.hazards:
         return None
-    twin = specialisation.with_log
-    forward = BoundKernelCode(twin, logged.forward, (), layout.places(logged.forward))
-    step = _step(twin, forward, logged.reading, result, layout)
+    clone = specialisation.with_log
+    forward = BoundKernelCode(clone, logged.forward, (), layout.places(logged.forward))
+    step = _step(clone, forward, logged.reading, result, layout)
     known = range(len(part.arrays))
     return dataclasses.replace(
         step,
         needed=tuple(position for position in step.needed if position in known),
         regions=specialisation.make_regions(part),
-        log=make_plan(twin, logged, layout),
+        log=make_plan(clone, logged, layout),
         is_ordered=True,
     )
 
@@ -263,15 +276,17 @@ def _ordered_part(
 
 
 def _again(specialisation: Specialisation, module: Module, arguments: bool) -> Reversed | None:
-    """The reverse in which tasks store again what they initialise; None if that does not do."""
+    """The reverse in which tasks repeat the stores that initialise arrays; None if that is not
+    enough.
+    """
     result = _reverse(
         specialisation, module, saved=False, part=False, arguments=arguments, again=True
     )
     return None if result.hazards else result
 
 
-def _adjoints_outside(module: Module, arguments: bool) -> PersistentLayout:
-    """Storage for the adjoints of what a kernel takes and returns by value."""
+def _persistent_adjoints(module: Module, arguments: bool) -> PersistentLayout:
+    """A layout for the adjoints of what a kernel takes and returns by value."""
     layout = PersistentLayout(module.arrays)
     layout.add(module, (Space.RETURN,), ADJOINT)
     if arguments:
@@ -280,7 +295,7 @@ def _adjoints_outside(module: Module, arguments: bool) -> PersistentLayout:
 
 
 def _refuse(module: Module, result: Reversed, trusts: bool = False) -> None:
-    """An error for a kernel that overwrites what its reverse needs."""
+    """Refuse a kernel that overwrites what its reverse needs."""
     hazards = [h for h in result.hazards if not (trusts and h.kind == "load")]
     if hazards:
         raise errors.overwritten(module.name, hazards)
@@ -289,7 +304,7 @@ def _refuse(module: Module, result: Reversed, trusts: bool = False) -> None:
 def _best(
     specialisation: Specialisation, module: Module, *, part: bool, arguments: bool
 ) -> Reversed:
-    """The reverse on the memory from after the run if it can be, else on that from before it."""
+    """The reverse on memory from after the run if possible, else on memory from before it."""
 
     def make(saved: bool) -> Reversed:
         return _reverse(specialisation, module, saved=saved, part=part, arguments=arguments)
@@ -314,7 +329,7 @@ def _reverse(
 
 
 def _require_primal(module: Module) -> None:
-    """An error for a kernel that reads or writes gradients or duals itself."""
+    """Refuse a kernel that reads or writes gradients or duals itself."""
     for op in module.walk():
         if not isinstance(op, ops.Access) or op.companion is PRIMAL:
             continue
@@ -333,14 +348,14 @@ def _step(
     layout: PersistentLayout,
 ) -> ReverseStep:
     position = {array: number for number, array in enumerate(module.arrays)}
-    kept = [a for a in _written_outside(module) if (position[a], PRIMAL) in layout.offsets]
+    kept = [a for a in _written_temporaries(module) if (position[a], PRIMAL) in layout.offsets]
     written = tuple(position[array] for array in [*written_arrays(module), *kept])
     reads = result.reads if result.state == "after" else None  # else stores run again, and read
     regions = specialisation.make_regions(module, reads)
     if not any(task.body.ops[:-1] for task in result.module.tasks):
         return ReverseStep(forward, None, result.state, (), written, (), regions)
     backward = _backward(specialisation, result, layout)
-    again = _written_outside(result.module) if kept else []
+    again = _written_temporaries(result.module) if kept else []
     rewritten = [
         result.module.arrays.index(array) for array in [*written_arrays(result.module), *again]
     ]
@@ -358,7 +373,7 @@ def _backward(
     return BoundKernelCode(specialisation, result.module, (), places, apart=specialisation.apart)
 
 
-def _written_outside(module: Module) -> list[Array]:
+def _written_temporaries(module: Module) -> list[Array]:
     """The launch-temporary and returned arrays that a module writes."""
     spaces = (Space.TEMPORARY, Space.RETURN)
     return written_arrays(module, spaces)
@@ -367,13 +382,13 @@ def _written_outside(module: Module) -> list[Array]:
 def differentiable(
     specialisation: Specialisation, memories: Mapping[int, TapedMemory]
 ) -> Specialisation:
-    """The kernel that is differentiated for a launch on these memories.
+    """The kernel to differentiate for a launch on these memories: with aliased arrays merged.
 
-    Arrays of Octants stay where they are, so that what was found for some holds while they are
-    passed; kernels may have hundreds.
+    The result is remembered while the same arrays of Octants are passed, since a kernel may have
+    hundreds.
     """
     keys = tuple(memory.key for memory in memories.values())
-    known = specialisation.ways.get("differentiable")
+    known = specialisation.fast_paths.get("differentiable")
     if known is not None and known[0] == keys:
         found: Specialisation = known[1]
         return found
@@ -381,18 +396,23 @@ def differentiable(
     apart = are_apart(specialisation, memories, aliases)
     found = merge_aliases(specialisation, aliases, apart=apart)
     if not any(memory.is_foreign for memory in memories.values()):
-        specialisation.ways["differentiable"] = keys, found
+        specialisation.fast_paths["differentiable"] = keys, found
     return found
 
 
 def merge_aliases(
     specialisation: Specialisation, aliases: Sequence[int], *, apart: bool = True
 ) -> Specialisation:
-    """The kernel with arrays that are the same memory as one array.
+    """The kernel in which arrays with the same memory are one array.
 
-    ``aliases`` has, for each position of the module's arrays, that of the first array with the same
-    memory; ``apart`` says that the others, and their companions, share none. Derivatives are taken
-    of this kernel, since they depend on who writes what.
+    Derivatives are taken of this kernel, since they depend on which accesses touch the same
+    element.
+
+    Args:
+        specialisation: The kernel.
+        aliases: For each position of the module's arrays, that of the first array with the same
+            memory.
+        apart: Whether all other arrays, and their companions, share no memory.
     """
     if apart and all(first == position for position, first in enumerate(aliases)):
         return specialisation
@@ -406,7 +426,7 @@ def merge_aliases(
 
 
 def _merged(original: Module, aliases: Sequence[int]) -> Module:
-    """A copy of a module in which arrays that are the same are one."""
+    """A copy of a module in which aliased arrays are one."""
     module = rewriter.copy_module(original)
     position = {array: number for number, array in enumerate(module.arrays)}
     for op in module.walk():

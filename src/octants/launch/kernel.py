@@ -26,9 +26,9 @@ from octants.diagnostics.tracebacks import of_users, shortens_tracebacks
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.garbage_collection import Uncollected
 from octants.launch.changing_numbers import varying_reads
-from octants.launch.dlpack_arguments import borrowed
+from octants.launch.dlpack_arguments import import_arguments
 from octants.launch.kernel_gradient import Gradient
-from octants.launch.races import launch_with_look
+from octants.launch.races import launch_with_race_check
 from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
 from octants.launch.warm_call import WarmCall, make_entry
@@ -103,7 +103,7 @@ class Kernel:
             if entry is not self.entry and recognise(*arguments):
                 self.entry = entry
                 return entry(*arguments)
-        given, arguments = arguments, borrowed(self.leaves, arguments)
+        given, arguments = arguments, import_arguments(self.leaves, arguments)
         specialisation = self.specialisation(arguments)
         recognition = specialisation.recognition
         is_outlived = recognition is not None and recognition.is_outlived and arguments is given
@@ -131,7 +131,7 @@ class Kernel:
 
     def bind_arrays(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """The same as `bind`, with the arrays of other libraries as launches know them."""
-        return borrowed(self.leaves, self.bind(arguments, named))
+        return import_arguments(self.leaves, self.bind(arguments, named))
 
     def specialisation(self, arguments: tuple[Any, ...]) -> Specialisation:
         """The kernel compiled for arguments like these, mostly found by their key."""
@@ -158,7 +158,7 @@ class Kernel:
                 found = self._variant(key, arguments)
                 found.key = key
                 if found.options.debug:
-                    found.launch = launch_with_look(found)
+                    found.launch = launch_with_race_check(found)
                 self._add_variant(key, found)
             self._specialisations[key] = found
         return found

@@ -13,11 +13,11 @@ from octants.diagnostics.tape_errors import NothingHasGradient
 from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.launch.alias_free import on_own_arrays
 from octants.launch.changing_numbers import with_constants
-from octants.launch.dlpack_arguments import borrowed
+from octants.launch.dlpack_arguments import import_arguments
 from octants.launch.gradient import bare_reverse, differentiable
 from octants.launch.operand_changes import check_unchanged
 from octants.launch.persistent_storage import PersistentStorage, argument_gradients
-from octants.launch.races import look_before_gradient
+from octants.launch.races import check_before_gradient
 from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
 from octants.launch.taped_memory import memories_of, memory_at
@@ -96,7 +96,7 @@ class Gradient:
         way = ways.argument_gradients, ways.trusts
         reversal = kernel.warm_gradients.find(way, arguments)
         if reversal is None:
-            arguments = borrowed(kernel.leaves, arguments)
+            arguments = import_arguments(kernel.leaves, arguments)
             try:
                 reversal = self._reversal(arguments)
             except OctantsError:
@@ -126,15 +126,15 @@ class Gradient:
         """Launch the reverse."""
         ways = self._ways
         specialisation, merged, reverse = reversal
-        layout = reverse.outside
+        layout = reverse.persistent
         if not ways.trusts:
             check_unchanged(specialisation, arguments, reverse.needed)
             debug, number = options.current().debug, specialisation.number
-            look_before_gradient(merged, number, arguments, always=debug, effects=False)
-        outside = PersistentStorage(layout) if layout.size else None
-        if outside is not None:
-            outside.seed(merged, ways.seed)
-        address = outside.address if outside is not None else 0
+            check_before_gradient(merged, number, arguments, always=debug, effects=False)
+        persistent = PersistentStorage(layout) if layout.size else None
+        if persistent is not None:
+            persistent.seed(merged, ways.seed)
+        address = persistent.address if persistent is not None else 0
         memories = [memory_at(merged, k, arguments) for k in reverse.rewritten]
         kept = [(memory, memory.snapshot()) for memory in memories]
         reverse.program.launch(driver.state.seed, specialisation.number, address, *arguments)
@@ -142,7 +142,7 @@ class Gradient:
             memory.restore(contents)
         if not ways.argument_gradients:
             return None
-        return argument_gradients(merged, outside)
+        return argument_gradients(merged, persistent)
 
     @shortens_tracebacks
     def explain(self, *arguments: Any, **named: Any) -> Explanation:

@@ -55,7 +55,7 @@ def check_unchanged(
     for change in changes:
         if not change.may_be_the_same:
             raise _error(change, kernel)
-    warned: set[tuple[str, str]] = specialisation.ways.setdefault("changes", set())
+    warned: set[tuple[str, str]] = specialisation.fast_paths.setdefault("changes", set())
     for change in changes:
         if (change.array, change.writer) not in warned:
             warned.add((change.array, change.writer))

@@ -116,7 +116,7 @@ def adjoint_seed(what: str, given: Any, shape: tuple[int, ...]) -> np.ndarray[An
 
 
 def argument_gradients(
-    specialisation: Specialisation, outside: PersistentStorage | None
+    specialisation: Specialisation, persistent: PersistentStorage | None
 ) -> dict[str, Any]:
     """The gradients of float arguments that are passed by value, by the names of the parameters.
 
@@ -132,7 +132,10 @@ def argument_gradients(
         is_hidden = leaf.position >= len(specialisation.signature.names)
         if isinstance(kind, ScalarType) and kind.dtype.is_float and not is_hidden:
             numbers = [0.0] * math.prod(kind.element_shape)
-            if outside is not None and (places.get(place, -1), ADJOINT) in outside.layout.offsets:
-                numbers = outside.numbers(places[place], ADJOINT).tolist()
+            if (
+                persistent is not None
+                and (places.get(place, -1), ADJOINT) in persistent.layout.offsets
+            ):
+                numbers = persistent.numbers(places[place], ADJOINT).tolist()
             found[leaf.name] = make_value(kind, numbers)
     return found

@@ -1,4 +1,4 @@
-"""A module of a kernel, compiled, and bound to the arguments of the kernel's launches."""
+"""A compiled module, bound to the arguments of a kernel's launches."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ else:
 
 PRIMAL = Companion.PRIMAL
 Spot = tuple[int, Companion]
-"""A companion of the array at a position of a module."""
+"""The position of an array in a module, and one of its companions."""
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """What is left of a module when it has been compiled: all that a launch needs.
+    """What launches need of a compiled module; the cache stores it.
 
-    There is no artifact where the interpreter runs the module.
-    `results` are what is read back after a launch, `outside` the offsets of what lives in memory of
-    the caller. `written` are the ndarrays whose primal contents it may change, `accessed` what it
-    touches.
+    `artifact` is None where the interpreter runs the module. `results` are read back after a
+    launch. `persistent` has the offsets in the caller's storage of arrays that live there.
+    `written` are the positions of the ndarrays whose primal contents the code may change,
+    `accessed` what it touches.
     """
 
     artifact: Artifact | None
     arrays: tuple[Array, ...]
     results: tuple[Spot, ...]
-    outside: tuple[tuple[Spot, int], ...]
+    persistent: tuple[tuple[Spot, int], ...]
     written: tuple[int, ...]
     accessed: tuple[Spot, ...]
 
 
 class Owner(Protocol):
-    """The kernel that a program belongs to: what its arguments are, and where arrays come from."""
+    """The kernel that the code belongs to: its arguments, and the sources of its arrays."""
 
     options: Options
     count: int
@@ -62,14 +62,14 @@ class Owner(Protocol):
 
     @property
     def sources(self) -> Sequence[ArraySource]:
-        """Where each array comes from."""
+        """The source of each array."""
 
 
 class BoundKernelCode:
     """A compiled module, with the function that launches it on the arguments of a kernel.
 
-    ``apart`` says that no two of its arrays share memory in a launch. `module` is None where the
-    program was found in the cache.
+    ``apart`` states that no two of its arrays share memory in a launch. `module` is None where the
+    code comes from the cache.
     """
 
     module: Module | None = None
@@ -79,7 +79,7 @@ class BoundKernelCode:
         owner: Owner,
         module: Module,
         results: Sequence[int] = (),
-        outside: Mapping[ArrayRef, int] | None = None,
+        persistent: Mapping[ArrayRef, int] | None = None,
         *,
         apart: bool = False,
     ) -> None:
@@ -93,19 +93,19 @@ class BoundKernelCode:
         def spots(places: Iterable[ArrayRef]) -> tuple[Spot, ...]:
             return tuple((position[array], companion) for array, companion in places)
 
-        outside = outside or {}
+        persistent = persistent or {}
         self.compiled = Compiled(
             self.code.artifact,
             tuple(module.arrays),
             tuple((number, PRIMAL) for number in results),
-            tuple(zip(spots(outside), outside.values(), strict=True)),
+            tuple(zip(spots(persistent), persistent.values(), strict=True)),
             tuple(position[array] for array in written_arrays(module, (Space.NDARRAY,))),
             spots(_accessed_places(module)),
         )
 
     @property
     def the_module(self) -> Module:
-        """The module that was compiled; only for programs that were compiled in this process."""
+        """The compiled module, for code that was compiled in this process."""
         assert self.module is not None
         return self.module
 
@@ -116,7 +116,7 @@ class BoundKernelCode:
 
     @functools.cached_property
     def launch(self) -> Callable[..., tuple[Any, ...]]:
-        """Launches it on the arguments of the kernel; see `runtime.arguments.packing`."""
+        """The launch function; see `runtime.arguments.packing.make_launch`."""
         compiled, owner = self.compiled, self.owner
         arrays = compiled.arrays
         added = len(arrays) - len(owner.sources)
@@ -124,7 +124,10 @@ class BoundKernelCode:
         def places(spots: Iterable[Spot]) -> list[ArrayRef]:
             return [ArrayRef(arrays[number], companion) for number, companion in spots]
 
-        spots, offsets = [spot for spot, _ in compiled.outside], [k for _, k in compiled.outside]
+        spots, offsets = (
+            [spot for spot, _ in compiled.persistent],
+            [k for _, k in compiled.persistent],
+        )
         binding = Binding(
             layout_parameters(list(arrays)),
             arrays,
@@ -147,7 +150,7 @@ class BoundKernelCode:
             return make_launch(binding, run, driver.device(), kernel, owner)
 
     def last_launch(self, number: int) -> LastLaunch | None:
-        """What the launch with a number was given; None if that is not known any more."""
+        """The arguments of the launch with a number; None if its block was reused."""
         blocks = getattr(self.__dict__.get("launch"), "blocks", None)
         if blocks is None:
             return None
@@ -155,7 +158,7 @@ class BoundKernelCode:
 
 
 def bind(owner: Owner, compiled: Compiled) -> BoundKernelCode:
-    """The program of a kernel that was compiled before."""
+    """Load code that was compiled before."""
     program = BoundKernelCode.__new__(BoundKernelCode)
     program.owner = owner
     program.compiled = compiled
@@ -176,5 +179,5 @@ def written_arrays(
 
 
 def _accessed_places(module: Module) -> dict[ArrayRef, None]:
-    """The companions of arrays that a module reads or writes."""
+    """The array references that a module reads or writes."""
     return {op.ref: None for op in module.walk() if isinstance(op, ops.Access)}

@@ -207,7 +207,7 @@ def _check(
     return RaceCheck(program, None, has_effects, updates_matter, watched.sections, watched.sites)
 
 
-def look_before_gradient(
+def check_before_gradient(
     specialisation: Specialisation,
     number: int,
     arguments: Sequence[Any],
@@ -228,7 +228,7 @@ def look_before_gradient(
     check = gradient_check(specialisation, effects=effects, companion=companion)
     if check.program is None:
         return
-    looked: dict[Any, int] = specialisation.ways.setdefault(("looked", companion), {})
+    looked: dict[Any, int] = specialisation.fast_paths.setdefault(("looked", companion), {})
     key = tuple(each if type(each) is int else getattr(each, "shape", None) for each in arguments)
     if key not in looked and len(looked) >= _MOST_KEYS:
         key = ()
@@ -257,17 +257,17 @@ def validate_launch(specialisation: Specialisation, number: int, arguments: Sequ
         raise race.forward_error()
 
 
-def launch_with_look(specialisation: Specialisation) -> Callable[..., Any]:
+def launch_with_race_check(specialisation: Specialisation) -> Callable[..., Any]:
     """What launches a kernel in debug mode: it warns of the first race that is found."""
     found: list[Race] = []
 
-    def launch(seed: int, number: int, outside: int, *arguments: Any) -> Any:
+    def launch(seed: int, number: int, persistent: int, *arguments: Any) -> Any:
         if not found:
             race = launch_check(specialisation).find(specialisation, seed, number, arguments)
             if race is not None:
                 found.append(race)
                 warnings.warn(str(race.forward_error()), OctantsWarning, levels_to_the_user())
-        return specialisation.primal.launch(seed, number, outside, *arguments)
+        return specialisation.primal.launch(seed, number, persistent, *arguments)
 
     return launch
 

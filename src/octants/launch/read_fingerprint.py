@@ -36,9 +36,11 @@ class ReadFingerprint:
         self, program: BoundKernelCode, seed: int, number: int, arguments: Sequence[Any]
     ) -> tuple[tuple[Any, ...], list[int]]:
         """The flat results of a run, and what it has summed up for each array."""
-        outside = PersistentStorage(self.layout)
-        results = program.launch(seed, number, outside.address, *arguments)
-        return results, [int(outside.numbers(position)[0]) for position, _ in self.layout.offsets]
+        persistent = PersistentStorage(self.layout)
+        results = program.launch(seed, number, persistent.address, *arguments)
+        return results, [
+            int(persistent.numbers(position)[0]) for position, _ in self.layout.offsets
+        ]
 
 
 def make_fingerprint(
@@ -46,10 +48,10 @@ def make_fingerprint(
 ) -> ReadFingerprint | None:
     """The witness of some loads of a kernel; None if there are none."""
     module = specialisation.module
-    launched, sums = read_fingerprint.witness(module, reads, effects=True)
+    launched, sums = read_fingerprint.add_fingerprint(module, reads, effects=True)
     if not sums:
         return None
-    looking, others = read_fingerprint.witness(module, reads, effects=False)
+    looking, others = read_fingerprint.add_fingerprint(module, reads, effects=False)
     layout = PersistentLayout(launched.arrays)
     for array in sums.values():
         layout.put(launched.arrays.index(array), PRIMAL)

@@ -172,14 +172,14 @@ class Specialisation:
         self.born = driver.last_number(length_hint(driver.state.numbers, -1))
         driver.state.specialisations.add(self)
         self.programs: dict[Any, Any] = {}
-        self.ways: dict[Any, Any] = {}
+        self.fast_paths: dict[Any, Any] = {}
         self._make_module: Callable[[], Module] = self._build_again
         self._prefix: tuple[Any, ...] = ()
         function: FunctionType = kernel.function
-        self._shelf = open_entry(function, lambda: self.types, signature.returns, chosen)
+        self._cache_entry = open_entry(function, lambda: self.types, signature.returns, chosen)
         self._facts, reads = self._found() or self._built()
-        if self._shelf is not None:
-            self._shelf.release()
+        if self._cache_entry is not None:
+            self._cache_entry.release()
         warn_at_places(self._facts.warnings)
         self.varying = frozenset(key_of(read) for read in reads if read.varies)
         self.numbers = [NumberRead(read) for read in reads if type(read.value) in (int, float)]
@@ -238,8 +238,12 @@ class Specialisation:
 
     def _found(self) -> tuple[Facts, Sequence[Read]] | None:
         """The kernel from the cache."""
-        reads = None if self._shelf is None else self._shelf.find_reads()
-        facts = None if self._shelf is None or reads is None else self._shelf.find("facts", None)
+        reads = None if self._cache_entry is None else self._cache_entry.find_reads()
+        facts = (
+            None
+            if self._cache_entry is None or reads is None
+            else self._cache_entry.find("facts", None)
+        )
         if reads is None or facts is None:
             return None
         fits = make_guard(hidden_terms(Sight(reads, self.kernel.function, ()), facts.hidden))
@@ -250,10 +254,10 @@ class Specialisation:
         built = self._build()
         self.module = built.module
         facts = _facts_of(built)
-        if self._shelf is not None and not self._shelf.settle(built):
-            self._shelf = None
-        if self._shelf is not None:
-            self._shelf.keep("facts", facts, lambda _: None)
+        if self._cache_entry is not None and not self._cache_entry.settle(built):
+            self._cache_entry = None
+        if self._cache_entry is not None:
+            self._cache_entry.keep("facts", facts, lambda _: None)
         return facts, built.reads
 
     def _build(self) -> Built:
@@ -265,8 +269,8 @@ class Specialisation:
         """The module of a kernel that was in the cache, for something that was not."""
         with driver.state.compiling:
             built = self._build()
-            if self._shelf is not None and not self._shelf.is_of(built):
-                self._shelf = None  # what it reads has just changed
+            if self._cache_entry is not None and not self._cache_entry.is_of(built):
+                self._cache_entry = None  # what it reads has just changed
             return built.module
 
     def complete(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -338,13 +342,13 @@ class Specialisation:
 
     def _recalled(self, key: tuple[Any, ...], make: Callable[[], _Made]) -> _Made:
         part = " ".join(map(str, (*self._prefix, *key)))
-        if self._shelf is None:
+        if self._cache_entry is None:
             return make()
-        found: _Made | None = self._shelf.find(part, self._object)
+        found: _Made | None = self._cache_entry.find(part, self._object)
         if found is None:
             found = make()
-            if self._shelf is not None:
-                keep = functools.partial(self._shelf.keep, part, found, self._name)
+            if self._cache_entry is not None:
+                keep = functools.partial(self._cache_entry.keep, part, found, self._name)
                 unfinished = driver.unfinished()
                 if unfinished:
                     current.later([making.wait for making in unfinished], keep)
@@ -406,31 +410,31 @@ class Specialisation:
 
     def with_module(self, key: tuple[Any, ...], make: Callable[[], Module]) -> Specialisation:
         """The same for another module over the same arrays, which is made when it is needed."""
-        twin = copy.copy(self)
+        clone = copy.copy(self)
         for name in ("module", "primal", "launch", "regions", "with_log"):
-            twin.__dict__.pop(name, None)
-        twin._make_module = make
-        twin._prefix = (*self._prefix, *key)
-        twin.programs, twin.ways = {}, {}
-        written = self.remember((*key, "written"), lambda: _positions_written(twin.module))
-        twin._facts = dataclasses.replace(self._facts, written=written)
-        return twin
+            clone.__dict__.pop(name, None)
+        clone._make_module = make
+        clone._prefix = (*self._prefix, *key)
+        clone.programs, clone.fast_paths = {}, {}
+        written = self.remember((*key, "written"), lambda: _positions_written(clone.module))
+        clone._facts = dataclasses.replace(self._facts, written=written)
+        return clone
 
     @functools.cached_property
     def with_log(self) -> Specialisation:
         """The kernel with three more arguments: the arrays of a log."""
-        twin = copy.copy(self)
+        clone = copy.copy(self)
         first = self.count
         positions = range(first, first + len(LOG_ARGUMENTS))
-        twin.count = first + len(LOG_ARGUMENTS)
+        clone.count = first + len(LOG_ARGUMENTS)
         sources = (*self.sources, *map(ArgumentSource, positions))
-        twin._facts = dataclasses.replace(self._facts, sources=sources)
-        twin.leaves, twin.forms = dict(self.leaves), dict(self.forms)
+        clone._facts = dataclasses.replace(self._facts, sources=sources)
+        clone.leaves, clone.forms = dict(self.leaves), dict(self.forms)
         for position, name in zip(positions, LOG_ARGUMENTS, strict=True):
             kernel = self.signature.kernel
-            twin.leaves[position, ()] = Leaf(kernel, f"log {name}", position, (), AnyTensor())
-            twin.forms[position, ()] = "numpy" if driver.device().shares_memory else "own"
-        return twin
+            clone.leaves[position, ()] = Leaf(kernel, f"log {name}", position, (), AnyTensor())
+            clone.forms[position, ()] = "numpy" if driver.device().shares_memory else "own"
+        return clone
 
     def run(self, arguments: Sequence[Any]) -> Any:
         """Launch the kernel, unseen by any recorder."""
@@ -465,7 +469,7 @@ def _check_fits_graph(
         raise GraphReturns(signature.kernel).at(None)
     for leaf in leaves:
         is_array = not isinstance(leaf.annotation, ScalarType)
-        if is_array and forms[leaf.position, leaf.path] == "sent":
+        if is_array and forms[leaf.position, leaf.path] == "staged":
             raise HostArrayInGraph(signature.kernel, leaf.name).at(None)
 
 

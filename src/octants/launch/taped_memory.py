@@ -333,7 +333,7 @@ def adjoint_of(array: Any) -> Any:
     return array.companion_array(Companion.ADJOINT)
 
 
-def outside_memory(outside: PersistentStorage, position: int) -> TapedMemory:
+def persistent_memory(persistent: PersistentStorage, position: int) -> TapedMemory:
     """A launch-temporary array that crosses the tasks of a recorded launch."""
-    elements = ForeignArray(outside, outside.part(position), outside.parts)
-    return TapedMemory(elements, outside.layout.arrays[position].name)
+    elements = ForeignArray(persistent, persistent.part(position), persistent.parts)
+    return TapedMemory(elements, persistent.layout.arrays[position].name)

@@ -55,7 +55,7 @@ class Launch:
 
 
 @dataclass(slots=True)
-class Told:
+class DeviceCall:
     """A call of a method of the device: a copy, a fill, or a write of bytes."""
 
     method: str
@@ -77,7 +77,7 @@ class HostCopy:
         self.target[...] = self.source
 
 
-Command = Launch | Told | HostCopy
+Command = Launch | DeviceCall | HostCopy
 
 
 class CommandReplay(Protocol):
@@ -176,12 +176,14 @@ class Capture:
             self.arrays[id(array)] = array
         return True
 
-    def told(self, method: str, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    def call_and_note(
+        self, method: str, call: Callable[..., None], arguments: tuple[Any, ...]
+    ) -> None:
         """Do, and note, a call of a method of the device; arrays of bytes are noted as they are."""
         fixed = tuple(a.copy() if isinstance(a, np.ndarray) else a for a in arguments)
         with self.quiet():
             call(*arguments)
-        self.commands.append(Told(method, call, fixed))
+        self.commands.append(DeviceCall(method, call, fixed))
 
     def keep(self, owner: Any) -> None:
         """Keep something alive that commands work on."""
@@ -190,7 +192,7 @@ class Capture:
     def allocated(self, clear: Callable[..., None], allocation: Any) -> None:
         """Keep memory, and let it be zero again at each replay."""
         self.kept.append(allocation)
-        self.commands.append(Told("clear", clear, (allocation.address, allocation.nbytes)))
+        self.commands.append(DeviceCall("clear", clear, (allocation.address, allocation.nbytes)))
 
     def wrote(self, part: _Part, values: Any) -> None:
         """Note that the host has written a part of its memory."""
@@ -263,6 +265,6 @@ def noted(method: _Method) -> _Method:
         if capture is None:
             method(self, *arguments)
         else:
-            capture.told(method.__name__, functools.partial(method, self), arguments)
+            capture.call_and_note(method.__name__, functools.partial(method, self), arguments)
 
     return call  # type: ignore[return-value]

@@ -169,20 +169,20 @@ class Device(Protocol):
     dlpack_device: tuple[int, int]
     """What DLPack calls this memory, where others can share it: a kind, and a number."""
 
-    def borrow(self, value: Any, what: str, /) -> Any:
+    def import_array(self, value: Any, what: str, /) -> Any:
         """The `dlpack.DlpackView` of an array of another library in this memory; None elsewhere.
 
         What its library has queued on it comes before what is launched next. ``what`` names it in
         the error for memory of another device of this kind.
         """
 
-    def lend(self, owner: Any) -> Any:
+    def export_memory(self, owner: Any) -> Any:
         """What keeps an owner of memory alive for another library.
 
         When it is dropped, others may still work on the memory, which waits for that.
         """
 
-    def let_wait(self, stream: int | None) -> None:
+    def make_stream_wait(self, stream: int | None) -> None:
         """Let a stream of another library wait for all that was launched; None: the usual one."""
 
     def synchronize(self) -> None:

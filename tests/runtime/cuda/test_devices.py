@@ -91,7 +91,7 @@ def test_what_is_lent_names_its_gpu(gpu: Gpu) -> None:
         gpu.init(device=number)
         a = qd.ndarray(qd.f32, 2)
         assert a.__dlpack_device__() == (2, number)
-        assert dlpack.borrow(a, stream=0).device == (2, number)
+        assert dlpack.import_view(a, stream=0).device == (2, number)
         other = (2, 1 - number)
         with pytest.raises(qd.OctantsError, match="is not on device"):
             a.__dlpack__(dl_device=other)

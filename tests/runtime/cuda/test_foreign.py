@@ -88,7 +88,7 @@ class Lender:
         if more and not self.knows_versions:
             raise TypeError("no such argument")
         self.streams.append(stream)
-        return dlpack.lend(self.part, versioned="max_version" in more)
+        return dlpack.export_capsule(self.part, versioned="max_version" in more)
 
 
 def part(address: int, shape: tuple[int, ...], strides: tuple[int, ...], **more: Any) -> Any:

@@ -180,7 +180,7 @@ def test_torch_takes_our_memory(torch: Any) -> None:
 
 
 def test_our_memory_outlives_the_array(torch: Any) -> None:
-    before = dlpack.lent_count()
+    before = dlpack.export_count()
     a = array()
     a.fill(3.0)
     t = torch.from_dlpack(a)
@@ -192,7 +192,7 @@ def test_our_memory_outlives_the_array(torch: Any) -> None:
     assert (t == 3).all().item()
     del t
     gc.collect()
-    assert dlpack.lent_count() == before
+    assert dlpack.export_count() == before
 
 
 def test_our_memory_under_work_of_torch_that_nobody_waits_for(torch: Any) -> None:

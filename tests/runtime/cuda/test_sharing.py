@@ -48,7 +48,7 @@ def test_a_capsule_says_where_memory_is(gpu: Gpu) -> None:
     for versioned in (False, True):
         managed = x.to_dlpack(versioned)
         assert "versioned" in repr(managed) or not versioned
-    part = dlpack.borrow(x, stream=1)
+    part = dlpack.import_view(x, stream=1)
     assert (part.address, part.shape, part.strides) == (x._opened.address, (2, 3), (24, 8))
     assert (part.device, part.dtype) == ((2, 0), np.float64)
 
@@ -59,12 +59,12 @@ def test_the_taker_waits_for_launches(gpu: Gpu) -> None:
     handle = gpu.fake.add_foreign_stream()
     double(x)
     double(x, qd_stream=qd.Stream(gpu.fake.add_foreign_stream()))
-    part = dlpack.borrow(x, stream=handle)
+    part = dlpack.import_view(x, stream=handle)
     with gpu.device.context.active():
         gpu.device.context.wait_for_stream(handle)
     assert gpu.fake.view(part.address, 3, np.float64).tolist() == [4, 4, 4]
     double(x)
-    dlpack.borrow(x, stream=-1)  # nobody has to wait
+    dlpack.import_view(x, stream=-1)  # nobody has to wait
     with gpu.device.context.active():
         gpu.device.context.wait_for_stream(handle)
     assert gpu.fake.view(part.address, 3, np.float64).tolist() == [4, 4, 4]
@@ -73,9 +73,9 @@ def test_the_taker_waits_for_launches(gpu: Gpu) -> None:
 def test_copies_and_other_devices(gpu: Gpu) -> None:
     x = qd.ndarray(qd.f64, 3)
     x.fill(3.0)
-    copied = dlpack.borrow(x, copy=True, stream=1)
+    copied = dlpack.import_view(x, copy=True, stream=1)
     assert copied.device == (2, 0) and copied.address != x._opened.address
-    host = dlpack.borrow(x, dl_device=(1, 0))
+    host = dlpack.import_view(x, dl_device=(1, 0))
     assert host.device == (1, 0)
     assert np.ctypeslib.as_array((np.ctypeslib.ctypes.c_double * 3).from_address(host.address))[
         :
@@ -87,7 +87,7 @@ def test_copies_and_other_devices(gpu: Gpu) -> None:
 def test_lent_memory_outlives_the_array(gpu: Gpu) -> None:
     x = qd.ndarray(qd.f64, 3)
     x.fill(5.0)
-    part = dlpack.borrow(x, stream=1)
+    part = dlpack.import_view(x, stream=1)
     del x
     gc.collect()
     qd.ndarray(qd.f64, 3)
@@ -101,11 +101,11 @@ def test_lent_memory_is_freed_after_the_work_of_others(gpu: Gpu, way: str) -> No
     x = qd.ndarray(qd.f64, 3)
     handle = gpu.fake.add_foreign_stream()
     if way == "dlpack":
-        given: Any = dlpack.borrow(x, stream=handle)
+        given: Any = dlpack.import_view(x, stream=handle)
     elif way == "interface":
         given = x.__cuda_array_interface__
     else:
-        given = gpu.device.lend(x.window().storage)
+        given = gpu.device.export_memory(x.window().storage)
     with gpu.device.context.active():
         gpu.device.context.call("cuMemsetD8Async", x._opened.address, 1, 24, handle)
     del x, given
@@ -127,10 +127,10 @@ def test_memory_of_others_is_borrowed(gpu: Gpu) -> None:
     double(x)
     qd.sync()
     assert gpu.fake.view(memory.address, 3, np.float64).tolist() == [14, 14, 14]
-    before = dlpack.lent_count()
+    before = dlpack.export_count()
     del x
     gc.collect()
-    assert dlpack.lent_count() == before - 1
+    assert dlpack.export_count() == before - 1
 
 
 def test_memory_that_is_read_only(gpu: Gpu) -> None:

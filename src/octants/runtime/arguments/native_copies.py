@@ -22,7 +22,7 @@ NumpyArray = np.ndarray[Any, Any]
 Launch = Callable[..., tuple[Any, ...]]
 
 
-def launch_with_stand_ins(
+def launch_on_native_copies(
     launch: Launch,
     copied: Sequence[tuple[Leaf, bool]],
     others: Sequence[tuple[Leaf, bool]],
@@ -34,7 +34,9 @@ def launch_with_stand_ins(
     whether the kernel writes it; ``replace`` gives the arguments with another value for one leaf.
     """
 
-    def launch_on_copies(seed: int, number: int, outside: int, *arguments: Any) -> tuple[Any, ...]:
+    def launch_on_copies(
+        seed: int, number: int, persistent: int, *arguments: Any
+    ) -> tuple[Any, ...]:
         refuse(
             "an array cannot be copied for a launch, as its bytes or addresses require",
             "pass a field or an ndarray",
@@ -47,7 +49,7 @@ def launch_with_stand_ins(
             _, copy = pairs.setdefault(identity(array), (array, _native_copy(array)))
             replaced = replace(replaced, leaf, copy)
         try:
-            return launch(seed, number, outside, *replaced)
+            return launch(seed, number, persistent, *replaced)
         finally:
             for key in {identity(leaf.value(arguments)) for leaf, written in copied if written}:
                 array, copy = pairs[key]

@@ -1,14 +1,13 @@
-"""Generates, once for each specialisation of a kernel, the function that launches it.
+"""Generates the function that launches a specialised kernel.
 
 The function fills a parameter block with one `struct` call, runs the code, and reads the results.
-The block's memory is one piece::
+The block is one piece of memory::
 
     | slots, 8 bytes each | storage, zeroed: temporaries, returned values, adjoints of scalars |
 
-so that a warm launch allocates nothing; on a device with memory of its own the storage is there,
-see `blocks`. Blocks are pooled: a launch takes one for itself, and several threads may launch one
-kernel at once. Storage that outlives the launch is *outside* the block, at an address that the
-caller gives.
+so that a warm launch allocates nothing. On a device with discrete memory, the storage is there (see
+`runtime.parameter_blocks.pool`). Blocks are pooled: each launch takes one, and several threads may
+launch a kernel at once. *Persistent* storage outlives the launch; the caller passes its address.
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ from octants.runtime.arguments.conversions import (
     with_gradient,
 )
 from octants.runtime.arguments.frozen_structs import FrozenStruct
-from octants.runtime.arguments.native_copies import launch_with_stand_ins
+from octants.runtime.arguments.native_copies import launch_on_native_copies
 from octants.runtime.arguments.parameters import Leaf, has_interface, is_torch
 from octants.runtime.arguments.replacement import replace
-from octants.runtime.arguments.staging_copies import SentLeaf, launch_on_sent
+from octants.runtime.arguments.staging_copies import StagedLeaf, launch_on_staging_copies
 from octants.runtime.capture import captures, launched, refuse
 from octants.runtime.device import Device
 from octants.runtime.memory.host import overlaps_itself
@@ -57,8 +56,8 @@ from octants.runtime.parameter_blocks.pool import (
     Pool,
     apart_blocks,
     no_struct,
-    room,
     shared_blocks,
+    temporary_address,
 )
 from octants.runtime.parameter_blocks.segments import (
     CONSTANT,
@@ -86,7 +85,7 @@ _LETTER = {
 
 @dataclass(frozen=True)
 class Stored:
-    """A piece of the storage behind the slots: `count` numbers at `offset` of the block."""
+    """Part of the storage after the slots: `count` numbers at `offset` of the block, in bytes."""
 
     offset: int
     dtype: DType
@@ -99,14 +98,14 @@ class Stored:
 
 @dataclass(frozen=True)
 class Binding:
-    """Where the arrays of a kernel come from at a launch: all that a packer is generated from.
+    """The sources of a kernel's arrays in a launch, from which the launch function is generated.
 
-    `sources` stands parallel to `arrays`. `leaves` has the leaf of each (position, path) of an
-    argument, `forms` what sort of array is given there. `results` are read back after the launch,
-    in order; `outside` has the offsets of what lives in memory of the caller. `written` are the
-    arrays whose primal contents the code may change, `accessed` what it touches at all: a gradient
-    of others is left alone, and not made where there is none. `structs` are frozen structs among
-    the arguments.
+    `sources` is parallel to `arrays`. `leaves` maps the (position, path) of an argument to its
+    leaf, `forms` to the form of the array that is given there. `results` are read back after the
+    launch, in order. `persistent` has the offsets of arrays in storage of the caller. `written` are
+    the arrays whose primal contents the code may change. `accessed` is everything that it touches:
+    a gradient that it does not access is not created. `structs` are frozen structs among the
+    arguments.
     """
 
     parameters: ParameterLayout
@@ -116,7 +115,7 @@ class Binding:
     leaves: Mapping[tuple[int, tuple[str, ...]], Leaf]
     forms: Mapping[tuple[int, tuple[str, ...]], Form]
     results: Sequence[ArrayRef] = ()
-    outside: Mapping[ArrayRef, int] = field(default_factory=dict)
+    persistent: Mapping[ArrayRef, int] = field(default_factory=dict)
     written: Collection[Array] = ()
     accessed: Collection[ArrayRef] = ()
     structs: Sequence[FrozenStruct] = ()
@@ -153,21 +152,26 @@ class Binding:
 
 
 Form = str
-"""What an array argument is: "own" (an ndarray of ours), "numpy", "torch", "copied" (an array of
-numpy that needs a stand-in), "sent" (an array of the host, to be copied to the device's memory), or
-"interface" (an array of another library that is there)."""
+"""The form of an array argument:
+
+* "own": an ndarray of Octants;
+* "numpy" or "torch": an array of that library in memory that kernels can access;
+* "copied": a numpy array that kernels cannot access, which a native copy replaces;
+* "staged": an array of the host, which is copied to the device's memory;
+* "interface": an array of another library in the device's memory.
+"""
 
 
 def form_of(value: Any, device: Device) -> Form:
-    """The form of an argument; "" for what is no array."""
+    """The form of an argument; "" for anything but an array."""
     if isinstance(value, NdarrayHandle):
         return "own"
     if isinstance(value, np.ndarray):
         if not device.shares_memory:
-            return "sent"
+            return "staged"
         return "copied" if needs_copy(value) else "numpy"
     if is_torch(type(value)):
-        return "torch" if device.shares_memory or value.device.type != "cpu" else "sent"
+        return "torch" if device.shares_memory or value.device.type != "cpu" else "staged"
     return "interface" if has_interface(type(value)) and not device.shares_memory else ""
 
 
@@ -178,11 +182,17 @@ def make_launch(
     kernel: Any = None,
     owner: Any = None,
 ) -> Callable[..., Any]:
-    """The function ``launch(seed, number, outside, *arguments)``, which gives the flat results.
+    """Generate the function ``launch(seed, number, persistent, *arguments)``.
 
-    ``number`` is that of the forward launch, ``outside`` the address of outside storage (0 without
-    any); ``run`` takes the address of the block. Captures are told what
-    it belongs to, a ``kernel`` of the device, and an ``owner``.
+    Its ``number`` is that of the forward launch, ``persistent`` the address of persistent storage
+    (0 for none). It returns the flat results.
+
+    Args:
+        binding: The sources of the kernel's arrays.
+        run: Launches the code with the parameter block at an address.
+        device: The device.
+        kernel: The device's loaded kernel, for captures.
+        owner: What a capture keeps alive for the launch.
     """
     layout = _Layout(binding, device)
     parameters = "".join(f", a{k}" for k in range(binding.count))
@@ -197,7 +207,7 @@ def make_launch(
         unpack="storage, memory = block[1], block[2]" if layout.storage else "",
         prepare=layout.prepare,
         fetch=layout.fetch,
-        pool="blocks_of(all_blocks)" if layout.storage or layout.rooms else "all_blocks",
+        pool="blocks_of(all_blocks)" if layout.storage or layout.temporaries else "all_blocks",
     )
     pool = Pool()
     scope = {
@@ -217,9 +227,9 @@ def make_launch(
     }
     launch: Any = define("launch", source, scope)
     launch.blocks = functools.partial(device.blocks_of, pool)
-    if "sent" in binding.forms.values():
-        return launch_on_sent(launch, device, _sent_leaves(binding), replace)
-    return _with_stand_ins(binding, launch) if "copied" in binding.forms.values() else launch
+    if "staged" in binding.forms.values():
+        return launch_on_staging_copies(launch, device, _staged_leaves(binding), replace)
+    return _on_native_copies(binding, launch) if "copied" in binding.forms.values() else launch
 
 
 def _refuse_results() -> None:
@@ -230,36 +240,36 @@ def _refuse_results() -> None:
 
 
 def _array_expressions(binding: Binding) -> list[str]:
-    """The arrays that are passed, in generated code."""
+    """The array arguments, in generated code."""
     ndarrays = [array for array in binding.arrays if array.space is Space.NDARRAY]
     return [binding.leaf(array).expression for array in ndarrays]
 
 
-def _sent_leaves(binding: Binding) -> list[SentLeaf]:
+def _staged_leaves(binding: Binding) -> list[StagedLeaf]:
     return [
-        SentLeaf(
+        StagedLeaf(
             binding.leaf(array),
             array.rank,
             array in binding.written,
             (array, Companion.ADJOINT) in binding.accessed,
         )
         for array in binding.arrays
-        if array.space is Space.NDARRAY and binding.form(array) == "sent"
+        if array.space is Space.NDARRAY and binding.form(array) == "staged"
     ]
 
 
-def _with_stand_ins(binding: Binding, launch: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for arguments of which some are to be copied before each launch."""
+def _on_native_copies(binding: Binding, launch: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a launch function whose arguments need native copies."""
     leaves: dict[bool, list[tuple[Leaf, bool]]] = {True: [], False: []}
     for array in binding.arrays:
         if array.space is Space.NDARRAY:
             is_copied = binding.form(array) == "copied"
             leaves[is_copied].append((binding.leaf(array), array in binding.written))
-    return launch_with_stand_ins(launch, leaves[True], leaves[False], replace)
+    return launch_on_native_copies(launch, leaves[True], leaves[False], replace)
 
 
 class _Layout:
-    """Formats and expressions of all slots and of the storage behind them."""
+    """The formats and expressions of all slots, and of the storage after them."""
 
     def __init__(self, binding: Binding, device: Device) -> None:
         self.binding = binding
@@ -272,10 +282,10 @@ class _Layout:
             "torch_strided_address": torch_strided_address,
             "interface": interface,
         }
-        self._strict: dict[str, Any] = {}  # what takes the place of names in the slow way
+        self._strict: dict[str, Any] = {}  # replaces names of `scope` on the slow path
         self._pieces: list[Piece] = []
         self.storage: dict[ArrayRef, Stored] = {}
-        self.rooms = 0  # arrays that are as long as others
+        self.temporaries = 0  # temporaries that are as long as an argument
         self._place_storage()
         for slot in binding.parameters.slots:
             if not self._is_in_head(slot):
@@ -293,18 +303,18 @@ class _Layout:
 
     @property
     def _slots(self) -> int:
-        """The bytes of the slots."""
+        """The size of the slots, in bytes."""
         return 8 * len(self.binding.parameters.slots)
 
     @property
     def sizes(self) -> str:
-        """The bytes of the slots, and those of storage that the host sets to zero."""
+        """The sizes of the slots, and of the storage that the host zeroes, in bytes."""
         return f"{self._slots}, {self.size - self._slots if self.device.shares_memory else 0}"
 
     # -- storage --------------------------------------------------------------------------------
 
     def _place_storage(self) -> None:
-        """Give a piece of storage to each pointer that is not an argument's or a field's."""
+        """Assign storage to each pointer that belongs neither to an argument nor to a field."""
         position = self._slots
         for slot in self.binding.parameters.slots:
             if slot.kind != "pointer":
@@ -315,7 +325,7 @@ class _Layout:
                     continue
                 if array.rank:
                     raise InternalError(f"{array.space.value} array {array.name} has axes")
-                if (array, slot.companion) in self.binding.outside:
+                if (array, slot.companion) in self.binding.persistent:
                     continue
                 position = -(-position // 8) * 8
                 stored = Stored(position, array.dtype, math.prod(array.element_shape))
@@ -324,7 +334,7 @@ class _Layout:
         self.size = max(8, -(-position // 8) * 8)
 
     def result_expression(self) -> str:
-        """The flat results as an expression over ``view``, or over ``memory``: a tuple."""
+        """The flat results as an expression over ``view`` or ``memory``: a tuple."""
         terms = []
         view, first = "view", 0
         if not self.device.shares_memory and self.binding.results:
@@ -338,13 +348,13 @@ class _Layout:
         return " + ".join(terms) or "()"
 
     def _fetched(self) -> tuple[int, int]:
-        """From where to where the results reach."""
+        """The offsets where the results begin and end."""
         found = [self.storage[place] for place in self.binding.results]
         start = min((stored.offset for stored in found), default=0)
         return start, max((stored.end for stored in found), default=0)
 
     def blocks(self) -> Callable[[], Block]:
-        """What makes parameter blocks."""
+        """The function that makes parameter blocks."""
         structs = len(self.binding.structs)
         if self.device.shares_memory:
             make = shared_blocks(self.size, structs)
@@ -357,14 +367,16 @@ class _Layout:
     # -- slots ----------------------------------------------------------------------------------
 
     def _is_in_head(self, slot: Slot) -> bool:
-        """Whether a slot is one of those that an ndarray of ours has ready: extents, address.
+        """Whether a slot is part of the `head` that an ndarray has ready: its extents and its
+        address.
 
-        They stand together, the address last, which writes all of them.
+        The slots are neighbours, and the slot of the address, which is the last, writes all of
+        them.
         """
         if slot.kind not in ("shape", "pointer") or slot.companion is not Companion.PRIMAL:
             return False
         array = self.binding.arrays[slot.array]
-        if array.space is not Space.NDARRAY or self.binding.form(array) not in ("own", "sent"):
+        if array.space is not Space.NDARRAY or self.binding.form(array) not in ("own", "staged"):
             return False
         assert next(iter(array.layouts)) is Companion.PRIMAL
         if slot.kind == "pointer":
@@ -399,11 +411,14 @@ class _Layout:
         shape = f"interface({value})['shape']" if form == "interface" else f"{value}.shape"
         return f"{shape}[{axis}]"
 
-    def _room(self, array: Array, other: Array, axis: int) -> str:
-        """The address of memory for an array that is as long as another."""
-        name, nbytes = f"room{self.rooms}", math.prod(array.element_shape) * array.dtype.size
-        self.scope[name] = functools.partial(room, self.device, self.rooms)
-        self.rooms += 1
+    def _temporary(self, array: Array, other: Array, axis: int) -> str:
+        """The address of a temporary that is as long as an argument."""
+        name, nbytes = (
+            f"temporary{self.temporaries}",
+            math.prod(array.element_shape) * array.dtype.size,
+        )
+        self.scope[name] = functools.partial(temporary_address, self.device, self.temporaries)
+        self.temporaries += 1
         return f"{name}(block, {nbytes} * {self._extent(other, axis)})"
 
     def _strides(self, array: Array, companion: Companion) -> None:
@@ -451,15 +466,15 @@ class _Layout:
 
     def _address(self, array: Array, companion: Companion) -> str:
         ref = ArrayRef(array, companion)
-        if ref in self.binding.outside:
-            return f"outside + {self.binding.outside[ref]}"
+        if ref in self.binding.persistent:
+            return f"persistent + {self.binding.persistent[ref]}"
         stored = self.storage.get(ref)
         if stored is not None:
             if self.device.shares_memory:
                 return f"base + {stored.offset}"
             return f"storage + {stored.offset - self._slots}"
         if array.like is not None:
-            return self._room(array, *array.like)
+            return self._temporary(array, *array.like)
         source = self.binding.source(array)
         if isinstance(source, FieldSource):
             return str(source.field.address(companion))
@@ -467,7 +482,7 @@ class _Layout:
         if companion is not Companion.PRIMAL and (array, companion) not in self.binding.accessed:
             return f"with_gradient({value})" if form == "torch" else "0"
         self.scope[companion.name] = companion
-        if form in ("own", "sent"):
+        if form in ("own", "staged"):
             return f"{value}.address({companion.name})"
         if not self.device.shares_memory:
             name, leaf = f"address{len(self._pieces)}", self.binding.leaf(array)
@@ -479,17 +494,19 @@ class _Layout:
             return f"torch_{'strided_' * strided}address({value}, {companion.name})"
         return f"numpy_address({value})"
 
-    # -- the slow way ---------------------------------------------------------------------------
+    # -- the slow path --------------------------------------------------------------------------
 
     def repack(
         self,
         block: Block,
         seed: int,
         number: int,
-        outside: int,
+        persistent: int,
         arguments: Sequence[Any],
     ) -> None:
-        """Fill a block whose quick filling failed: convert each scalar, or say what is wrong."""
+        """Fill a block after the fast path failed: convert each scalar, or raise an error that says
+        why.
+        """
         view, storage = block[:2]
         converted: Sequence[Any] = arguments
         for array in self.binding.arrays:
@@ -501,7 +518,7 @@ class _Layout:
                 converted = replace(converted, leaf, number_given)
         names = {f"a{k}": value for k, value in enumerate(converted)}
         names |= {"block": block, "base": storage, "storage": storage}
-        names |= {"seed": seed, "number": number, "outside": outside}
+        names |= {"seed": seed, "number": number, "persistent": persistent}
         block[STRUCTS][:] = [no_struct] * len(block[STRUCTS])
         expressions = [piece.value for piece in self._pieces if piece.value]
         values = eval(f"[{', '.join(expressions)}]", self.scope | self._strict, names)
@@ -509,7 +526,7 @@ class _Layout:
         struct.Struct("<" + formats).pack_into(view, 0, *values)
 
     def _check_array(self, array: Array, arguments: Sequence[Any]) -> None:
-        """An error for an array without memory, or with indices that an i32 cannot hold."""
+        """Check that an array has memory, and indices that fit an i32."""
         leaf = self.binding.leaf(array)
         value, form = leaf.value(arguments), self.binding.form(array)
         if form == "own":

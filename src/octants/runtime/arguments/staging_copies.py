@@ -78,7 +78,7 @@ class DeviceArray:
 
 
 @dataclass(frozen=True, slots=True)
-class SentLeaf:
+class StagedLeaf:
     """An argument to be sent: of so many axes, whether it is written, and whether its gradient is.
 
     What touches a gradient may write it.
@@ -100,10 +100,10 @@ class _Piece:
     is_written: bool
 
 
-def launch_on_sent(
+def launch_on_staging_copies(
     launch: Launch,
     device: Device,
-    leaves: Sequence[SentLeaf],
+    leaves: Sequence[StagedLeaf],
     replace: Callable[[Sequence[Any], Leaf, Any], Sequence[Any]],
 ) -> Launch:
     """A launch function that sends some arguments to a device, and calls another one.
@@ -112,7 +112,9 @@ def launch_on_sent(
     """
     spare = Pool()
 
-    def launch_on_copies(seed: int, number: int, outside: int, *arguments: Any) -> tuple[Any, ...]:
+    def launch_on_copies(
+        seed: int, number: int, persistent: int, *arguments: Any
+    ) -> tuple[Any, ...]:
         if leaves:
             refuse("an array of the host cannot be sent to the device", "pass a field or ndarray")
         pieces: dict[Any, _Piece] = {}
@@ -135,7 +137,7 @@ def launch_on_sent(
         for piece in pieces.values():
             piece.copy.write(piece.elements)
         try:
-            return launch(seed, number, outside, *replaced)
+            return launch(seed, number, persistent, *replaced)
         finally:
             for piece in pieces.values():
                 if piece.is_written:
@@ -147,7 +149,7 @@ def launch_on_sent(
 
 def _piece(
     pieces: dict[Any, _Piece],
-    sent: SentLeaf,
+    sent: StagedLeaf,
     value: Any,
     device: Device,
     is_written: bool,

@@ -1,7 +1,7 @@
-"""The context of a GPU: calls of the driver, what they fail with, and waiting.
+"""Calls of the CUDA driver in the context of a GPU, their errors, and waiting.
 
-Each GPU has one primary context a process, which other libraries share. It is never given back: the
-memory of arrays that outlive a device stays valid, and the driver ends it with the process.
+Each process has one primary context for a GPU, which other libraries share. Octants never releases
+it: memory of arrays that outlive a device stays valid, and the driver frees it with the process.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _beginning = threading.Lock()
 
 
 class Context:
-    """What a process does on one GPU.
+    """The primary context of one GPU.
 
-    Calls are made by `call`, inside of `active` where they need the context. `launched` has the
-    names of the kernels that were launched since the last wait for everything.
+    Calls are made by `call`, inside of `active` where they need the context. `launched` lists the
+    names of the kernels that were launched since the last synchronisation.
 
-    Making a context takes the driver a tenth of a second: `begin` lets a thread do it, while this
-    one goes on with what needs none.
+    Creating the context takes the driver a tenth of a second: `begin` does it in a thread, while
+    the caller goes on with work that does not need it.
     """
 
     def __init__(self, library: Library, ordinal: int) -> None:
@@ -75,7 +75,7 @@ class Context:
         return f"GPU {self.ordinal} ({self.name})"
 
     def begin(self) -> None:
-        """Let a thread make the driver's context, which others wait for where they need it."""
+        """Create the driver's context in a thread; callers that need it wait for it."""
         with _beginning:
             if self._begun is None and not self._handle:
                 self._begun = threading.Thread(target=self._retain, name="octants context")
@@ -83,12 +83,16 @@ class Context:
 
     @property
     def is_starting(self) -> bool:
-        """Whether who needs the context has to wait for it."""
+        """Whether a caller that needs the context would have to wait for it."""
         return not self._handle and (self._begun is None or self._begun.is_alive())
 
     @property
     def handle(self) -> int:
-        """What CUDA calls the context; waits for it. `OctantsRuntimeError` if there is none."""
+        """The driver's handle of the context; waits until it exists.
+
+        Raises:
+            OctantsRuntimeError: it cannot be created.
+        """
         if not self._handle:
             self.begin()
             assert self._begun is not None
@@ -118,20 +122,24 @@ class Context:
     # -- calls ----------------------------------------------------------------------------------
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function of the driver; `OctantsRuntimeError` if it fails."""
+        """Call a function of the driver.
+
+        Raises:
+            OctantsRuntimeError: it fails.
+        """
         status = self.status(name, *arguments)
         if status:
             raise self.error(name, status)
 
     def status(self, name: str, *arguments: Any) -> int:
-        """What a function of the driver returns."""
+        """The status that a function of the driver returns."""
         if self.lost is not None:
             raise self.lost.at(None)
         status: int = getattr(self.library, name)(*arguments)
         return status
 
     def call_here(self, name: str, *arguments: Any) -> None:
-        """The same for functions that need the context, which mostly is the thread's own."""
+        """Like `call`, for functions that need the context; fast if the context is current."""
         own = self._own
         self.library.cuCtxGetCurrent(own.reference)
         if own.place.value == self._handle:
@@ -141,7 +149,7 @@ class Context:
                 self.call(name, *arguments)
 
     def call_quickly(self, name: str, *arguments: Any) -> None:
-        """The same for functions that fail, where the context is not the thread's own."""
+        """Like `call`, for functions that fail unless the context is current; mostly it is."""
         status = self.status(name, *arguments)
         if status in (cuda.INVALID_CONTEXT, cuda.INVALID_HANDLE):
             with self.active():
@@ -158,11 +166,11 @@ class Context:
         return error.at(None)
 
     def active(self) -> _Active:
-        """Makes the context the thread's own for a while."""
+        """Make the context current in this thread for a ``with`` block."""
         return _Active(self)
 
     def replaces(self, current: int | None) -> bool:
-        """Whether it becomes a thread's own for good where that has another one, or none."""
+        """Whether it stays current in a thread that had another context, or none."""
         return not current or (
             "torch" not in sys.modules and any(current == other._handle for other in _contexts)
         )
@@ -170,7 +178,7 @@ class Context:
     # -- waiting --------------------------------------------------------------------------------
 
     def wait_for_stream(self, stream: int) -> None:
-        """Wait until all that is in a stream is done. Ctrl-C ends the wait, not the work."""
+        """Wait for all work in a stream. Ctrl-C ends the wait, not the work."""
         self._wait("cuStreamQuery", stream)
 
     def wait_for_event(self, event: int) -> None:
@@ -190,7 +198,7 @@ class Context:
                 time.sleep(min(waited / 50, _MOST_SLEEP))
 
     def ordinal_of(self, address: int) -> int | None:
-        """The number of the GPU whose memory is at an address; None if that is not known."""
+        """The ordinal of the GPU whose memory is at an address; None if it is unknown."""
         ordinal = c_int()
         with self.active():
             failed = self.status(
@@ -199,7 +207,7 @@ class Context:
         return None if failed else ordinal.value
 
     def ordinal_of_stream(self, handle: int) -> int:
-        """The number of the GPU that a stream, of whatever library, belongs to."""
+        """The ordinal of the GPU that a stream of any library belongs to."""
         other, ordinal = c_void_p(), c_int()
         with self.active():
             self.call("cuStreamGetCtx", handle, byref(other))
@@ -213,7 +221,7 @@ class Context:
         return ordinal.value
 
     def free_memory(self) -> int:
-        """The bytes of memory that no program uses."""
+        """The free memory of the GPU, in bytes."""
         free, total = c_size_t(), c_size_t()
         with self.active():
             self.call("cuMemGetInfo", byref(free), byref(total))
@@ -221,7 +229,7 @@ class Context:
 
 
 class _Own(threading.local):
-    """Where the driver writes which context is a thread's own."""
+    """Where the driver writes the handle of the thread's current context."""
 
     def __init__(self) -> None:
         self.place = c_void_p()
@@ -229,9 +237,10 @@ class _Own(threading.local):
 
 
 class _Active:
-    """What `Context.active` gives. Mostly the context is the thread's own anyway.
+    """The result of `Context.active`; mostly the context is current already.
 
-    It becomes so where the thread has none, or one that was ours before; others' come back.
+    It becomes the current context of a thread that has none, or another one of Octants; a context
+    of another library is restored.
     """
 
     __slots__ = ("_context", "_is_pushed", "_place")
@@ -256,7 +265,11 @@ class _Active:
 
 
 def context_of(library: Library, ordinal: int) -> Context:
-    """The context of a GPU, one for the process; `OctantsRuntimeError` if it cannot be used."""
+    """The context of a GPU, one for each process.
+
+    Raises:
+        OctantsRuntimeError: the GPU cannot be used.
+    """
     made = library.find_kept("context", ordinal)
     if made is None:
         _check_number(library, ordinal)
@@ -266,7 +279,7 @@ def context_of(library: Library, ordinal: int) -> Context:
 
 
 def _check_number(library: Library, ordinal: int) -> None:
-    """An error if there is no GPU of a number, or none at all."""
+    """Check that there is a GPU with a number."""
     status = library.started()
     if status:
         raise NoDevice(f"{library.text_of(status)} ({library.name_of(status)})").at(None)

@@ -1,4 +1,4 @@
-"""A GPU of NVIDIA as a device."""
+"""Implements `runtime.device.Device` for NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from octants.runtime.capture import (
 from octants.runtime.cuda.errors import OtherDevice
 from octants.runtime.cuda.fill_words import words_of
 from octants.runtime.cuda.foreign import ForeignArray, array_interface, foreign_array, torch_stream
-from octants.runtime.cuda.graph_capture import CudaGraph
+from octants.runtime.cuda.graphs.captured import CudaGraph
 from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.launch_context import LaunchContext
 from octants.runtime.cuda.library import MOST_PITCH
@@ -37,7 +37,7 @@ DLPACK_GPU = 2  # kDLCUDA
 
 
 class CudaDevice(LaunchContext):
-    """A GPU as a device. Launches are queued in the stream of the thread that makes them."""
+    """An NVIDIA GPU as a device. Launches are queued in the stream of the calling thread."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -50,17 +50,21 @@ class CudaDevice(LaunchContext):
     # -- kernels --------------------------------------------------------------------------------
 
     def load(self, artifact: Artifact) -> CudaKernel:
-        """Make a kernel ready to be launched."""
+        """Load a kernel."""
         return CudaKernel(self, artifact)
 
     # -- memory ---------------------------------------------------------------------------------
 
     def allocate_zeros(self, nbytes: int, what: str) -> DeviceAllocation:
-        """Memory that is zero for whatever is launched later."""
+        """Allocate memory that is zero for all later launches."""
         return self.memory.allocate(nbytes, what, zeroed=True)
 
     def read(self, address: int, into: Bytes) -> None:
-        """Copy memory to the host, after all that was launched; raises what went wrong in it."""
+        """Wait for all launches, and copy device memory to the host.
+
+        Raises:
+            OctantsError: a launch failed.
+        """
         refuse_read()
         self.replays.settle()
         self.streams.leave(self.streams.current.stream)
@@ -70,14 +74,14 @@ class CudaDevice(LaunchContext):
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
     ) -> None:
-        """Copy pieces at equal distances within the device, after what was launched."""
+        """Queue a strided copy within the device; see `gpu.driver.Queue.copy_rows`."""
         if max(target_step, source_step) > MOST_PITCH:
             copy_rows(self, target, target_step, source, source_step, nbytes, rows)
         else:
             super().copy_rows(target, target_step, source, source_step, nbytes, rows)
 
     def set_elements(self, address: int, element: bytes, count: int) -> None:
-        """Set elements that stand in a row, after what was launched."""
+        """Queue a fill of ``count`` contiguous elements with the bytes of one."""
         words = words_of(element, count)
         if words is None or address % words[0]:
             super().set_elements(address, element, count)
@@ -89,18 +93,18 @@ class CudaDevice(LaunchContext):
 
     @noted
     def fill_words(self, address: int, size: int, value: int, count: int) -> None:
-        """Set words of 1, 2 or 4 bytes to a number, after what was launched."""
+        """Queue a fill of ``count`` words of 1, 2 or 4 bytes."""
         self._will_write(address, size * count)
         self.streams.queue().fill_words(address, size, value, count)
 
     def make_graph(self, commands: Sequence[Command], kept: Any = None) -> CudaGraph:
-        """What does the commands of a capture again, in order."""
+        """Make a graph that replays the commands of a capture."""
         return CudaGraph(self, commands, kept)
 
     # -- streams --------------------------------------------------------------------------------
 
     def create_stream(self, handle: int | None = None) -> Stream:
-        """A new stream, or with a ``handle`` one that another library has made."""
+        """A new stream, or one of another library, with its ``handle``."""
         return self.streams.create(handle)
 
     def create_event(self) -> Event:
@@ -108,31 +112,37 @@ class CudaDevice(LaunchContext):
         return Event(self.streams)
 
     def using(self, stream: Stream) -> Using:
-        """Launch in a stream, as long as this lasts; other threads go on in theirs."""
+        """Make a stream the thread's current one for a ``with`` block."""
         return Using(self.streams, stream)
 
     def blocks_of(self, pool: list[Any]) -> list[Any]:
-        """The part of a pool of launch storage that the thread's stream uses alone."""
+        """The parameter blocks of a pool whose storage belongs to the thread's stream."""
         stream = self.streams.current.stream
         if stream is self.streams.default:
             return pool
         return stream.blocks.setdefault(pool, [])
 
     def wait_for_foreign(self, handle: int) -> None:
-        """Let the thread's stream wait for what another library has put into one of its own."""
+        """Make the thread's stream wait for a stream of another library."""
         self.streams.order(self.streams.foreign(handle), self.streams.current.stream)
 
     def let_foreign_wait(self, handle: int) -> None:
-        """Let a stream of another library wait for what is in the thread's own."""
+        """Make a stream of another library wait for the thread's stream."""
         self.streams.order(self.streams.current.stream, self.streams.foreign(handle))
 
     # -- arrays of other libraries --------------------------------------------------------------
 
     def foreign(self, value: Any, what: str) -> ForeignArray | None:
-        """An array of another library in the memory of this GPU; None if it is on no GPU.
+        """Describe an array of another library in the memory of this GPU; None if it is on no GPU.
 
-        The thread's own stream waits for the work that its owner has queued on it. ``what`` names
-        it in the error for memory of another GPU, an `OctantsRuntimeError`.
+        The thread's stream waits for the work that the library has queued on the array.
+
+        Args:
+            value: The array.
+            what: Its name in an error.
+
+        Raises:
+            OctantsRuntimeError: it is in the memory of another GPU.
         """
         found = foreign_array(value, self.streams.current.stream.handle)
         if found is None:
@@ -148,10 +158,10 @@ class CudaDevice(LaunchContext):
         return found
 
     def address_of(self, value: Any) -> int | None:
-        """The address of an array of another library that is here; None if it is on no GPU.
+        """The address of an array of another library on this GPU; None if it is on no GPU.
 
-        What is launched next comes after the work that its owner has queued on it, and before what
-        the owner queues then.
+        The next launch comes after the work that the library has queued on it, and before its later
+        work.
         """
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor) and value.is_cuda:
@@ -166,7 +176,7 @@ class CudaDevice(LaunchContext):
         return found.address
 
     def _address_of_tensor(self, tensor: Any) -> int:
-        """The address of a tensor, in few steps where torch works in the default stream."""
+        """The address of a torch tensor, by a fast path if torch uses the default stream."""
         ordinal: int = tensor.get_device()
         if ordinal != self.context.ordinal:
             raise OtherDevice("the tensor", f"GPU {ordinal}", repr(self)).at(None)
@@ -180,8 +190,8 @@ class CudaDevice(LaunchContext):
         address: int = tensor.data_ptr()
         return address
 
-    def borrow(self, value: Any, what: str) -> dlpack.DlpackView | None:
-        """The memory of an array of another library that is here; None if it is on no GPU."""
+    def import_array(self, value: Any, what: str) -> dlpack.DlpackView | None:
+        """Import an array of another library on this GPU; None if it is on no GPU."""
         found = self.foreign(value, what)
         if found is None:
             return None
@@ -191,15 +201,15 @@ class CudaDevice(LaunchContext):
             *place, dtype, self.dlpack_device, found.is_read_only, (value, found.owner)
         )
 
-    def lend(self, owner: Any) -> Any:
-        """What keeps an owner of memory alive for another library."""
+    def export_memory(self, owner: Any) -> Any:
+        """An object that keeps ``owner`` alive for another library."""
         self.replays.is_shared = True
         if owner is not None:
-            self.versions.lend(owner.address)
+            self.versions.exported(owner.address)
         return ExportedMemory(owner, self.memory)
 
-    def let_wait(self, stream: int | None) -> None:
-        """Let a stream of another library wait for all that was launched; -1: none has to."""
+    def make_stream_wait(self, stream: int | None) -> None:
+        """Make a stream of another library wait for all launches; -1: none has to wait."""
         self.replays.settle()
         if stream == -1:
             return
@@ -210,23 +220,23 @@ class CudaDevice(LaunchContext):
     def interface_of(
         self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], typestr: str
     ) -> dict[str, Any]:
-        """What other libraries are told of an array in this memory."""
+        """The ``__cuda_array_interface__`` of an array in this memory."""
         self.replays.is_shared = True
-        self.versions.lend(address)
+        self.versions.exported(address)
         stream = self.streams.here()
         return array_interface(address, shape, strides, typestr, stream)
 
     @contextlib.contextmanager
     def beside_torch(self) -> Iterator[None]:
-        """Work in the order of torch's current stream: after what is in it, before what comes."""
+        """Order the work of a ``with`` block into torch's current stream."""
         handle = torch_stream(self.context.ordinal)
         self.wait_for_foreign(handle)
         yield
         self.let_foreign_wait(handle)
 
-    # -- the end --------------------------------------------------------------------------------
+    # -- closing --------------------------------------------------------------------------------
 
     def give_back(self) -> None:
-        """End the streams, and free what nobody refers to."""
+        """Destroy the streams, and free all dropped allocations."""
         self.streams.close()
         self.memory.free()

@@ -1,4 +1,4 @@
-"""What goes wrong with GPUs of NVIDIA: OCT43x."""
+"""The errors of CUDA devices: OCT43x."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class CallFailed(UserError):
 
 
 class DeviceLost(UserError):
-    """A kernel that did what ends all that the process does on the GPU."""
+    """A kernel failed in a way that ends all work of the process on the GPU."""
 
     name: str
     text: str
@@ -88,7 +88,7 @@ class DeviceLost(UserError):
     title = "the GPU was lost to this process: {text} ({name})"
     notes = (
         "{kernels}",
-        "all that was on the GPU is gone, and the process can do nothing more with it",
+        "everything on the GPU is lost, and the process cannot use it any more",
     )
     remedy = (
         "run it again with `qd.init(debug=True)`, which checks the indices of each access, or on"
@@ -109,7 +109,7 @@ class OutOfDeviceMemory(UserError):
 
 
 class OtherDevice(UserError):
-    """Memory of another device than the one that `init` was told."""
+    """Memory of another device than that of `init`."""
 
     what: str
     where: str
@@ -121,7 +121,7 @@ class OtherDevice(UserError):
 
 
 class OtherStream(UserError):
-    """A stream of another device than the one that `init` was told."""
+    """A stream of another device than that of `init`."""
 
     where: str
     device: str

@@ -1,7 +1,7 @@
-"""Launches of kernels that say nothing, record nothing, and are told all bounds by the host.
+"""Launches kernels that need neither messages, nor a tape, nor bounds computed on the device.
 
-Most kernels are like that, and their launch is as few steps of Python as can be. A launch with the
-same arguments as some before it is replayed as a graph of the driver, which takes it half the time.
+Most kernels are like that, and their launch takes as few steps of Python as possible. A launch that
+repeats with the same arguments is replayed as a driver graph, in half the driver's time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from octants.artifact import SYSTEM, Artifact
 from octants.diagnostics.exceptions import OctantsError
-from octants.runtime.cuda.driver_graph import DriverGraph, graph_of
+from octants.runtime.cuda.graphs.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.launch_state import LaunchState
 from octants.runtime.cuda.streams import Stream
 from octants.runtime.parameter_blocks.slots import SlotViews, bounds_reader
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 _SYSTEM_BYTES = 8 * len(SYSTEM)
 _SAME = 64
-"""Launches with the same arguments, after which there is a graph: it takes as long to be made as
-some fifty replays of it save. Where graphs were of no use any more, the next ones wait longer.
+"""Launches with the same arguments before a graph is made: making one costs what fifty replays
+save. After `_OWN_GRAPHS` graphs that are no longer used, the next one is made later.
 """
 _MOST_SAME = 1024
-_COUNTED = 16  # lists of arguments whose launches are counted at a time
-_OWN_GRAPHS = 4  # of one launcher: programs swap two arrays, or take three in turns
+_COUNTED = 16  # argument lists whose launches are counted at a time
+_OWN_GRAPHS = 4  # graphs of one launcher: programs swap two arrays, or rotate three
 _MOST_GRAPHS = 256
 
 
-class _Plain:
-    """What one launch at a time uses, for a parameter block.
+class _Launches:
+    """The state of the launches with one parameter block, of which there is one at a time.
 
-    `replayed` has the graphs of the driver for launches with the same arguments, by their bytes.
+    `replayed` has the driver graphs of launches that repeat, by the bytes of their arguments.
     """
 
     def __init__(
@@ -51,24 +51,26 @@ class _Plain:
         self.has_sides = any(step.action.dispatch.side for step in frame.steps)
         self._machine, self._view, self._slots = machine, view, slots
         actions = [step.action for step in frame.steps]
-        told = [action.dispatch.bounds for action in actions if action.bounds is not None]
-        self._read_bounds = bounds_reader(told, slots) or _no_bounds
-        self._told: tuple[int, ...] | None = None
+        bounds = [action.dispatch.bounds for action in actions if action.bounds is not None]
+        self._read_bounds = bounds_reader(bounds, slots) or _no_bounds
+        self._bounds: tuple[int, ...] | None = None
         self._counts: dict[bytes, int] = {}
         self._awaited = _SAME
         self._graphs: list[DriverGraph] = []
-        # What draws depends on the number of the launch, which is none of the arguments.
+        # Random numbers depend on the number of the launch, which is not among the arguments.
         self._may_repeat = not ("draws" in dict(artifact.metadata) or self.has_sides)
 
     def resize(self) -> None:
-        """Be ready to launch with the arguments as they are."""
-        told = self._read_bounds(self._view)
-        if told != self._told:
+        """Set up the launch for the present arguments."""
+        bounds = self._read_bounds(self._view)
+        if bounds != self._bounds:
             self.frame.resize(self._slots.unpack(self._view))
-            self._told = told
+            self._bounds = bounds
 
     def prepare(self, arguments: bytes) -> None:
-        """The same for arguments of which there is no graph, in the default stream."""
+        """Set up a launch in the default stream that has no graph; make one if it has repeated
+        enough.
+        """
         self.resize()
         counts = self._counts
         count = counts[arguments] = counts.get(arguments, 0) + 1
@@ -90,13 +92,17 @@ class _Plain:
                 self.replayed[arguments] = graph.handle
 
     def replay_again(self, graph: c_void_p) -> None:
-        """Replay what has failed, perhaps because the context is not the thread's own; or raise."""
+        """Replay a graph again in the kernel's context after that failed in another one.
+
+        Raises:
+            OctantsRuntimeError: the replay failed for another reason.
+        """
         context = self._machine.context
         with context.active():
             context.call("cuGraphLaunch", graph, None)
 
     def launch_in_streams(self) -> None:
-        """Launch where others wait or are waited for, and tasks of several sides side by side."""
+        """Launch while streams wait for each other, or with tasks that run concurrently."""
         self.resize()
         streams = self._machine.streams
         streams.here()
@@ -118,7 +124,7 @@ class _Plain:
 
 
 def _no_bounds(_: Any) -> None:
-    """What bounds depend on that are the same in all launches."""
+    """The slots that constant bounds depend on: none."""
 
 
 def make_launcher(
@@ -128,11 +134,12 @@ def make_launcher(
     view: memoryview[int],
     slots: SlotViews,
 ) -> Callable[[], None]:
-    """What launches the steps of a frame with the parameters of a block.
+    """Make the function that launches the dispatches of ``frame`` with one parameter block.
 
-    ``view`` are the bytes of that. No two launches use a block at once.
+    Args:
+        view: The bytes of the block, which one launch at a time uses.
     """
-    own = _Plain(machine, artifact, frame, view, slots)
+    own = _Launches(machine, artifact, frame, view, slots)
     arguments: Any = view[_SYSTEM_BYTES:]
     streams, default, steps = machine.streams, machine.streams.default, frame.steps
     replayed, prepare, has_sides = own.replayed, own.prepare, own.has_sides

@@ -1,18 +1,20 @@
-"""Elements as words that the driver fills memory with."""
+"""Turns fills with elements into fills with words, which the driver has functions for."""
 
 from __future__ import annotations
 
 FILLS = {1: "cuMemsetD8Async", 2: "cuMemsetD16Async", 4: "cuMemsetD32Async"}
-"""The functions that set words, by the bytes of one."""
-_FEW = 2  # elements of two different words are set word by word
+"""The driver's fill functions, by the size of a word in bytes."""
+_FEW = 2  # so many different words are set one by one
 
 Words = tuple[int, tuple[int, ...], int]
 
 
 def words_of(element: bytes, count: int) -> Words | None:
-    """(bytes of a word, words that are set one after the other, how often each stands in a row).
+    """Split a fill with ``count`` elements into fills with words.
 
-    None where elements are larger than what the driver can set.
+    Returns:
+        The bytes of a word, the words in order, and how often each one is repeated; None if the
+            driver cannot fill with such elements.
     """
     if len(element) in FILLS:
         return len(element), (int.from_bytes(element, "little"),), count

@@ -1,7 +1,7 @@
-"""Arrays of other libraries in the memory of a GPU: whose they are, where, and in which stream.
+"""Reads the address, layout and stream of arrays of other libraries in GPU memory.
 
-Three ways lead to them: torch's tensors, ``__cuda_array_interface__`` (version 3), and DLPack.
-Nothing is copied.
+It understands torch tensors, ``__cuda_array_interface__`` (version 3), and DLPack. It copies
+nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ else:
 
 @dataclass(frozen=True)
 class ForeignArray:
-    """An array in the memory of a GPU.
+    """An array of another library in GPU memory.
 
-    `strides` are bytes, those of a row-major array where the other library gave none. `type` is a
-    type of numpy, such as "f4", and "" where it has no such type. `stream` is where its owner may
-    still work on it, None where all is done or ordered already. `owner` keeps it alive.
+    `strides` are in bytes; they are row-major if the library gave none. `type` is a numpy type
+    string such as "f4", or "" where numpy has no such type. `stream` is the stream in which the
+    library may still write to the array; None if it is complete or ordered already. `owner` keeps
+    it alive.
     """
 
     address: int
@@ -40,10 +41,16 @@ class ForeignArray:
 
 
 def foreign_array(value: Any, stream: int = 0) -> ForeignArray | None:
-    """What another library says of an array on a GPU; None if it is none.
+    """Describe an array of another library on a GPU.
 
-    ``stream`` is the one that will use it; owners that speak DLPack let it wait for them. The
-    ordinal is None where the owner does not tell it.
+    Args:
+        value: The array.
+        stream: The stream that will use it. A library that offers DLPack orders it after its own
+            work.
+
+    Returns:
+        The array, without an ordinal if the library does not report it; None if ``value`` is on no
+            GPU.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
@@ -59,7 +66,7 @@ def foreign_array(value: Any, stream: int = 0) -> ForeignArray | None:
 
 
 def torch_stream(ordinal: int) -> int:
-    """The stream of a GPU in which torch works in this thread; 0 if it does not work there."""
+    """The handle of torch's current stream on a GPU in this thread; 0 without torch."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return 0
@@ -71,7 +78,7 @@ def torch_stream(ordinal: int) -> int:
 def array_interface(
     address: int, shape: tuple[int, ...], strides: tuple[int, ...], type: str, stream: int
 ) -> dict[str, Any]:
-    """The ``__cuda_array_interface__`` of memory on which a stream may still be at work."""
+    """The ``__cuda_array_interface__`` of memory that a stream may still write to."""
     return {
         "shape": shape,
         "strides": strides,
@@ -127,7 +134,7 @@ def _row_major(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
 
 
 def _dlpack(value: Any, stream: int) -> ForeignArray:
-    part = dlpack.borrow(value, stream=stream)
+    part = dlpack.import_view(value, stream=stream)
     return ForeignArray(
         part.address,
         part.shape,

@@ -1,6 +1,7 @@
-"""A loaded kernel, and its launch.
+"""Loaded kernels on CUDA, and their launches.
 
-Most kernels say nothing, record nothing, and are told all bounds by the host; see `fast_launcher`.
+Most kernels need neither messages, nor tapes, nor bounds computed on the device; `fast_launcher`
+launches those.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import ctypes
 from collections.abc import Callable, Sequence
 
 from octants.artifact import Artifact
-from octants.runtime.cuda.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.fast_launcher import make_launcher
+from octants.runtime.cuda.graphs.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.launch_context import LaunchContext
 from octants.runtime.cuda.launch_state import CudaAction, LaunchState, parameter_bytes
 from octants.runtime.gpu.kernel import Action, GpuKernel
@@ -19,15 +20,15 @@ from octants.runtime.gpu.tapes import DeviceTape
 from octants.runtime.parameter_blocks.slots import MOST_VIEWS
 
 _LEAST_NODES = 8
-"""Fewer launches than these take less than a graph whose parameters are changed."""
+"""With fewer dispatches, launching them is faster than updating and launching a graph."""
 
 
 class CudaKernel(GpuKernel):
-    """A kernel on a GPU, ready to be launched from any thread, in the thread's stream."""
+    """A kernel on a GPU; any thread can launch it, in its own stream."""
 
     actions: Sequence[CudaAction]
     launch: Callable[[int], None]
-    """Queue it with the parameter block at an address; see `runtime.device.LoadedKernel`."""
+    """Queue a launch with the parameter block at an address; see `runtime.device.LoadedKernel`."""
 
     def __init__(self, machine: LaunchContext, artifact: Artifact) -> None:
         self._machine = machine
@@ -50,7 +51,9 @@ class CudaKernel(GpuKernel):
         )
 
     def tape(self) -> tuple[DeviceTape, int]:
-        """The tapes of the thread's own stream, and where bounds are that are computed in it."""
+        """The tapes of the thread's stream, and the address of bounds that are computed in that
+        stream.
+        """
         stream = self._machine.streams.current.stream
         return self._machine.tape_of(stream), stream.bounds()
 
@@ -61,7 +64,7 @@ class CudaKernel(GpuKernel):
     # -- launches -------------------------------------------------------------------------------
 
     def _plain(self) -> Callable[[int], None]:
-        """The launch of a kernel without anything special: each block has a launcher of its own."""
+        """The launch of a kernel with a fast launcher for each parameter block."""
         launchers: dict[int, Callable[[], None]] = {}
         make = self._launcher
 
@@ -76,14 +79,14 @@ class CudaKernel(GpuKernel):
         return launch
 
     def _launcher(self, block: int) -> Callable[[], None]:
-        """What launches with the parameters of a block, which no two launches use at once."""
+        """Make the fast launcher for a parameter block, which one launch at a time uses."""
         frame, view = self._make_frame(), self.slots.view(block)
         frame.move(self._machine.streams.default)
         frame.take(block)
         return make_launcher(self._machine, self.artifact, frame, view, self.slots)
 
     def as_graph(self) -> Callable[[int], None]:
-        """The launch as one graph; where that takes longer, or cannot be, `launch`."""
+        """The launch as one driver graph; `launch` where that is slower or impossible."""
         if not self._is_simple or len(self.actions) < _LEAST_NODES:
             return self.launch
         machine, spare = self._machine, list[tuple[LaunchState, DriverGraph]]()
@@ -98,7 +101,7 @@ class CudaKernel(GpuKernel):
             streams, slots = machine.streams, self.slots_at(block)
             frame, graph = take()
             frame.resize(slots)
-            if any(step.is_empty for step in frame.steps):  # there is no node that does nothing
+            if any(step.is_empty for step in frame.steps):  # a graph has no empty nodes
                 self.launch(block)
             else:
                 machine.context.launched.append(self.name)
@@ -120,7 +123,7 @@ class CudaKernel(GpuKernel):
         return launch
 
     def _launch(self, block: int) -> None:
-        """The launch of any kernel."""
+        """Launch a kernel of any kind."""
         if not self.artifact.messages:
             self._queue(block)
             return

@@ -1,4 +1,4 @@
-"""What launches need of a GPU: loaded code, streams, messages, tapes, and waiting."""
+"""The state of a GPU that launches share: loaded code, streams, messages, tapes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from octants.artifact import Artifact
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cuda.context import Context, context_of
-from octants.runtime.cuda.graph_replay import Replays
+from octants.runtime.cuda.graphs.replays import Replays
 from octants.runtime.cuda.library import Library, open_library
 from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
 from octants.runtime.cuda.modules import Module
@@ -25,14 +25,17 @@ from octants.runtime.reports.pending_errors import Pending
 
 
 class LaunchContext(GpuDevice):
-    """The GPU of a number.
+    """The GPU with an ordinal.
 
-    ``tape_limit`` bounds the bytes of the tapes in a stream; 0: nine tenths of the memory.
-    ``tape_budget`` is what the records of a launch should take, as far as shorter blocks of long
-    loops make that possible; 0: a 64th of the memory. ``library`` is the driver of the machine
-    unless given.
+    Args:
+        ordinal: CUDA's number of the GPU.
+        tape_budget: Bytes that the records of a launch should take, as far as shorter blocks of
+            long loops make that possible; 0: 1/64 of the memory.
+        tape_limit: The most bytes of the tapes in one stream; 0: 9/10 of the memory.
+        library: The driver; by default that of this machine.
 
-    Raises `OctantsRuntimeError` if there is no driver, no such GPU, or one that is too old.
+    Raises:
+        OctantsRuntimeError: there is no driver, no such GPU, or the GPU is too old.
     """
 
     def __init__(
@@ -75,7 +78,7 @@ class LaunchContext(GpuDevice):
         return repr(self.context)
 
     def module(self, artifact: Artifact) -> Module:
-        """The loaded form of code; kernels that were compiled together share theirs."""
+        """Load code; kernels that were compiled together share a module."""
         code = artifact.code
         module = self._modules.get(code)
         if module is None:
@@ -84,20 +87,20 @@ class LaunchContext(GpuDevice):
         return module
 
     def tape_of(self, stream: Stream) -> DeviceTape:
-        """The tapes of the kernels in a stream."""
+        """The tape of the kernels in a stream."""
         if stream.tape is None:
             stream.tape = DeviceTape(self.memory, stream.transfers, self.tape_limit)
         return stream.tape
 
     def graph_tapes(self, nbytes: int) -> DeviceAllocation:
-        """Memory for the tapes of graphs, which take turns; they keep what they were given."""
+        """Memory for the tapes of graphs, which run one at a time; each graph keeps it alive."""
         if self._graph_tapes is None or self._graph_tapes.nbytes < nbytes:
             self._graph_tapes = None
             self._graph_tapes = self.memory.allocate(nbytes, "tapes of graphs")
         return self._graph_tapes
 
     def begin_graph(self) -> None:
-        """Let the thread's own stream wait for the graph before, which has the same tapes."""
+        """Make the thread's stream wait for the last graph, which uses the same tapes."""
         last, self._graph_stream = self._graph_stream, self.streams.current.stream
         if last is not None and last is not self._graph_stream and not last.is_destroyed:
             self.streams.order(last, self._graph_stream)
@@ -107,20 +110,20 @@ class LaunchContext(GpuDevice):
         return [stream.tape for stream in self.streams.all() if stream.tape is not None]
 
     def free_tapes(self) -> None:
-        """Free the tapes that no launch uses."""
+        """Free the tapes that no launch is using."""
         self._graph_tapes = None
         super().free_tapes()
 
     @contextlib.contextmanager
     def in_order(self) -> Iterator[None]:
-        """What is done in the default stream stands where the thread's own stream is now."""
+        """Order work in the default stream between the thread's earlier and later work."""
         stream = self.streams.current.stream
         self.streams.order(stream, self.streams.default)
         yield
         self.streams.catch_up()
 
     def look(self) -> None:
-        """Wait, print what kernels have printed, and raise the first failure."""
+        """Synchronise: wait for all launches, write what kernels printed, raise the first error."""
         self.streams.wait()
         self.context.launched.clear()
         self.replays.settle()
@@ -133,7 +136,7 @@ class LaunchContext(GpuDevice):
         self._unload()
 
     def _before_free(self) -> None:
-        """See that nothing uses any more what is freed now."""
+        """Make the default stream wait for everything that may use memory about to be freed."""
         self.replays.settle()
         self.streams.gather()
 
@@ -151,5 +154,9 @@ class LaunchContext(GpuDevice):
 
 @functools.cache
 def driver_library() -> Library:
-    """The driver of this machine; `OctantsRuntimeError` if there is none, or if it is too old."""
+    """The driver of this machine.
+
+    Raises:
+        OctantsRuntimeError: there is no driver, or it is too old.
+    """
     return open_library()

@@ -1,7 +1,7 @@
-"""What a launch needs that was made before it: nothing is allocated by a warm launch.
+"""Preallocated state of launches, so that a warm launch allocates nothing.
 
-A kernel has a *frame* for each of its launches that may be under way at once, and a frame has a
-*step* for each dispatch.
+A kernel has a `LaunchState` for each of its launches that may be in flight at once, with a
+`PreparedDispatch` for each dispatch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from octants import abi
 from octants.artifact import Artifact, Dispatch
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
-from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
+from octants.runtime.cuda.memory import DeviceMemory
 from octants.runtime.cuda.modules import WARP, DeviceFunction, Module
 from octants.runtime.cuda.streams import Stream
 from octants.runtime.gpu.kernel import Action
@@ -23,7 +23,7 @@ from octants.runtime.gpu.tape_growth import Bounds
 
 
 class CudaAction(Action):
-    """A dispatch with its function."""
+    """A dispatch with its loaded function."""
 
     def __init__(self, dispatch: Dispatch, module: Module) -> None:
         super().__init__(dispatch)
@@ -34,12 +34,12 @@ class CudaAction(Action):
                 self.fill *= dispatch.waves
 
     def _shape(self) -> tuple[int, int]:
-        """The threads of a block, and the blocks that fill the GPU."""
+        """The threads of a block, and the blocks that occupy the GPU."""
         return self.function.shape(self.dispatch.block, large=self.dispatch.sums)
 
 
 def _limited(dispatch: Dispatch, block: int, fill: int) -> tuple[int, int]:
-    """The threads of a block, and the blocks, of no more threads than there may be."""
+    """The threads of a block, and the blocks, within the limit of a dispatch on all its threads."""
     if not dispatch.threads:
         return block, fill
     block = min(block, dispatch.threads)
@@ -47,7 +47,7 @@ def _limited(dispatch: Dispatch, block: int, fill: int) -> tuple[int, int]:
 
 
 class PreparedDispatch:
-    """A dispatch in a frame: its configuration, its launch words, its arguments."""
+    """The state of a dispatch in a `LaunchState`: configuration, launch words, arguments."""
 
     least_block = WARP
 
@@ -82,7 +82,7 @@ class PreparedDispatch:
             self.resize(action.fixed)
 
     def resize(self, bounds: Bounds) -> None:
-        """Be ready for other bounds than the last launch had."""
+        """Set up the launch for other bounds."""
         lower, upper = self.known = bounds
         self.is_empty = upper <= lower
         if self.is_empty:
@@ -94,7 +94,7 @@ class PreparedDispatch:
         self.configuration.grid = min(-(-(upper - lower) // block), self.fill)
 
     def _block_for(self, items: int) -> int:
-        """Few work items are spread over the whole GPU in small blocks, where that is free."""
+        """The threads of a block: smaller blocks spread few work items over all multiprocessors."""
         if not self.action.dispatch.block:
             most = self._context.multiprocessors
             for block in (WARP, 2 * WARP, 4 * WARP, 8 * WARP):
@@ -103,19 +103,23 @@ class PreparedDispatch:
         return self.block
 
     def launch(self) -> None:
-        """Launch what was configured."""
+        """Queue the launch with its present configuration."""
         launch = self._context.library.cuLaunchKernelEx
         status = launch(self.configured, self.handle, self.arguments, None)
         if status:
             self.launch_again(status)
 
     def launch_as(self, blocks: int, block: int) -> None:
-        """Launch so many blocks of so many threads."""
+        """Queue a launch of ``blocks`` blocks of ``block`` threads."""
         self.configuration.grid, self.configuration.block = blocks, block
         self.launch()
 
     def launch_again(self, status: int) -> None:
-        """Launch what has failed because the context is not the thread's own; or raise."""
+        """Launch again in the kernel's context after a launch failed in another one.
+
+        Raises:
+            OctantsRuntimeError: the launch failed for another reason.
+        """
         if status in (cuda.INVALID_CONTEXT, cuda.INVALID_HANDLE):
             with self._context.active():
                 launch = self._context.library.cuLaunchKernelEx
@@ -124,8 +128,23 @@ class PreparedDispatch:
             raise self._context.error("cuLaunchKernelEx", status)
 
 
+class ParameterCopy:
+    """A parameter block in device memory, for kernels that take its address."""
+
+    def __init__(self, memory: DeviceMemory, nbytes: int) -> None:
+        self._memory = memory.allocate(nbytes, "parameters")
+        self._pointer = c_void_p(self._memory.address)
+        self.argument = ctypes.addressof(self._pointer)
+        """The address of the kernel's argument, which is the address of the copy."""
+
+    def upload(self, context: Context, block: int, stream: int) -> None:
+        """Queue a copy of the block at an address of the host, which may change at once."""
+        target, nbytes = self._memory.address, self._memory.nbytes
+        context.call("cuMemcpyHtoDAsync", target, block, nbytes, stream)
+
+
 class LaunchState:
-    """One launch at a time uses it. `stream` is the one that it is made for now."""
+    """The state that one launch at a time uses; `stream` is the stream that it is set up for."""
 
     def __init__(
         self, context: Context, memory: DeviceMemory, actions: Sequence[CudaAction], large: int
@@ -133,12 +152,10 @@ class LaunchState:
         self._context, self._memory, self._large = context, memory, large
         self.steps = [PreparedDispatch(context, action) for action in actions]
         self.stream: Stream | None = None
-        self.told: tuple[int, ...] | None = None  # the slots that told the bounds of the steps
-        self._copy: DeviceAllocation | None = None
-        self._place = c_void_p()
+        self._copy: ParameterCopy | None = None
 
     def move(self, stream: Stream) -> None:
-        """Be launched in another stream than the last time."""
+        """Set up the launch for another stream."""
         self.stream = stream
         for step in self.steps:
             side = step.action.dispatch.side
@@ -146,28 +163,28 @@ class LaunchState:
             if step.action.is_computed or step.action.is_single:
                 step.words[abi.LAUNCH_BOUNDS // 8] = stream.bounds()
         if self._large:
-            # One of its own for each stream: a kernel of the last one may still read it.
-            self._copy = self._memory.allocate(self._large, "parameters")
-            self._place.value = self._copy.address
+            # Not the copy of the last stream: a kernel in that stream may still read it.
+            self._copy = ParameterCopy(self._memory, self._large)
 
     def resize(self, slots: Sequence[int]) -> None:
-        """Be ready for the bounds that these slots tell."""
+        """Set up the launch for the bounds that follow from the slots of the parameter block."""
         for step in self.steps:
             if step.action.bounds is not None:
                 step.resize(step.action.bounds(slots))
 
     def take(self, block: int) -> None:
-        """Take the parameters: they are copied as they are now."""
+        """Use the parameter block at an address; its present contents are copied."""
         pointer = block
         if self._copy is not None and self.stream is not None:
-            pointer = ctypes.addressof(self._place)
-            address, stream = self._copy.address, self.stream.handle
-            self._context.call("cuMemcpyHtoDAsync", address, block, self._large, stream)
+            pointer = self._copy.argument
+            self._copy.upload(self._context, block, self.stream.handle)
         for step in self.steps:
             step.arguments[0] = pointer
 
 
 def parameter_bytes(artifact: Artifact) -> int:
-    """The size of the parameter block where kernels take its address; 0 if they take the block."""
+    """The size in bytes of the parameter block if kernels take its address; 0 if they take the
+    block.
+    """
     by_pointer = dict(artifact.metadata).get("parameters") == "pointer"
     return 8 * len(artifact.parameters.slots) if by_pointer else 0

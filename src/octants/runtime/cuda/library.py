@@ -1,8 +1,8 @@
-"""The driver's library, libcuda: its functions, their argument types, its structures and numbers.
+"""Bindings of libcuda: functions, argument types, structures and constants.
 
 Nothing else of CUDA is needed: the driver compiles PTX itself. A function is an attribute of
-`Library` under its name in CUDA's manual; where the library exports several versions under names
-like ``cuMemAlloc_v2``, the newest of those that driver `MINIMUM_DRIVER` has.
+`Library` under its name in CUDA's manual. Where the library exports several versions under names
+like ``cuMemAlloc_v2``, it is the newest one that driver `MINIMUM_DRIVER` has.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ INVALID_HANDLE = 400
 NOT_READY = 600
 
 LOST = {214, 220, 700, 702, 708, 709, 710, 714, 715, 716, 717, 718, 719, 999}
-"""After these a context can do nothing any more: illegal addresses, traps, time limits, ..."""
+"""Statuses after which a context is unusable: illegal addresses, traps, time limits, ..."""
 
 ATTRIBUTE_MULTIPROCESSORS = 16
 ATTRIBUTE_MAJOR = 75
@@ -252,16 +252,20 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuGraphExecDestroy": (c_void_p,),
     "cuGraphLaunch": (c_void_p, c_void_p),
 }
-"""The symbols that are used, with the types of their arguments. All return a CUresult."""
+"""The symbols in use, with the types of their arguments. All return a CUresult."""
 
 _UNCHECKED = {"cuLaunchKernelEx", "cuGraphLaunch"}
-"""Called with objects of just the right types: converting them takes as long as the call."""
+"""Functions that callers give arguments of exact types, whose conversion would double the cost."""
 
 
 class Library:
-    """The functions of libcuda. ``find`` gives the one of a name in `SIGNATURES`.
+    """The functions of libcuda.
 
-    Raises `OctantsRuntimeError` if the driver is too old.
+    Args:
+        find: Maps a name in `SIGNATURES` to the function.
+
+    Raises:
+        OctantsRuntimeError: the driver is too old.
     """
 
     def __init__(self, find: Callable[[str], Callable[..., int]]) -> None:
@@ -276,7 +280,7 @@ class Library:
         self._started: int | None = None
 
     def begin(self) -> None:
-        """Let a thread start the driver, which takes it a tenth of a second; see `started`."""
+        """Start the driver in a thread, which takes a tenth of a second; see `started`."""
         self._start = threading.Thread(target=self._begin, name="octants driver")
         self._start.start()
 
@@ -284,7 +288,7 @@ class Library:
         self._started = self.cuInit(0)
 
     def started(self) -> int:
-        """Start the driver, or wait until it is started; what it says of that."""
+        """Start the driver, or wait until it has started; return its status."""
         if self._start is not None:
             self._start.join()
             self._start = None
@@ -297,21 +301,21 @@ class Library:
         raise AttributeError(f"no function `{name}` of CUDA is used")
 
     def kept(self, what: str, ordinal: int, make: Callable[[], Any]) -> Any:
-        """What a GPU has one of, from when it is first needed to the end of the process."""
+        """An object that a GPU has one of, created on first use, alive until the process ends."""
         if (what, ordinal) not in self._kept:
             self._kept[what, ordinal] = make()
         return self._kept[what, ordinal]
 
     def find_kept(self, what: str, ordinal: int) -> Any:
-        """The same, None if nobody needed it yet."""
+        """The same object; None if it has not been created."""
         return self._kept.get((what, ordinal))
 
     def name_of(self, status: int) -> str:
-        """What CUDA calls a status: ``CUDA_ERROR_INVALID_VALUE``."""
+        """The name of a status: ``CUDA_ERROR_INVALID_VALUE``."""
         return self._word(self.cuGetErrorName, status) or f"error {status}"
 
     def text_of(self, status: int) -> str:
-        """What CUDA says of a status: ``invalid argument``."""
+        """The description of a status: ``invalid argument``."""
         return self._word(self.cuGetErrorString, status) or "an unknown error"
 
     def _word(self, function: Callable[..., int], status: int) -> str:
@@ -321,7 +325,11 @@ class Library:
 
 
 def open_library() -> Library:
-    """The driver of this machine; `OctantsRuntimeError` if there is none, or if it is too old."""
+    """The driver of this machine.
+
+    Raises:
+        OctantsRuntimeError: there is none, or it is too old.
+    """
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
         library = ctypes.CDLL(name)
@@ -354,5 +362,5 @@ def _in_words(version: int) -> str:
 
 
 def words(count: int) -> ctypes.Array[c_int64]:
-    """So many zeroed words of host memory that keep their address."""
+    """An array of ``count`` zeroed words in host memory, at a fixed address."""
     return (c_int64 * count)()

@@ -1,8 +1,8 @@
-"""The memory of a GPU: zeroed, freed in the order of the streams when nobody refers to it.
+"""Allocates the memory of a GPU, and frees it in stream order when its last reference is dropped.
 
-Allocations are made in the default stream, which all streams of ours wait for, and which waits for
-them: whatever was launched before an allocation is dropped may still use it. The memory comes from
-a pool of the driver's, so that it takes a microsecond to have again what was freed.
+Allocations are made in the default stream. All streams of Octants are ordered with it, so that work
+launched before an allocation is dropped may still use it. The memory comes from a pool of the
+driver's: an allocation of memory that was freed takes a microsecond.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEFAULT_STREAM = 0
 
 
 class DeviceAllocation:
-    """A piece of a GPU's memory, freed some time after the last reference to it is gone."""
+    """An allocation, freed some time after its last reference is dropped."""
 
     __slots__ = ("_dropped", "address", "nbytes")
 
@@ -39,7 +39,7 @@ class DeviceAllocation:
 
 
 class ExportedMemory:
-    """Keeps memory alive for another library, which may leave work on it in streams unknown."""
+    """Keeps memory alive for another library, which may leave work on it in any stream."""
 
     __slots__ = ("_memory", "owner")
 
@@ -54,10 +54,10 @@ class ExportedMemory:
 class DeviceMemory:
     """All allocations of a context.
 
-    `relieve` is called when there is too little, to drop what can be had again. The others see to
-    the order of the streams: memory that is freed may be used by all of them until now, and memory
-    that is allocated is used by the thread's own. `freed` is told the address and the bytes of what
-    may be allocated again.
+    `relieve` is called when the device is out of memory, to drop caches. `before_free` and
+    `after_allocation` order the streams: freed memory may have been used by all of them, and new
+    memory is used by the thread's own. `freed` gets the address and the bytes of memory that may be
+    allocated again.
     """
 
     def __init__(self, context: Context) -> None:
@@ -70,13 +70,14 @@ class DeviceMemory:
         self.before_free: Callable[[], None] = _nothing
         self.after_allocation: Callable[[], None] = _nothing
         self.is_held = False
-        """Whether nothing is to be freed: replays of graphs that go on may still use it."""
+        """Whether freeing is postponed, because replays that are being resumed may use the memory.
+        """
         self.waits_for_all = False
-        """Whether what is freed next may be in use by streams that nobody here knows of."""
+        """Whether streams of other libraries may be using what is freed next."""
 
     @property
     def _pool(self) -> int | None:
-        """Where memory comes from, made when it is first needed; None where there are no pools."""
+        """The driver's pool, created on first use; None if the device has no pools."""
         if self._made_pool is None and self._context.has_pools:
             self._made_pool = self._make_pool()
         return self._made_pool
@@ -94,9 +95,15 @@ class DeviceMemory:
         return pool.value
 
     def allocate(self, nbytes: int, what: str = "", zeroed: bool = False) -> DeviceAllocation:
-        """Memory at a multiple of 256; ``what`` is its name in the table of what is allocated.
+        """Allocate memory at a multiple of 256.
 
-        Raises `OctantsMemoryError`, with that table.
+        Args:
+            nbytes: The size in bytes.
+            what: A name for the table of allocations.
+            zeroed: Whether to fill it with zeros.
+
+        Raises:
+            OctantsMemoryError: the device is out of memory; the error shows the table.
         """
         if nbytes < 0:
             raise ValueError(f"{nbytes} bytes")
@@ -124,7 +131,7 @@ class DeviceMemory:
         return address.value or None
 
     def _ask_again(self, size: int) -> int | None:
-        """The same, with all that can be given back."""
+        """Allocate again, after freeing everything that can be freed."""
         self.relieve()
         self._free_dropped()
         self._trim()
@@ -156,16 +163,16 @@ class DeviceMemory:
             self._context.call("cuMemPoolTrimTo", self._made_pool, 0)
 
     def free(self) -> None:
-        """Free what nobody refers to, and give it back to the system."""
+        """Free all dropped allocations, and return their memory to the system."""
         with self._context.active():
             self._free_dropped()
             self._trim()
 
-    # -- what there is --------------------------------------------------------------------------
+    # -- statistics -----------------------------------------------------------------------------
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all allocations that somebody refers to."""
+        """The size of all live allocations, in bytes."""
         dropped = sum(self.live.get(address, (0, ""))[0] for address in list(self._dropped))
         return self.live.nbytes - dropped
 
@@ -181,7 +188,7 @@ def _nothing(*_: object) -> None:
 
 
 class PinnedMemory:
-    """Host memory that the GPU reaches by itself; it keeps its address until the process ends."""
+    """Pinned host memory, which the GPU copies directly; it stays until the process ends."""
 
     def __init__(self, context: Context, nbytes: int) -> None:
         pointer = c_void_p()

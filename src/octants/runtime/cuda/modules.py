@@ -1,4 +1,4 @@
-"""Code on a GPU: PTX that the driver has compiled, its functions, and how many threads fit."""
+"""Loads code on a GPU: compiles or links PTX, finds functions, and chooses block sizes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ WARP = 32
 
 
 class Module:
-    """Loaded code: a binary if the driver takes it, else PTX, which the driver compiles first.
+    """A loaded module: the binary if the driver accepts it, else PTX that the driver compiles.
 
-    It is unloaded some time after the last reference to it is gone.
+    It is unloaded some time after the last reference to it is dropped.
     """
 
     def __init__(self, context: Context, ptx: bytes, binary: bytes, dropped: deque[int]) -> None:
@@ -50,7 +50,7 @@ class Module:
             self._dropped.append(self._handle)
 
     def function(self, name: str) -> DeviceFunction:
-        """A function of the code."""
+        """The function with a name."""
         handle = c_void_p()
         with self._context.active():
             self._context.call("cuModuleGetFunction", byref(handle), self._handle, name.encode())
@@ -58,7 +58,7 @@ class Module:
 
 
 class Log:
-    """What the driver says of code that it compiles; `options` ask for it."""
+    """The driver's compiler log; `options` request it."""
 
     def __init__(self) -> None:
         self._text = (c_char * _LOG_SIZE)()
@@ -69,7 +69,7 @@ class Log:
         )
 
     def refusal(self, context: Context, function: str, status: int) -> InternalError:
-        """The error for code that the driver does not take."""
+        """The error for code that the driver rejects."""
         error = context.error(function, status)
         said = self._text.value.decode(errors="replace").strip()
         refused = InternalError(f"the driver does not take the code: {said}")
@@ -78,7 +78,7 @@ class Log:
 
 
 def link(context: Context, ptx: bytes) -> bytes:
-    """What the driver makes of PTX for a GPU: code that is loaded as it is."""
+    """Link PTX to a binary for a GPU."""
     state, binary, size, log = c_void_p(), c_void_p(), c_size_t(), Log()
     with context.active():
         context.call("cuLinkCreate", *log.options, byref(state))
@@ -97,7 +97,7 @@ def link(context: Context, ptx: bytes) -> bytes:
 
 
 class Linking:
-    """PTX that the driver links: in a thread of its own, or when somebody asks for the result."""
+    """A link of PTX, run in a thread of its own or when the result is requested."""
 
     def __init__(self, context: Context, ptx: bytes, *, in_thread: bool) -> None:
         self._context, self._ptx = context, ptx
@@ -115,7 +115,7 @@ class Linking:
             self._error = error
 
     def result(self) -> bytes:
-        """Code that is loaded as it is; waits for it."""
+        """Wait for the binary, and return it."""
         if self._thread is None:
             self._run()
         else:
@@ -126,7 +126,7 @@ class Linking:
 
 
 class DeviceFunction:
-    """A function that can be launched. ``module`` keeps its code loaded."""
+    """A function of a module, which it keeps loaded."""
 
     def __init__(self, context: Context, handle: int, module: Module) -> None:
         self._context = context
@@ -137,9 +137,14 @@ class DeviceFunction:
         self._most = most.value
 
     def shape(self, block: int, large: bool = False) -> tuple[int, int]:
-        """(threads in a block, blocks that fill the GPU); ``block`` is given, or 0 for any.
+        """Choose the size of blocks.
 
-        Of those that are as good a ``large`` one is taken, else one of common size.
+        Args:
+            block: The threads of a block; 0 to choose them.
+            large: Whether to prefer the largest of the block sizes with equal occupancy.
+
+        Returns:
+            The threads of a block, and the number of blocks that occupy the GPU.
         """
         with self._context.active():
             if block:

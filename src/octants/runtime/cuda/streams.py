@@ -1,9 +1,9 @@
-"""Streams and events: what runs at the same time, and what waits for what.
+"""Streams and events of a GPU, and the order between them.
 
-A stream of ours waits for the default stream, and the default stream for it, by CUDA's own rules
-for streams that are "blocking". Those of other libraries do not: they wait for the default stream
-before each use of ours, and the default stream waits for an event after it. So nothing is ever
-asked of a stream of others but while it is used, and its owner may destroy it afterwards.
+A stream of Octants and the default stream wait for each other by CUDA's own rules for "blocking"
+streams. A stream of another library does not: it waits for the default stream before each use by
+Octants, and the default stream waits for an event after it. So Octants calls the driver with such a
+stream only during a use, and its owner may destroy it afterwards.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _BOUNDS_BYTES = 64
 
 @final
 class Stream:
-    """A queue of work of a GPU; work of different streams may run at the same time.
+    """A queue of GPU work; work in different streams may run concurrently.
 
-    Without a ``handle`` it is a new one; otherwise one that another library has made, which lives
+    Without a ``handle`` it is a new stream, otherwise a stream of another library, which must live
     as long as this object is used.
     """
 
@@ -44,11 +44,12 @@ class Stream:
         self._transfers: Transfers | None = None
         self._sides: dict[int, Stream] = {}
         self.done: Event | None = None
-        """Of a stream of others: what happens when all is done that was launched in it."""
+        """For a stream of another library: the event after all work that Octants has put into it.
+        """
         self.blocks: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
-        """The blocks of each kernel whose storage its launches here use."""
+        """The parameter blocks of each kernel whose storage belongs to launches in this stream."""
         self.tape: DeviceTape | None = None
-        """The tapes of the kernels that run in it."""
+        """The tape of the kernels in this stream."""
         if handle is None:
             made = c_void_p()
             with streams.context.active():
@@ -59,25 +60,25 @@ class Stream:
 
     @property
     def handle(self) -> int:
-        """What CUDA calls it; 0 is the default stream."""
+        """CUDA's handle; 0 is the default stream."""
         if self._is_destroyed:
             raise Closed("stream").at(None)
         return self._handle
 
     @property
     def transfers(self) -> Transfers:
-        """Copies in the order of the stream."""
+        """The stream as a queue of copies."""
         if self._transfers is None or self._is_destroyed:
             self._transfers = Transfers(self._streams.context, self._streams.staging, self.handle)
         return self._transfers
 
     @property
     def is_destroyed(self) -> bool:
-        """Whether it was given back; then the default stream waits for what was in it."""
+        """Whether it was destroyed; then the default stream waits for its work."""
         return self._is_destroyed
 
     def synchronize(self) -> None:
-        """Wait until all that is in it is done."""
+        """Wait for all work in the stream."""
         with self._streams.context.active():
             self._streams.context.wait_for_stream(self.handle)
 
@@ -101,13 +102,13 @@ class Stream:
     # -- for kernels ----------------------------------------------------------------------------
 
     def side(self, number: int) -> Stream:
-        """A stream beside this one, for loops of a kernel that run at the same time."""
+        """An auxiliary stream, for concurrent tasks of a kernel."""
         if number not in self._sides:
             self._sides[number] = self._streams.create()
         return self._sides[number]
 
     def bounds(self) -> int:
-        """The address of the words where a kernel keeps bounds that it computes itself."""
+        """The address of the words for bounds that a kernel computes on the device."""
         if self._bounds is None:
             self._bounds = self._streams.memory.allocate(
                 _BOUNDS_BYTES, "bounds of loops", zeroed=True
@@ -127,17 +128,17 @@ class Event:
 
     @property
     def handle(self) -> int:
-        """What CUDA calls it."""
+        """CUDA's handle."""
         if self._is_destroyed:
             raise Closed("event").at(None)
         return self._handle
 
     def record(self, stream: Stream | None = None) -> None:
-        """Let it happen when what is in a stream now is done; None: the thread's own stream."""
+        """Record it after the present work of a stream; None: the thread's own stream."""
         self._call("cuEventRecord", self.handle, (stream or self._streams.current.stream).handle)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let what comes into a stream from now on wait for it; None: the thread's own stream."""
+        """Make later work of a stream wait for it; None: the thread's own stream."""
         own = (stream or self._streams.current.stream).handle
         self._call("cuStreamWaitEvent", own, self.handle, 0)
 
@@ -173,10 +174,10 @@ def _make_event(context: Context) -> int:
 
 
 class Current(threading.local):
-    """The stream in which a thread launches.
+    """A thread's current stream.
 
-    Streams of others are `expecting` what it launches next, to wait for it. What waits is told by
-    an `event` of the thread's own.
+    The streams of other libraries in `expecting` must wait for what the thread launches next.
+    `event` is the thread's own event for ordering two streams.
     """
 
     def __init__(self, default: Stream) -> None:
@@ -186,11 +187,11 @@ class Current(threading.local):
 
 
 class Streams:
-    """The streams of a device, and what waits for what between them.
+    """The streams of a device, and the order between them.
 
-    Of the streams of others that are `unordered` the default stream does not know yet when they are
-    done with what was launched in them. Unless something `is_busy`, all threads launch in the
-    default stream, and nobody has to be told.
+    The default stream does not wait yet for the `unordered` streams of other libraries. Launches
+    read one number, `is_busy`: while it is 0, all threads launch in the default stream, and no
+    stream of another library has to be ordered.
     """
 
     def __init__(self, context: Context, memory: DeviceMemory, staging: PinnedStaging) -> None:
@@ -207,9 +208,10 @@ class Streams:
         self._others: weakref.WeakSet[Stream] = weakref.WeakSet()
 
     def create(self, handle: int | None = None) -> Stream:
-        """A new stream, or what kernels are launched by in one of others.
+        """A new stream, or one for launches in a stream of another library.
 
-        Raises `OctantsRuntimeError` if that is one of another GPU.
+        Raises:
+            OctantsRuntimeError: the stream is one of another GPU.
         """
         if handle in (DEFAULT_STREAM, LEGACY_STREAM):
             return self.default
@@ -222,7 +224,7 @@ class Streams:
         return stream
 
     def foreign(self, handle: int) -> Stream:
-        """The stream that another library calls by this handle, in which nothing is launched."""
+        """A stream of another library, for ordering only."""
         if handle in (DEFAULT_STREAM, LEGACY_STREAM):
             return self.default
         return Stream(self, handle)
@@ -234,19 +236,21 @@ class Streams:
     # -- order ----------------------------------------------------------------------------------
 
     def order(self, first: Stream, then: Stream) -> None:
-        """Let what comes into ``then`` from now on wait for what is in ``first``."""
+        """Make later work of ``then`` wait for the present work of ``first``."""
         is_own = not (first.is_foreign or then.is_foreign)
         if first.handle == then.handle or (is_own and self.default in (first, then)):
             return
         self._wait_in(then, first)
 
     def enter(self, stream: Stream) -> None:
-        """Let a stream wait for the default stream, if it is one of others."""
+        """Make a stream of another library wait for the default stream."""
         if stream.is_foreign:
             self.order(self.default, stream)
 
     def leave(self, stream: Stream) -> None:
-        """Remember to wait for what was launched in a stream, if it is one of others."""
+        """Record what was launched in a stream of another library, for the default stream to wait
+        for.
+        """
         if stream.is_foreign:
             if stream.done is None:
                 stream.done = Event(self)
@@ -256,7 +260,7 @@ class Streams:
                 self.become_busy(1)
 
     def settle(self) -> None:
-        """Let the default stream wait for the streams of others that it does not know of."""
+        """Make the default stream wait for the unordered streams of other libraries."""
         while self.unordered:
             try:
                 stream = self.unordered.popleft()
@@ -267,32 +271,32 @@ class Streams:
             stream.done.wait(self.default)
 
     def release(self) -> None:
-        """Let streams that expect what was launched wait for it."""
+        """Make the streams that expect the last launch wait for it."""
         current = self.current
         while current.expecting:
             self.become_busy(-1)
             self.order(current.stream, current.expecting.pop())
 
     def expect(self, stream: Stream) -> None:
-        """Let a stream wait for what is launched next."""
+        """Make a stream wait for the next launch."""
         expecting = self.current.expecting
         if all(stream.handle != other.handle for other in expecting):
             expecting.append(stream)
             self.become_busy(1)
 
     def become_busy(self, count: int) -> None:
-        """Count what is out of the ordinary."""
+        """Count a state that launches must look at."""
         with self._lock:
             self.is_busy += count
 
     def be_settled(self, settle: Callable[[], None] | None) -> None:
-        """Call something before anything else is done in any stream; None: nothing any more."""
+        """Call a function before any other work is queued; None: stop calling it."""
         if (settle is None) != (self._settle is None):
             self.become_busy(-1 if settle is None else 1)
         self._settle = settle
 
     def gather(self) -> None:
-        """Let the default stream wait for all others."""
+        """Make the default stream wait for all others."""
         if self.dropped:
             self.wait()
         self.leave(self.current.stream)
@@ -302,27 +306,27 @@ class Streams:
                 self._wait_in(self.default, stream)
 
     def catch_up(self) -> None:
-        """Let the thread's own stream wait for the default stream."""
+        """Make the thread's stream wait for the default stream."""
         self.order(self.default, self.current.stream)
 
     def here(self) -> int:
-        """The handle of the thread's own stream, for something to be done in it now."""
+        """The handle of the thread's stream, for queueing work now; replays are settled first."""
         if self._settle is not None:
             self._settle()
         return self.ready()
 
     def queue(self) -> Transfers:
-        """The thread's own stream, for copies that are queued now."""
+        """The thread's stream as a queue of copies; replays are settled first."""
         self.here()
         return self.current.stream.transfers
 
     def ready_queue(self) -> Transfers:
-        """The same, whatever is to be settled."""
+        """The thread's stream as a queue of copies, without settling replays."""
         self.ready()
         return self.current.stream.transfers
 
     def ready(self) -> int:
-        """The same, for what may be done whatever is to be settled."""
+        """The handle of the thread's stream, without settling replays."""
         stream = self.current.stream
         if self.unordered and stream is self.default:
             self.settle()
@@ -335,10 +339,10 @@ class Streams:
         event.record(other)
         event.wait(stream)
 
-    # -- the end of waiting ---------------------------------------------------------------------
+    # -- synchronisation ------------------------------------------------------------------------
 
     def wait(self) -> None:
-        """Wait until all streams are done."""
+        """Wait for all work in all streams."""
         self.leave(self.current.stream)
         self.settle()
         with self.context.active():
@@ -348,14 +352,14 @@ class Streams:
             self._destroy_dropped()
 
     def close(self) -> None:
-        """Give all streams of ours back."""
+        """Destroy all streams of Octants."""
         for stream in list(self._others):
             stream.destroy()
         with self.context.active():
             self._destroy_dropped()
 
     def destroy(self, stream: Stream) -> None:
-        """Give a stream back, in order: the default stream waits for what is in it."""
+        """Destroy a stream; the default stream waits for its work."""
         self._others.discard(stream)
         with self.context.active():
             self._wait_in(self.default, stream)
@@ -371,7 +375,7 @@ class Streams:
 
 
 class Using:
-    """Lets a thread launch in a stream, as long as it lasts."""
+    """Makes a stream the thread's current one for a ``with`` block."""
 
     __slots__ = ("_before", "_stream", "_streams")
 

@@ -20,11 +20,11 @@ from octants.runtime.memory.host import address_of
 
 LARGE = 4 << 20
 SMALL = 1 << 16
-"""Bytes that are read without turns."""
+"""The most bytes of a read that uses a buffer of its own, without alternating chunks."""
 
 
 class PinnedChunk:
-    """Pinned memory, and the event after which it may be used again."""
+    """A staging buffer in pinned memory, with the event after which it may be used again."""
 
     def __init__(self, context: Context, nbytes: int) -> None:
         self._context = context
@@ -56,7 +56,7 @@ class PinnedChunk:
 
 
 class PinnedStaging:
-    """The pinned memory of a context, which all streams share."""
+    """The pinned memory of a context; all streams share it."""
 
     def __init__(self, context: Context) -> None:
         def make(nbytes: int) -> list[Chunk]:
@@ -65,7 +65,7 @@ class PinnedStaging:
         self.lock = threading.Lock()
         self.copies = Staging(make, LARGE)
         self.small: list[PinnedMemory] = []
-        """Pieces of `SMALL` bytes that no read uses."""
+        """Free buffers of `SMALL` bytes."""
 
 
 class Transfers:
@@ -76,13 +76,19 @@ class Transfers:
         self._stream = stream
 
     def write(self, address: int, values: Bytes) -> None:
-        """Copy from the host; ``values`` may be changed when this returns."""
+        """Queue a copy from the host; the caller may change ``values`` when this returns."""
         with self._staging.lock, self._context.active():
             copies = self._staging.copies
             copies.write(address, address_of(values), values.nbytes, self._stream)
 
     def read(self, address: int, into: Bytes, wait: Callable[[], None] | None = None) -> None:
-        """Copy to the host, and wait; ``wait`` is what waits for the stream, unless it does."""
+        """Copy to the host, and wait for it.
+
+        Args:
+            address: The address on the device.
+            into: The target.
+            wait: Waits for the stream in place of the driver's wait for it.
+        """
         if into.nbytes > SMALL or not into.nbytes:
             if wait is not None:
                 wait()
@@ -93,7 +99,7 @@ class Transfers:
             self._read_small([address], into.reshape(1, -1), wait)
 
     def read_each(self, addresses: list[int], nbytes: int) -> Bytes:
-        """The bytes at each of some addresses, as rows, with one wait for all."""
+        """Read ``nbytes`` at each address, with one wait for all; see `gpu.driver.Queue`."""
         found: Bytes = np.empty((len(addresses), nbytes), np.uint8)
         most = SMALL // nbytes
         for start in range(0, len(addresses), most):
@@ -117,16 +123,16 @@ class Transfers:
         if wait is not None:
             wait()
         ctypes.memmove(address_of(into), pinned.address, into.nbytes)
-        free.append(pinned)  # unless the wait was ended: then the copy may be under way
+        free.append(pinned)  # after an interrupted wait the copy may be under way
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Copy within the GPU."""
+        """Queue a copy within the GPU."""
         self._context.call_here("cuMemcpyDtoDAsync", target, source, nbytes, self._stream)
 
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
     ) -> None:
-        """Copy pieces at equal distances within the GPU."""
+        """Queue a strided copy within the GPU; see `gpu.driver.Queue.copy_rows`."""
         copy = cuda.RowCopy(
             source_kind=cuda.ON_DEVICE,
             source=source,
@@ -140,9 +146,9 @@ class Transfers:
         self._context.call_here("cuMemcpy2DAsync", byref(copy), self._stream)
 
     def clear(self, address: int, nbytes: int) -> None:
-        """Set memory to zero."""
+        """Queue a fill with zeros."""
         self._context.call_here("cuMemsetD8Async", address, 0, nbytes, self._stream)
 
     def fill_words(self, address: int, size: int, value: int, count: int) -> None:
-        """Set words of 1, 2 or 4 bytes to a number."""
+        """Queue a fill of ``count`` words of 1, 2 or 4 bytes."""
         self._context.call_here(FILLS[size], address, value, count, self._stream)

@@ -84,12 +84,12 @@ class SerialLaunches:
         """None: others share this memory by numpy, or cannot."""
         return None
 
-    def borrow(self, *_: object) -> Any:
+    def import_array(self, *_: object) -> Any:
         """None: numpy borrows what is in memory of the host."""
 
-    def lend(self, owner: Any) -> Any:
+    def export_memory(self, owner: Any) -> Any:
         """The owner itself: nobody works on this memory unseen."""
         return owner
 
-    def let_wait(self, _: int | None) -> None:
+    def make_stream_wait(self, _: int | None) -> None:
         """Do nothing: there are no streams of others."""

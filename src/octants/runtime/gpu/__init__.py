@@ -1,1 +1,5 @@
-"""What all GPUs share; `driver` has the verbs that each of their drivers implements."""
+"""The GPU runtime over a driver protocol.
+
+Tape capacity, messages, staging, dispatches and the `Device` interface are written once, over the
+verbs in `driver`. A folder for each API (`runtime.cuda`, `runtime.vulkan`) implements these verbs.
+"""

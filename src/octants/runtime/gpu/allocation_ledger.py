@@ -1,4 +1,4 @@
-"""What a GPU has allocated, and how its errors list that."""
+"""Records the allocations of a GPU, so that errors about memory can list them."""
 
 from __future__ import annotations
 
@@ -13,24 +13,30 @@ _ROWS = 12
 
 
 class Ledger(dict[int, tuple[int, str]]):
-    """The bytes and the names of allocations, by their addresses."""
+    """The live allocations by address: their sizes in bytes and their names."""
 
     __slots__ = ()
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all allocations."""
+        """The total size of all allocations, in bytes."""
         return sum(nbytes for nbytes, _ in list(self.values()))
 
     def find(self, address: int) -> tuple[int, int] | None:
-        """The beginning and the end of the allocation that has an address; None if none has."""
+        """Find the allocation that contains an address.
+
+        Returns:
+            Its first address and the one past its last; None if no allocation contains the address.
+        """
         for start, (nbytes, _) in list(self.items()):
             if start <= address < start + nbytes:
                 return start, start + nbytes
         return None
 
     def table(self) -> list[str]:
-        """The allocations, the most bytes first, a line for each name and size."""
+        """The allocations as lines of text, largest total first; equal names and sizes share a
+        line.
+        """
         counts: Counter[tuple[str, str]] = Counter()
         sums: Counter[tuple[str, str]] = Counter()
         for nbytes, what in list(self.values()):
@@ -45,7 +51,7 @@ class Ledger(dict[int, tuple[int, str]]):
         return [*lines, f"{format_bytes(rest)}: others"] if rest else lines
 
     def refusal(self, error: Any) -> OctantsError:
-        """The exception for memory that was refused, with the table."""
+        """The exception for an allocation that failed, with the table of allocations as notes."""
         diagnostic = dataclasses.replace(error.diagnostic(), notes=tuple(self.table()))
         refused: OctantsError = error.exception(diagnostic)
         return refused

@@ -1,4 +1,4 @@
-"""The face that all GPUs have as devices, over the verbs of their drivers."""
+"""Implements `runtime.device.Device` for all GPUs, over the verbs of their drivers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from octants.runtime.reports.pending_errors import Pending
 
 
 class GpuDevice:
-    """A GPU. `queue_here` gives what does something now in the order of the thread's launches.
+    """A GPU as a `Device`; a driver's class derives from it.
 
-    Once its `context` is `lost`, whatever is done with it fails.
-    A capture notes what is done to memory, and versions of memory are told of it.
+    Copies, fills and writes go into the queue that `queue_here` returns: that of the calling
+    thread. A capture records them, and `versions` learns which memory they change. Once the
+    `context` is `lost`, every call fails.
     """
 
     shares_memory = False
@@ -36,29 +37,41 @@ class GpuDevice:
     def __init__(self) -> None:
         _devices.add(self)
 
-    # -- what a driver adds ---------------------------------------------------------------------
+    # -- implemented by a driver ----------------------------------------------------------------
 
     def look(self) -> None:
-        """Wait, print what kernels have printed, and raise the first failure."""
+        """Synchronise: wait for all launches, write what kernels printed, raise the first failure.
+
+        Raises:
+            OctantsError: an assertion or bounds check of a kernel failed, or the device was lost.
+        """
         raise NotImplementedError
 
     def tapes(self) -> Iterable[DeviceTape]:
-        """All tapes of launches."""
+        """The tapes of all queues."""
         raise NotImplementedError
 
     def allocate_zeros(self, nbytes: int, what: str) -> Allocation:
-        """Memory that is zero for whatever is launched later."""
+        """Allocate memory that is zero for all later launches; see `allocate`."""
         raise NotImplementedError
 
     def give_back(self) -> None:
-        """Free what nothing uses."""
+        """Free memory that is not in use."""
 
     # -- memory ---------------------------------------------------------------------------------
 
     def allocate(self, nbytes: int, what: str = "") -> Allocation:
-        """``nbytes`` of zeros at a multiple of 64; ``what`` names them where memory is refused.
+        """Allocate zeroed memory.
 
-        Raises `OctantsMemoryError` with the table of all that is allocated.
+        Args:
+            nbytes: The size in bytes.
+            what: A name for the table of allocations that errors about memory show.
+
+        Returns:
+            Memory at a multiple of 64, freed when the last reference to the result is dropped.
+
+        Raises:
+            OctantsMemoryError: the device is out of memory; the error lists all allocations.
         """
         allocation = self.allocate_zeros(nbytes, what)
         capture = own_capture()
@@ -68,13 +81,13 @@ class GpuDevice:
 
     @noted
     def write(self, address: int, values: Bytes) -> None:
-        """Copy from the host, after what was launched; ``values`` may be changed at once."""
+        """Queue a copy from the host; the caller may change ``values`` when this returns."""
         self._will_write(address, values.nbytes)
         self.queue_here().write(address, values)
 
     @noted
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Copy within the device, after what was launched; the pieces do not overlap."""
+        """Queue a copy of ``nbytes`` within the device; source and target do not overlap."""
         self._will_write(target, nbytes)
         self.queue_here().copy(target, source, nbytes)
 
@@ -82,18 +95,18 @@ class GpuDevice:
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
     ) -> None:
-        """Copy pieces at equal distances within the device, after what was launched."""
+        """Queue a strided copy within the device; see `driver.Queue.copy_rows`."""
         self._will_write(target, (rows - 1) * target_step + nbytes)
         self.queue_here().copy_rows(target, target_step, source, source_step, nbytes, rows)
 
     @noted
     def clear(self, address: int, nbytes: int) -> None:
-        """Set memory to zero, after what was launched."""
+        """Queue a fill with zeros."""
         self._will_write(address, nbytes)
         self.queue_here().clear(address, nbytes)
 
     def set_elements(self, address: int, element: bytes, count: int) -> None:
-        """Set elements that stand in a row, after what was launched."""
+        """Queue a fill of ``count`` contiguous elements with the bytes of one."""
         set_elements(self, address, element, count)
 
     def _will_write(self, address: int, nbytes: int) -> None:
@@ -103,12 +116,16 @@ class GpuDevice:
     # -- waiting --------------------------------------------------------------------------------
 
     def synchronize(self) -> None:
-        """Wait until all that was launched is done; raises what went wrong in it."""
+        """Wait for all launches, and raise the first error of one.
+
+        Raises:
+            OctantsError: a kernel failed, or a tape overflowed.
+        """
         self.look()
         self.pending.raise_first()
 
     def confirm_tapes(self) -> None:
-        """Check launches that the host did not look at; errors are left pending."""
+        """Check the launches that skipped the host check of their tapes; errors become pending."""
         for tape in self.tapes():
             if tape.is_trusted:
                 with tape.lock:
@@ -119,16 +136,16 @@ class GpuDevice:
 
     @property
     def tape_bytes(self) -> int:
-        """The bytes that tapes take now; they are kept for later launches."""
+        """The size of all tapes, in bytes; they are retained for later launches."""
         return sum(tape.nbytes for tape in self.tapes())
 
     def free_tapes(self) -> None:
-        """Free the tapes that no launch uses."""
+        """Free the tapes that no launch is using."""
         for tape in self.tapes():
             tape.free()
 
     def close(self) -> None:
-        """Give memory back; what is alive of allocations stays valid, and kernels can be run."""
+        """Free retained memory; live allocations stay valid, and kernels can still be launched."""
         with contextlib.suppress(OctantsError):
             self.look()
         self.messages.forget()
@@ -142,7 +159,7 @@ _devices: weakref.WeakSet[GpuDevice] = weakref.WeakSet()
 
 @atexit.register
 def _at_exit() -> None:
-    """Print what kernels have printed since the last wait; failures are left pending."""
+    """Write what kernels printed since the last synchronisation; failures become pending."""
     for device in list(_devices):
         try:
             if device.context.lost is None:

@@ -1,12 +1,12 @@
-"""The verbs that a driver of GPUs implements, for the runtime that all of them share.
+"""The protocol that a GPU driver implements for the shared GPU runtime.
 
-    Memory   allocate
-    Queue    write, read, read_each, copy, copy_rows, clear
-    Step     launch_as
-    Chunk    upload, download, wait
+    DeviceMemory      allocate
+    Queue             write, read, read_each, copy, copy_rows, clear
+    PreparedDispatch  launch_as
+    Chunk             upload, download, wait
 
-Tapes (`tapes`, `tape_growth`), messages (`messages`) and staging (`staging`) are written over these
-alone.
+Tapes (`tapes`, `tape_growth`), messages (`messages`) and staging (`staging`) use nothing else of a
+driver.
 """
 
 from __future__ import annotations
@@ -17,29 +17,38 @@ from octants.runtime.device import Allocation, Bytes
 
 
 class DeviceMemory(Protocol):
-    """The memory of a device."""
+    """An allocator of device memory."""
 
     def allocate(self, nbytes: int, what: str = "", /) -> Allocation:
-        """Memory with unspecified contents; ``what`` is its name in the table of allocations.
+        """Allocate ``nbytes`` with unspecified contents.
 
-        Raises `OctantsMemoryError`, with that table.
+        Args:
+            nbytes: The size in bytes.
+            what: A name for the table of allocations.
+
+        Raises:
+            OctantsMemoryError: the device is out of memory; the error shows that table.
         """
 
 
 class Queue(Protocol):
-    """Does one thing after the other, on memory of the device that is known by its addresses."""
+    """Runs copies and fills in order, on device memory given by its addresses."""
 
     def write(self, address: int, values: Bytes, /) -> None:
-        """Copy from the host, after what was launched; ``values`` may be changed at once."""
+        """Queue a copy from the host; the caller may change ``values`` when this returns."""
 
     def read(self, address: int, into: Bytes, /) -> None:
-        """Copy to the host, when what was launched is done."""
+        """Wait for what is queued, and copy ``into.nbytes`` to the host."""
 
     def read_each(self, addresses: list[int], nbytes: int, /) -> Bytes:
-        """The bytes at each of some addresses, as rows, when what was launched is done."""
+        """Wait for what is queued, and read ``nbytes`` at each address.
+
+        Returns:
+            An array of bytes, of shape ``(len(addresses), nbytes)``.
+        """
 
     def copy(self, target: int, source: int, nbytes: int, /) -> None:
-        """Copy within the device, after what was launched; the pieces do not overlap."""
+        """Queue a copy of ``nbytes`` within the device; source and target do not overlap."""
 
     def copy_rows(
         self,
@@ -51,20 +60,20 @@ class Queue(Protocol):
         rows: int,
         /,
     ) -> None:
-        """Copy ``rows`` pieces of ``nbytes`` within the device, after what was launched.
+        """Queue a copy of ``rows`` rows of ``nbytes`` within the device.
 
-        The steps are the bytes from a piece to the next one, at least ``nbytes``.
+        The steps are the distances between the starts of two rows, in bytes; at least ``nbytes``.
         """
 
     def clear(self, address: int, nbytes: int, /) -> None:
-        """Set memory to zero, after what was launched."""
+        """Queue a fill with zeros."""
 
 
 class PreparedDispatch(Protocol):
-    """A dispatch that is loaded: its launch words, and how it is launched.
+    """A loaded dispatch with its launch words.
 
-    It has `fill` blocks of `block` threads where it fills the GPU; blocks of `least_block` can be
-    had as well. `words` are those of `abi`.
+    `fill` blocks of `block` threads occupy the whole GPU; the dispatch also runs with blocks of
+    `least_block` threads. `words` are the launch words of `abi`.
     """
 
     @property
@@ -80,23 +89,23 @@ class PreparedDispatch(Protocol):
     def words(self) -> Any: ...
 
     def launch_as(self, blocks: int, block: int) -> None:
-        """Launch so many blocks of so many threads."""
+        """Queue a launch of ``blocks`` blocks of ``block`` threads."""
 
 
 class Chunk(Protocol):
-    """Host memory that the device copies from and to, `host` being its address.
+    """A staging buffer at the address `host`: host memory that the device can copy from and to.
 
-    ``stream`` is the driver's handle of the stream of a copy.
+    ``stream`` is the driver's handle of the stream that copies.
     """
 
     @property
     def host(self) -> int: ...
 
     def upload(self, target: int, nbytes: int, stream: int, /) -> None:
-        """Queue a copy from here to an address of the device."""
+        """Queue a copy from this buffer to an address of the device."""
 
     def download(self, source: int, nbytes: int, stream: int, /) -> None:
-        """Queue a copy from an address of the device to here."""
+        """Queue a copy from an address of the device to this buffer."""
 
     def wait(self) -> None:
-        """Wait until the last copy is done."""
+        """Wait for the last copy."""

@@ -1,4 +1,4 @@
-"""Loaded kernels of GPUs: their dispatches, and how each of them runs in a launch."""
+"""Loads kernels on a GPU and runs their dispatches, with fixed or computed bounds and tapes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from octants.runtime.gpu.tape_growth import Bounds, Quota, Recording
 from octants.runtime.gpu.tapes import DeviceTape
 from octants.runtime.parameter_blocks.slots import SlotViews
 
-_COMPUTED = "device"  # the bounds of a dispatch whose work items the device computes itself
+_COMPUTED = "device"  # the bounds of a dispatch whose domain a kernel computes on the device
 
 
 class Action:
-    """A dispatch that is loaded: what does not change from one launch to the next.
+    """A loaded dispatch: what is the same for all launches.
 
-    It has `fill` blocks of `block` threads where it fills the GPU. `bounds` are a function of the
-    slots, `fixed` are those of all launches; there are neither if it `is_single`, with one work
-    item, or `is_computed`, with bounds that the device computes.
+    `fill` blocks of `block` threads occupy the whole GPU. The bounds of its work items are `fixed`,
+    or `bounds` computes them from the slots of the parameter block. Neither is set if it
+    `is_single`, with one work item, or `is_computed`, with bounds that the device computes.
     """
 
     def __init__(self, dispatch: Dispatch) -> None:
@@ -32,7 +32,7 @@ class Action:
         self.bounds: Callable[[Sequence[int]], Bounds] | None = None
         self.fixed: Bounds | None = None
         self.recording: Recording | None = None
-        """How it records; None if it does not."""
+        """Sizes its tape; None if it does not record."""
         if not self.is_single and not self.is_computed:
             text = f"def bounds(slots):\n    return {dispatch.bounds}\n"
             bounds: Callable[[Sequence[int]], Bounds] = define("bounds", text, {})
@@ -43,23 +43,25 @@ class Action:
 
 
 class PreparedDispatch(driver.PreparedDispatch, Protocol):
-    """An action as one launch at a time uses it; `known` are the bounds that it is ready for."""
+    """The state of an action that one launch at a time uses; `known` are the bounds it is set up
+    for.
+    """
 
     action: Action
     known: Bounds | None
     is_empty: bool
 
     def resize(self, bounds: Bounds) -> None:
-        """Be ready for other bounds than the last launch had."""
+        """Set up the launch for other bounds."""
 
     def launch(self) -> None:
-        """Launch as many blocks as the bounds require."""
+        """Queue a launch of as many blocks as the bounds require."""
 
 
 class GpuKernel:
-    """A kernel on a GPU; its `actions` run one after the other.
+    """A kernel on a GPU, whose `actions` run in order.
 
-    ``record`` gives how an action records.
+    ``record`` creates the `Recording` of an action that has a tape.
     """
 
     actions: Sequence[Action]
@@ -77,23 +79,25 @@ class GpuKernel:
             if action.dispatch.records:
                 action.recording = record(action)
         self.is_plain = not (artifact.messages or any(each.recording for each in actions))
-        """Whether it has neither messages nor tapes."""
+        """Whether it has neither messages nor tapes, so that a fast launcher will do."""
 
     def tape(self) -> tuple[DeviceTape, int]:
-        """The tapes of a launch, and the address of the bounds that it computes."""
+        """The tape that the next launch uses, and the address of the bounds that the device
+        computes.
+        """
         raise NotImplementedError
 
     def slots_at(self, block: int) -> tuple[int, ...]:
-        """The slots of a parameter block."""
+        """The values of the slots of the parameter block at an address."""
         return self.slots.unpack(self.slots.view(block))
 
     def quotas(self) -> list[Sequence[Quota]]:
-        """What tapes the last launch took, action by action."""
+        """The quotas that the last launch ran with, one list for each action."""
         recordings = [action.recording for action in self.actions]
         return [() if each is None else each.last for each in recordings]
 
     def run(self, step: PreparedDispatch, slots: Sequence[int]) -> None:
-        """Launch an action with the slots of a launch."""
+        """Queue the launch of a dispatch, given the slots of the parameter block."""
         action, recording = step.action, step.action.recording
         if action.bounds is not None:
             step.resize(action.bounds(slots))

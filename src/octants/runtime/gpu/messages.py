@@ -1,4 +1,4 @@
-"""The message buffers of launches that may write to them, until the host reads them."""
+"""Manages the message buffers of GPU launches, from the launch until the host reads them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from octants.runtime.reports.pending_errors import Pending
 
 @dataclass(frozen=True, slots=True)
 class DeviceBuffer:
-    """A message buffer of the device, clean unless a launch has it or has written to it.
+    """A message buffer in device memory: clean, unless a launch is using it or has written to it.
 
     One that `is_kept` belongs to the launches of a graph.
     """
@@ -38,11 +38,16 @@ class DeviceBuffer:
 
 
 class MessageQueue:
-    """The messages of launches, in the order in which they were launched.
+    """Delivers the messages of launches in launch order.
 
-    A buffer to which nothing was written is clean, so that a launch without messages costs the
-    reading of its head, which is done at once for all launches since the last look. Buffers are of
-    ``memory``, ``queue`` reads them, and ``look`` waits for all launches and calls `deliver`.
+    A buffer that no launch has written to is clean, so a launch without messages costs only the
+    read of a buffer's head; the heads of all launches since the last delivery are read at once.
+
+    Args:
+        memory: Allocates the buffers.
+        queue: Reads and clears them.
+        pending: Receives tape overflows.
+        look: Waits for all launches, and calls `deliver`.
     """
 
     def __init__(
@@ -59,9 +64,12 @@ class MessageQueue:
         return bool(self._flying)
 
     def take(self, artifact: Artifact) -> DeviceBuffer:
-        """A clean buffer for a launch; where there are too many, those of launches that are done.
+        """Take a clean buffer for a launch; deliver messages first if too many launches are in
+        flight.
 
-        Raises what `deliver` does.
+        Raises:
+            OctantsError: as `deliver` does.
+            OctantsMemoryError: there is no memory for a buffer.
         """
         if len(self._flying) >= MOST_IN_FLIGHT:
             self._look()
@@ -77,28 +85,31 @@ class MessageQueue:
         return clean.pop() if clean else self._make(capacity)
 
     def put(self, artifact: Artifact, buffer: DeviceBuffer) -> None:
-        """Remember the buffer of a launch that was made."""
+        """Register the buffer of a launch, to be read at the next delivery."""
         self._flying.append((artifact, buffer))
 
     def make_kept(self, artifact: Artifact) -> DeviceBuffer:
-        """A clean buffer for all launches of one kind: it is never another's."""
+        """Allocate a clean buffer that all replays of one captured launch share."""
         made = self._make(capacity_for(artifact))
         return DeviceBuffer(made.memory, made.capacity, is_kept=True)
 
     def awaits(self, owner: object) -> bool:
-        """Whether launches of an owner have not been looked at."""
+        """Whether messages of an owner's launches have not been delivered."""
         return owner in self._owners
 
     def put_kept(self, owner: object, buffers: Sequence[tuple[Artifact, DeviceBuffer]]) -> None:
-        """Remember the buffers of launches that were made, for an owner, once until the look."""
+        """Register the buffers of an owner's launches, once until the next delivery."""
         if owner not in self._owners:
             self._owners.add(owner)
             self._flying.extend(buffers)
 
     def deliver(self) -> None:
-        """Print what was printed, and raise the first failure. All launches must be done.
+        """Write what was printed, and raise the first failure. All launches must be done.
 
-        What overflowed joins what is pending.
+        Tape overflows become pending errors.
+
+        Raises:
+            OctantsError: an assertion or bounds check failed.
         """
         with self._lock:
             failure: OctantsError | None = None
@@ -110,7 +121,7 @@ class MessageQueue:
                 raise failure
 
     def forget(self) -> None:
-        """Drop all buffers: the memory of the GPU is lost."""
+        """Drop all buffers, because the memory of the GPU is lost."""
         self._flying.clear()
         for buffers in self._clean.values():
             buffers.clear()
@@ -129,7 +140,7 @@ class MessageQueue:
         self._queue.write(buffer.memory.address, head.view(np.uint8))
 
     def _read_some(self) -> list[OctantsError]:
-        """Read the messages of a number of launches at once; the failures."""
+        """Read the messages of up to `MOST_IN_FLIGHT` launches; return the failures."""
         count = min(len(self._flying), MOST_IN_FLIGHT)
         launches = [self._flying.popleft() for _ in range(count)]
         addresses = [buffer.memory.address for _, buffer in launches]

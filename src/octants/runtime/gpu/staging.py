@@ -1,6 +1,6 @@
-"""Copies between the host and a GPU, through memory of the host that the GPU reaches.
+"""Copies between the host and a GPU through staging buffers.
 
-Two chunks take turns: while the GPU copies one of them, the host copies the other one.
+Two buffers alternate: while the GPU copies one, the host copies the other.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from octants.runtime.gpu.driver import Chunk
 from octants.runtime.memory.threaded_copy import move
 
 SMALL = 1 << 20
-"""Bytes of chunks for copies that need no more: programs that copy little start sooner."""
+"""Size of the buffers for small copies, in bytes: a program that copies little starts sooner."""
 CHUNKS = 2
 
 
 class Staging:
-    """The chunks of a device; ``make`` makes some of a size, ``large`` is that of long copies.
+    """The staging buffers of a device. The caller holds a lock: one thread at a time copies.
 
-    One thread at a time copies: the caller holds a lock.
+    Args:
+        make: Allocates `CHUNKS` buffers of a size in bytes.
+        large: The size of the buffers for long copies, in bytes.
     """
 
     def __init__(self, make: Callable[[int], list[Chunk]], large: int) -> None:
@@ -27,7 +29,7 @@ class Staging:
         self._chunks: dict[int, deque[Chunk]] = {}
 
     def write(self, address: int, source: int, nbytes: int, stream: int = 0) -> None:
-        """Copy from an address of the host, which is free when this returns."""
+        """Copy ``nbytes`` from an address of the host, which may be reused when this returns."""
         size = self._size(nbytes)
         for start in range(0, nbytes, size):
             chunk, count = self._next(size), min(size, nbytes - start)
@@ -35,7 +37,7 @@ class Staging:
             chunk.upload(address + start, count, stream)
 
     def read(self, address: int, target: int, nbytes: int, stream: int = 0) -> None:
-        """Copy to an address of the host, and wait for it."""
+        """Copy ``nbytes`` to an address of the host, and wait for the copy."""
         size = self._size(nbytes)
         flying: deque[tuple[Chunk, int, int]] = deque()
         for start in range(0, nbytes, size):
@@ -51,7 +53,7 @@ class Staging:
         return SMALL if nbytes <= SMALL else self.large
 
     def _next(self, size: int) -> Chunk:
-        """The chunk of a size that was used longest ago, when it is free."""
+        """Wait for the least recently used buffer of a size, and return it."""
         chunks = self._chunks.get(size)
         if chunks is None:
             chunks = self._chunks[size] = deque(self._make(size))
@@ -62,6 +64,6 @@ class Staging:
 
 
 def _take(chunk: Chunk, target: int, nbytes: int) -> None:
-    """Copy what was downloaded to the host."""
+    """Wait for a download, and copy it to its target on the host."""
     chunk.wait()
     move(target, chunk.host, nbytes)

@@ -1,23 +1,30 @@
-"""How large tapes are: launches that record run, and what was refused memory runs again.
+"""Finds the capacity of tapes: a launch runs, and the work items that ran out of tape run again.
 
-Each thread has a tape of as many bytes as a work item was found to need (its capacity). A work item
-that needs more notes that and ends before it has changed anything; it alone runs again with more.
-Where memory is refused, fewer threads run at once; then the records get a smaller share, so that
-loops run in shorter blocks; then the launch fails. This module alone decides; `tapes` has the
-memory, kernels note what was refused (`codegen.interleaved_tape`), and nodes of graphs have a
-`Planned` of it.
+The protocol, which this module alone decides:
 
-Why not count first, exactly? The length of a record is known where its loop ends. For `while`,
-`break` and bounds that the loop itself computes, counting is the first sweep without its stores: it
-takes about as long as the sweep, and the host would have to wait for the sum before each launch.
-Here a launch is one run with no wait as soon as one like it was seen (`artifact.TapeSizeInputs`
-says which are alike: same slots, same versions of what decides); one that depends on more waits,
-once, for two words behind the run. Only first launches and those with a new maximum pay for runs
-again, and these double a capacity, so that they are few. Exact sizes would not save memory either:
-the threads of a GPU share a heap in columns of equal height (`abi.TAPE_LANES`), so that neighbours
-write adjacent words, and it has to hold the largest need of a work item for each thread that runs,
-not the sum over all work items. The counter-example is a first sweep that stores: it cannot run
-again, and has plenty of memory for few threads; too little there is a failure at once.
+1. Each thread gets a tape of as many bytes as a work item was found to need: its capacity.
+2. A work item that needs more sets its bit in a failure record, reports how many bytes it needs,
+   and ends before it has changed any memory.
+3. The host reads that record, raises the capacity to the need, or to twice what it was if memory
+   allows, and runs the failed work items again.
+4. Where the device has no memory for that, fewer threads run at once; then records get a smaller
+   share, so that loops run in shorter blocks; then the launch fails with `TapeMemoryRefused`.
+5. A launch like an earlier one, in everything that its need depends on (`artifact.TapeSizeInputs`),
+   gets the capacity that the earlier one ended with, and the host does not wait for it.
+
+`tapes` allocates the memory, `codegen.interleaved_tape` writes the failure record, and nodes of
+graphs follow a `Planned`.
+
+Why are sizes not counted first? The length of a record is known only where its loop ends. For
+`while`, `break` and bounds that the loop itself computes, counting is the first sweep without its
+stores: it takes about as long as the sweep, and the host would have to wait for the sum before each
+launch. With run and retry, only first launches and those with a new maximum run twice, and doubling
+keeps these few; all others are one run without a wait, or with one wait for two words after it.
+Exact sizes would not save memory either: the threads of a GPU share a heap in columns of equal
+height (`abi.TAPE_LANES`), so that neighbours write adjacent words, and it must hold the largest
+need of a work item for each thread that runs, not the sum over all work items. The exception is a
+first sweep that stores: it cannot run again, so it gets plenty of memory for few threads, and
+running out of that is an error at once.
 """
 
 from __future__ import annotations
@@ -36,12 +43,12 @@ from octants.runtime.memory.versions import Versions
 from octants.runtime.reports.messages import recorded_loops
 
 MOST_ITEMS = 1 << 27
-"""Work items of one launch: what is told of refused ones takes a bit for each."""
+"""The most work items of one launch: the failure record has a bit for each."""
 
-_GUESS = 512  # bytes that a thread of a kernel that has not run yet begins with
+_GUESS = 512  # capacity in bytes of the first launch of a kernel
 _LEAST_SHARE = abi.TAPE_WORD
-_MOST_KNOWN = 4096  # launches that are told apart by what decides their need
-_PLENTY = 1 << 30  # bytes of the tapes of a dispatch whose work items cannot run again
+_MOST_KNOWN = 4096  # launches with different inputs whose capacity is remembered
+_PLENTY = 1 << 30  # bytes of all tapes of a dispatch whose work items cannot run again
 
 
 Bounds = tuple[int, int]
@@ -49,10 +56,10 @@ Bounds = tuple[int, int]
 
 @dataclass
 class Quota:
-    """How many threads run a dispatch at once, and the bytes that each of their tapes has.
+    """The threads that run a dispatch at once, and the capacity of each one's tape in bytes.
 
-    The records of a work item should take no more than a ``share`` of bytes, as far as shorter
-    blocks of loops make that possible.
+    The records of a work item should take at most ``share`` bytes, as far as shorter blocks of
+    loops make that possible.
     """
 
     blocks: int
@@ -62,13 +69,13 @@ class Quota:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all tapes."""
+        """The size of all tapes, in bytes."""
         return _lanes(self.blocks * self.block) * self.capacity
 
     def put(
         self, words: Any, bounds: Bounds, heap: int, refused: int, *, again: bool = False
     ) -> None:
-        """Write the launch words; ``again`` runs the work items alone that are noted as refused."""
+        """Write the launch words; with ``again``, only the work items that failed run."""
         words[abi.LAUNCH_LOWER // 8], words[abi.LAUNCH_UPPER // 8] = bounds
         words[abi.LAUNCH_TAPE // 8] = heap
         words[abi.LAUNCH_CAPACITY // 8] = self.capacity
@@ -79,10 +86,9 @@ class Quota:
 
 @dataclass
 class Planned:
-    """How a part of a dispatch runs again in a graph, with so many `items` from `lower` on.
+    """The quota of a node of a graph, which runs ``items`` work items from ``lower`` on.
 
-    There are 0 items if the device computes the bounds. One that `is_sure` has all memory that its
-    work items can need.
+    `items` is 0 if the device computes the bounds. One that `is_sure` cannot run out of tape.
     """
 
     quota: Quota
@@ -91,11 +97,13 @@ class Planned:
     is_sure: bool
 
     def put(self, words: Any, heap: int, refused: int) -> None:
-        """Write the launch words."""
+        """Write the launch words; ``heap`` and ``refused`` are addresses of tapes and failure
+        record.
+        """
         self.quota.put(words, (self.lower, self.lower + self.items), heap, refused)
 
     def shrink(self) -> bool:
-        """Run fewer threads at once; False if there is one block already."""
+        """Halve the threads that run at once; False if only one block is left."""
         quota = self.quota
         quota.blocks, before = max(1, quota.blocks // 2), quota.blocks
         return quota.blocks < before
@@ -103,7 +111,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The bytes and the share with which no work item was refused, at versions of memory."""
+    """A capacity and a share, in bytes, that were enough at versions of memory."""
 
     capacity: int
     share: int
@@ -111,9 +119,12 @@ class Known:
 
 
 class Recording:
-    """A dispatch that records, at all its launches. ``budget`` is what its tapes should take.
+    """Sizes the tapes of one dispatch, over all its launches.
 
-    At most ``most_items`` work items run at once.
+    Args:
+        budget: What all its tapes should take, in bytes.
+        multiprocessors: The least number of blocks that keep the GPU busy.
+        most_items: The most work items that run at once.
     """
 
     def __init__(
@@ -145,8 +156,12 @@ class Recording:
         tape: DeviceTape,
         slots: Sequence[int] = (),
     ) -> None:
-        """Run all work items. The host waits for them, unless it knows from an earlier launch with
-        ``slots`` like these what they need.
+        """Run all work items; the host waits unless an earlier launch with equal inputs is known.
+
+        Args:
+            lower: The first work item.
+            upper: The one past the last.
+            slots: The slots of the parameter block.
         """
         self.last = []
         with tape.lock:
@@ -154,16 +169,17 @@ class Recording:
                 self._run_part(step, begin, end, tape, slots)
 
     def _parts(self, lower: int, upper: int) -> list[Bounds]:
-        """The work items that run at once."""
+        """The bounds of the launches that the work items are split into."""
         most = min(self._most_items, MOST_ITEMS)
         return [(begin, min(begin + most, upper)) for begin in range(lower, upper, most)]
 
     def run_computed(
         self, step: PreparedDispatch, tape: DeviceTape, address: int, slots: Sequence[int]
     ) -> None:
-        """The same over bounds that the device has computed at ``address``; a copy is behind them.
+        """Run all work items between bounds that the device computed at ``address``, where 32 bytes
+        are.
 
-        The host looks at them, unless it knows them from an earlier launch.
+        The host reads the bounds, unless it knows them from an earlier launch.
         """
         self.last = []
         with tape.lock:
@@ -190,7 +206,8 @@ class Recording:
             _learn(self._known, key, Known(quota.capacity, quota.share, versions))
 
     def go_on(self, step: PreparedDispatch, plan: Planned, tape: DeviceTape, noted: int) -> None:
-        """Run the work items of a node of a graph that are noted as refused at an address.
+        """Run the work items of a graph's node that are in the failure record at the address
+        ``noted``.
 
         0 runs all work items of a node that has not run.
         """
@@ -201,22 +218,24 @@ class Recording:
                 step.words[abi.LAUNCH_REFUSED // 8], need = tape.adopt(noted, plan.items)
             self._run_some(step, plan.lower, plan.lower + plan.items, tape, refused=need)
 
-    # -- what is known --------------------------------------------------------------------------
+    # -- earlier launches -----------------------------------------------------------------------
 
     def versions(self, slots: Sequence[int]) -> tuple[int, ...] | None:
-        """Those of the memory that decides what work items need; None where that is not all."""
+        """The versions of the memory that determines the tape size; None if that is not known."""
         return self._current(self._needs, slots)
 
     def _current(
         self, needs: TapeSizeInputs | None, slots: Sequence[int]
     ) -> tuple[int, ...] | None:
-        """The versions of the memory that decides something; None where that cannot be told."""
+        """The versions of the memory among the inputs of a size; None if the inputs are unknown."""
         if needs is None:
             return None
         return self._versions.of(needs.memory, slots) if needs.memory else ()
 
     def _domain(self, tape: DeviceTape, address: int, slots: Sequence[int]) -> Bounds:
-        """The bounds that the device has computed."""
+        """The bounds that the device computed, read unless an earlier launch with equal inputs is
+        known.
+        """
         versions = self._current(self._domain_needs, slots)
         if versions is None or self._domain_needs is None:
             return tape.read_bounds(address)
@@ -230,7 +249,7 @@ class Recording:
     def _key(
         self, step: PreparedDispatch, lower: int, upper: int, slots: Sequence[int]
     ) -> tuple[int, ...]:
-        """What decides the need of work items, besides memory; empty where nothing tells."""
+        """The inputs that determine the tape size, besides memory; empty if they are unknown."""
         needs = self._needs
         if needs is None:
             return ()
@@ -241,7 +260,9 @@ class Recording:
     def _run_known(
         self, step: PreparedDispatch, lower: int, upper: int, tape: DeviceTape, known: Known
     ) -> bool:
-        """Run work items with the room that they need for sure; False if memory is refused."""
+        """Run work items with the capacity of an earlier, equal launch; False if there is no
+        memory.
+        """
         full = self._full(step, upper - lower)
         full.share, capacity = known.share, known.capacity
         quota = self._fit(full, capacity, capacity, step.least_block, tape)
@@ -254,7 +275,7 @@ class Recording:
         return True
 
     def _full(self, step: PreparedDispatch, items: int) -> Quota:
-        """The threads that fill the GPU, or have a work item each, and the share at first."""
+        """The threads that occupy the GPU, or one for each work item, with the initial share."""
         blocks = min(step.fill, -(-items // step.block))
         return Quota(blocks, step.block, 0, _whole(self._budget // (blocks * step.block)))
 
@@ -267,10 +288,11 @@ class Recording:
         slots: Sequence[int],
         last: Sequence[Quota],
     ) -> list[Planned]:
-        """How a launch that has just run does so again; ``last`` is what was noted of it then.
+        """The quotas for replaying a launch that has just run; empty if they cannot be known.
 
-        Without ``bounds`` the device computes them. Nothing can be planned where it is not known
-        what the work items need.
+        Args:
+            bounds: The bounds of the work items; None if the device computes them.
+            last: The quotas that the launch ran with.
         """
         if bounds is None:
             found = self._known_of(slots)
@@ -303,14 +325,14 @@ class Recording:
         return Planned(quota, lower, upper - lower, is_sure=False)
 
     def _known_of(self, slots: Sequence[int]) -> Known | None:
-        """What is known of a launch with slots like these, at any share."""
+        """The capacity of an earlier launch with equal inputs, at any share."""
         if self._needs is None or self._needs.by_item or self._needs.memory:
             return None
         values = tuple(slots[number] for number in self._needs.slots)
         found = [known for key, known in self._known.items() if key[1:] == values]
         return found[-1] if found else None
 
-    # -- what is found out ----------------------------------------------------------------------
+    # -- run and retry --------------------------------------------------------------------------
 
     def _run_some(
         self,
@@ -320,9 +342,17 @@ class Recording:
         tape: DeviceTape,
         refused: int = 0,
     ) -> Quota:
-        """Run work items until none is refused any more; gives what they had then.
+        """Run work items, and again those that ran out of tape, until all have succeeded.
 
-        If one was ``refused`` so many bytes already, only those run that are noted as refused.
+        Args:
+            refused: If not 0, only the work items in the failure record run; one of them needs that
+                many bytes.
+
+        Returns:
+            The quota of the last run.
+
+        Raises:
+            OctantsMemoryError: one work item alone needs more than there is.
         """
         full = self._full(step, upper - lower)
         first_share = full.share
@@ -373,9 +403,10 @@ class Recording:
     def _fit(
         self, full: Quota, need: int, generous: int, least: int, tape: DeviceTape
     ) -> Quota | None:
-        """Threads with ``generous`` bytes each, or with ``need``; None if one has not even that.
+        """A quota with ``generous`` bytes for each thread, else with ``need``, for which there is
+        memory.
 
-        With ``need`` there are as many threads as there is memory for.
+        With ``need`` the number of threads falls until there is. None if there is not for one.
         """
         for capacity in dict.fromkeys((generous, need)):
             quota = self._limited(full, capacity)
@@ -391,7 +422,7 @@ class Recording:
         return quota
 
     def _limited(self, full: Quota, capacity: int) -> Quota:
-        """As many threads with so many bytes each as the budget has room for."""
+        """A quota of as many threads with ``capacity`` bytes each as the budget allows."""
         budget = self._budget if self._runs_again else max(self._budget, _PLENTY)
         most = max(budget // (_lanes(full.block) * capacity), self._multiprocessors)
         return Quota(min(full.blocks, most), full.block, capacity, full.share)
@@ -411,7 +442,7 @@ def _learn(known: dict[Any, Any], key: tuple[int, ...], value: Any) -> None:
 
 
 def _plenty(lanes: int, tape: DeviceTape) -> int:
-    """The bytes that each of so many tapes can have, at most; 0 where there is next to nothing."""
+    """The most bytes that each of ``lanes`` tapes can have; 0 if hardly any memory is left."""
     nbytes = _PLENTY // lanes
     while nbytes > _GUESS and not tape.reserve(nbytes * lanes):
         nbytes //= 2
@@ -419,15 +450,15 @@ def _plenty(lanes: int, tape: DeviceTape) -> int:
 
 
 def _lanes(threads: int) -> int:
-    """The tapes that stand where so many threads have theirs."""
+    """How many tapes are allocated for ``threads`` threads: whole groups of `abi.TAPE_LANES`."""
     return -(-threads // abi.TAPE_LANES) * abi.TAPE_LANES
 
 
 def _whole(nbytes: int) -> int:
-    """A share of whole words, at least one."""
+    """A number of bytes rounded down to whole words, at least one."""
     return max(_LEAST_SHARE, nbytes // abi.TAPE_WORD * abi.TAPE_WORD)
 
 
 def _words(nbytes: int) -> int:
-    """So many bytes, or what is missing to whole words more."""
+    """A number of bytes rounded up to whole words."""
     return -(-nbytes // abi.TAPE_WORD) * abi.TAPE_WORD

@@ -1,4 +1,4 @@
-"""The memory of the tapes of a GPU, and which work items it was too small for.
+"""Allocates the tapes of a GPU, and reads which work items ran out of tape.
 
 `abi` has the layout; `tape_growth` decides how large tapes are.
 """
@@ -15,14 +15,14 @@ from octants.diagnostics.kernel_errors import UnseenWrite
 from octants.runtime.device import Allocation
 from octants.runtime.gpu.driver import DeviceMemory, Queue
 
-_HEAD = 16  # the bytes of the need and the count, before the bits of the work items
+_HEAD = 16  # bytes of the largest need and the count, before one bit for each work item
 
 
 class DeviceTape:
-    """A *heap* of at most ``limit`` bytes that holds the tapes of all threads of a queue.
+    """The tapes of all threads of a queue, in one heap of at most ``limit`` bytes.
 
-    `lock` is held by a launch from its first thread until the host knows that none was refused, so
-    that no two use the heap at once.
+    A launch holds `lock` from its first thread until the host knows that no work item ran out of
+    tape, so that no two launches use the heap at once.
     """
 
     def __init__(self, memory: DeviceMemory, queue: Queue, limit: int) -> None:
@@ -36,22 +36,27 @@ class DeviceTape:
 
     @property
     def address(self) -> int:
-        """Where the heap is."""
+        """The address of the heap; 0 without one."""
         return self._heap.address if self._heap is not None else 0
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the heap."""
+        """The size of the heap, in bytes."""
         return self._heap.nbytes if self._heap is not None else 0
 
     def reserve(self, nbytes: int) -> bool:
-        """Make the heap as large as that, twice what it was if there is room; False if refused."""
+        """Grow the heap to at least ``nbytes``, to twice its size if memory allows.
+
+        Returns:
+            Whether it is that large now; False if it would exceed the limit or the memory of the
+                device.
+        """
         if nbytes <= self.nbytes:
             return True
         if nbytes > self._limit:
             return False
         generous = max(nbytes, min(2 * self.nbytes, self._limit))
-        self._heap = None  # lest both be there at once
+        self._heap = None  # free the old heap first
         for size in dict.fromkeys((generous, nbytes)):
             try:
                 self._heap = self._memory.allocate(size, "tapes of gradients")
@@ -61,24 +66,26 @@ class DeviceTape:
         return False
 
     def free(self) -> None:
-        """Give the memory back, unless a launch uses it now."""
+        """Free the heap, unless a launch is using it."""
         if self.lock.acquire(blocking=False):
             self._heap = None
             if not self._trusted:
                 self._refused = None
             self.lock.release()
 
-    # -- refused work items ---------------------------------------------------------------------
+    # -- capacity failures ----------------------------------------------------------------------
 
     def expect(self, items: int) -> int:
-        """The address of zeros, in which so many work items can be noted as refused."""
+        """The address of a zeroed failure record for ``items`` work items, for a launch that may
+        fail.
+        """
         self.confirm()
         address = self.nothing_refused(items)
         self._is_clean = False
         return address
 
     def nothing_refused(self, items: int) -> int:
-        """The same address, for a launch of which no work item can be refused."""
+        """The same address, for a launch whose tapes are known to suffice."""
         nbytes = refused_bytes(items)
         if self._refused is None or self._refused.nbytes < nbytes:
             self.confirm()
@@ -91,28 +98,33 @@ class DeviceTape:
         return self._refused.address
 
     def trust(self, kernel: str) -> None:
-        """Note that a launch of a kernel was queued which the host need not look at.
+        """Register a queued launch of a kernel that the host does not wait for.
 
-        No work item can be refused, unless memory was written that no version tells of.
+        Its tapes suffice unless memory was written that no version tracks; `confirm` checks that.
         """
         self._trusted = kernel
 
     @property
     def is_trusted(self) -> bool:
-        """Whether there is something to `confirm`."""
+        """Whether there are launches to `confirm`."""
         return bool(self._trusted)
 
     def confirm(self) -> None:
-        """Wait, and check the launches that were trusted; `OctantsRuntimeError` if one failed."""
+        """Wait for the launches that were trusted, and check that none ran out of tape.
+
+        Raises:
+            OctantsRuntimeError: one did: memory was changed by an untracked write.
+        """
         kernel, self._trusted = self._trusted, ""
         if kernel and self.refused()[1]:
             self._is_clean = False
             raise UnseenWrite(f"kernel `{kernel}`").at(None)
 
     def refused(self) -> tuple[int, int]:
-        """(the most bytes that one needs, how many were refused), when what was launched is done.
+        """Wait for the launch, and read its failure record, which is zero again afterwards.
 
-        Both are zero again afterwards.
+        Returns:
+            The most bytes that a failed work item needs, and how many failed.
         """
         assert self._refused is not None
         need, count = self._read_pair(self._refused.address)
@@ -123,30 +135,31 @@ class DeviceTape:
         return need, count
 
     def adopt(self, noted: int, items: int) -> tuple[int, int]:
-        """Take over refused items that are noted at another address: `expect`, then `refused`.
+        """Copy a failure record of a graph's node into the one of this tape.
 
-        Gives the address of that, and the most bytes that one of them needs.
+        Returns:
+            The address of this tape's record, and the most bytes that a failed work item needs.
         """
         address = self.expect(items)
         self._queue.copy(address, noted, refused_bytes(items))
         return address, self.refused()[0]
 
     def first_refused(self) -> int:
-        """The place of the first work item that is refused, counted from the lower bound."""
+        """The first work item that failed, counted from the lower bound."""
         assert self._refused is not None
         noted = np.zeros(self._refused.nbytes, np.uint8)
         self._queue.read(self._refused.address, noted)
         bits = np.unpackbits(noted[abi.REFUSED_ITEMS :], bitorder="little")
         return int(bits.argmax())
 
-    # -- bounds that a kernel has computed ------------------------------------------------------
+    # -- bounds computed on the device ----------------------------------------------------------
 
     def read_bounds(self, address: int) -> tuple[int, int]:
-        """The bounds at an address, when what was launched is done."""
+        """Wait for what is queued, and read the bounds at an address."""
         return self._read_pair(address)
 
     def write_bounds(self, address: int, lower: int, upper: int) -> None:
-        """Set the bounds at an address, for what is launched next."""
+        """Queue a write of the bounds at an address."""
         self._queue.write(address, np.array([lower, upper], np.int64).view(np.uint8))
 
     def _read_pair(self, address: int) -> tuple[int, int]:
@@ -156,5 +169,5 @@ class DeviceTape:
 
 
 def refused_bytes(items: int) -> int:
-    """The bytes in which so many work items are noted as refused."""
+    """The size of a failure record for ``items`` work items, in bytes."""
     return abi.REFUSED_ITEMS + 4 * -(-items // 32)

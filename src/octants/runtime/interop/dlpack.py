@@ -115,10 +115,10 @@ _restore_error = _api("PyErr_Restore", None, *[c_void_p] * 3)
 
 # -- lending --------------------------------------------------------------------------------------
 
-_lent: dict[int, tuple[Any, Any, DlpackView]] = {}
+_exported: dict[int, tuple[Any, Any, DlpackView]] = {}
 
 
-def lend(part: DlpackView, *, versioned: bool, flags: int = 0) -> Any:
+def export_capsule(part: DlpackView, *, versioned: bool, flags: int = 0) -> Any:
     """A capsule of a part, which lives until the capsule's taker has no use for it any more.
 
     The strides are multiples of the size of an element.
@@ -141,13 +141,13 @@ def lend(part: DlpackView, *, versioned: bool, flags: int = 0) -> Any:
         made.major, made.minor = VERSION
         made.flags = flags | READ_ONLY * part.is_read_only
     address = ctypes.addressof(made)
-    _lent[address] = made, extents, part
+    _exported[address] = made, extents, part
     return _new_capsule(address, _VERSIONED if versioned else _PLAIN, _destructor)
 
 
-def lent_count() -> int:
+def export_count() -> int:
     """How many capsules, or arrays made of them, are in use."""
-    return len(_lent)
+    return len(_exported)
 
 
 def _make_callbacks() -> tuple[Any, Any]:
@@ -155,13 +155,13 @@ def _make_callbacks() -> tuple[Any, Any]:
 
     They may be called when modules are gone at the end of Python, and use nothing global.
     """
-    is_valid, pointer_at, names, lent = _is_valid, _pointer_at, (_PLAIN, _VERSIONED), _lent
+    is_valid, pointer_at, names, exported = _is_valid, _pointer_at, (_PLAIN, _VERSIONED), _exported
     fetch_error, restore_error = _fetch_error, _restore_error
     error = [c_void_p() for _ in range(3)]
     places = [ctypes.pointer(place) for place in error]
 
-    def end_loan(address: int) -> None:
-        lent.pop(address, None)
+    def end_export(address: int) -> None:
+        exported.pop(address, None)
 
     def drop_capsule(capsule: int) -> None:
         # An exception may be on its way: it is put aside, since calls must not be made under it.
@@ -169,11 +169,11 @@ def _make_callbacks() -> tuple[Any, Any]:
         kept = [place.value for place in error]
         for name in names:
             if is_valid(capsule, name):  # nobody has taken what is in it
-                lent.pop(pointer_at(capsule, name), None)
+                exported.pop(pointer_at(capsule, name), None)
         restore_error(*kept)
 
     return (
-        ctypes.CFUNCTYPE(None, c_void_p)(end_loan),
+        ctypes.CFUNCTYPE(None, c_void_p)(end_export),
         ctypes.PYFUNCTYPE(None, c_void_p)(drop_capsule),
     )
 
@@ -185,10 +185,10 @@ _deleter, _destructor = (ctypes.cast(each, c_void_p).value for each in _callback
 @atexit.register
 def _forget() -> None:
     """Let others keep what they have borrowed: nobody can be called back after Python's end."""
-    for made, *_ in list(_lent.values()):
+    for made, *_ in list(_exported.values()):
         made.deleter = None
-    if _lent:
-        for kept in (_lent, _callbacks):
+    if _exported:
+        for kept in (_exported, _callbacks):
             _api("Py_IncRef", None, py_object)(kept)
 
 
@@ -204,7 +204,7 @@ def device_of(value: Any) -> tuple[int, int] | None:
     return int(kind), int(number)
 
 
-def borrow(value: Any, **options: Any) -> DlpackView:
+def import_view(value: Any, **options: Any) -> DlpackView:
     """The memory of an array of another library that offers ``__dlpack__``.
 
     ``stream`` is the one that will use it, which the owner lets wait for its own work.

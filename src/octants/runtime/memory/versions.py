@@ -35,7 +35,7 @@ class Versions:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._by_place: dict[tuple[int, int], Watch] = {}
-        self._lent: set[Range] = set()
+        self._exported: set[Range] = set()
         self.changes = 0
         """Is another number as soon as there are other `watches`."""
         self.watches: list[Watch] = []
@@ -58,7 +58,7 @@ class Versions:
         watch = self._by_place.get((address, nbytes))
         if watch is None:
             allocation = self._find(address)
-            if allocation is None or allocation in self._lent:
+            if allocation is None or allocation in self._exported:
                 return None
             reach = (address, address + nbytes) if nbytes else allocation
             watch = Watch(reach, allocation, next(self._numbers))
@@ -119,16 +119,16 @@ class Versions:
         for place in places:
             self.wrote(slots[place.slot], place.nbytes)
 
-    def lend(self, address: int) -> None:
+    def exported(self, address: int) -> None:
         """Others may write to an allocation from now on, and tell nobody."""
         allocation = self._find(address)
         if allocation is not None:
-            self._lent.add(allocation)
+            self._exported.add(allocation)
             self._drop(*allocation)
 
     def freed(self, address: int, nbytes: int) -> None:
         """An allocation is no more; another may take its place."""
-        self._lent.discard((address, address + nbytes))
+        self._exported.discard((address, address + nbytes))
         if self.watches:
             self._drop(address, address + nbytes)
 

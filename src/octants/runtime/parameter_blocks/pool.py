@@ -1,8 +1,9 @@
-"""The parameter blocks of launches, and the storage that goes with them.
+"""Pools the parameter blocks of launches, with their storage.
 
-Where the host shares the memory of the device, both are one piece; else the slots are in memory of
-the host, from which a launch copies them, and the storage is in memory of the device. There a
-launch may use it after the call has returned: each stream has blocks of its own.
+Where the host shares the memory of the device, slots and storage are one piece. On a device with
+discrete memory, the slots are on the host, from which a launch copies them, and the storage is on
+the device. A launch may still use it after the call has returned, so each stream has blocks of its
+own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Block = tuple[Any, ...]
 
 
 class Pool(list[Block]):
-    """Blocks that no launch uses, of one kernel; it is equal to itself only."""
+    """The free blocks of one kernel; a pool is equal to itself only."""
 
     __slots__ = ("__weakref__",)
     __hash__ = object.__hash__  # type: ignore[assignment]
@@ -29,7 +30,7 @@ class Pool(list[Block]):
 
 
 SHARED_SOURCE = """
-def launch(seed, number, outside{parameters}):
+def launch(seed, number, persistent{parameters}):
     try:
         block = pool.pop()
     except IndexError:
@@ -39,7 +40,7 @@ def launch(seed, number, outside{parameters}):
     try:
         {pack}
     except (error, OverflowError, TypeError, ValueError, AttributeError):
-        repack(block, seed, number, outside, ({arguments}))
+        repack(block, seed, number, persistent, ({arguments}))
     run(base)
     results = {results}
     if captures and launched(run, kernel, owner, (base, {sizes}), block, ({arrays})):
@@ -49,7 +50,7 @@ def launch(seed, number, outside{parameters}):
 """
 
 APART_SOURCE = """
-def launch(seed, number, outside{parameters}):
+def launch(seed, number, persistent{parameters}):
     pool = {pool}
     try:
         block = pool.pop()
@@ -61,7 +62,7 @@ def launch(seed, number, outside{parameters}):
     try:
         {pack}
     except (error, OverflowError, TypeError, ValueError, AttributeError):
-        repack(block, seed, number, outside, ({arguments}))
+        repack(block, seed, number, persistent, ({arguments}))
     {prepare}
     run(block[3])
     {fetch}
@@ -75,9 +76,14 @@ def launch(seed, number, outside{parameters}):
 
 
 def shared_blocks(size: int, structs: int) -> Callable[[], Block]:
-    """A function that makes blocks: bytes, their address, what keeps them alive, structs, rooms.
+    """Make blocks whose storage the host shares.
 
-    The structs are references to ``structs`` frozen structs whose slots are filled.
+    A block is a tuple: the bytes, their address, their owner, references to the ``structs`` frozen
+    structs whose slots are filled, temporaries by number.
+
+    Args:
+        size: The bytes of slots and storage.
+        structs: The number of frozen structs.
     """
 
     def make() -> Block:
@@ -90,10 +96,17 @@ def shared_blocks(size: int, structs: int) -> Callable[[], Block]:
 def apart_blocks(
     device: Device, slots: int, storage: int, fetched: int, structs: int
 ) -> Callable[[], Block]:
-    """The same where the storage is apart.
+    """Make blocks whose storage is in discrete memory of a device.
 
-    A block is: the bytes of the slots; the address of the storage; memory for what is fetched from
-    there; the address of the slots; what keeps all alive; structs; rooms.
+    A block is a tuple: the bytes of the slots, the address of the storage, host memory for results,
+    the address of the slots, their owners, references to frozen structs, temporaries by number.
+
+    Args:
+        device: The device.
+        slots: The bytes of the slots.
+        storage: The bytes of the storage.
+        fetched: The bytes of the results.
+        structs: The number of frozen structs.
     """
 
     def make() -> Block:
@@ -107,20 +120,20 @@ def apart_blocks(
 
 
 STRUCTS = -2
-"""Where a block has its structs."""
+"""The position of the structs in a block."""
 
 
 def no_struct() -> Any:
-    """Stands for the reference to a struct where none has filled the slots; equal to nothing."""
+    """The reference where no struct has filled the slots; it never returns a struct."""
     return no_struct
 
 
-def room(device: Device, number: int, block: Block, nbytes: int) -> int:
-    """The address of so many bytes, or more, that a block has for one array; it may grow."""
-    rooms: dict[int, Allocation] = block[-1]
-    found = rooms.get(number)
+def temporary_address(device: Device, number: int, block: Block, nbytes: int) -> int:
+    """The address of at least ``nbytes`` for a temporary of a block; its memory grows as needed."""
+    temporaries: dict[int, Allocation] = block[-1]
+    found = temporaries.get(number)
     if found is None or found.nbytes < nbytes:
-        found = rooms[number] = device.allocate(max(_ALIGNMENT, nbytes))
+        found = temporaries[number] = device.allocate(max(_ALIGNMENT, nbytes))
     return found.address
 
 

@@ -1,4 +1,4 @@
-"""Kernels on any GPU with a driver for Vulkan, through libvulkan alone."""
+"""Runs kernels on any GPU with a Vulkan driver, through libvulkan alone."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What pipelines are told besides their code: words that are pushed, and memory that is bound.
+"""Push constants and descriptors of pipelines.
 
-Where a device has no addresses of buffers, all memory is one buffer, which is bound to all.
+Where a device has no buffer addresses, all memory is one buffer, which is bound to all pipelines.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _STORAGE_BUFFER = 7
 
 
 def pipeline_layout(context: Context, pushed: int, sets: Any = None) -> c_uint64:
-    """The layout of pipelines that are pushed so many bytes, with the layout of a set or none."""
+    """The layout of pipelines with ``pushed`` bytes of push constants, and a descriptor set or
+    none.
+    """
     words = vk.PushRange(COMPUTE_STAGE, 0, pushed)
     info = vk.PipelineLayoutCreateInfo(range_count=1, ranges=addressof(words))
     if sets is not None:
@@ -29,7 +31,7 @@ def pipeline_layout(context: Context, pushed: int, sets: Any = None) -> c_uint64
 
 
 class BoundMemory:
-    """A buffer that pipelines of a layout are told as a whole."""
+    """A buffer that is bound to all pipelines of a layout."""
 
     def __init__(self, context: Context, memory: Buffer, pushed: int) -> None:
         self._context = context
@@ -59,6 +61,6 @@ class BoundMemory:
         context.functions.vkUpdateDescriptorSets(context.handle, 1, byref(write), 0, None)
 
     def bind(self, commands: c_void_p) -> None:
-        """Tell the memory to all dispatches of a command buffer."""
+        """Bind the buffer for all dispatches of a command buffer."""
         function, sets = self._context.functions.vkCmdBindDescriptorSets, byref(self._set)
         function(commands, _COMPUTE_BIND, self.layout, 0, 1, sets, 0, None)

@@ -1,4 +1,4 @@
-"""A device that is in use: its functions, its queue, and what has been submitted to that."""
+"""The logical device: its functions, its queue, and the submissions to that queue."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.library import SUCCESS, TIMEOUT, device_functions
 from octants.runtime.vulkan.physical_devices import Hardware, used_extensions, used_features
 
-_TURN = 50_000_000  # nanoseconds after which a wait lets Python look for Ctrl-C
-_PATIENCE = 3e-4  # seconds that a wait looks again and again before it sleeps
+_SLICE = 50_000_000  # nanoseconds after which a wait lets Python handle Ctrl-C
+_PATIENCE = 3e-4  # seconds that a wait polls before it sleeps
 _TIMELINE = 1
 
 
 class Submission:
-    """What is said of a command buffer each time it is submitted, ready to be given a number."""
+    """Preallocated arguments of a submission of a command buffer."""
 
     def __init__(self, commands: c_void_p) -> None:
         self.number, self.timeline = c_uint64(), c_uint64()
@@ -39,7 +39,7 @@ class Submission:
 
 
 class Wait:
-    """What is said of a semaphore that a thread waits for, ready to be given a number."""
+    """Preallocated arguments of a wait for a semaphore."""
 
     def __init__(self, timeline: int) -> None:
         self.number = c_uint64()
@@ -51,11 +51,11 @@ class Wait:
 
 
 class Context:
-    """A logical device with one queue, whose submissions end in their order.
+    """A logical device with one queue, whose submissions complete in order.
 
-    The n-th submission has the number n; `done` is that of the last one known to have ended.
-    `launched` has the names of the kernels that were launched since the last wait. Once the device
-    is `lost`, whatever is asked of it fails with that.
+    The n-th submission has the number n; `done` is the number of the last one known to be complete.
+    `launched` lists the names of the kernels that were launched since the last synchronisation.
+    Once the device is `lost`, every call fails with that error.
     """
 
     def __init__(self, hardware: Hardware) -> None:
@@ -102,38 +102,40 @@ class Context:
         return self.create("vkCreateSemaphore", vk.SemaphoreCreateInfo(next=addressof(kind)))
 
     def create(self, function: str, info: Any) -> int:
-        """The handle of something that is made as ``info`` says; 0 if memory is refused."""
+        """Create an object as ``info`` describes; return its handle, or 0 if the device is out of
+        memory.
+        """
         handle = c_uint64()
         call: Callable[..., int] = getattr(self.functions, function)
         status = call(self.handle, byref(info), None, byref(handle))
         return handle.value if status == SUCCESS else 0
 
     def _lose(self) -> Exception:
-        """What is raised where the driver says that the device is gone."""
+        """The error for a lost device."""
         if self.lost is None:
             self.lost = DeviceLost(self.hardware.name, suspects(self.launched))
         return self.lost.at(None)
 
     def check(self) -> None:
-        """Raise `OctantsRuntimeError` if the device is gone."""
+        """Raise the error of a lost device, an `OctantsRuntimeError`."""
         if self.lost is not None:
             raise self.lost.at(None)
 
     def fail(self, function: str, status: int) -> Exception:
-        """What is raised where work is not done that was queued: nothing can go on after that."""
+        """The error for queued work that the driver failed to run; the device is lost with it."""
         if self.lost is None:
             self.lost = VulkanFailed(function, f"status {status}")
         return self.lost.at(None)
 
     def retire(self, function: str, handles: Iterable[int]) -> None:
-        """Have a function destroy what no submission uses any more, when that is so.
+        """Register a function that destroys an object once no submission uses it.
 
-        Collected garbage may call this in any thread at any time.
+        The garbage collector may call this in any thread at any time.
         """
         self._retired.extend((self.submitted + 1, function, handle) for handle in handles)
 
     def destroy_retired(self) -> None:
-        """Destroy what was retired, as far as its last use is known to have ended."""
+        """Destroy the retired objects whose last use is known to be complete."""
         while self._retired and self._retired[0][0] <= self.done:
             _, function, handle = self._retired.popleft()
             getattr(self.functions, function)(self.handle, handle, None)
@@ -141,7 +143,7 @@ class Context:
     # -- the queue ------------------------------------------------------------------------------
 
     def submit(self, what: Submission) -> int:
-        """Queue a command buffer; gives the number of the submission."""
+        """Submit a command buffer; return the number of the submission."""
         self.check()
         what.number.value, what.timeline.value = self.submitted + 1, self._timeline
         status = self.functions.vkQueueSubmit(self._queue, 1, what.place, 0)
@@ -151,7 +153,7 @@ class Context:
         return self.submitted
 
     def wait(self, number: int) -> None:
-        """Wait until a submission has ended; Ctrl-C ends the wait."""
+        """Wait for a submission; Ctrl-C ends the wait."""
         if number > self.done:
             self.check()
             if not self._ends_soon(number):
@@ -161,9 +163,9 @@ class Context:
             self.launched.clear()
 
     def _ends_soon(self, number: int) -> bool:
-        """Whether it ends while the host looks again and again, which tells it sooner.
+        """Whether it completes while the host polls, which is faster than a wait.
 
-        Where the device is the CPU it had better run.
+        A device that is the CPU gets the time instead.
         """
         if self.hardware.is_cpu:
             return False
@@ -174,14 +176,14 @@ class Context:
         return False
 
     def _count(self) -> int:
-        """The number of the last submission that has ended."""
+        """The number of the last complete submission."""
         counter = c_uint64()
         look = self.functions.vkGetSemaphoreCounterValue
         look(self.handle, self._timeline, byref(counter))
         return counter.value
 
     def is_idle(self) -> bool:
-        """Whether all that was submitted has ended."""
+        """Whether all submissions are complete."""
         if self.done < self.submitted:
             self.done = max(self.done, self._count())
         return self.done == self.submitted
@@ -193,7 +195,7 @@ class Context:
             order = Wait(self._timeline)
         order.number.value = number
         while True:
-            status = self.functions.vkWaitSemaphores(self.handle, order.place, _TURN)
+            status = self.functions.vkWaitSemaphores(self.handle, order.place, _SLICE)
             if status == SUCCESS:
                 break
             if status != TIMEOUT:

@@ -1,4 +1,4 @@
-"""A device of Vulkan."""
+"""Implements `runtime.device.Device` for Vulkan devices."""
 
 from __future__ import annotations
 
@@ -12,24 +12,32 @@ from octants.runtime.vulkan.memory import SubAllocation
 
 
 class VulkanDevice(LaunchContext, SerialLaunches):
-    """The device of a number, made as a `LaunchContext`. Launches are queued."""
+    """A Vulkan device, created as a `LaunchContext`. Launches are queued."""
 
     def __repr__(self) -> str:
         return f"device of Vulkan ({self.context.hardware.name})"
 
     def load(self, artifact: Artifact) -> VulkanKernel:
-        """Make a kernel ready to be launched; `OctantsRuntimeError` if that cannot be."""
+        """Load a kernel.
+
+        Raises:
+            OctantsRuntimeError: the driver rejects it.
+        """
         return VulkanKernel(self, artifact)
 
     def allocate_zeros(self, nbytes: int, what: str) -> SubAllocation:
-        """Memory that is zero for whatever is launched later."""
+        """Allocate memory that is zero for all later launches."""
         piece = self.heap.allocate(nbytes, what)
-        self.versions.freed(piece.address, nbytes)  # what was there before
+        self.versions.freed(piece.address, nbytes)  # memory that was freed before
         self.transfers.clear(piece.address, -(-nbytes // 4) * 4)
         return piece
 
     def read(self, address: int, into: Bytes) -> None:
-        """Copy memory to the host, after all that was launched; raises what failed in that."""
+        """Wait for all launches, and copy device memory to the host.
+
+        Raises:
+            OctantsError: a launch failed.
+        """
         refuse_read()
         self.transfers.read(address, into)
         self.deliver()

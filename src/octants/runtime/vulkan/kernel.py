@@ -1,4 +1,4 @@
-"""A loaded kernel, and its launch."""
+"""Loaded kernels on Vulkan, and their launches."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from octants.runtime.parameter_blocks.slots import bounds_reader
 from octants.runtime.vulkan.launch_context import LaunchContext
 from octants.runtime.vulkan.queue import WORDS
 
-_MOST_GROUPS = 65535  # that any device takes in a row
+_MOST_GROUPS = 65535  # workgroups along an axis that every device supports
 _FEW_ITEMS = 4
 
 
 class PreparedDispatch:
-    """A dispatch that is loaded: its pipeline, and what is pushed at a launch.
+    """A loaded dispatch: its pipeline, and its push constants.
 
-    It is a `gpu.kernel.Step` of which each launch takes the parameters by `take`. `groups`
-    are the blocks of threads of the last launch, `launches` those that the host did not size.
+    It is a `gpu.kernel.PreparedDispatch`, which each launch gives its parameters by `take`.
+    `groups` is the number of workgroups of the last launch; `launches` counts those with a number
+    that tapes decide.
     """
 
     def __init__(self, kernel: VulkanKernel, action: Action, pipeline: c_uint64) -> None:
@@ -44,12 +45,12 @@ class PreparedDispatch:
             self.resize(action.fixed)
 
     def take(self, data: bytes, bounds: int) -> None:
-        """Take the parameters of a launch, and where bounds are that the device computes."""
+        """Use a launch's parameters, and an address for bounds that the device computes."""
         self._data = data
         self.words[abi.LAUNCH_BOUNDS // 8] = bounds
 
     def resize(self, bounds: Bounds) -> None:
-        """Have as many threads as there are work items, if the device takes so many."""
+        """Set up a thread for each work item, or as many as the device allows."""
         lower, upper = self.known = bounds
         self.is_empty = upper <= lower
         self.words[abi.LAUNCH_LOWER // 8] = lower
@@ -58,14 +59,14 @@ class PreparedDispatch:
         self.groups = max(0, min(-(-(upper - lower) // self.block), most))
 
     def launch_as(self, blocks: int, block: int) -> None:
-        """Launch so many blocks; the number of their threads is in the code."""
+        """Queue a launch of ``blocks`` workgroups; the code fixes the number of their threads."""
         assert block == self.block
         self.groups = blocks
         self.launches += 1
         self.launch()
 
     def launch(self) -> None:
-        """Launch as many blocks as were told last."""
+        """Queue a launch of `groups` workgroups."""
         queue, layout = self._kernel.machine.queue, self._kernel.machine.layout
         batch = queue.open(len(self._data))
         self.pushed[0] = batch.arena.address + batch.put(self._data)
@@ -73,10 +74,10 @@ class PreparedDispatch:
 
 
 class VulkanKernel(GpuKernel):
-    """A kernel on a Vulkan device, ready to be launched from any thread."""
+    """A kernel on a Vulkan device; any thread can launch it."""
 
     launch: Callable[[int], None]
-    """Queue it with the parameter block at an address; see `runtime.device.LoadedKernel`."""
+    """Queue a launch with the parameter block at an address; see `runtime.device.LoadedKernel`."""
 
     def __init__(self, machine: LaunchContext, artifact: Artifact) -> None:
         self.machine = machine
@@ -90,7 +91,9 @@ class VulkanKernel(GpuKernel):
         self.launch = self._plain() if self.is_plain else self._launch
 
     def _record(self, action: Action) -> Recording:
-        """How an action records: few items for each thread where the turns of that are counted."""
+        """The `Recording` of an action, with few items for each thread where the driver limits
+        iterations.
+        """
         machine, least = self.machine, max(1, self.machine.fill // 16)
         counts = "cuts" in machine.hardware.features
         most = _FEW_ITEMS * action.fill * action.block if counts else MOST_ITEMS
@@ -98,11 +101,11 @@ class VulkanKernel(GpuKernel):
         return Recording(self.artifact, action.dispatch, budget, least, versions, most)
 
     def tape(self) -> tuple[DeviceTape, int]:
-        """The tapes of the device, and where bounds are that it computes."""
+        """The tape of the device, and the address of bounds that it computes."""
         return self.machine.tape, self.machine.bounds.address
 
     def _plain(self) -> Callable[[int], None]:
-        """The launch of a kernel that says nothing and records nothing, in few steps."""
+        """The launch of a kernel without messages and tapes, in few steps."""
         machine, steps, slots = self.machine, self.steps, self.slots
         queue, layout, lock = machine.queue, machine.layout, machine.queue.lock
         dispatch, bounds = queue.dispatch, machine.bounds.address
@@ -113,12 +116,12 @@ class VulkanKernel(GpuKernel):
         )
         for step in steps:
             step.take(b"", bounds)
-        told: tuple[int, ...] | None = None
+        bounds_slots: tuple[int, ...] | None = None
         versions = machine.versions
         watches, tell = versions.watches, versions.teller(self.artifact.writes, slots)
 
         def launch(block: int) -> None:
-            nonlocal told
+            nonlocal bounds_slots
             view = views.get(block) or view_of(block)
             note(name)
             with lock:
@@ -126,9 +129,9 @@ class VulkanKernel(GpuKernel):
                     tell(view)
                 if read_bounds is not None:
                     found = read_bounds(view)
-                    if found != told:
+                    if found != bounds_slots:
                         self._resize(slots.unpack(view))
-                        told = found
+                        bounds_slots = found
                 batch = queue.open(size)
                 place = batch.arena.address + batch.put(view)
                 for step in steps:
@@ -146,7 +149,7 @@ class VulkanKernel(GpuKernel):
                 step.resize(step.action.bounds(slots))
 
     def _launch(self, block: int) -> None:
-        """The launch of any kernel."""
+        """Launch a kernel of any kind."""
         machine = self.machine
         machine.context.launched.append(self.name)
         data = bytes(self.slots.view(block))
@@ -164,7 +167,7 @@ class VulkanKernel(GpuKernel):
 
 
 def _action(dispatch: Dispatch, fill: int) -> Action:
-    """A dispatch with the number of threads that is in its code."""
+    """A dispatch with the block size that its code was compiled for."""
     action = Action(dispatch)
     action.block = block = dispatch.block or 1
     action.fill = min(fill, -(-dispatch.threads // block)) if dispatch.threads else fill

@@ -1,4 +1,4 @@
-"""What launches need of a device: its queue, its memory, programs, messages, tapes, and waiting."""
+"""The state of a Vulkan device that launches share: queue, memory, pipelines, messages, tape."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from octants.runtime.vulkan.pipelines import Pipeline
 from octants.runtime.vulkan.queue import PUSHED, Queue
 from octants.runtime.vulkan.transfers import Transfers
 
-_HOSTS_PART = 8  # of the one buffer where that is all memory
-_MANY_BLOCKS, _FEW_BLOCKS = 1024, 16  # that fill a GPU, and a CPU that stands for one
+_HOST_SHARE = 8  # an eighth of the one buffer, where all memory is one, is for the host
+_MANY_BLOCKS, _FEW_BLOCKS = 1024, 16  # blocks that occupy a GPU, and a CPU with a Vulkan driver
 
 
 class _Shared:
-    """What of a device stays as long as the process, since arrays may outlive their device."""
+    """The state of a device that stays until the process ends, as arrays may outlive a `Device`."""
 
     def __init__(self, hardware: Hardware) -> None:
         self.context = context = Context(hardware)
@@ -55,12 +55,13 @@ class _Shared:
 
 
 def _divided(context: Context, buffer: Buffer) -> tuple[Heap, Heap]:
-    """Two heaps in one buffer: for the device, and for what the host writes while that is busy.
+    """Split a buffer into a heap for the device, and one that the host writes while the device is
+    busy.
 
-    Nothing is at the beginning, so that no address is 0.
+    The first bytes stay unused, so that no address is 0.
     """
     device, host = Heap(context), Heap(context, NEAR)
-    own = buffer.nbytes // _HOSTS_PART // ALIGNMENT * ALIGNMENT
+    own = buffer.nbytes // _HOST_SHARE // ALIGNMENT * ALIGNMENT
     host.stay_within(buffer, ALIGNMENT, own)
     start = ALIGNMENT + own
     device.stay_within(buffer, start, buffer.nbytes - start)
@@ -71,7 +72,7 @@ _known: dict[Hardware, _Shared] = {}
 
 
 def _shared(hardware: Hardware) -> _Shared:
-    """What is there for a device; after its loss that is made anew, but not after a fork."""
+    """The shared state of a device; created again after a loss, but not after a fork."""
     known = _known.get(hardware)
     if known is not None and isinstance(known.context.lost, ForkedVulkan):
         known.context.check()
@@ -81,13 +82,18 @@ def _shared(hardware: Hardware) -> _Shared:
 
 
 class LaunchContext(GpuDevice):
-    """The device of a number, or the best one for None; see `hardware.choose`.
+    """A Vulkan device.
 
-    ``tape_budget`` is what the records of a launch should take, as far as shorter blocks of long
-    loops make that possible; 0: a 64th of the memory. ``tape_limit`` bounds the bytes of all tapes;
-    0: nine tenths of the memory.
+    Args:
+        number: The position of the device in `physical_devices.all_hardware`; None: the best one.
+        tape_budget: Bytes that the records of a launch should take, as far as shorter blocks of
+            long loops make that possible; 0: 1/64 of the memory.
+        tape_limit: The most bytes of all tapes; 0: 9/10 of the memory.
+        without: Features not to use; see `Hardware.leaving`.
+        is_checked: Whether the validation layer checks all calls.
 
-    Raises `OctantsRuntimeError` if there is no Vulkan, no such device, or one that is unfit.
+    Raises:
+        OctantsRuntimeError: there is no Vulkan, no such device, or the device cannot run kernels.
     """
 
     def __init__(
@@ -114,8 +120,8 @@ class LaunchContext(GpuDevice):
         self.messages = MessageQueue(shared.mapped, mapped, self.pending, self.look)
         self.bounds: SubAllocation = self.heap.allocate(32, "bounds of loops")
         self.cut: SubAllocation = shared.mapped.allocate(
-            4, "what drivers tell"
-        )  # where kernels tell that a loop was cut short
+            4, "loops cut short"
+        )  # the word that kernels set when the driver cut a loop short
         self._cut_word = view_memory(self.cut.host, np.uint32, (1,))
         self._cut_word[0] = 0
         self.programs = shared.programs
@@ -125,7 +131,7 @@ class LaunchContext(GpuDevice):
         return self.hardware.name
 
     def program(self, artifact: Artifact) -> Pipeline:
-        """The pipelines of an artifact; those of the same code are shared."""
+        """The pipelines of an artifact; kernels with the same code share them."""
         known = self.programs.get(artifact.code)
         if known is None:
             known = Pipeline(self.context, self.layout, artifact)
@@ -133,12 +139,12 @@ class LaunchContext(GpuDevice):
         return known
 
     def look(self) -> None:
-        """Wait, print what kernels have printed, and raise the first failure."""
+        """Synchronise: wait for all launches, write what kernels printed, raise the first error."""
         self.queue.finish()
         self.deliver()
 
     def deliver(self) -> None:
-        """The same when all is done."""
+        """Write what kernels printed, and raise the first error; all launches are complete."""
         if self.hardware.validation is not None:
             self.hardware.validation.tell()
         if self._cut_word[0]:
@@ -150,5 +156,5 @@ class LaunchContext(GpuDevice):
                 self.messages.deliver()
 
     def tapes(self) -> tuple[DeviceTape]:
-        """The only one."""
+        """The one tape."""
         return (self.tape,)

@@ -1,4 +1,4 @@
-"""The functions of Vulkan, through libvulkan and nothing else."""
+"""Bindings of libvulkan."""
 
 from __future__ import annotations
 
@@ -73,7 +73,11 @@ _DEVICE = {
 
 @functools.cache
 def loader() -> ctypes.CDLL:
-    """libvulkan; `OctantsRuntimeError` where there is none."""
+    """Load libvulkan.
+
+    Raises:
+        OctantsRuntimeError: it is not installed.
+    """
     problem = ""
     for name in _NAMES.get(sys.platform, _NAMES["linux"]):
         try:
@@ -84,7 +88,7 @@ def loader() -> ctypes.CDLL:
 
 
 class Functions:
-    """Functions as attributes; those that tell a status raise what it says."""
+    """Functions as attributes; those that return a status raise its error."""
 
     quick: QuickFunctions
 
@@ -107,9 +111,9 @@ class Functions:
 
 
 class QuickFunctions:
-    """Functions as attributes that do not look at the types of what they are given.
+    """Functions as attributes that do not check the types of their arguments.
 
-    They take half the time. A number of Python is an i32, all else is of a type of ctypes, or None.
+    They take half the time. A Python number is an i32; all else is an object of ctypes, or None.
     """
 
     def __init__(self, find: Callable[[bytes], int | None]) -> None:
@@ -126,9 +130,9 @@ _QUICK = ("vkCmdBindPipeline", "vkCmdPushConstants", "vkCmdDispatch", "vkCmdPipe
 def checked(
     name: str, function: Callable[..., int], lose: Callable[[], Exception] | None = None
 ) -> Callable[..., int]:
-    """The same function, which raises where its status is an error other than a lack of memory.
+    """A function that raises if its status is an error other than out of memory.
 
-    ``lose`` gives what is raised where the device was lost.
+    ``lose`` gives the error for a lost device.
     """
 
     def call(*arguments: Any) -> int:
@@ -180,7 +184,7 @@ def instance_functions(instance: int) -> Functions:
 
 
 def device_functions(instance: Functions, device: int, lose: Callable[[], Exception]) -> Functions:
-    """The functions of a device, without the loader in between; see `checked` for ``lose``."""
+    """The functions of a device, called without the loader; see `checked` for ``lose``."""
 
     def find(name: bytes) -> int | None:
         address: int | None = instance.vkGetDeviceProcAddr(device, name)

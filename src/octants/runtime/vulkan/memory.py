@@ -1,7 +1,7 @@
-"""Memory of a device: buffers with addresses, cut into pieces.
+"""Allocates device memory: buffers with addresses, split into suballocations.
 
-A piece that is freed is used again at once: the queue does what it is told in order. Only where the
-host itself touches memory does it wait (see `transfers`).
+A suballocation that is freed is used again at once, since the queue runs commands in order. Only an
+access of the host waits (see `transfers`).
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _WITH_ADDRESS = 0x20000
 _ADDRESSED = 2
 DEVICE_LOCAL, HOST_VISIBLE, COHERENT, CACHED = 1, 2, 4, 8
 MAPPED = HOST_VISIBLE | COHERENT
-"""Memory that the host may touch, best where it reads as fast as its own."""
+"""Memory that the host reads and writes, preferably cached."""
 NEAR = MAPPED | DEVICE_LOCAL
-"""Memory that the host only writes, best where the device has it near."""
+"""Memory that the host only writes, preferably local to the device."""
 
 
 class Buffer:
-    """A buffer with its memory; `host` is where the host has it mapped, 0 if it has not.
+    """A buffer with its memory; `host` is its address on the host, 0 if it is not mapped.
 
-    The host `reads_well` from what it has mapped where that is cached. The address is 0 where
-    kernels are told none.
+    The host `reads_well` from mapped memory that is cached. `address` is 0 if the device has no
+    buffer addresses.
     """
 
     def __init__(self, context: Context, nbytes: int, wanted: int) -> None:
@@ -85,7 +85,7 @@ class Buffer:
         return bool(mapped)
 
     def free(self) -> None:
-        """Give the memory back; nothing may use it any more."""
+        """Free the memory, which must not be in use."""
         functions, device = self.context.functions, self.context.handle
         if self.handle:
             functions.vkDestroyBuffer(device, self.handle, None)
@@ -95,7 +95,9 @@ class Buffer:
 
 
 def large_buffer(context: Context, nbytes: int) -> Buffer:
-    """A buffer that the host writes, of so many bytes or the half or quarter of that."""
+    """A buffer that the host writes, of ``nbytes`` or, if memory is short, a half or a quarter of
+    that.
+    """
     for size in (nbytes, nbytes // 2):
         try:
             return Buffer(context, size // ALIGNMENT * ALIGNMENT, NEAR)
@@ -105,7 +107,7 @@ def large_buffer(context: Context, nbytes: int) -> Buffer:
 
 
 def _types(context: Context, allowed: int, wanted: int) -> list[tuple[int, int]]:
-    """The types of memory that will do, with their properties, the best ones first."""
+    """The memory types that are suitable, with their properties, the best first."""
     properties = context.hardware.memory_properties()
     types = [(k, properties.types[k].properties) for k in range(properties.type_count)]
     found = [(k, p) for k, p in types if allowed >> k & 1 and p & wanted == wanted]
@@ -117,14 +119,14 @@ def _types(context: Context, allowed: int, wanted: int) -> list[tuple[int, int]]
 
 
 def _taste(properties: int) -> int:
-    """Memory that the host reads as fast as its own is best; then memory of the device alone."""
+    """The rank of a memory type: cached host memory first, then memory of the device alone."""
     if properties & (MAPPED | CACHED) == MAPPED | CACHED:
         return 0
     return 2 if properties & HOST_VISIBLE else 1
 
 
 class SubAllocation:
-    """A part of a buffer, freed when nobody refers to it."""
+    """A part of a buffer, freed when its last reference is dropped."""
 
     __slots__ = ("__weakref__", "address", "buffer", "nbytes")
 
@@ -135,19 +137,19 @@ class SubAllocation:
 
     @property
     def offset(self) -> int:
-        """Where it begins in its buffer."""
+        """Its offset in the buffer, in bytes."""
         return self.address - self.buffer.address
 
     @property
     def host(self) -> int:
-        """Where the host has it mapped; 0 if it has not."""
+        """Its address on the host; 0 if it is not mapped."""
         return self.buffer.host and self.buffer.host + self.offset
 
 
 class Heap:
-    """Pieces of buffers of one sort of memory.
+    """Suballocates buffers of one memory type.
 
-    What collected garbage frees is only noted there, since that may happen anywhere.
+    The finalizer of a suballocation only notes that it is free, since it may run in any thread.
     """
 
     def __init__(self, context: Context, wanted: int = DEVICE_LOCAL) -> None:
@@ -161,9 +163,14 @@ class Heap:
         self.live = Ledger()
 
     def allocate(self, nbytes: int, what: str = "") -> SubAllocation:
-        """Memory, of which nothing is known; ``what`` is its name in the table of what there is.
+        """Allocate memory with unspecified contents.
 
-        Raises `OctantsMemoryError`, with that table.
+        Args:
+            nbytes: The size in bytes.
+            what: A name for the table of allocations.
+
+        Raises:
+            OctantsMemoryError: the device is out of memory; the error shows the table.
         """
         self._context.check()
         size = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
@@ -181,9 +188,9 @@ class Heap:
     def _find(self, size: int) -> tuple[Buffer, int] | None:
         """The first gap that is large enough."""
         for buffer, gaps in self._free.items():
-            for number, (offset, room) in enumerate(gaps):
-                if room >= size:
-                    gaps[number : number + 1] = [(offset + size, room - size)][: room > size]
+            for number, (offset, free) in enumerate(gaps):
+                if free >= size:
+                    gaps[number : number + 1] = [(offset + size, free - size)][: free > size]
                     return buffer, offset
         return None
 
@@ -201,13 +208,17 @@ class Heap:
         return buffer, 0
 
     def stay_within(self, buffer: Buffer, start: int, nbytes: int) -> None:
-        """Have all pieces in a part of a buffer, which others have parts of, too."""
+        """Allocate only within a part of a buffer, whose other parts belong to other heaps."""
         self._buffers = [buffer]
         self._free = {buffer: [(start, nbytes)]}
         self._can_grow = False
 
     def find(self, address: int) -> tuple[Buffer, int]:
-        """The buffer that an address is in, and the offset; `KeyError` if it is in none."""
+        """The buffer that contains an address, and the offset in it.
+
+        Raises:
+            KeyError: no buffer contains it.
+        """
         with self._lock:
             place = bisect.bisect_right(self._buffers, address, key=lambda each: each.address) - 1
             if place >= 0:
@@ -224,7 +235,7 @@ class Heap:
             left += f", and at most {format_bytes(hardware.largest)} can be had at once"
         return self.live.refusal(OutOfVulkanMemory(hardware.name, format_bytes(nbytes), left))
 
-    # -- what is freed --------------------------------------------------------------------------
+    # -- freeing ---------------------------------------------------------------------------------
 
     def _take_back(self) -> None:
         while self._freed:
@@ -240,13 +251,13 @@ class Heap:
         self._release()
 
     def _drop(self, buffer: Buffer) -> None:
-        """Let a buffer go when all that is queued now has been done."""
+        """Free a buffer once everything queued now is complete."""
         del self._free[buffer]
         self._buffers.remove(buffer)
         self._leaving.append((self._context.submitted + 1, buffer))
 
     def _release(self, *, everything: bool = False) -> None:
-        """Free the buffers that nothing uses any more."""
+        """Free the buffers that are no longer in use."""
         while self._leaving:
             number, buffer = self._leaving[0]
             if everything and number <= self._context.submitted:
@@ -258,7 +269,7 @@ class Heap:
 
 
 def _merge(gaps: list[tuple[int, int]], place: int) -> None:
-    """Join a gap with the ones next to it."""
+    """Merge a gap with its neighbours."""
     for first in (place, place - 1):
         if 0 <= first < len(gaps) - 1:
             (offset, size), (other, more) = gaps[first : first + 2]

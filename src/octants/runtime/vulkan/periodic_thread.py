@@ -1,4 +1,4 @@
-"""What is done a while later, since nobody may come by again to do it."""
+"""A thread that calls a function repeatedly, for work that must not wait for the next call."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 
 
-class Timer:
-    """A thread that calls ``act`` again and again while it is wanted.
+class PeriodicThread:
+    """Calls ``act`` in a thread, repeatedly, from `start` until it returns None.
 
-    ``act`` tells in how many seconds it is to be called again; None: not before the next `start`.
+    ``act`` returns the seconds until its next call.
     """
 
     def __init__(self, act: Callable[[], float | None]) -> None:
@@ -19,7 +19,7 @@ class Timer:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Have ``act`` called in a moment."""
+        """Start calling ``act``, unless the thread is doing so already."""
         if self._wanted.is_set():
             return
         self._wanted.set()
@@ -35,5 +35,5 @@ class Timer:
                 time.sleep(again)
                 again = self._act()
             self._wanted.clear()
-            if self._act() is not None:  # what was started since it has looked
+            if self._act() is not None:  # work arrived after the last call
                 self._wanted.set()

@@ -1,4 +1,4 @@
-"""The devices that Vulkan knows, the best one first, and what each can do."""
+"""The physical devices that Vulkan lists, best first, and their features."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _BITS = {
     "sized": (4, 0),
     "whole": (4, 1),
 }
-"""Where features stand: in which of the structures of `ask_features`, and at which place."""
+"""The location of each feature: a structure of `ask_features`, and a position in it."""
 _IN_COMPUTE, _EXCHANGES = 0x20, 0b11011  # of `SubgroupProperties`: basic, vote, ballot, shuffle
 _SHARED_BYTES, _MOST_ITEMS, _LONGEST_BLOCK = 54, 58, 59  # of the limits, in words
 _MOST_BLOCK_DIM = 1024
@@ -62,15 +62,15 @@ _STRUCTURES: tuple[tuple[Any, bytes], ...] = (
     (vk.AtomicFloatFeatures, _ATOMIC_FLOAT),
     (vk.SubgroupSizeFeatures, _SUBGROUP_SIZE),
 )
-"""The structures of features, each with the extension that it belongs to, if it does to one."""
+"""The structures of features, with the extension that each belongs to, if any."""
 _NEEDED = {"timeline": "timeline semaphores (timelineSemaphore)"}
 
 
 class Hardware:
-    """A physical device. `features` are those of `codegen.spirv.features`, and what is needed.
+    """A physical device. `features` are those of `codegen.spirv.features`.
 
-    It offers `largest` bytes of memory at once, if it has a bound for that. With `validation` a
-    layer looks at all calls.
+    It allows allocations of `largest` bytes, if it has a limit. With `validation` a layer checks
+    all calls.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class Hardware:
         self.features = self._features(controls) if self.has_version else frozenset()
 
     def leaving(self, names: str) -> Hardware:
-        """The same device, of which some features are never used; with commas between them."""
+        """The same device without some features, given as names separated by commas."""
         fewer = copy.copy(self)
         fewer.features = self.features - frozenset(names.split(","))
         return fewer
 
     @property
     def rank(self) -> int:
-        """How good a sort of device it is; 0 is best."""
+        """The rank of the device's type; 0 is best."""
         kind = self.properties.type
         return _BEST_FIRST.index(kind) if kind in _BEST_FIRST else len(_BEST_FIRST)
 
@@ -113,9 +113,9 @@ class Hardware:
 
     @property
     def flaw(self) -> str:
-        """What is known to go wrong on it, if something is, without anybody saying so.
+        """A known defect of its driver; "" if there is none.
 
-        NVIDIA's compiler (580.159) computes with fewer bits of 64 than matter: see `splits`.
+        NVIDIA's compiler (580.159) computes 64-bit values with too few bits: see `splits`.
         """
         if self.properties.vendor != _NVIDIA or "splits" in self.features:
             return ""
@@ -123,12 +123,12 @@ class Hardware:
 
     @property
     def is_bound(self) -> bool:
-        """Whether kernels reach memory as one buffer that is bound to them, and not by address."""
+        """Whether kernels access memory as one bound buffer instead of by address."""
         return not self.features >= {"addresses", "int64"}
 
     @property
     def memory_bytes(self) -> int:
-        """The bytes of memory that kernels can reach."""
+        """The memory that kernels can access, in bytes."""
         if not self.is_bound:
             return self._memory
         reached: int = self.properties.limits[_STORAGE_RANGE]
@@ -136,13 +136,13 @@ class Hardware:
 
     @property
     def _memory(self) -> int:
-        """The bytes of the largest heap that is the device's own."""
+        """The size of the largest heap that is local to the device, in bytes."""
         properties = self.memory_properties()
         heaps = [properties.heaps[k] for k in range(properties.heap_count)]
         return max(int(heap.size) for heap in heaps if heap.flags & _DEVICE_LOCAL_HEAP)
 
     def memory_properties(self) -> Any:
-        """The types of its memory, and the heaps that they are from."""
+        """Its memory types and heaps."""
         properties = vk.MemoryProperties()
         self.functions.vkGetPhysicalDeviceMemoryProperties(self.handle, byref(properties))
         return properties
@@ -157,13 +157,13 @@ class Hardware:
 
     @property
     def target(self) -> Target:
-        """What code is made for."""
+        """The target that code is generated for."""
         features = ",".join(sorted(self.features))
         return Target("vulkan", "spirv1.5-vulkan1.2", self.name, features, blocks=self.blocks)
 
     @property
     def blocks(self) -> Blocks:
-        """What there is for work items that work together."""
+        """The features for cooperative work items."""
         limits = (c_uint32 * 126).from_buffer_copy(self.properties.limits)
         most = min(limits[_MOST_ITEMS], limits[_LONGEST_BLOCK], _MOST_BLOCK_DIM)
         lanes = self._subgroups.size if "lanes" in self.features else 1
@@ -171,7 +171,7 @@ class Hardware:
         return Blocks(lanes, block_dim, most // lanes * lanes, limits[_SHARED_BYTES])
 
     def family(self) -> int:
-        """The queues that kernels are run by."""
+        """The index of the queue family that runs kernels."""
         count = c_uint32()
         ask = self.functions.vkGetPhysicalDeviceQueueFamilyProperties
         ask(self.handle, byref(count), None)
@@ -189,12 +189,12 @@ class Hardware:
 
     @property
     def most_sized(self) -> int:
-        """The most threads of a block whose subgroups can be asked to have a size."""
+        """The most threads of a block with a required subgroup size."""
         most: int = self._sizes.most_in_block * self._subgroups.size
         return most
 
     def _takes_size(self) -> bool:
-        """Whether subgroups can be asked to have the size that is told of them."""
+        """Whether the subgroup size that it reports can be required."""
         sizes = self._sizes
         fits = sizes.least <= self._subgroups.size <= sizes.most
         return bool(fits and sizes.stages & _IN_COMPUTE)
@@ -224,7 +224,7 @@ class Hardware:
 
 
 def _float_modes(controls: Any) -> dict[str, int]:
-    """What may be asked of floats of each width by itself."""
+    """The float modes that can be set for each width on its own."""
     values = controls.values
     modes = {f"nan{bits}": values[2 + k] for k, bits in enumerate((16, 32, 64))}
     for name, offset, independence in (("denormals", 5, values[0]), ("rte", 11, values[1])):
@@ -242,7 +242,7 @@ def ask_features(hardware: Hardware) -> tuple[Any, ...]:
 
 
 def used_features(hardware: Hardware) -> tuple[Any, ...]:
-    """The same with those features alone that kernels may use, as a device is asked for them."""
+    """The structures of features with only those set that kernels use, for creating a device."""
     wanted = _chain(hardware)
     for name, (kind, place) in _BITS.items():
         wanted[kind].values[place] = int(name in hardware.features)
@@ -250,12 +250,12 @@ def used_features(hardware: Hardware) -> tuple[Any, ...]:
 
 
 def used_extensions(hardware: Hardware) -> list[bytes]:
-    """The extensions that a device is asked for."""
+    """The extensions to enable."""
     return [name for _, name in _STRUCTURES if name in hardware.extensions]
 
 
 def _chain(hardware: Hardware) -> tuple[Any, ...]:
-    """The structures of features; those that the device knows point to each other."""
+    """The structures of features, linked if the device knows them."""
     chain = tuple(kind() for kind, _ in _STRUCTURES)
     known = [
         each
@@ -272,10 +272,12 @@ def _chain(hardware: Hardware) -> tuple[Any, ...]:
 
 @functools.cache
 def all_hardware(is_checked: bool = False) -> tuple[Hardware, ...]:
-    """The devices, the best one first; `OctantsRuntimeError` where there are none.
+    """The physical devices, best first, of an instance that stays until the process ends.
 
-    They are those of an instance of their own where a validation layer is to look at all calls.
-    Instances stay as long as the process.
+    With ``is_checked``, the instance has the validation layer.
+
+    Raises:
+        OctantsRuntimeError: there is none.
     """
     validation = Validation() if is_checked and has_layer() else None
     instance = _make_instance(validation)
@@ -290,7 +292,7 @@ def all_hardware(is_checked: bool = False) -> tuple[Hardware, ...]:
 
 
 def _handles(functions: Functions, instance: int) -> list[int]:
-    """Those of the physical devices; none where no driver can say what there is."""
+    """The handles of the physical devices; empty if no driver is installed."""
     count, ask = c_uint32(), functions.vkEnumeratePhysicalDevices
     try:
         if ask(instance, byref(count), None) != SUCCESS or not count.value:
@@ -319,7 +321,7 @@ def _make_instance(validation: Validation | None) -> int:
 
 
 def _chosen() -> str:
-    """What somebody has chosen for the loader, who may not know of it."""
+    """The drivers that environment variables select for the loader."""
     chosen = [f"{name} is `{value}`" for name, value in options.vulkan_choices().items()]
     return f" ({', '.join(chosen)})" if chosen else ""
 
@@ -330,7 +332,7 @@ def _missing(hardware: Hardware) -> bool:
 
 @functools.cache
 def choose(number: int | None, without: str = "", is_checked: bool = False) -> Hardware:
-    """The device of a number, the best one for None.
+    """The device at a position in `all_hardware`; None: the best one.
 
     See `Hardware.leaving` for ``without``, `all_hardware` for ``is_checked``.
     """

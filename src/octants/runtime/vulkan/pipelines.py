@@ -1,7 +1,6 @@
-"""Pipelines, which a driver makes of SPIR-V, and what it wants to remember of that.
+"""Creates pipelines from SPIR-V, with the driver's cache data of earlier processes.
 
-A driver has data of its own for what it has compiled, which the next process gives back to it. They
-are files of the cache, one for each module, named after the module and the driver.
+The data of each module are a file of the cache, named after the module and the driver.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _WHOLE_SUBGROUPS = 2
 class Pipeline:
     """The pipelines of a SPIR-V module, by the names of its entry points.
 
-    A module of a kernel that does nothing has none, and is none.
+    The code of a kernel that does nothing is empty, and has none.
     """
 
     def __init__(self, context: Context, layout: c_uint64, artifact: Artifact) -> None:
@@ -40,7 +39,7 @@ class Pipeline:
             self._load()
 
     def _load(self) -> None:
-        """Make the pipelines, with what is kept of them."""
+        """Create the pipelines, with cache data."""
         context, code = self._context, self._artifact.code
         info = vk.ShaderModuleCreateInfo(size=len(code), code=c_char_p(code))
         module = context.create("vkCreateShaderModule", info)
@@ -54,14 +53,14 @@ class Pipeline:
         weakref.finalize(self, context.retire, "vkDestroyPipeline", handles).atexit = False
 
     def _key(self) -> str:
-        """What the data of a driver are about."""
+        """The key of the driver's cache data."""
         properties = self._context.hardware.properties
         code = blake2b(self._artifact.code, digest_size=20).hexdigest()
         driver = f"{properties.vendor:x} {properties.device:x} {properties.driver_version:x}"
         return f"{code} {driver} {_identity(properties).hex()}"
 
     def _make(self, module: int, known: bytes) -> bytes:
-        """Make all pipelines with what the driver knows of them; gives what it knows then."""
+        """Create all pipelines with the driver's data; return the data that it has then."""
         context = self._context
         text = create_string_buffer(known, len(known) or 1)
         info = vk.PipelineCacheCreateInfo(size=len(known), data=addressof(text))
@@ -94,7 +93,7 @@ class Pipeline:
 
 
 def _data_of(context: Context, cache: int) -> bytes:
-    """What a driver would have again; nothing where it would have no more than its own name."""
+    """The driver's data worth keeping; empty if they are a header only."""
     size, get = c_size_t(), context.functions.vkGetPipelineCacheData
     if not cache or get(context.handle, cache, byref(size), None) != SUCCESS:
         return b""
@@ -105,7 +104,7 @@ def _data_of(context: Context, cache: int) -> bytes:
 
 
 def _is_for(context: Context, data: bytes) -> bool:
-    """Whether data are those of this driver: not every driver looks well enough."""
+    """Whether data are those of this driver; not every driver checks that well."""
     if len(data) <= _HEAD.size:
         return False
     properties = context.hardware.properties
@@ -115,5 +114,5 @@ def _is_for(context: Context, data: bytes) -> bool:
 
 
 def _identity(properties: Any) -> bytes:
-    """The bytes by which drivers know their data."""
+    """The header by which a driver recognises its data."""
     return bytes(properties.cache)

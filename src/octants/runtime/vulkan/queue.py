@@ -1,4 +1,4 @@
-"""What the device is to do, in order: command buffers that are filled, submitted, used again."""
+"""The queue of a device: command buffers that are filled, submitted and reused in order."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.context import Context, Submission
 from octants.runtime.vulkan.library import SUCCESS
 from octants.runtime.vulkan.memory import Buffer, Heap
-from octants.runtime.vulkan.periodic_thread import Timer
+from octants.runtime.vulkan.periodic_thread import PeriodicThread
 
 if TYPE_CHECKING:
     Bytes = memoryview[int]
 
 MOST_COMMANDS = 64
-"""From so many on a batch is submitted: the device begins while the host goes on."""
+"""The most commands of a batch: the device begins while the host goes on."""
 EARLY_COMMANDS = 16
-"""After so many each it is submitted if the device has nothing to do."""
+"""After each so many commands, the batch is submitted if the device is idle."""
 PATIENCE = 2e-3
-"""Seconds that a batch waits at most for more commands; many launches fill it sooner."""
+"""The most seconds that a batch waits for more commands; many launches fill it sooner."""
 
 WORDS = abi.LAUNCH_SIZE // 8
 PUSHED = 8 * (WORDS + 2)
@@ -50,10 +50,10 @@ _ONCE = 1
 
 
 class Batch:
-    """A command buffer, and memory that its commands read; `number` is that of its submission.
+    """A command buffer, and the memory for its parameters; `number` is that of its submission.
 
-    At `due` commands it is time to see whether it should be submitted. It `is_urgent` if the device
-    had nothing to do when it was opened, at the time `since`; it is submitted after a launch then.
+    At `due` commands the queue decides whether to submit it. It `is_urgent` if the device was idle
+    when it was opened, at the time `since`; then it is submitted after one launch.
     """
 
     def __init__(self, context: Context, pool: int, memory: Heap) -> None:
@@ -68,17 +68,17 @@ class Batch:
         self.clear()
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Reset the batch for reuse."""
         self.used = 0
         self.count = 0
         self.due = EARLY_COMMANDS
         self.number = 0
         self.since = time.perf_counter()
         self.is_urgent = False
-        self.pipeline: c_uint64 | None = None  # that is bound
+        self.pipeline: c_uint64 | None = None  # the bound pipeline
 
     def put(self, data: Bytes | bytes) -> int:
-        """Copy bytes for which there is room; gives their offset in the arena."""
+        """Copy bytes to the arena, which has space for them; return their offset."""
         place, count = self.used, len(data)
         self._bytes[place : place + count] = data
         self.used = place + -(-count // _ALIGNMENT) * _ALIGNMENT
@@ -86,11 +86,16 @@ class Batch:
 
 
 class Queue:
-    """The commands of a device. Whatever is written is read by all that comes after it.
+    """Records commands in order; each command sees everything that earlier ones wrote.
 
-    Commands are gathered in batches while the device is busy, and no longer than `PATIENCE`.
-    Who gives several that belong together holds the `lock`.
-    Parameters are in ``memory`` that the host writes; `bind` is called at the start of each batch.
+    Commands are gathered in batches while the device is busy, for at most `PATIENCE`. A caller
+    holds the `lock` for a sequence of commands.
+
+    Args:
+        context: The device.
+        memory: Allocates the parameters, which the host writes.
+
+    `bind` is called at the start of each batch.
     """
 
     def __init__(self, context: Context, memory: Heap) -> None:
@@ -103,7 +108,7 @@ class Queue:
         self._batch: Batch | None = None
         self._flying: deque[Batch] = deque()
         self._submitted_at = 0.0
-        self.timer = Timer(self._submit_old)
+        self.timer = PeriodicThread(self._submit_old)
         self._start = byref(vk.CommandBufferBeginInfo(flags=_ONCE))
         self._barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_READS_AND_WRITES))
         self._last_barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_HOST_READ))
@@ -112,7 +117,7 @@ class Queue:
     # -- batches --------------------------------------------------------------------------------
 
     def open(self, nbytes: int = 0) -> Batch:
-        """The batch for one more command, with room for so many bytes in its arena."""
+        """The batch for the next command, with ``nbytes`` free in its arena."""
         batch = self._batch
         if batch is not None:
             if not self._is_due(batch) and batch.used + nbytes <= _ARENA:
@@ -135,27 +140,27 @@ class Queue:
         return batch.count >= MOST_COMMANDS or self.context.is_idle()
 
     def _is_urgent(self, batch: Batch) -> bool:
-        """Whether the device waits for work, but for little work that follows on other."""
+        """Whether the device is idle, except if it has just been given little work."""
         context = self.context
         if context.done == context.submitted:  # the host has waited
             return True
         return batch.since - self._submitted_at > PATIENCE and context.is_idle()
 
     def launched(self) -> None:
-        """Note the end of a launch; who calls has the lock."""
+        """End a launch; the caller holds the lock."""
         batch = self._batch
         if batch is not None and batch.is_urgent:
             self.flush()
 
     def _submit_old(self) -> float | None:
-        """Submit a batch that has waited for long; gives when to look again, if at all."""
+        """Submit a batch that has waited for too long; return the seconds until the next check."""
         batch = self._batch
         if batch is None or self.context.lost is not None:
             return None
         left = batch.since + PATIENCE - time.perf_counter()
         if left > 0.0:
             return left
-        with self.lock, contextlib.suppress(OctantsError):  # the next call will tell
+        with self.lock, contextlib.suppress(OctantsError):  # the next call raises it
             if self._batch is batch:
                 self.flush()
         return PATIENCE
@@ -170,7 +175,7 @@ class Queue:
         return batch
 
     def flush(self) -> int:
-        """Submit what there is; gives the number of the last submission."""
+        """Submit the open batch; return the number of the last submission."""
         with self.lock:
             batch, functions = self._batch, self.context.functions
             if batch is None:
@@ -190,17 +195,17 @@ class Queue:
             return batch.number
 
     def finish(self) -> None:
-        """Wait until all is done."""
+        """Submit the open batch, and wait for everything."""
         self.context.check()
         self.context.wait(self.flush())
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is queued that is not known to be done."""
+        """Whether everything queued is known to be complete."""
         return self._batch is None and self.context.done == self.context.submitted
 
     def _begin(self, batch: Batch) -> c_void_p:
-        """Have the next command of a batch come after those before it."""
+        """Add a barrier, so that the next command of a batch sees what the earlier ones wrote."""
         stages, commands = _SHADER | _TRANSFER, batch.commands
         self.context.functions.quick.vkCmdPipelineBarrier(
             commands, stages, stages, 0, 1, self._barrier, 0, None, 0, None
@@ -213,7 +218,7 @@ class Queue:
     def dispatch(
         self, batch: Batch, pipeline: c_uint64, layout: c_uint64, groups: int, pushed: Any
     ) -> None:
-        """Run so many blocks of threads, in a batch that is open; who calls has the lock."""
+        """Add a dispatch of ``groups`` workgroups to an open batch; the caller holds the lock."""
         quick, commands = self.context.functions.quick, self._begin(batch)
         if batch.pipeline is not pipeline:
             quick.vkCmdBindPipeline(commands, _COMPUTE_BIND, pipeline)
@@ -222,12 +227,12 @@ class Queue:
         quick.vkCmdDispatch(commands, groups, 1, 1)
 
     def copy(self, to: tuple[Buffer, int], of: tuple[Buffer, int], nbytes: int) -> None:
-        """Copy between buffers, from and to an offset in each."""
+        """Add a copy between buffers, each with an offset."""
         piece = vk.BufferCopy(of[1], to[1], nbytes)
         self.copy_pieces(to[0], of[0], piece, 1)
 
     def copy_pieces(self, to: Buffer, of: Buffer, pieces: ctypes.Structure, count: int) -> None:
-        """Copy several pieces between two buffers."""
+        """Add a copy of several pieces between two buffers."""
         with self.lock:
             commands = self._begin(self.open())
             self.context.functions.vkCmdCopyBuffer(
@@ -235,7 +240,7 @@ class Queue:
             )
 
     def write(self, to: tuple[Buffer, int], data: bytes) -> None:
-        """Copy bytes from the host, which are few."""
+        """Add a copy of a few bytes from the host."""
         with self.lock:
             batch = self.open(len(data))
             piece = vk.BufferCopy(batch.arena.offset + batch.put(data), to[1], len(data))
@@ -243,7 +248,7 @@ class Queue:
             copy(self._begin(batch), source, to[0].handle, 1, byref(piece))
 
     def fill(self, buffer: Buffer, offset: int, nbytes: int) -> None:
-        """Set whole words to zero."""
+        """Add a fill of whole words with zeros."""
         with self.lock:
             fill = self.context.functions.vkCmdFillBuffer
             fill(self._begin(self.open()), buffer.handle, offset, nbytes, 0)
@@ -254,7 +259,7 @@ _held: list[Queue] = []
 
 
 def _hold() -> None:
-    """Take all locks: in a child nobody would let go of one that another thread has."""
+    """Acquire all locks before a fork, since a child could not release one of another thread."""
     _held.extend(_queues)
     for queue in _held:
         queue.lock.acquire()

@@ -18,13 +18,13 @@ from octants.runtime.vulkan.memory import MAPPED, Buffer, Heap
 from octants.runtime.vulkan.queue import Queue
 
 LARGE = 1 << 24
-"""Bytes of the chunks of long copies, where the host has not mapped the memory."""
+"""Size of the staging buffers for long copies to memory that is not mapped, in bytes."""
 _FEW = 1 << 16  # bytes that go with the commands
 _MOST_ROWS = 1 << 16
 
 
 class MappedChunk:
-    """A part of a mapped buffer; `number` is that of the submission that used it last."""
+    """A staging buffer; `number` is that of the submission that used it last."""
 
     def __init__(self, transfers: Transfers, buffer: Buffer, offset: int) -> None:
         self._transfers, self._queue = transfers, transfers.queue
@@ -68,7 +68,7 @@ class Transfers:
         return buffer, offset
 
     def read(self, address: int, into: Bytes) -> None:
-        """Copy to the host, when all is done."""
+        """Wait for everything queued, and copy to the host."""
         if into.nbytes == 0:
             return
         buffer, offset = self.place(address, into.nbytes)
@@ -82,7 +82,7 @@ class Transfers:
             self._staging.read(address, target, into.nbytes)
 
     def read_each(self, addresses: list[int], nbytes: int) -> Bytes:
-        """The bytes at each of some addresses, as rows."""
+        """Read ``nbytes`` at each address; see `gpu.driver.Queue.read_each`."""
         found: Bytes = np.empty((len(addresses), nbytes), np.uint8)
         for row, address in zip(found, addresses, strict=True):
             self.read(address, row)

@@ -1,4 +1,4 @@
-"""The validation layer of Khronos, where it is installed: what it says of our calls."""
+"""Runs the Khronos validation layer, if it is installed, and reports its messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def has_layer() -> bool:
 
 
 class Validation:
-    """What the layer has said of an instance, until somebody `tell`s it."""
+    """The messages of the layer about an instance, until `tell` reports them."""
 
     def __init__(self) -> None:
         self._said: deque[tuple[int, str]] = deque(maxlen=_MOST)
@@ -41,12 +41,12 @@ class Validation:
         self._names = (c_char_p * 1)(LAYER), (c_char_p * 1)(_EXTENSION)
 
     def ask_for(self, info: Any) -> None:
-        """Have an instance that is to be made use the layer."""
+        """Enable the layer for an instance that is being created."""
         info.layer_count, info.layers = 1, self._names[0]
         info.extension_count, info.extensions = 1, self._names[1]
 
     def attach(self, instance: int) -> None:
-        """Listen to what is said of an instance."""
+        """Register for the messages about an instance."""
         kinds = (c_int32, c_void_p, c_void_p, c_void_p, c_void_p)
         create = instance_function(instance, "vkCreateDebugUtilsMessengerEXT", *kinds)
         info = vk.DebugMessengerCreateInfo(
@@ -57,13 +57,13 @@ class Validation:
         create(instance, byref(info), None, byref(c_uint64()))
 
     def _heard(self, severity: int, _: int, data: Any, __: Any) -> int:
-        """Called by the layer, within whatever call it is about."""
+        """The callback of the layer, which runs during the call that a message is about."""
         text = data.contents.message or b""
         self._said.append((severity, text.decode(errors="replace")))
         return 0
 
     def tell(self) -> None:
-        """Warn of what is doubtful, and raise the first of what is wrong."""
+        """Issue the layer's warnings, and raise its first error."""
         first: OctantsError | None = None
         while self._said:
             severity, text = self._said.popleft()

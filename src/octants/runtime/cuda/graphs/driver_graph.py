@@ -1,8 +1,7 @@
-"""Graphs that the driver launches as one.
+"""Driver graphs, the one mechanism of replay on CUDA.
 
-Three things are replayed: what a capture noted (`graph_capture`), a launch with the same arguments
-again and again (`fast_launcher`), and the dispatches of one kernel with other arguments each time
-(`kernel`).
+It has three users: captured commands (`captured`), a launch that repeats with the same arguments
+(`fast_launcher`), and the dispatches of one kernel with new arguments each time (`kernel`).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Collection, Iterable
 from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING
 
-from octants.runtime.cuda.graph_nodes import Nodes
+from octants.runtime.cuda.graphs.builder import GraphBuilder
 from octants.runtime.cuda.launch_state import PreparedDispatch
 
 if TYPE_CHECKING:
@@ -19,13 +18,14 @@ if TYPE_CHECKING:
 
 
 class DriverGraph:
-    """A graph that the driver launches as one: the only way in which anything is replayed.
+    """An instantiated driver graph, destroyed some time after the last reference to it is dropped.
 
-    It is destroyed some time after it is dropped. One that `is_counted` is among those of
-    `LaunchContext.replayed_graphs`.
+    One that `is_counted` is among `LaunchContext.replayed_graphs`.
     """
 
-    def __init__(self, machine: LaunchContext, nodes: Nodes, *, is_counted: bool = False) -> None:
+    def __init__(
+        self, machine: LaunchContext, nodes: GraphBuilder, *, is_counted: bool = False
+    ) -> None:
         self._machine, self._is_counted = machine, is_counted
         self._kernels = nodes.kernels
         self._handles = nodes.finish()
@@ -38,7 +38,7 @@ class DriverGraph:
             self._machine.replayed_graphs -= self._is_counted
 
     def change(self, steps: Collection[PreparedDispatch]) -> None:
-        """Launch some of its steps as they are now: with their blocks, words and arguments."""
+        """Update the nodes of some dispatches to their present configuration and words."""
         context = self._machine.context
         change = context.library.cuGraphExecKernelNodeSetParams
         for step in steps:
@@ -49,16 +49,16 @@ class DriverGraph:
                 raise context.error("cuGraphExecKernelNodeSetParams", status)
 
     def launch(self, stream: int) -> None:
-        """Queue all of it in a stream."""
+        """Queue the graph in the stream with a handle."""
         self._machine.context.call("cuGraphLaunch", self.handle, c_void_p(stream))
 
 
 def graph_of(
     machine: LaunchContext, steps: Iterable[PreparedDispatch], *, is_counted: bool = False
 ) -> DriverGraph:
-    """The launches of some steps, one after the other."""
+    """Instantiate a graph of the launches of some dispatches, in order."""
     with machine.context.active():
-        nodes = Nodes(machine.context)
+        nodes = GraphBuilder(machine.context)
         for step in steps:
             nodes.launch_step(step)
         return DriverGraph(machine, nodes, is_counted=is_counted)

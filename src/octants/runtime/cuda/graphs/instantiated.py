@@ -1,14 +1,14 @@
-"""A graph of the driver that was made of captured commands, and the memory that it works on.
+"""Instantiates captured commands as a driver graph, with the memory that its nodes refer to.
 
-The addresses of that are in its nodes: message buffers, constants, and what is told of refused work
-items are its own; the memory of tapes is that of all graphs, which therefore run one by one.
+The addresses in the nodes are fixed. The graph owns its message buffers, its constants, and the
+record of work items that ran out of tape. All graphs share one heap for tapes, and therefore run
+one at a time.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from ctypes import c_void_p
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,16 +16,20 @@ import numpy as np
 from octants import abi
 from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
 from octants.lazy_dataclass import dataclass
-from octants.runtime.capture import NUMBER, Command, Launch, Told
-from octants.runtime.cuda.abortable_nodes import StoppableNodes
-from octants.runtime.cuda.driver_graph import DriverGraph
-from octants.runtime.cuda.graph_nodes import Nodes
-from octants.runtime.cuda.launch_state import CudaAction, PreparedDispatch, parameter_bytes
+from octants.runtime.capture import NUMBER, Command, DeviceCall, Launch
+from octants.runtime.cuda.graphs.abortable_nodes import AbortableGraphBuilder
+from octants.runtime.cuda.graphs.builder import GraphBuilder
+from octants.runtime.cuda.graphs.driver_graph import DriverGraph
+from octants.runtime.cuda.launch_state import (
+    CudaAction,
+    ParameterCopy,
+    PreparedDispatch,
+    parameter_bytes,
+)
 from octants.runtime.cuda.memory import DeviceAllocation
 from octants.runtime.gpu.messages import DeviceBuffer
 from octants.runtime.gpu.tape_growth import Planned
 from octants.runtime.gpu.tapes import refused_bytes
-from octants.runtime.memory.host import view_memory
 
 if TYPE_CHECKING:
     from octants.runtime.cuda.launch_context import LaunchContext
@@ -35,14 +39,14 @@ _ALIGNMENT = 64
 
 
 class Unplanned(Exception):
-    """It is not known how much tape a launch needs: it must run by itself."""
+    """The tape size of a launch is unknown, so the launch cannot be part of a graph."""
 
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A dispatch of a captured launch: its step, and its tapes if it records.
+    """A dispatch of a captured launch, with the quota of its tape if it records.
 
-    It has a `number` in graphs that can be stopped.
+    It has a `number` in graphs that can be aborted; `refused` is the address of its failure record.
     """
 
     step: PreparedDispatch
@@ -52,12 +56,12 @@ class Node:
 
     @property
     def is_unsure(self) -> bool:
-        """Whether its tapes may be too small."""
+        """Whether it may run out of tape."""
         return self.plan is not None and not self.plan.is_sure
 
 
 class CapturedLaunch:
-    """A launch in a graph, with what it needs that was made before it."""
+    """A launch in a graph, with its nodes and the memory that they refer to."""
 
     def __init__(self, machine: LaunchContext, command: Launch, bounds: int, later: int) -> None:
         self.command = command
@@ -69,12 +73,8 @@ class CapturedLaunch:
             self.buffer = machine.messages.make_kept(artifact)
             ctypes.c_uint64.from_address(command.block).value = self.buffer.memory.address
         self._machine, self._bounds = machine, bounds
-        self._large = parameter_bytes(artifact)
-        self._place = c_void_p()
-        self._copy: DeviceAllocation | None = None
-        if self._large:
-            self._copy = machine.memory.allocate(self._large, "parameters")
-            self._place.value = self._copy.address
+        large = parameter_bytes(artifact)
+        self._copy = ParameterCopy(machine.memory, large) if large else None
         self.renumber(later)
         self.nodes = list(self._make_nodes())
 
@@ -102,22 +102,22 @@ class CapturedLaunch:
         step = PreparedDispatch(self._machine.context, action)
         if action.is_computed or action.is_single:
             step.words[abi.LAUNCH_BOUNDS // 8] = self._bounds
-        is_small = self._copy is None
-        step.arguments[0] = self.command.block if is_small else ctypes.addressof(self._place)
+        step.arguments[0] = self.command.block if self._copy is None else self._copy.argument
         return step
 
     def renumber(self, later: int) -> None:
-        """Be a launch of a number that is so much larger than at the capture."""
+        """Give the launch a number that is larger by ``later`` than at the capture."""
         place = self.command.block + NUMBER
         ctypes.c_uint64.from_address(place).value = self.command.number + later
         if self._copy is not None:
-            block = view_memory(self.command.block, np.uint8, (self._large,))
-            self._machine.streams.ready_queue().write(self._copy.address, block)
+            context, stream = self._machine.context, self._machine.streams.ready()
+            with context.active():
+                self._copy.upload(context, self.command.block, stream)
 
-    def go_on(self, first: int) -> None:
-        """Run what is left of the launch in the thread's stream, from a node that was stopped on.
+    def resume(self, first: int) -> None:
+        """Run the rest of the launch in the thread's stream, from the node at a position on.
 
-        Of that one only those work items that were refused are left.
+        Of that node, only the work items that ran out of tape are left.
         """
         kernel, machine = self.command.kernel, self._machine
         stream = machine.streams.current.stream
@@ -136,12 +136,15 @@ class CapturedLaunch:
         self.command.quotas = quotas
 
 
-class BuiltGraph:
-    """A graph that can be launched. Launches have numbers that are larger by `later`.
+class InstantiatedGraph:
+    """A driver graph of captured commands.
 
-    One that is `unsure` has nodes whose tapes may be too small, and can be stopped.
+    Its launches have numbers that are larger by `later` than at the capture. If it is `unsure`,
+    some of its nodes may run out of tape, and replays can be aborted.
 
-    Raises `Unplanned`, or `OctantsMemoryError` where memory is refused.
+    Raises:
+        Unplanned: the tape size of a launch is unknown.
+        OctantsMemoryError: the device is out of memory.
     """
 
     def __init__(self, machine: LaunchContext, commands: Sequence[Command], later: int) -> None:
@@ -157,7 +160,7 @@ class BuiltGraph:
         self.buffers = [(a.artifact, a.buffer) for a in self.launches.values() if a.buffer]
         self.prints = any(buffer.capacity for _, buffer in self.buffers)
         self.proved: list[tuple[int, ...]] | None = None
-        """The versions of memory at which a replay has had enough tape."""
+        """The versions of memory at which a replay had enough tape."""
         self._writes = [place for command in commands for place in _written(command)]
         self._drawing = [launch for launch in self.launches.values() if launch.draws]
         nodes = [node for launch in self.launches.values() for node in launch.nodes]
@@ -173,13 +176,15 @@ class BuiltGraph:
         self._refused: DeviceAllocation | None = None
         if self._plans:
             self._heap = self._take_heap()
-            self._tell_tapes([node for node in nodes if node.plan is not None])
+            self._set_tapes([node for node in nodes if node.plan is not None])
         self.graph = self._build(commands)
 
     # -- building -------------------------------------------------------------------------------
 
     def _take_heap(self) -> DeviceAllocation:
-        """Room for all tapes, one launch at a time; with fewer threads where it is refused."""
+        """Allocate the heap for the tapes of one launch at a time; use fewer threads if it does not
+        fit.
+        """
         while True:
             nbytes = max(plan.quota.nbytes for plan in self._plans)
             try:
@@ -189,8 +194,8 @@ class BuiltGraph:
                 if not any(shrunk):
                     raise
 
-    def _tell_tapes(self, nodes: Sequence[Node]) -> None:
-        """Tell nodes where tapes are, and where the one that is stopped notes refused items."""
+    def _set_tapes(self, nodes: Sequence[Node]) -> None:
+        """Set the addresses of the heap and of the failure record in the launch words of nodes."""
         assert self._heap is not None
         nbytes = max(_refused_bytes(node) for node in nodes)
         self._refused = self._machine.memory.allocate(nbytes, "refused work items", zeroed=True)
@@ -204,11 +209,11 @@ class BuiltGraph:
     def _build(self, commands: Sequence[Command]) -> DriverGraph:
         with self._machine.context.active():
             machine = self._machine
-            stoppable = StoppableNodes(machine.replays.kernels) if self.unsure else None
-            nodes = stoppable or Nodes(machine.context)
+            abortable = AbortableGraphBuilder(machine.replays.kernels) if self.unsure else None
+            nodes = abortable or GraphBuilder(machine.context)
             for command in commands:
-                if isinstance(command, Told):
-                    self._tell(nodes, command)
+                if isinstance(command, DeviceCall):
+                    self._add_call(nodes, command)
                 elif isinstance(command, Launch):
                     for node in self.launches[id(command)].nodes:
                         nodes.launch_step(node.step)
@@ -216,12 +221,12 @@ class BuiltGraph:
                     raise InternalError("an array of the host in a graph of a GPU")
             return DriverGraph(machine, nodes)
 
-    def _tell(self, nodes: Nodes, told: Told) -> None:
-        """Add a copy or a fill; what the host writes is copied from a constant."""
-        if told.method != "write":
-            getattr(nodes, told.method)(*told.arguments)
+    def _add_call(self, nodes: GraphBuilder, command: DeviceCall) -> None:
+        """Add a copy or a fill; a write of the host becomes a copy of a constant."""
+        if command.method != "write":
+            getattr(nodes, command.method)(*command.arguments)
             return
-        address, values = told.arguments
+        address, values = command.arguments
         constant = self._machine.memory.allocate(values.nbytes, "constants of graphs")
         queue = self._machine.streams.ready_queue()
         queue.write(constant.address, values.reshape(-1).view(np.uint8))
@@ -231,7 +236,9 @@ class BuiltGraph:
     # -- versions of memory ---------------------------------------------------------------------
 
     def versions(self) -> list[tuple[int, ...]] | None:
-        """Those of all memory that decides how large tapes must be; None if that is not known."""
+        """The versions of all memory that decides how large tapes must be; None if they are
+        unknown.
+        """
         found = []
         for launch in self.launches.values():
             for node in launch.nodes:
@@ -245,7 +252,7 @@ class BuiltGraph:
         return found
 
     def will_write(self) -> None:
-        """Tell that a replay is queued, which writes to memory."""
+        """Notify `machine.versions` of the memory that a replay writes."""
         versions = self._machine.versions
         if versions.watches:
             for address, nbytes in self._writes:
@@ -254,14 +261,14 @@ class BuiltGraph:
     # -- launching ------------------------------------------------------------------------------
 
     def renumber(self, later: int) -> None:
-        """Let launches have other numbers; those that draw no random numbers do not care."""
+        """Set the numbers of the launches that draw random numbers; others do not use theirs."""
         for launch in self._drawing:
             launch.renumber(later)
             self.graph.change([node.step for node in launch.nodes])
         self.later = later
 
     def find(self, number: int) -> tuple[CapturedLaunch, int]:
-        """The launch that has a node of this number, and the place of that in it."""
+        """The launch with the node of a number, and the position of that node in it."""
         for launch in self.launches.values():
             for place, node in enumerate(launch.nodes):
                 if node.number == number:
@@ -270,12 +277,12 @@ class BuiltGraph:
 
 
 def _written(command: Command) -> Iterator[tuple[int, int]]:
-    """What a command writes to: addresses, and bytes from there on; 0: any in an allocation."""
+    """The addresses and bytes that a command writes, where 0 bytes stand for a whole allocation."""
     if isinstance(command, Launch):
         slots = command.kernel.slots_at(command.block)
         for place in command.kernel.artifact.writes:
             yield slots[place.slot], place.nbytes
-    elif isinstance(command, Told):
+    elif isinstance(command, DeviceCall):
         address, *rest = command.arguments
         if command.method == "copy_rows":
             step, _, _, nbytes, rows = rest
@@ -288,6 +295,6 @@ def _written(command: Command) -> Iterator[tuple[int, int]]:
 
 
 def _refused_bytes(node: Node) -> int:
-    """The bytes of what is told of refused work items of a node, in whole lines."""
+    """The size of the failure record of a node, in bytes, a multiple of 64."""
     assert node.plan is not None
     return -(-refused_bytes(node.plan.items) // _ALIGNMENT) * _ALIGNMENT

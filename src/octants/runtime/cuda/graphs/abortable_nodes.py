@@ -1,7 +1,8 @@
-"""Nodes of graphs that may be stopped: those of `graph_nodes`, as kernels that test a word first.
+"""Nodes of graphs that can be aborted: copies and fills as kernels that test a word first.
 
-The driver's own copies and fills would run behind a node that ran out of tape. These look as the
-compiler's kernels do (`abi.LAUNCH_STOP`); they are never what runs out itself.
+The driver's own copy and fill nodes would run even though an earlier node ran out of tape. These
+kernels test the word as the compiler's kernels do (`abi.LAUNCH_STOP`). They use no tape, so they
+never abort a graph themselves.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from ctypes import addressof, c_void_p
 from octants import abi
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
-from octants.runtime.cuda.graph_nodes import Nodes
+from octants.runtime.cuda.graphs.builder import GraphBuilder, kernel_node
 from octants.runtime.cuda.modules import DeviceFunction, Module
 
 _TARGET, _TARGET_STEP, _SOURCE, _SOURCE_STEP, _UNITS, _ROWS = range(0, 48, 8)
 _THREADS = 256
-_BLOCKS_EACH = 8  # for each multiprocessor, at most
+_BLOCKS_EACH = 8  # the most blocks for each multiprocessor
 _BYTES = {
     16: ("v4.u32", "{%w0, %w1, %w2, %w3}"),
     4: ("u32", "%w0"),
@@ -98,7 +99,7 @@ move:
 
 
 def _loop(name: str, size: int) -> str:
-    """The text of a copy, or of a fill with a word of 4 bytes, by pieces of so many bytes."""
+    """The PTX of a copy, or of a fill with a word of 4 bytes, in units of ``size`` bytes."""
     kind, value = _BYTES[size]
     word = "".join(f"cvt.u32.u64 %w{k}, %d8; " for k in range(4))
     return _LOOP.format(
@@ -119,12 +120,12 @@ def _loop(name: str, size: int) -> str:
 
 
 def code() -> str:
-    """The PTX of all kernels here."""
+    """The PTX of all kernels in this module."""
     return _HEAD + "".join(_loop(name, size) for name in ("copy", "fill") for size in _BYTES)
 
 
-class StoppableKernels:
-    """The kernels, loaded; ``word`` is the address of what stops them."""
+class AbortableKernels:
+    """The loaded kernels; ``word`` is the address of the word that they test."""
 
     def __init__(self, context: Context, module: Module, word: int) -> None:
         self.context, self.word = context, word
@@ -138,10 +139,10 @@ class StoppableKernels:
         return self._functions[name].handle
 
 
-class StoppableNodes(Nodes):
-    """A graph whose copies and fills can be stopped. The first node counts the replays."""
+class AbortableGraphBuilder(GraphBuilder):
+    """Builds a graph whose copies and fills can be aborted; the first node counts the replays."""
 
-    def __init__(self, kernels: StoppableKernels) -> None:
+    def __init__(self, kernels: AbortableKernels) -> None:
         super().__init__(kernels.context)
         self._kernels = kernels
         self._add_kernel("octants_begin", [0], 1, 1)
@@ -151,7 +152,7 @@ class StoppableNodes(Nodes):
         self.fill_words(address, 1, 0, nbytes)
 
     def fill_words(self, address: int, size: int, value: int, count: int) -> None:
-        """Add a fill with words of 1, 2 or 4 bytes."""
+        """Add a fill of ``count`` words of 1, 2 or 4 bytes."""
         unit = _unit(address, size * count)
         word = _REPEATED[size] * value
         self._add_loop("fill", unit, [address, 0, word, 0, size * count // unit, 1])
@@ -159,7 +160,7 @@ class StoppableNodes(Nodes):
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
     ) -> None:
-        """Add a copy of pieces at equal distances."""
+        """Add a strided copy; see `gpu.driver.Queue.copy_rows`."""
         if rows == 1:
             target_step = source_step = 0
         size = _unit(target, target_step, source, source_step, nbytes)
@@ -178,19 +179,9 @@ class StoppableNodes(Nodes):
         words = cuda.words(abi.LAUNCH_GRAPH_SIZE // 8)
         words[abi.LAUNCH_STOP // 8] = self._kernels.word
         arguments = (c_void_p * 2)(addressof(parameters), addressof(words))
-        node = cuda.KernelNode(
-            function=self._kernels.function(name),
-            grid=blocks,
-            grid_y=1,
-            grid_z=1,
-            block=threads,
-            block_y=1,
-            block_z=1,
-            arguments=ctypes.addressof(arguments),
-        )
-        self.launch(node)
+        self.launch(kernel_node(self._kernels.function(name), blocks, threads, arguments))
 
 
-def _unit(*places: int) -> int:
-    """The most bytes that can be moved at once between such addresses."""
-    return next(size for size in _BYTES if all(place % size == 0 for place in places))
+def _unit(*numbers: int) -> int:
+    """The largest unit in bytes, at most 16, that all numbers are multiples of."""
+    return next(size for size in _BYTES if all(number % size == 0 for number in numbers))

@@ -1,4 +1,4 @@
-"""A graph of the driver while it is built, a node after the other."""
+"""Builds a driver graph, node by node."""
 
 from __future__ import annotations
 
@@ -12,13 +12,27 @@ from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.launch_state import PreparedDispatch
 
 
-class Nodes:
-    """A graph, each of whose nodes waits for the one before it."""
+def kernel_node(function: Any, grid: int, block: int, arguments: Any) -> cuda.KernelNode:
+    """The parameters of a kernel node: ``grid`` blocks of ``block`` threads."""
+    return cuda.KernelNode(
+        function=function,
+        grid=grid,
+        grid_y=1,
+        grid_z=1,
+        block=block,
+        block_y=1,
+        block_z=1,
+        arguments=ctypes.addressof(arguments),
+    )
+
+
+class GraphBuilder:
+    """A driver graph under construction, each of whose nodes waits for the one before it."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self.kernels: dict[PreparedDispatch, tuple[int, cuda.KernelNode]] = {}
-        """The nodes of steps, and what was said of them."""
+        """The node of each dispatch, and the parameters that it was added with."""
         self._last: c_void_p | None = None
         self.count = 0
         made = c_void_p()
@@ -26,22 +40,13 @@ class Nodes:
         self._handle = made.value or 0
 
     def launch(self, made: cuda.KernelNode) -> int:
-        """Add a launch; its parameters are copied. Gives the node."""
+        """Add a launch, whose parameters are copied; return the handle of the node."""
         return self._add("cuGraphAddKernelNode", made)
 
     def launch_step(self, step: PreparedDispatch) -> None:
-        """Add the launch of a step as it is configured."""
-        configured = step.configuration
-        made = cuda.KernelNode(
-            function=step.handle,
-            grid=configured.grid,
-            grid_y=1,
-            grid_z=1,
-            block=configured.block,
-            block_y=1,
-            block_z=1,
-            arguments=ctypes.addressof(step.arguments),
-        )
+        """Add the launch of a dispatch with its present configuration."""
+        grid, block = step.configuration.grid, step.configuration.block
+        made = kernel_node(step.handle, grid, block, step.arguments)
         self.kernels[step] = self.launch(made), made
 
     def clear(self, address: int, nbytes: int) -> None:
@@ -51,7 +56,7 @@ class Nodes:
             self.fill_words(address, size, 0, nbytes // size)
 
     def fill_words(self, address: int, size: int, value: int, count: int) -> None:
-        """Add a fill with words of 1, 2 or 4 bytes."""
+        """Add a fill of ``count`` words of 1, 2 or 4 bytes."""
         fill = cuda.FillNode(target=address, value=value, size=size, width=count, height=1)
         self._add("cuGraphAddMemsetNode", fill, self._context.handle)
 
@@ -63,7 +68,7 @@ class Nodes:
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
     ) -> None:
-        """Add a copy of pieces at equal distances."""
+        """Add a strided copy; see `gpu.driver.Queue.copy_rows`."""
         made = cuda.CopyNode(
             source_kind=cuda.ON_DEVICE,
             source=source,
@@ -88,7 +93,11 @@ class Nodes:
         return node.value or 0
 
     def finish(self) -> tuple[int, int]:
-        """The graph, and what can be launched of it; nodes of the one stand for those of both."""
+        """Instantiate the graph.
+
+        Returns:
+            The handles of the graph and of its executable form; a node has the same handle in both.
+        """
         made = c_void_p()
         try:
             self._context.call("cuGraphInstantiateWithFlags", byref(made), self._handle, 0)

@@ -1,0 +1,1 @@
+"""Driver graphs: captured commands, repeated launches and kernels of many dispatches."""
