@@ -411,7 +411,7 @@ def test_a_replay_that_cannot_go_on(fake: AddressableCuda, monkeypatch: pytest.M
         graph()
     refused = OctantsMemoryError("there is none")
     with monkeypatch.context() as patch:
-        patch.setattr(CudaGraph, "go_on", lambda *_: (_ for _ in ()).throw(refused))
+        patch.setattr(CudaGraph, "resume", lambda *_: (_ for _ in ()).throw(refused))
         with pytest.raises(OctantsMemoryError, match=r"(?s)OCT465.*there is none.*begun: 3"):
             world.x.fill(1)
     qd.sync()

@@ -1,8 +1,8 @@
-"""What a thread tells its device, noted down while it is done: so that it can be done again.
+"""Captures the launches, copies and fills of a thread while they run, so that they can be replayed.
 
-All that launches, copies and fills looks whether there is a capture, and notes what it has done. In
-memory that the host shares, what the host does to arrays by numpy is noted, too. Values of the
-host are noted as they are then; what is in memory of the device is used as it is at the replay.
+Every launch, copy and fill checks whether a capture is active, and adds a command to it. In memory
+that the host shares, the writes of the host to arrays are commands, too. Values of the host are
+copied at the capture; the contents of device memory are those at the replay.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ _Part = np.ndarray[Any, Any]
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 captures: list[Capture] = []
-"""The capture that is under way; empty if there is none."""
+"""The active capture; empty without one."""
 
 
 @dataclass(slots=True)
 class Launch:
-    """A launch: `run` takes the address of its parameter block, which nobody else has any more.
+    """A launch; `run` takes the address of its parameter block, which belongs to the capture.
 
-    `kernel` is what the device has loaded; None where the interpreter runs it. Where the host
-    shares the memory, `storage` bytes behind the `slots` are zero when it begins. `quotas` is what
-    `kernel` tells of the tapes that the launch took.
+    `kernel` is the device's loaded kernel; None where the interpreter runs it. Where the host
+    shares the memory, `storage` bytes after the `slots` bytes are zeroed before each run. `quotas`
+    are the tape quotas that `kernel` reports for the launch. `number` is that of the launch at the
+    capture.
     """
 
     run: Callable[[int], None]
@@ -47,7 +48,7 @@ class Launch:
     quotas: Any = None
 
     def __call__(self, later: int) -> None:
-        """Do it again, as a launch of a number that is so much larger."""
+        """Launch again, with a number that is larger by ``later``."""
         ctypes.c_uint64.from_address(self.block + NUMBER).value = self.number + later
         if self.storage:
             ctypes.memset(self.block + self.slots, 0, self.storage)
@@ -56,7 +57,7 @@ class Launch:
 
 @dataclass(slots=True)
 class DeviceCall:
-    """A call of a method of the device: a copy, a fill, or a write of bytes."""
+    """A call of a device method: a copy, a fill, or a write of bytes."""
 
     method: str
     call: Callable[..., None]
@@ -68,7 +69,7 @@ class DeviceCall:
 
 @dataclass(slots=True)
 class HostCopy:
-    """Elements in memory of the host that become those of another array, or of a copy made then."""
+    """A copy between arrays in host memory."""
 
     target: _Part
     source: _Part
@@ -81,17 +82,17 @@ Command = Launch | DeviceCall | HostCopy
 
 
 class CommandReplay(Protocol):
-    """Does all commands again; see `Device.make_graph`."""
+    """Replays commands; see `Device.make_graph`."""
 
     @property
     def is_one_launch(self) -> bool: ...
 
     def __call__(self, later: int, /) -> None:
-        """Do it, with launches of numbers that are so much larger."""
+        """Replay the commands; launches get numbers that are larger by ``later``."""
 
 
 class CommandList:
-    """Commands, done again one after the other: a graph for devices that have none."""
+    """Replays commands one by one, for devices without graphs."""
 
     is_one_launch = False
 
@@ -104,11 +105,10 @@ class CommandList:
 
 
 class Capture:
-    """What one thread has done since the beginning: its `commands`, and what they need.
+    """The `commands` of one thread since `begin`, and the objects that they use.
 
-    That is `kept`, the `arrays` that were passed to kernels, and the `owners` of launches, these by
-    their identities.
-    `failure` is the error that has ended it early.
+    These are `kept`, the `arrays` that were passed to kernels, and the `owners` of launches, the
+    last two by identity. `failure` is the error that ended the capture early.
     """
 
     def __init__(self) -> None:
@@ -122,21 +122,21 @@ class Capture:
         self._quiet = 0
 
     def begin(self) -> None:
-        """Note from now on what the thread does."""
+        """Start capturing the calling thread."""
         captures.append(self)
 
     def end(self) -> None:
-        """Note nothing any more."""
+        """Stop capturing."""
         if self in captures:
             captures.remove(self)
 
     def listens(self) -> bool:
-        """Whether what happens now is to be noted: it is the capture's own thread."""
+        """Whether the calling thread is being captured now."""
         return self._quiet == 0 and threading.get_ident() == self._thread
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Note nothing for a while."""
+        """Pause the capture for a ``with`` block."""
         self._quiet += 1
         try:
             yield
@@ -144,12 +144,12 @@ class Capture:
             self._quiet -= 1
 
     def refuse(self, what: str, advice: str) -> NoReturn:
-        """End the capture with an error."""
+        """End the capture with an error about ``what`` cannot be captured, with advice."""
         self.end()
         self.failure = NotInAGraph(what, advice).at(None)
         raise self.failure
 
-    # -- what is noted --------------------------------------------------------------------------
+    # -- adding commands ------------------------------------------------------------------------
 
     def launched(
         self,
@@ -160,10 +160,18 @@ class Capture:
         block: Any,
         arrays: Sequence[Any],
     ) -> bool:
-        """Note a launch for an ``owner``; ``arrays`` are those that were passed.
+        """Add a launch.
 
-        The (address, bytes of slots, bytes of storage) of its parameter ``block`` are ``place``.
-        True if the block is the capture's own from now on.
+        Args:
+            run: Launches the kernel with the parameter block at an address.
+            kernel: The device's loaded kernel.
+            owner: The specialisation, which is kept alive.
+            place: The address of the block, the bytes of its slots, the bytes of its storage.
+            block: The block.
+            arrays: The array arguments.
+
+        Returns:
+            True: the block belongs to the capture from now on.
         """
         number = ctypes.c_uint64.from_address(place[0] + NUMBER).value
         quotas = kernel.quotas() if hasattr(kernel, "quotas") else None
@@ -176,31 +184,29 @@ class Capture:
             self.arrays[id(array)] = array
         return True
 
-    def call_and_note(
-        self, method: str, call: Callable[..., None], arguments: tuple[Any, ...]
-    ) -> None:
-        """Do, and note, a call of a method of the device; arrays of bytes are noted as they are."""
+    def add_call(self, method: str, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        """Call a device method and add it; arrays of bytes are copied."""
         fixed = tuple(a.copy() if isinstance(a, np.ndarray) else a for a in arguments)
         with self.quiet():
             call(*arguments)
         self.commands.append(DeviceCall(method, call, fixed))
 
     def keep(self, owner: Any) -> None:
-        """Keep something alive that commands work on."""
+        """Keep an object alive that commands use."""
         self.kept.append(owner)
 
     def allocated(self, clear: Callable[..., None], allocation: Any) -> None:
-        """Keep memory, and let it be zero again at each replay."""
+        """Keep an allocation alive, and zero it at each replay."""
         self.kept.append(allocation)
         self.commands.append(DeviceCall("clear", clear, (allocation.address, allocation.nbytes)))
 
     def wrote(self, part: _Part, values: Any) -> None:
-        """Note that the host has written a part of its memory."""
+        """Add a write of the host to its memory."""
         source = values if self._is_copy(values) else part.copy()
         self.commands.append(HostCopy(part, source))
 
     def _is_copy(self, values: Any) -> bool:
-        """Whether these are elements of a copy that was noted, which a replay makes again."""
+        """Whether the values belong to a copy that is part of the capture."""
         while isinstance(values, np.ndarray):
             if id(values) in self._copies:
                 return True
@@ -208,7 +214,7 @@ class Capture:
         return False
 
     def saved(self, part: _Part, copy: _Part) -> None:
-        """Note that a part of the host's memory was copied."""
+        """Add a copy of a part of host memory."""
         self._copies.add(id(copy))
         self.kept.append(copy)
         self.commands.append(HostCopy(copy, part))
@@ -216,7 +222,7 @@ class Capture:
 
 @contextmanager
 def once() -> Iterator[None]:
-    """What is done now is not done again by a graph that is being captured."""
+    """Exclude the work of a ``with`` block from the active capture."""
     capture = own_capture()
     if capture is None:
         yield
@@ -226,7 +232,7 @@ def once() -> Iterator[None]:
 
 
 def own_capture() -> Capture | None:
-    """The capture that notes what the thread does now, if there is one."""
+    """The active capture of the calling thread; None without one."""
     if not captures:
         return None
     for capture in tuple(captures):
@@ -236,20 +242,20 @@ def own_capture() -> Capture | None:
 
 
 def launched(run: Callable[[int], None], *launch: Any) -> bool:
-    """See `Capture.launched`."""
+    """Add a launch to the active capture, if there is one; see `Capture.launched`."""
     capture = own_capture()
     return capture is not None and capture.launched(run, *launch)
 
 
 def refuse(what: str, advice: str) -> None:
-    """End the capture that is under way in this thread, if there is one, with an error."""
+    """End the active capture of this thread with an error; do nothing without one."""
     capture = own_capture()
     if capture is not None:
         capture.refuse(what, advice)
 
 
 def refuse_read(_: Any = None) -> None:
-    """An error for a read of the host, which a replay could not wait for."""
+    """End the active capture because the host reads memory, which a replay cannot wait for."""
     refuse(
         "the host cannot read what the device computes",
         "read it before or after; what decides between launches must be computed by kernels",
@@ -257,7 +263,7 @@ def refuse_read(_: Any = None) -> None:
 
 
 def noted(method: _Method) -> _Method:
-    """A method of a device that a capture notes when it is called."""
+    """Decorate a device method whose calls are added to the active capture."""
 
     @functools.wraps(method)
     def call(self: Any, *arguments: Any) -> None:
@@ -265,6 +271,6 @@ def noted(method: _Method) -> _Method:
         if capture is None:
             method(self, *arguments)
         else:
-            capture.call_and_note(method.__name__, functools.partial(method, self), arguments)
+            capture.add_call(method.__name__, functools.partial(method, self), arguments)
 
     return call  # type: ignore[return-value]

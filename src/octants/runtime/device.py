@@ -1,4 +1,4 @@
-"""What a device gives: memory, loaded kernels, and an end to waiting. Backends implement these."""
+"""The protocol of a device: memory, loaded kernels, streams, graphs, synchronisation."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from octants.runtime.capture import Command, CommandReplay
 from octants.runtime.reports.pending_errors import Pending
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-"""A contiguous piece of host memory."""
+"""Contiguous host memory, as bytes."""
 
 
 class Allocation(Protocol):
-    """A piece of a device's memory, freed when the last reference to it is gone.
+    """Device memory, freed when its last reference is dropped.
 
-    What was launched before, and copies that were asked for before, may still use it then.
+    Earlier launches and copies may still use it then.
     """
 
     @property
@@ -30,49 +30,54 @@ class Allocation(Protocol):
 
 
 class Stream(Protocol):
-    """A queue of launches of a device; those in different streams may run at the same time."""
+    """A queue of launches; launches in different streams may run concurrently."""
 
     @property
     def handle(self) -> int:
-        """What the device's driver calls it; 0 stands for the stream that launches use unasked."""
+        """The driver's handle; 0 stands for the default stream."""
 
     def synchronize(self) -> None:
-        """Wait until all that is in it is done."""
+        """Wait for all work in the stream."""
 
     def destroy(self) -> None:
-        """Give it back; what is in it runs to its end. Does nothing the second time."""
+        """Destroy the stream; its work runs to completion. Does nothing the second time."""
 
 
 class Event(Protocol):
-    """A point in a stream, for which others can wait."""
+    """A point in a stream that others can wait for."""
 
     @property
     def handle(self) -> int:
-        """What the device's driver calls it."""
+        """The driver's handle."""
 
     def record(self, stream: Any = None, /) -> None:
-        """Let it happen when what is in a stream now is done; None: the thread's own stream."""
+        """Record it after the present work of a stream; None: the thread's own stream."""
 
     def wait(self, stream: Any = None, /) -> None:
-        """Let what comes into a stream from now on wait for it; None: the thread's own stream."""
+        """Make later work of a stream wait for it; None: the thread's own stream."""
 
     def synchronize(self) -> None:
-        """Wait until it has happened."""
+        """Wait for it on the host."""
 
     def destroy(self) -> None:
-        """Give it back. Does nothing the second time."""
+        """Destroy it. Does nothing the second time."""
 
 
 class LoadedKernel(Protocol):
-    """A kernel whose code is on a device."""
+    """A kernel that is loaded on a device."""
 
     def launch(self, block: int) -> None:
-        """Run with the parameter block at address ``block``, 8-byte slots as `Artifact.parameters`.
+        """Launch the kernel with the parameter block at an address: 8-byte slots as in
+        `Artifact.parameters`.
 
-        The launch fills the slot "messages" itself. Returns when the work is done or, on devices
-        that have a queue, when it is queued; what the kernel printed and how it failed comes at the
-        latest with `Device.synchronize`: `OctantsAssertionError` for a failed assertion or bounds
-        check, `OctantsMemoryError` where memory was refused, `KeyboardInterrupt` after Ctrl-C.
+        The launch fills the slot "messages" itself. It returns when the work is complete or, on
+        devices with a queue, when it is queued. Messages and errors of the kernel arrive at the
+        latest with `Device.synchronize`.
+
+        Raises:
+            OctantsAssertionError: an assertion or bounds check failed.
+            OctantsMemoryError: memory was refused.
+            KeyboardInterrupt: Ctrl-C ended the launch.
         """
 
 
@@ -82,114 +87,133 @@ class Device(Protocol):
     pending: Pending
 
     shares_memory: bool
-    """Whether the host may touch the device's memory by its addresses."""
+    """Whether the host may access the device's memory by its addresses."""
 
     @property
     def is_starting(self) -> bool:
-        """Whether it would be waited for now: what can be put off should be."""
+        """Whether using it now would wait for its start, so that work should be deferred."""
 
     def load(self, artifact: Artifact) -> LoadedKernel:
-        """Make a kernel ready to be launched."""
+        """Load a kernel."""
 
     def allocate(self, nbytes: int, what: str = "", /) -> Allocation:
-        """``nbytes`` of zeros at a multiple of 64; `OctantsMemoryError` if there are none.
+        """Allocate memory that is zero for all later launches, at a multiple of 64.
 
-        ``what`` is their name where it is told what takes memory.
+        Args:
+            nbytes: The size in bytes.
+            what: A name for the table of allocations that errors about memory show.
 
-        They are zeros for whatever is launched later.
+        Raises:
+            OctantsMemoryError: the device is out of memory.
         """
 
     def read(self, address: int, into: Bytes) -> None:
-        """Copy memory to the host, after all that was launched; raises what went wrong in it."""
+        """Wait for all launches, and copy ``into.nbytes`` of device memory to the host.
+
+        Raises:
+            OctantsError: a launch failed.
+        """
 
     def write(self, address: int, values: Bytes) -> None:
-        """Copy from the host, after what was launched; ``values`` may be changed at once."""
+        """Queue a copy from the host; the caller may change ``values`` when this returns."""
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Copy within the device, after what was launched; the pieces do not overlap."""
+        """Queue a copy of ``nbytes`` within the device; source and target do not overlap."""
 
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
     ) -> None:
-        """Copy ``rows`` pieces of ``nbytes`` within the device, after what was launched.
+        """Queue a copy of ``rows`` rows of ``nbytes`` within the device.
 
-        The steps are the bytes from a piece to the next one, at least ``nbytes``. The bytes between
-        the pieces keep their values. `runtime.memory.strided_copy.copy_rows` copies through the
-        host.
+        The steps are the distances between the starts of two rows, in bytes; at least ``nbytes``.
+        The bytes between rows keep their values. `runtime.memory.strided_copy.copy_rows` copies
+        through the host.
         """
 
     def clear(self, address: int, nbytes: int) -> None:
-        """Set memory to zero, after what was launched."""
+        """Queue a fill with zeros."""
 
     def set_elements(self, address: int, element: bytes, count: int) -> None:
-        """Set ``count`` elements that stand in a row, after what was launched.
+        """Queue a fill of ``count`` contiguous elements with the bytes of one.
 
         `runtime.memory.fill.set_elements` does it by copies.
         """
 
     def create_stream(self, handle: int | None = None, /) -> Stream:
-        """A new stream, or with a ``handle`` one that another library has made."""
+        """A new stream, or one of another library, with its ``handle``."""
 
     def create_event(self) -> Event:
         """A new event."""
 
     def using(self, stream: Any, /) -> AbstractContextManager[None]:
-        """Launch in a stream, as long as this lasts; other threads go on in theirs.
+        """Make a stream the thread's current one for a ``with`` block.
 
-        Streams of ours wait for what is launched without any, and that for them. So do streams of
-        others, at the beginning and at the end of this.
+        Streams of Octants and the default stream wait for each other. A stream of another library
+        waits for the default stream when the block begins, and the default stream for it when the
+        block ends.
         """
 
     def blocks_of(self, pool: list[Any]) -> list[Any]:
-        """The part of a pool of launch storage that the thread's stream uses alone."""
+        """The parameter blocks of a pool whose storage belongs to the thread's stream."""
 
     def address_of(self, value: Any) -> int | None:
-        """The address of an array of another library that lies in this memory; None elsewhere.
+        """The address of an array of another library in this memory; None elsewhere.
 
-        ``value`` is a tensor of torch that is on no CPU, or offers ``__cuda_array_interface__``.
-        What its library has queued on it comes before what is launched next, and the other way
-        round. It is asked at each launch, and keeps nothing alive.
+        ``value`` is a torch tensor that is on no CPU, or an object with
+        ``__cuda_array_interface__``. Its library's queued work comes before the next launch, and
+        its later work after it. The call is part of each launch, and keeps nothing alive.
         """
 
     def interface_of(
         self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], typestr: str
     ) -> dict[str, Any] | None:
-        """What other libraries are told of an array in this memory; None where they are not.
+        """The ``__cuda_array_interface__`` of an array in this memory; None if it has none.
 
-        It is what they ask for as ``__cuda_array_interface__``, with strides in bytes and a type in
-        the words of numpy.
+        Args:
+            address: Where the array begins.
+            shape: Its extents.
+            strides: The distances of neighbouring elements, in bytes.
+            typestr: The type of an element in numpy's notation, such as "<f4".
         """
 
     def make_graph(self, commands: Sequence[Command], kept: Any = None, /) -> CommandReplay:
-        """What does the commands of a capture again, in order.
+        """Make a graph that replays the commands of a capture, in order.
 
-        What they need is ``kept`` as long as replays may be under way.
+        ``kept`` is what they use; it is kept alive while replays may be in flight.
         """
 
     dlpack_device: tuple[int, int]
-    """What DLPack calls this memory, where others can share it: a kind, and a number."""
+    """The memory in DLPack's terms, if other libraries can share it: a kind, and a number."""
 
     def import_array(self, value: Any, what: str, /) -> Any:
-        """The `dlpack.DlpackView` of an array of another library in this memory; None elsewhere.
+        """Import an array of another library in this memory; None elsewhere.
 
-        What its library has queued on it comes before what is launched next. ``what`` names it in
-        the error for memory of another device of this kind.
+        The work that its library has queued on it comes before the next launch.
+
+        Args:
+            value: The array.
+            what: Its name in the error for memory of another device of this kind.
+
+        Returns:
+            A `dlpack.DlpackView`.
         """
 
     def export_memory(self, owner: Any) -> Any:
-        """What keeps an owner of memory alive for another library.
+        """An object that keeps ``owner`` alive for another library.
 
-        When it is dropped, others may still work on the memory, which waits for that.
+        When it is dropped, the library may still be using the memory, so that its reuse waits for
+        that.
         """
 
     def make_stream_wait(self, stream: int | None) -> None:
-        """Let a stream of another library wait for all that was launched; None: the usual one."""
+        """Make a stream of another library wait for all launches; None: its default stream."""
 
     def synchronize(self) -> None:
-        """Wait until all that was launched is done; raises what went wrong in it.
+        """Wait for all launches, and raise the first error, a `pending` one included.
 
-        That includes what is `pending`: `OctantsAssertionError` for a tape that has overflowed.
+        Raises:
+            OctantsError: a kernel failed, or a tape overflowed.
         """
 
     def close(self) -> None:
-        """Stop threads and give memory back; what is alive of allocations stays valid."""
+        """Stop threads and free memory; live allocations stay valid."""

@@ -144,7 +144,7 @@ def make_launcher(
     streams, default, steps = machine.streams, machine.streams.default, frame.steps
     replayed, prepare, has_sides = own.replayed, own.prepare, own.has_sides
     name, versions = artifact.kernel or artifact.name, machine.versions
-    watches, tell = versions.watches, versions.teller(artifact.writes, slots)
+    watches, report = versions.watches, versions.reporter(artifact.writes, slots)
     note = machine.context.launched.append
     run: Callable[..., int] = machine.library.cuLaunchKernelEx
     replay: Callable[..., int] = machine.library.cuGraphLaunch
@@ -152,7 +152,7 @@ def make_launcher(
     def launch() -> None:
         note(name)
         if watches:
-            tell(view)
+            report(view)
         if streams.is_busy or has_sides or frame.stream is not default:
             own.launch_in_streams()
             return

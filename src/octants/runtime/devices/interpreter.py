@@ -1,6 +1,6 @@
-"""Runs kernels by the interpreter on the memory of a launch: ``arch=qd.python``.
+"""Runs kernels with the interpreter on the memory of a launch: ``arch=qd.python``.
 
-Slow; for debugging, and to tell a bug of the code generation from one of the rest.
+It is slow, and serves debugging: it separates errors of code generation from all others.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from octants.types.scalars import DType
 
 
 def make_run(module: Module, pending: Pending, tape_budget: int) -> Callable[[int], None]:
-    """A function that runs a module on the parameter block at an address.
+    """Make a function that runs a module with the parameter block at an address.
 
-    Overflows of tapes are left in ``pending``. ``tape_budget`` is in bytes: what the records of a
-    work item should take.
+    Args:
+        module: The kernel.
+        pending: Receives tape overflows.
+        tape_budget: The bytes that the records of a work item should take.
     """
     parameters = parameters_of(module)
     positions = {slot: position for position, slot in enumerate(parameters.slots)}
@@ -59,7 +61,7 @@ def make_run(module: Module, pending: Pending, tape_budget: int) -> Callable[[in
 
 
 def _worst(module: Module, overflows: list[Overflow]) -> OctantsError:
-    """The overflow of the largest need, and of the first work item that has it."""
+    """The overflow with the largest need, of the first work item that has it."""
     worst = max(overflows, key=lambda overflow: overflow.count)
     message = overflow_message(worst.record)
     text = render(message, [worst.count])
@@ -72,7 +74,7 @@ def _number(block: bytes, position: int) -> int:
 
 
 def _storage(module: Module, parameters: ParameterLayout, block: bytes) -> Storage:
-    """A view of each array of the module in the memory that the block points to."""
+    """A view of each array of the module in the memory that the parameter block points to."""
     given: dict[tuple[str, int, Companion], list[Any]] = {}
     for position, slot in enumerate(parameters.slots):
         dtype = module.arrays[slot.array].dtype.numpy if slot.kind == "scalar" else np.int64
@@ -107,14 +109,14 @@ def _view(
 
 
 def _layout(shape: tuple[int, ...], strides: tuple[int, ...]) -> Layout:
-    """The layout that strides in bytes make, those of the element last."""
+    """The layout with strides in bytes, those within an element last."""
     rank = len(shape)
     terms = tuple(Term(axis, 1, 0, stride) for axis, stride in enumerate(strides[:rank]))
     return Layout(shape, terms, strides[rank:])
 
 
 class _LaidOut:
-    """The elements of an array in any layout, with the access of a numpy array."""
+    """The elements of an array in any layout, accessed like a numpy array."""
 
     def __init__(
         self, address: int, dtype: DType, layout: Layout, element_shape: tuple[int, ...]

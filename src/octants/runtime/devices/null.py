@@ -1,4 +1,4 @@
-"""A device that runs nothing: it counts, for tests of what stands above a device."""
+"""A device that counts launches and runs nothing, for tests of the layers above."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from octants.runtime.reports.pending_errors import Pending
 
 
 class NullKernel:
-    """Remembers the blocks that it was launched with."""
+    """Records the addresses of the parameter blocks that it was launched with."""
 
     def __init__(self, artifact: Artifact) -> None:
         self.artifact = artifact
@@ -20,7 +20,7 @@ class NullKernel:
 
 
 class NullDevice(SerialLaunches, HostMemory):
-    """Memory of the host, kernels that do nothing."""
+    """A device with host memory, whose kernels do nothing."""
 
     def __init__(self) -> None:
         self.kernels: list[NullKernel] = []

@@ -1,6 +1,6 @@
-"""What devices have that do one thing after the other, and share memory with no other library.
+"""Streams, events and graphs of devices that run all launches in one order.
 
-A program that names streams and events gets the same results there.
+A program that uses streams and events gets the same results there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Pools = dict[Any, list[Any]]
 
 
 class SerialStream:
-    """A queue on a device that has only one; its handle is 0."""
+    """The stream of a device that has only one; its handle is 0."""
 
     handle = 0
 
@@ -27,7 +27,7 @@ class SerialStream:
 
 
 class SerialEvent:
-    """A point in the only queue of a device."""
+    """A point in the only stream of a device."""
 
     handle = 0
 
@@ -45,51 +45,53 @@ class SerialEvent:
 
 
 class SerialLaunches:
-    """What a `Device` has in place of streams, driver graphs and arrays of other libraries."""
+    """The parts of a `Device` without streams, driver graphs, or memory shared with other
+    libraries.
+    """
 
     is_starting = False
     dlpack_device = (1, 0)
 
     def create_stream(self, _: int | None = None) -> SerialStream:
-        """What stands for a stream."""
+        """The only stream."""
         return SerialStream(self.synchronize)
 
     def create_event(self) -> SerialEvent:
-        """What stands for an event."""
+        """An event of the only stream."""
         return SerialEvent(self.synchronize)
 
     def using(self, _: Any) -> contextlib.AbstractContextManager[None]:
-        """Launch as always."""
+        """Launch in the only stream."""
         return contextlib.nullcontext()
 
     def blocks_of(self, pool: list[Any]) -> list[Any]:
-        """The pool itself: the launch before has ended when the next one uses its storage."""
+        """The pool itself: a launch has ended when the next one uses its storage."""
         return pool
 
     def make_graph(self, commands: Sequence[Command], _: Any = None) -> CommandList:
-        """What does these commands again, one after the other."""
+        """Make a list that replays commands one by one."""
         return CommandList(commands)
 
     def synchronize(self) -> None:
-        """Wait until all that was launched is done; raises what went wrong in it."""
+        """Wait for all launches, and raise the first error."""
         raise NotImplementedError
 
     # -- arrays of other libraries --------------------------------------------------------------
 
     def address_of(self, _: Any, /) -> int | None:
-        """None: the arrays of others that kernels can reach have a numpy array or are on a CPU."""
+        """None: kernels access arrays of other libraries through numpy, or on the CPU."""
         return None
 
     def interface_of(self, *_: object) -> dict[str, Any] | None:
-        """None: others share this memory by numpy, or cannot."""
+        """None: other libraries share this memory through numpy, or cannot."""
         return None
 
     def import_array(self, *_: object) -> Any:
-        """None: numpy borrows what is in memory of the host."""
+        """None: numpy imports arrays in host memory."""
 
     def export_memory(self, owner: Any) -> Any:
-        """The owner itself: nobody works on this memory unseen."""
+        """The owner itself: no other library queues work on this memory."""
         return owner
 
     def make_stream_wait(self, _: int | None) -> None:
-        """Do nothing: there are no streams of others."""
+        """Do nothing: there are no streams of other libraries."""

@@ -20,7 +20,7 @@ from octants.runtime.reports.messages import (
     MessageBuffer,
     capacity_for,
     clear_head,
-    has_spoken,
+    has_messages,
 )
 from octants.runtime.reports.pending_errors import Pending
 
@@ -148,7 +148,7 @@ class MessageQueue:
         failures: list[OctantsError] = []
         for (artifact, buffer), head in zip(launches, heads, strict=True):
             try:
-                if has_spoken(head):
+                if has_messages(head):
                     self._read(artifact, buffer)
             except OctantsError as error:
                 failures.append(error)

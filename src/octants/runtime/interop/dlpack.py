@@ -1,7 +1,7 @@
-"""DLPack: arrays that libraries lend each other, as capsules around a structure in C.
+"""Exports and imports arrays by DLPack: capsules around a C structure.
 
-What we lend stays alive until the other library calls the deleter, from any thread. What we borrow
-stays until the capsule is dropped, which then calls the deleter of its owner.
+Exported memory stays alive until the other library calls the deleter, from any thread. Imported
+memory stays alive until the capsule is dropped, which calls the deleter of its owner.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ _FORMS: dict[bytes, type[Managed | ManagedVersioned]] = {
 
 @dataclass(frozen=True)
 class DlpackView:
-    """A piece of memory: `strides` are bytes, `device` is (kind, number) in DLPack's words.
+    """An array in memory: `strides` are in bytes, `device` is DLPack's (kind, number).
 
-    `owner` keeps it alive. There is no `dtype` where numpy has no such type.
+    `owner` keeps it alive. `dtype` is None where numpy has no such type.
     """
 
     address: int
@@ -113,15 +113,15 @@ _fetch_error = _api("PyErr_Fetch", None, *[POINTER(c_void_p)] * 3)
 _restore_error = _api("PyErr_Restore", None, *[c_void_p] * 3)
 
 
-# -- lending --------------------------------------------------------------------------------------
+# -- export ---------------------------------------------------------------------------------------
 
 _exported: dict[int, tuple[Any, Any, DlpackView]] = {}
 
 
 def export_capsule(part: DlpackView, *, versioned: bool, flags: int = 0) -> Any:
-    """A capsule of a part, which lives until the capsule's taker has no use for it any more.
+    """Export an array as a capsule; its memory lives until the other library releases it.
 
-    The strides are multiples of the size of an element.
+    The strides must be multiples of the size of an element.
     """
     form = ManagedVersioned if versioned else Managed
     made, rank = form(deleter=_deleter), len(part.shape)
@@ -146,14 +146,14 @@ def export_capsule(part: DlpackView, *, versioned: bool, flags: int = 0) -> Any:
 
 
 def export_count() -> int:
-    """How many capsules, or arrays made of them, are in use."""
+    """The number of exported arrays that other libraries still use."""
     return len(_exported)
 
 
 def _make_callbacks() -> tuple[Any, Any]:
-    """The deleter of what is lent, and the destructor of capsules.
+    """The deleter of exported memory, and the destructor of capsules.
 
-    They may be called when modules are gone at the end of Python, and use nothing global.
+    Both may be called after the interpreter has cleared modules, and use no globals.
     """
     is_valid, pointer_at, names, exported = _is_valid, _pointer_at, (_PLAIN, _VERSIONED), _exported
     fetch_error, restore_error = _fetch_error, _restore_error
@@ -164,11 +164,11 @@ def _make_callbacks() -> tuple[Any, Any]:
         exported.pop(address, None)
 
     def drop_capsule(capsule: int) -> None:
-        # An exception may be on its way: it is put aside, since calls must not be made under it.
+        # An exception may be active: save it, since Python must not be called with one set.
         fetch_error(*places)
         kept = [place.value for place in error]
         for name in names:
-            if is_valid(capsule, name):  # nobody has taken what is in it
+            if is_valid(capsule, name):  # no library has taken its content
                 exported.pop(pointer_at(capsule, name), None)
         restore_error(*kept)
 
@@ -184,7 +184,7 @@ _deleter, _destructor = (ctypes.cast(each, c_void_p).value for each in _callback
 
 @atexit.register
 def _forget() -> None:
-    """Let others keep what they have borrowed: nobody can be called back after Python's end."""
+    """Leave exported memory to other libraries, since no deleter can run after Python ends."""
     for made, *_ in list(_exported.values()):
         made.deleter = None
     if _exported:
@@ -192,11 +192,11 @@ def _forget() -> None:
             _api("Py_IncRef", None, py_object)(kept)
 
 
-# -- borrowing ------------------------------------------------------------------------------------
+# -- import ---------------------------------------------------------------------------------------
 
 
 def device_of(value: Any) -> tuple[int, int] | None:
-    """The memory that an array of another library says that it is in; None if it says nothing."""
+    """The DLPack device of an array of another library; None if it does not report one."""
     tell = getattr(value, "__dlpack_device__", None)
     if tell is None:
         return None
@@ -205,9 +205,10 @@ def device_of(value: Any) -> tuple[int, int] | None:
 
 
 def import_view(value: Any, **options: Any) -> DlpackView:
-    """The memory of an array of another library that offers ``__dlpack__``.
+    """Import an array of another library that offers ``__dlpack__``.
 
-    ``stream`` is the one that will use it, which the owner lets wait for its own work.
+    ``stream`` among the options is the stream that will use it, which the owner orders after its
+    own work.
     """
     try:
         capsule = value.__dlpack__(max_version=VERSION, **options)

@@ -1,4 +1,4 @@
-"""Arrays of other libraries in the memory of a device that the host does not share."""
+"""Describes arrays of other libraries in discrete memory of a device."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ForeignView = np.ndarray[Any, Any]
 
 
 def foreign_part(device: Device, value: Any) -> ForeignView | None:
-    """The part of a device's memory that an array of another library takes; None for others.
+    """A view of an array of another library in a device's memory; None elsewhere.
 
-    Nobody keeps the array alive.
+    The view does not keep the array alive.
     """
     if is_torch(type(value)):
         shape, strides = tuple(value.shape), torch_strides(value)
@@ -39,7 +39,7 @@ def foreign_part(device: Device, value: Any) -> ForeignView | None:
 def place(
     address: int, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> ForeignView:
-    """The part of memory whose first element is at an address."""
+    """A view of memory whose first element is at an address."""
     reach = [(extent - 1) * step for extent, step in zip(shape, strides, strict=True) if extent]
     before = -sum(min(step, 0) for step in reach)
     nbytes = before + sum(max(step, 0) for step in reach) + dtype.itemsize

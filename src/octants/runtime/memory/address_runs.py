@@ -1,4 +1,4 @@
-"""The elements of an array in the order of their addresses, in runs without gaps."""
+"""Splits an array into runs: pieces of memory without gaps, in address order."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis that runs follow along: so many, `step` bytes apart.
+    """An axis of runs: `extent` of them, `step` bytes apart.
 
-    Where the runs are packed into one piece of memory, they are `packed` bytes apart.
+    Copies of the runs in contiguous memory are `packed` bytes apart.
     """
 
     extent: int
@@ -28,9 +28,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class AddressRuns:
-    """Runs at equal distances: their number, the address of the first, the bytes between them.
+    """Runs at equal distances: `count` of them, the first at `address`, `step` bytes apart.
 
-    `offset` and `packed_step` are the same for runs that are packed into one piece of memory.
+    `offset` and `packed_step` describe their copies in contiguous memory.
     """
 
     count: int
@@ -43,8 +43,8 @@ class AddressRuns:
 class Runs:
     """The runs of an array without negative strides.
 
-    A run has `nbytes`, the first is at `address`, the others follow along `axes`, outermost first.
-    From the first byte to the last there are `span`.
+    A run has `nbytes`. The first is at `address`, the others follow along `axes`, outermost first.
+    `span` is the number of bytes from the first to the last.
     """
 
     __slots__ = ("address", "axes", "nbytes", "span")
@@ -62,7 +62,7 @@ class Runs:
         self.span = self.nbytes + sum((axis.extent - 1) * axis.step for axis in self.axes)
 
     def rows(self) -> Iterator[AddressRuns]:
-        """The runs, along their longest axis."""
+        """The runs, grouped along their longest axis."""
         apart = [axis for axis in self.axes if axis.step >= self.nbytes]
         longest = max(apart, key=lambda axis: axis.extent, default=Axis(1, 0, 0))
         others = [axis for axis in self.axes if axis is not longest]
@@ -74,7 +74,7 @@ class Runs:
 
 
 def packed_strides(array: Array) -> list[int]:
-    """The strides of one piece of memory with the elements in the order of an array's addresses."""
+    """The strides, in bytes, of a contiguous copy in the order of an array's addresses."""
     strides, size = [array.itemsize] * array.ndim, array.itemsize
     for axis in reversed(order_of(array)):
         strides[axis] = size
@@ -83,13 +83,13 @@ def packed_strides(array: Array) -> list[int]:
 
 
 def order_of(array: Array) -> list[int]:
-    """The axes of more than one element, the one of the largest stride first."""
+    """The axes of more than one element, largest stride first."""
     axes = [axis for axis in range(array.ndim) if array.shape[axis] != 1]
     return sorted(axes, key=lambda axis: -array.strides[axis])
 
 
 def _merged(array: Array) -> list[tuple[int, int]]:
-    """The extents and strides of the axes; those that are one are put together."""
+    """The extents and strides of the axes, merged where neighbours have no gap between them."""
     merged: list[tuple[int, int]] = []
     for axis in order_of(array):
         extent, stride = array.shape[axis], array.strides[axis]

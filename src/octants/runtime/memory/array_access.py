@@ -1,8 +1,8 @@
-"""Parts of memory that arrays take: read, written, saved and put back, wherever they are.
+"""Reads, writes, saves and restores arrays wherever their memory is.
 
-A part is described by a numpy array. In memory that the host shares it is the memory itself. Of
-other memory it has the address, the shape and the strides, so that indexing it gives parts again;
-but its elements must not be asked for: only `DeviceParts` knows where they are.
+A *part* is described by a numpy array. In memory that the host shares, that is the memory itself.
+For other memory it has the address, the shape and the strides, so that indexing it gives parts
+again; but its elements must not be accessed, except through `DeviceParts`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from octants.runtime.memory.address_runs import Runs, order_of, packed_strides
 from octants.runtime.memory.host import address_of, describe, view_memory
 
 Part = np.ndarray[Any, Any]
-_MUCH = 4  # times the bytes of the elements: so many are read with them rather than left out
+_MUCH = 4  # a read includes gaps if it is at most so many times the bytes of the elements
 
 
 class Parts(Protocol):
-    """How the parts of some memory are reached."""
+    """Access to the parts of one kind of memory."""
 
     def read(self, part: Part) -> Part:
-        """The elements, row-major on the host."""
+        """Read the elements into a row-major array of the host."""
 
     def write(self, part: Part, values: Any) -> None:
         """Store values that broadcast to the part."""
@@ -34,26 +34,26 @@ class Parts(Protocol):
         """Set the elements to zero."""
 
     def save(self, part: Part) -> Any:
-        """A copy of the elements, for `restore`: where they are, if it can be.
+        """Copy the elements within their memory if possible, for `restore`.
 
-        It has ``nbytes``, and can be indexed like the part.
+        The copy has ``nbytes``, and can be indexed like the part.
         """
 
     def restore(self, part: Part, saved: Any) -> None:
-        """Write back what `save` gave, and nothing between the elements."""
+        """Write back what `save` returned; bytes between elements keep their values."""
 
     def holds(self, part: Part, saved: Any) -> bool:
-        """Whether the elements are what `save` gave, bit by bit."""
+        """Whether the elements equal what `save` returned, bit by bit."""
 
     def interface(self, part: Part, /) -> dict[str, Any] | None:
-        """What other libraries are told of memory that is not the host's; None for nothing."""
+        """The ``__cuda_array_interface__`` of a part in discrete memory; None elsewhere."""
 
     def find(self, value: Any, /) -> Saved | None:
-        """The elements of an array of another library that lies in memory not the host's."""
+        """The elements of an array of another library in this discrete memory, else None."""
 
 
 class HostParts:
-    """Parts of memory that the host shares."""
+    """Access to memory that the host shares."""
 
     def read(self, part: Part) -> Part:
         refuse_read()
@@ -93,7 +93,7 @@ HOST = HostParts()
 
 
 class Saved:
-    """A copy of a part in the memory of a device, and who keeps it alive."""
+    """A copy of a part in device memory, with its owner."""
 
     __slots__ = ("nbytes", "owner", "part")
 
@@ -108,7 +108,7 @@ class Saved:
 
 
 class DeviceParts:
-    """Parts of a device's memory that the host cannot touch."""
+    """Access to device memory that the host cannot access."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -144,7 +144,7 @@ class DeviceParts:
         self._scatter(runs, allocation.address)
 
     def fill(self, address: int, value: Any, dtype: np.dtype[Any], count: int) -> None:
-        """Set the ``count`` elements of one piece of memory, which nothing else keeps alive."""
+        """Set ``count`` contiguous elements of memory that the caller keeps alive."""
         if count:
             self.device.set_elements(address, np.array(value, dtype).tobytes(), count)
 
@@ -182,7 +182,7 @@ class DeviceParts:
         if min(source.strides, default=0) < 0 or order_of(source) != order_of(part):
             self.write(part, self.read(source))
             return
-        if Runs(source).axes:  # an index of what was saved, with gaps
+        if Runs(source).axes:  # an indexed copy, with gaps
             saved = self.save(source)
             source = saved.part
         self._scatter(Runs(part), address_of(source))
@@ -199,13 +199,13 @@ class DeviceParts:
         return None if part is None else Saved(part, value)
 
     def _gather(self, runs: Runs, packed: int) -> None:
-        """Copy runs to one piece of memory."""
+        """Copy runs to contiguous memory."""
         for rows in runs.rows():
             to, of = (packed + rows.offset, rows.packed_step), (rows.address, rows.step)
             self._copy(to, of, runs.nbytes, rows.count)
 
     def _scatter(self, runs: Runs, packed: int) -> None:
-        """Copy one piece of memory to runs."""
+        """Copy contiguous memory to runs."""
         for rows in runs.rows():
             to, of = (rows.address, rows.step), (packed + rows.offset, rows.packed_step)
             self._copy(to, of, runs.nbytes, rows.count)
@@ -218,7 +218,7 @@ class DeviceParts:
 
 
 def parts_of(device: Device) -> Parts:
-    """How the parts of a device's memory are reached."""
+    """The access to a device's memory."""
     return HOST if device.shares_memory else DeviceParts(device)
 
 
@@ -228,26 +228,28 @@ def is_number(value: Any) -> bool:
 
 
 def is_scalar(values: Any) -> bool:
-    """Whether this is one number; numpy takes long to say so of a number of Python."""
+    """Whether this is one number; faster than numpy for numbers of Python."""
     return is_number(values) or np.ndim(values) == 0
 
 
 def _keep(part: Part) -> None:
-    """Let a graph that is captured keep the memory of a part, of which it knows but the address."""
+    """Keep the memory of a part alive for the active capture."""
     capture = own_capture()
     if capture is not None:
         capture.keep(part)
 
 
 def _forward(part: Part) -> tuple[Part, tuple[Any, ...]]:
-    """A part without negative strides, and the index that gives the one from the other."""
+    """The part with all strides made positive, and the index that reverses axes in either
+    direction.
+    """
     turned = tuple(slice(None, None, -1 if step < 0 else None) for step in part.strides)
     index = (*turned, Ellipsis)
     return part[index], index
 
 
 def _packed(part: Part, turned: tuple[Any, ...], values: Any) -> Part:
-    """The bytes of values in the order of a part's addresses; their own memory if they lie so."""
+    """The bytes of values in the order of a part's addresses; no copy if they are in that order."""
     strides = packed_strides(part)
     if isinstance(values, np.ndarray) and values.dtype == part.dtype:
         lying: Part = np.broadcast_to(values, part.shape)[turned]

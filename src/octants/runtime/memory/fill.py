@@ -1,4 +1,4 @@
-"""Sets elements of memory to one value, for devices that can only copy."""
+"""Fills memory with an element, on devices that can only copy."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 if TYPE_CHECKING:
     from octants.runtime.device import Bytes
 
-_PIECE = 1 << 16  # of bytes that the host writes; the device copies them to the others
+_PIECE = 1 << 16  # bytes that the host writes, and the device copies repeatedly
 
 
 class Fillable(Protocol):
-    """What of a `Device` it takes."""
+    """The methods of a `Device` that a fill uses."""
 
     def write(self, address: int, values: Bytes) -> None: ...
 
@@ -23,7 +23,7 @@ class Fillable(Protocol):
 
 
 def set_elements(memory: Fillable, address: int, element: bytes, count: int) -> None:
-    """`Device.set_elements`, of at least one, by way of the host."""
+    """Implements `Device.set_elements` for ``count`` >= 1, by a write of the host and copies."""
     if not any(element):
         memory.clear(address, count * len(element))
         return

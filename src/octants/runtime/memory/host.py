@@ -1,4 +1,4 @@
-"""Memory of the host: zeroed, aligned, freed when nobody refers to it."""
+"""Host memory: zeroed, aligned, freed when its last reference is dropped; and numpy views of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_WORK = 10_000
 
 
 class HostAllocation:
-    """A piece of host memory; `bytes` is a numpy view of it that keeps it alive."""
+    """An allocation of host memory; `bytes` is a numpy view that keeps it alive."""
 
     __slots__ = ("address", "bytes", "nbytes")
 
@@ -32,7 +32,11 @@ class HostAllocation:
 
 
 def allocate(nbytes: int) -> HostAllocation:
-    """``nbytes`` of zeros at a multiple of 64; `OctantsMemoryError` if the system has none."""
+    """Allocate ``nbytes`` of zeros at a multiple of 64.
+
+    Raises:
+        OctantsMemoryError: the system is out of memory.
+    """
     if nbytes < 0:
         raise ValueError(f"{nbytes} bytes")
     try:
@@ -42,12 +46,16 @@ def allocate(nbytes: int) -> HostAllocation:
 
 
 class HostMemory:
-    """What a `Device` does with memory, where its memory is the host's."""
+    """The memory methods of a `Device` whose memory is the host's."""
 
     shares_memory = True
 
     def allocate(self, nbytes: int, _: str = "", /) -> HostAllocation:
-        """``nbytes`` of zeros at a multiple of 64; `OctantsMemoryError` if there are none."""
+        """Allocate ``nbytes`` of zeros at a multiple of 64.
+
+        Raises:
+            OctantsMemoryError: the system is out of memory.
+        """
         allocation = allocate(nbytes)
         capture = own_capture()
         if capture is not None:
@@ -82,14 +90,14 @@ class HostMemory:
         ctypes.memset(address, 0, nbytes)
 
     def set_elements(self, address: int, element: bytes, count: int) -> None:
-        """Set elements that stand in a row, by copies."""
+        """Fill ``count`` contiguous elements with the bytes of one."""
         set_elements(self, address, element, count)
 
 
 def view_memory(
     address: int, dtype: np.dtype[Any] | type, shape: tuple[int, ...]
 ) -> np.ndarray[Any, Any]:
-    """Row-major memory at an address, which the caller keeps alive, as a numpy array."""
+    """View row-major memory at an address, which the caller keeps alive, as a numpy array."""
     count = math.prod(shape)
     if count == 0:
         return np.zeros(shape, dtype)
@@ -106,9 +114,9 @@ def describe(
     offset: int = 0,
     owner: Any = None,
 ) -> np.ndarray[Any, Any]:
-    """An array, for `memory_partition`, at ``offset`` of ``nbytes`` that the host need not share.
+    """Describe an array at ``offset`` of ``nbytes`` of memory, for `runtime.memory.array_access`.
 
-    Nothing is read. It keeps ``owner`` alive.
+    Nothing is read, so the host need not share the memory. The result keeps ``owner`` alive.
     """
     memory = describe_bytes(address, nbytes, owner)
     part: np.ndarray[Any, Any] = np.ndarray(shape, dtype, memory, offset, strides)
@@ -118,14 +126,14 @@ def describe(
 def describe_bytes(
     address: int, nbytes: int, owner: Any = None
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The bytes at an address; what numpy makes of them keeps ``owner`` alive."""
+    """Describe the bytes at an address; views of the result keep ``owner`` alive."""
     memory: Any = (ctypes.c_ubyte * max(1, nbytes)).from_address(address)
     memory.owner = owner
     return np.frombuffer(memory, np.uint8)
 
 
 def shares_memory(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
-    """Whether two arrays have a byte in common; True also where that takes too long to tell."""
+    """Whether two arrays share a byte; also True if that takes too long to decide."""
     try:
         shared: bool = np.shares_memory(one, other, max_work=_MOST_WORK)  # type: ignore[arg-type]
         return shared
@@ -134,7 +142,7 @@ def shares_memory(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> boo
 
 
 def overlaps_itself(shape: Sequence[int], strides: Sequence[int], size: int) -> bool:
-    """Whether elements of ``size`` bytes may overlap: False only if they certainly do not."""
+    """Whether elements of ``size`` bytes may overlap; False only if they certainly do not."""
     if 0 in shape:
         return False
     span = size

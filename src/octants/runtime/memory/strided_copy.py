@@ -1,4 +1,4 @@
-"""Copies pieces of memory that stand at equal distances, for devices that cannot."""
+"""Copies rows at equal distances, for devices without strided copies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def copy_rows(
     nbytes: int,
     rows: int,
 ) -> None:
-    """`Device.copy_rows` by way of the host: reads all, and writes what lies between back, too."""
+    """Implements `Device.copy_rows` through the host: reads everything, and writes the gaps back,
+    too.
+    """
     given = np.empty((rows - 1) * source_step + nbytes, np.uint8)
     changed = np.empty((rows - 1) * target_step + nbytes, np.uint8)
     device.read(source, given)

@@ -1,4 +1,4 @@
-"""Copies within the host's memory, large ones by several threads: one alone does not fill a bus."""
+"""Copies host memory, with several threads if it is large: one does not saturate the bus."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ctypes import memmove
 
 THREADS = max(1, min(8, (os.cpu_count() or 1) // 2))
 LEAST = 1 << 20
-"""Bytes that are worth another thread."""
+"""The bytes that justify another thread."""
 _PAGE = 1 << 12
 
 
 def move(target: int, source: int, nbytes: int) -> None:
-    """Copy bytes from an address to another; they do not overlap."""
+    """Copy ``nbytes`` between addresses; source and target do not overlap."""
     parts = min(THREADS, nbytes // LEAST)
     if parts < 2:
         memmove(target, source, nbytes)
@@ -27,7 +27,7 @@ def move(target: int, source: int, nbytes: int) -> None:
     try:
         memmove(target, source, size)
     finally:
-        wait(others)  # who is interrupted may give the memory back
+        wait(others)  # after an interrupt, the caller may free the memory
 
 
 @functools.cache

@@ -1,7 +1,7 @@
-"""Versions of memory: whether something may have been written since somebody asked last.
+"""Tracks versions of memory, to tell whether it may have been written since an earlier query.
 
-All that a device is told to write is told here, when it is queued, as long as anybody has asked for
-a version; those are few. Memory that others share has none.
+The device reports each write when it is queued, once a version has been queried; only few memory
+ranges are ever watched. Memory that other libraries share has no version.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Range = tuple[int, int]
 
 @dataclass(slots=True)
 class Watch:
-    """A piece of memory, the allocation that it is in, and the number of its version."""
+    """A memory range, its allocation, and its version."""
 
     reach: Range
     allocation: Range
@@ -28,7 +28,10 @@ class Watch:
 
 
 class Versions:
-    """The versions of a device's memory. ``find`` gives the allocation at an address, or None."""
+    """The versions of a device's memory.
+
+    ``find`` returns the allocation that contains an address, or None.
+    """
 
     def __init__(self, find: Callable[[int], Range | None]) -> None:
         self._find = find
@@ -37,14 +40,14 @@ class Versions:
         self._by_place: dict[tuple[int, int], Watch] = {}
         self._exported: set[Range] = set()
         self.changes = 0
-        """Is another number as soon as there are other `watches`."""
+        """Changes whenever `watches` does."""
         self.watches: list[Watch] = []
-        """Of what versions are asked; who writes looks first whether there is anything."""
+        """The watched ranges; writers check first whether there are any."""
 
     def of(self, places: Sequence[MemoryRange], slots: Sequence[int]) -> tuple[int, ...] | None:
-        """What is there in some places, as numbers: the same as before if nothing was written.
+        """The versions of memory ranges: equal to earlier ones if nothing was written in between.
 
-        None where that cannot be told.
+        None if they are not known.
         """
         found = []
         for place in places:
@@ -68,10 +71,10 @@ class Versions:
                 self.changes += 1
         return watch
 
-    # -- what changes them ----------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------
 
     def wrote(self, address: int, nbytes: int) -> None:
-        """Something was queued that may write so many bytes; 0: any in an allocation."""
+        """Report queued work that may write ``nbytes`` at an address; 0: the whole allocation."""
         self._renew(self._reached(address, nbytes))
 
     def _reached(self, address: int, nbytes: int) -> list[Watch]:
@@ -86,12 +89,13 @@ class Versions:
         for watch in watches:
             watch.version = next(self._numbers)
 
-    def teller(
+    def reporter(
         self, places: Sequence[MemoryRange], slots: SlotViews
     ) -> Callable[[memoryview[int]], None]:
-        """What is told of the launches of a kernel one by one: it takes their parameter blocks.
+        """A function that reports the launches of a kernel, given the bytes of their parameter
+        blocks.
 
-        It is quick where they write to the same memory again and again.
+        It is fast for launches that write to the same memory repeatedly.
         """
         if not places:
             return _nothing
@@ -100,7 +104,7 @@ class Versions:
         known: tuple[tuple[int, ...], int] | None = None
         reached: list[Watch] = []
 
-        def tell(view: memoryview[int]) -> None:
+        def report(view: memoryview[int]) -> None:
             nonlocal known, reached
             now = read(view), self.changes
             if now != known:
@@ -110,24 +114,24 @@ class Versions:
             if reached:
                 self._renew(reached)
 
-        return tell
+        return report
 
     def launched(self, places: Sequence[MemoryRange], slots: Sequence[int]) -> None:
-        """A launch was queued that may write to some places."""
+        """Report a queued launch that may write to memory ranges."""
         if not self.watches:
             return
         for place in places:
             self.wrote(slots[place.slot], place.nbytes)
 
     def exported(self, address: int) -> None:
-        """Others may write to an allocation from now on, and tell nobody."""
+        """Stop tracking an allocation that another library may write without notice."""
         allocation = self._find(address)
         if allocation is not None:
             self._exported.add(allocation)
             self._drop(*allocation)
 
     def freed(self, address: int, nbytes: int) -> None:
-        """An allocation is no more; another may take its place."""
+        """Forget an allocation that was freed."""
         self._exported.discard((address, address + nbytes))
         if self.watches:
             self._drop(address, address + nbytes)

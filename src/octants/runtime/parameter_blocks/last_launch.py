@@ -1,4 +1,4 @@
-"""What the last launch of a program was given, as its parameter block still has it."""
+"""Recovers the arguments of a launch from its parameter block."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _NUMBER = Slot("system", "launch")
 
 @dataclass(frozen=True, slots=True)
 class LastLaunch:
-    """The slots of a parameter block, which is not in use."""
+    """The slots of a parameter block of a finished launch."""
 
     layout: ParameterLayout
     slots: np.ndarray[Any, Any]
 
     def address(self, array: int) -> int:
-        """The address of the array at a position."""
+        """The address of the array at a position of the module."""
         return int(self.slots[self.layout.position(Slot("pointer", array=array))])
 
     def shape(self, array: int, rank: int) -> tuple[int, ...]:
@@ -31,7 +31,7 @@ class LastLaunch:
         return tuple(int(self.slots[self.layout.position(slot)]) for slot in slots)
 
     def scalar(self, array: int, dtype: DType) -> Any:
-        """The value of an argument."""
+        """The value of a scalar argument."""
         position = self.layout.position(Slot("scalar", array=array))
         return self.slots[position : position + 1].view(dtype.numpy)[0].item()
 
@@ -39,9 +39,9 @@ class LastLaunch:
 def last_launch(
     layout: ParameterLayout, blocks: Callable[[], Sequence[Any]], number: int
 ) -> LastLaunch | None:
-    """The launch with a number; None if its block is gone.
+    """The arguments of the launch with a number; None if its block was reused.
 
-    ``blocks`` gives the blocks of the program that no launch uses.
+    ``blocks`` returns the free blocks of the kernel.
     """
     place = layout.position(_NUMBER)
     for block in reversed(blocks()):

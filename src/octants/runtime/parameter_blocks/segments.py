@@ -1,10 +1,10 @@
-"""Cuts the slots of a parameter block by when they change, so that a launch fills few of them.
+"""Splits the slots of a parameter block by how often they change, so that a launch fills few.
 
     | seed, number | scalars | arrays of a frozen struct | addresses of fields | storage |
       each launch    each       when it is another struct   when a block is made   each
 
-Slots that seldom change are left alone only where there are many of them: a call for a segment
-costs what a few values do.
+Slots that rarely change are skipped only where there are many: a call for a segment costs as much
+as a few values.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from octants.runtime.arguments.frozen_structs import FrozenStruct
 from octants.runtime.parameter_blocks.pool import STRUCTS, Block, no_struct
 
 LAUNCH, CONSTANT = -1, -2
-"""When a slot changes: with each launch, or never; a number from 0 on stands for a struct."""
-_FEWEST = 6  # values that are worth a segment of their own
+"""When a slot changes: with each launch, or never; a number from 0 on is that of a struct."""
+_FEWEST = 6  # values that justify a segment of their own
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some slots: their format, the expression of their values ("" for zeros), when they change."""
+    """Neighbouring slots: their format, the expression of their values ("" for zeros), when they
+    change.
+    """
 
     format: str
     value: str
@@ -36,7 +38,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Neighbouring pieces that change together; ``offset`` bytes are before them."""
+    """Neighbouring pieces that change together, at ``offset`` bytes of the block."""
 
     offset: int
     pieces: tuple[Piece, ...]
@@ -76,9 +78,9 @@ def cut(pieces: Sequence[Piece]) -> list[Segment]:
 def packing(
     segments: Sequence[Segment], structs: Sequence[FrozenStruct], scope: dict[str, Any]
 ) -> list[str]:
-    """The lines of generated code that fill a block, ``view``, for a launch.
+    """Generate the lines that fill a block, named ``view``, for a launch.
 
-    They are over names that ``scope`` gets, and over ``block``.
+    They use ``block``, and names that this function adds to ``scope``.
     """
     lines: dict[int, list[str]] = {LAUNCH: []}
     for segment in segments:
@@ -103,7 +105,7 @@ def packing(
 
 
 def with_constants(make: Callable[[], Block], segments: Sequence[Segment]) -> Callable[[], Block]:
-    """What makes blocks, with the slots filled that never change."""
+    """Wrap a function that makes blocks, so that it fills the slots that never change."""
     constants = [segment for segment in segments if segment.change == CONSTANT]
     fills = [(each.pack, each.offset, list(map(int, each.values))) for each in constants]
 

@@ -1,4 +1,4 @@
-"""What launches read in parameter blocks: slots of 8 bytes, at addresses that come again."""
+"""Reads the slots of parameter blocks, given their addresses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_VIEWS = 256
 
 
 class SlotViews:
-    """The ``count`` slots of the blocks of a kernel. Blocks are used again and again."""
+    """Views of the ``count`` slots of a kernel's parameter blocks, which are reused."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -23,7 +23,7 @@ class SlotViews:
         self.unpack = struct.Struct(f"<{count}q").unpack_from
 
     def view(self, block: int) -> memoryview[int]:
-        """The bytes of a block, for a process that keeps it alive."""
+        """The bytes of a block, which the caller keeps alive."""
         view = self.views.get(block)
         if view is None:
             if len(self.views) >= MOST_VIEWS:
@@ -32,7 +32,7 @@ class SlotViews:
         return view
 
     def reader(self, read: Collection[int]) -> Callable[[memoryview[int]], tuple[int, ...]]:
-        """What reads some slots of a block, in order."""
+        """A function that reads some slots of a block, in order."""
         formats = ("q" if number in read else "8x" for number in range(self.count))
         return struct.Struct("<" + "".join(formats)).unpack_from
 
@@ -40,9 +40,10 @@ class SlotViews:
 def bounds_reader(
     bounds: Sequence[str], slots: SlotViews
 ) -> Callable[[memoryview[int]], tuple[int, ...]] | None:
-    """What reads those slots on which `artifact.Dispatch.bounds` depend; None without any bounds.
+    """A function that reads the slots that `artifact.Dispatch.bounds` depend on; None without
+    bounds.
 
-    Where it gives the same as before, bounds are the same.
+    Equal slots give equal bounds.
     """
     read = {int(number) for text in bounds for number in re.findall(r"slots\[(\d+)\]", text)}
     return slots.reader(read) if bounds else None

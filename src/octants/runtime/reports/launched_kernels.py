@@ -1,18 +1,18 @@
-"""The names of the kernels that were launched since the host has waited."""
+"""Names the kernels that may have caused an error: those since the last synchronisation."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
-_KERNELS_TOLD = 16
+_MOST_NAMED = 16
 
 
 def suspects(launched: Sequence[str]) -> str:
-    """Which kernels may have done it, the last ones first."""
+    """The kernels that may have caused an error, the latest first."""
     counts = Counter(reversed(list(launched)))
-    told = [f"`{name}`" + (f" ({n} times)" if n > 1 else "") for name, n in counts.items()]
-    if not told:
+    names = [f"`{name}`" + (f" ({n} times)" if n > 1 else "") for name, n in counts.items()]
+    if not names:
         return "no kernel of Octants was running"
-    more = f", and {len(told) - _KERNELS_TOLD} others" if len(told) > _KERNELS_TOLD else ""
-    return f"launched since the last synchronisation: {', '.join(told[:_KERNELS_TOLD])}{more}"
+    more = f", and {len(names) - _MOST_NAMED} others" if len(names) > _MOST_NAMED else ""
+    return f"launched since the last synchronisation: {', '.join(names[:_MOST_NAMED])}{more}"

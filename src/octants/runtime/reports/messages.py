@@ -1,9 +1,9 @@
-"""What a launch said: printed text, the first failure, the worst overflow.
+"""Decodes the message buffer of a launch: printed text, the first failure, the worst overflow.
 
-The layout of a message buffer is in `octants.abi`. Prints come out in this order: by task, within a
-task by work item, within a work item as the kernel made them, whatever thread ran what; each begins
-where the one before it ended, in the same line or in a new one. A launch that prints more than the
-buffer holds loses some of the prints, any ones where it was parallel, and says at the end how many.
+`octants.abi` has the layout. Prints appear in this order: by task, within a task by work item,
+within a work item in program order, whichever thread ran what; each begins where the last one
+ended, on the same line or a new one. A launch that prints more than its buffer holds loses some
+prints, arbitrary ones if it was parallel, and reports at the end how many.
 """
 
 from __future__ import annotations
@@ -47,37 +47,38 @@ _ERRORS: dict[str, type[Any]] = {
 
 
 MOST_IN_FLIGHT = 64
-"""Launches on a GPU that may have said something, before the host has to look."""
+"""The most GPU launches with undelivered messages; then the host synchronises."""
 
 PRINT_WORDS = 1 << 17
-"""What the buffer of a launch on a GPU holds of prints."""
+"""The words for prints in the buffer of a GPU launch."""
 
 
 def capacity_for(artifact: Artifact) -> int:
-    """The words for prints that a launch on a GPU needs in its buffer."""
+    """The words for prints that the buffer of a kernel's GPU launch needs."""
     return PRINT_WORDS if any(each.kind == "print" for each in artifact.messages) else 0
 
 
 NO_END = 2**32 - 1
-"""The end of a buffer that is not full: more than any has, in half a word, since some devices
-update no more than that."""
+"""The end of a buffer that is not full: larger than any buffer. It has 32 bits, since some devices
+update no more than that.
+"""
 
 
 def clear_head(head: np.ndarray[Any, np.dtype[np.int64]], capacity: int) -> None:
-    """Make the head of a buffer that of one to which nothing was written."""
+    """Reset the head of a buffer to that of an empty one."""
     head[: abi.MESSAGES_HEADER // 8] = 0
     head[abi.MESSAGES_END // 8] = NO_END
     head[abi.MESSAGES_CAPACITY // 8] = capacity
 
 
-def has_spoken(head: np.ndarray[Any, np.dtype[np.int64]]) -> bool:
-    """Whether anything was written to a buffer with this head."""
+def has_messages(head: np.ndarray[Any, np.dtype[np.int64]]) -> bool:
+    """Whether a buffer with this head has a message."""
     failed = int(head[abi.MESSAGES_FAILED // 8]) & 0xFFFFFFFF
     return bool(head[abi.MESSAGES_COUNT // 8] or failed or head[abi.MESSAGES_OVERFLOW_NEED // 8])
 
 
 class MessageBuffer:
-    """The buffer of a launch, in memory of the host. A launch resets its head when it begins."""
+    """A message buffer in host memory; a launch resets its head when it begins."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._memory: HostAllocation = allocate(abi.MESSAGES_HEADER + 8 * capacity)
@@ -87,13 +88,18 @@ class MessageBuffer:
 
     @property
     def bytes(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """The whole buffer: a device that has one of its own copies it to here."""
+        """The whole buffer, into which a device with discrete memory copies its own."""
         return self._memory.bytes
 
     def deliver(self, artifact: Artifact) -> OctantsError | None:
-        """Write what was printed through `sys.stdout`; raise what failed.
+        """Write what was printed to `sys.stdout`, and raise the failure.
 
-        An overflow is not raised, but given: it is for the next synchronisation.
+        Returns:
+            The error of a tape overflow, to be raised at the next synchronisation; None without
+                one.
+
+        Raises:
+            OctantsError: an assertion or bounds check failed.
         """
         if self._word(abi.MESSAGES_COUNT):
             sys.stdout.write(self._text(artifact))
@@ -117,7 +123,7 @@ class MessageBuffer:
     def _printed(
         self, formats: Sequence[MessageFormat]
     ) -> Iterator[tuple[int, int, MessageFormat, list[int]]]:
-        """(task, work item, message, words of its values), in the order of the buffer."""
+        """The prints in buffer order: task, work item, message, words of its values."""
         position = abi.MESSAGES_HEADER // 8
         end = self._word(abi.MESSAGES_END) & (2**64 - 1)
         stop = position + min(self._word(abi.MESSAGES_CURSOR), end)
@@ -145,7 +151,7 @@ class MessageBuffer:
 def _error(
     artifact: Artifact, message: MessageFormat, words: Sequence[int], item: int
 ) -> OctantsError:
-    """The exception of a failure, or of an overflow, of a work item."""
+    """The exception for a failure or overflow of a work item."""
     kind = _ERRORS.get(message.kind, AssertionFailed)
     error: UserError = kind(artifact.kernel or artifact.name, render(message, words), item)
     if message.kind == "memory":
@@ -154,7 +160,7 @@ def _error(
 
 
 def recorded_loops(artifact: Artifact, first: Span | None = None) -> list[Label]:
-    """What of a kernel is recorded, with what it takes, ``first`` before others."""
+    """The recorded loops of a kernel and their sizes, as labels; ``first`` comes first."""
     found = sorted(artifact.records, key=lambda loop: loop[0] != first)
     return [Label(location, takes) for location, takes in found]
 

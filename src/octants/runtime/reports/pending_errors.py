@@ -1,4 +1,4 @@
-"""What launches leave to be said at the next synchronisation: that a tape has overflowed."""
+"""Errors of launches that are raised at the next synchronisation, such as tape overflows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def _nothing() -> None:
 
 
 class Pending:
-    """Errors that wait for the host to look. Launches of any thread add to them.
+    """Errors that wait for the next synchronisation; launches of any thread add to them.
 
-    `watch` is called when there is something to be raised: who calls `raise_first` before each read
-    of the host may begin to. `unwatch` is called when there is nothing any more.
+    `watch` is called when an error is added, `unwatch` when none is left, so that readers need to
+    call `raise_first` only in between.
     """
 
     def __init__(self) -> None:
@@ -29,12 +29,12 @@ class Pending:
         return bool(self._errors)
 
     def add(self, error: OctantsError) -> None:
-        """Let an error wait."""
+        """Add an error."""
         self._errors.append(error)
         self.watch()
 
     def take(self) -> OctantsError | None:
-        """The first error, which says how many there are, and an end to all of them."""
+        """Remove all errors; return the first, with a note about how many there were."""
         if not self._errors:
             return None
         self.unwatch()
@@ -44,7 +44,7 @@ class Pending:
         return _with_count(errors)
 
     def raise_first(self) -> None:
-        """Raise what waits, if anything does; afterwards nothing waits any more."""
+        """Raise the first error, if there is one, and remove all."""
         error = self.take()
         if error is not None:
             raise error

@@ -118,7 +118,7 @@ class VulkanKernel(GpuKernel):
             step.take(b"", bounds)
         bounds_slots: tuple[int, ...] | None = None
         versions = machine.versions
-        watches, tell = versions.watches, versions.teller(self.artifact.writes, slots)
+        watches, report = versions.watches, versions.reporter(self.artifact.writes, slots)
 
         def launch(block: int) -> None:
             nonlocal bounds_slots
@@ -126,7 +126,7 @@ class VulkanKernel(GpuKernel):
             note(name)
             with lock:
                 if watches:
-                    tell(view)
+                    report(view)
                 if read_bounds is not None:
                     found = read_bounds(view)
                     if found != bounds_slots:
