@@ -125,7 +125,12 @@ def _gather_sums(module: Module, machine: Capabilities) -> None:
 def _cheaper_updates(when: Condition, reason: str) -> tuple[Pass, Pass]:
     """The two passes that find cheaper updates."""
     return (
-        Pass("collect_sums", lambda m, _: collect_sums(m, m.apart), reason, when),
+        Pass(
+            "collect_sums",
+            lambda m, machine: collect_sums(m, m.apart, machine.deterministic),
+            reason,
+            when,
+        ),
         Pass(
             "demote_atomics",
             lambda m, _: demote_atomics(m, m.apart),

@@ -49,7 +49,7 @@ class Chains:
             self.loss[None] += v
 
 
-def bits(budget: int, **chosen: Any) -> list[bytes]:
+def bits(budget: int, kind: type[Chains] = Chains, **chosen: Any) -> list[bytes]:
     """The gradients of the chains with a budget of the tape."""
     qd.init(
         arch=getattr(qd, ARCH),
@@ -58,7 +58,7 @@ def bits(budget: int, **chosen: Any) -> list[bytes]:
         log_level="error",
         **chosen,
     )
-    chains = Chains()
+    chains = kind()
     with qd.ad.Tape(loss=chains.loss):
         chains.run(60)
     return [x.to_numpy().tobytes() for x in (chains.x.grad, chains.z.grad, chains.loss)]
@@ -76,3 +76,31 @@ def test_deterministic_results_know_neither_threads_nor_budgets() -> None:
         for threads, budget in ((1, 0), (2, 600), (8, 4000))
     )
     assert others == [usual, usual]
+
+
+class LoadedIndices(Chains):
+    """A place that all iterations of a loop read, whose index is loaded in the loop."""
+
+    @qd.kernel
+    def run(self, count: qd.i32):
+        for i in self.x:
+            v, w = self.x[i], 0
+            while w < count:
+                w += 1
+                v = qd.sin(v) * 0.9 + 0.1 * self.z[self.index[i % 7]] * v
+            self.loss[None] += v
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index = qd.field(qd.i32, 7)
+        self.index.from_numpy(np.arange(7, dtype=np.int32) * 3)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_deterministic_sums_at_loaded_indices_know_no_budgets(debug: bool) -> None:
+    chosen = {"deterministic": True, "debug": debug, "simd": "never"}
+    usual, *others = (
+        bits(budget, LoadedIndices, cpu_max_num_threads=threads, **chosen)
+        for threads, budget in ((1, 0), (1, 300), (2, 600), (8, 4000))
+    )
+    assert others == [usual, usual, usual]

@@ -53,15 +53,18 @@ After::
 
 A sum of a loop in a loop goes on from iteration to iteration of the outer one, so that its terms
 are added in the order of execution: a loop that is reversed in blocks gives the same bits for each
-length of a block. Sums commute, so that others at places that vary may stay. Nothing in the loop
-may look at the place, or change it in another way. The flag says whether anything was added: if
-not, the place need not exist. Numbers of 16 bits are summed up in 32.
+length of a block. With `deterministic`, a place that is known in a block only, or that the rest of
+the block touches, has no sum there, which would begin anew in each. Sums commute, so that others at
+places that vary may stay. Nothing in the loop may look at the place, or change it in another way.
+The flag says whether anything was added: if not, the place need not exist. Numbers of 16 bits are
+summed up in 32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from octants.analysis.blocks_of_loops import BlocksOfLoops
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
@@ -75,11 +78,15 @@ Address = tuple[Array, Companion, tuple[Value, ...]]
 
 
 @staged("collect_sums")
-def collect_sums(module: Module, apart: bool = True) -> None:
-    """Collect in all loops, in place; ``apart`` says that no two arrays share memory."""
+def collect_sums(module: Module, apart: bool = True, deterministic: bool = False) -> None:
+    """Collect in all loops, in place; ``apart`` says that no two arrays share memory.
+
+    Where it is `deterministic`, the length of blocks of a loop decides no order of a sum.
+    """
     used = {value for op in module.walk() for value in op.operands}
     for task in module.tasks:
-        _Collector(used, apart).block(task.body)
+        blocks = BlocksOfLoops(task.body) if deterministic else None
+        _Collector(used, apart, blocks).block(task.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +98,10 @@ class _Sum:
 
 
 class _Collector:
-    def __init__(self, used: set[Value], apart: bool) -> None:
+    def __init__(self, used: set[Value], apart: bool, blocks: BlocksOfLoops | None) -> None:
         self.used = used
         self.apart = apart
+        self.blocks = blocks
         self._inner: dict[Operation, dict[Address, int]] = {}
         """The loops that sum up, with the position of each total among what they carry."""
         self._adders: dict[Operation, Address] = {}
@@ -114,11 +122,12 @@ class _Collector:
 
     # -- which -------------------------------------------------------------------------------------
 
-    def _places(self, loop: Operation) -> list[Address]:
+    def _places(self, loop: ops.Loop) -> list[Address]:
         """The places outside of a loop to which it adds, and which it does not touch otherwise."""
         defined: set[Value] = set()
         accesses: list[ops.Access] = []
-        for region in loop.regions:
+        whole = loop if self.blocks is None else self.blocks.whole(loop)
+        for region in whole.regions:
             defined.update(region.args)
             for op in region.walk():
                 defined.update(op.results)
