@@ -43,7 +43,6 @@ PROGRAMS: dict[str, str] = {
     "OCT101_match": "match n:\n    case 1:\n        x[0] = 1",
     "OCT101_yield": "yield n",
     "OCT101_async": "async def kernel(x, n, a):\n    x[0] = 1",
-    "OCT101_dict": "d = {1: n}",
     "OCT101_set": "d = {1, n}",
     "OCT101_complex": "y = 2j",
     "OCT101_starred_target": "y, *z = (1, 2, 3)",
@@ -75,6 +74,7 @@ PROGRAMS: dict[str, str] = {
     # compile time
     "OCT120_static": "for i in static(range(n)):\n    x[i] = 1",
     "OCT120_condition": "if static(a > 1):\n    x[0] = 1",
+    "OCT120_dict": "d = {n: 1}",
     "OCT120_slice": "v = Vector([1.0, a, 2.0])\nw = v[n:]",
     "OCT121_assertion": "static_assert(len(CONSTANTS) == 2, 'two constants')",
     "OCT122_python": "y = CONSTANTS[5] + n",

@@ -173,6 +173,8 @@ def _method(context: Context, node: ast.Attribute) -> Any:
     base = context.evaluate_place(node.value)
     if node.attr == "element_shape" and isinstance(array := context.load(base), ArrayReference):
         return _Method(array, node.attr, base)  # an attribute on the host, a method in kernels
+    if node.attr in _OF_DICTS and type(table := context.load(base)) is dict:
+        return _Method(table, node.attr, base)
     found = names.find_attribute(context, base, node.attr, node)
     if found is not NOT_FOUND and not isinstance(base, str):
         return context.load(found)
@@ -189,8 +191,26 @@ def _method(context: Context, node: ast.Attribute) -> Any:
     return context.load(names.attribute(context, node))
 
 
+_OF_DICTS = frozenset(("get", "items", "keys", "values"))
+
+
+def _call_dict(
+    context: Context, node: ast.Call, method: _Method, args: list[Any], named: Keywords
+) -> Any:
+    """A method that reads a dict, whose values may be known at run time only."""
+    if args:
+        args[0] = compile_time.static_value(context, args[0], node, "a key of a dict")
+    try:
+        found = getattr(method.owner, method.name)(*args, **named)
+    except TypeError as error:
+        context.fail(WrongArguments(method.name, f"does not fit: {error}"), node)
+    return wrap(context, found, "item") if method.name == "get" else list(found)
+
+
 def _call_method(context: Context, node: ast.Call, method: _Method) -> Any:
     args, named = arguments(context, node)
+    if type(method.owner) is dict:
+        return _call_dict(context, node, method, args, named)
     if isinstance(method.owner, str):
         if method.name == "format":
             return language_calls.format_string(context, node, method.owner, args, named)

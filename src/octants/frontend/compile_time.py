@@ -79,6 +79,9 @@ def static_value(context: Context, value: Any, node: ast.AST, what: str) -> Any:
             return Matrix(_nested(known, value.shape), value.dtype)
     if isinstance(value, (tuple, list)):
         return type(value)(static_value(context, item, node, what) for item in value)
+    if type(value) is dict:
+        items = value.items()
+        return {key: static_value(context, item, node, what) for key, item in items}
     if isinstance(value, (Value, MatrixValue, StructValue, RangeDomain, FormattedString)) or (
         isinstance(value, ProductDomain) and is_run_time(value.bounds)
     ):

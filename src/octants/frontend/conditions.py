@@ -234,7 +234,7 @@ def compare(context: Context, op: ast.cmpop, left: Any, right: Any, node: ast.AS
 
 def _is_computed(value: Any) -> bool:
     is_computed = is_run_time(value) or isinstance(value, HostNumber)
-    return is_computed and not isinstance(value, (tuple, list))
+    return is_computed and not isinstance(value, (tuple, list, dict))
 
 
 def _identity(context: Context, left: Any, right: Any, node: ast.AST) -> bool:

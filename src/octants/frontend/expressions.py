@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from octants.diagnostics.errors import UnsupportedSyntax
+from octants.diagnostics.errors import CompileTimeFailure, NotIterable, UnsupportedSyntax
 from octants.frontend import arithmetic, assignments, compile_time, indexing, messages, names
 from octants.frontend.context import Context
 from octants.frontend.hidden_arguments import HostNumber
-from octants.frontend.values import FormattedString, is_number, is_run_time
+from octants.frontend.values import FormattedString, describe, is_number, is_run_time
 from octants.types.matrix_values import Matrix
 
 BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
@@ -124,10 +125,50 @@ def list_(context: Context, node: ast.List) -> Any:
 
 def comprehension(context: Context, node: ast.ListComp | ast.GeneratorExp) -> list[Any]:
     """A comprehension over what is known at compile time: unrolled."""
+    with _own_names(context):
+        return [context.evaluate(node.elt) for _ in _iterations(context, node.generators)]
+
+
+def dict_(context: Context, node: ast.Dict) -> dict[Any, Any]:
+    """A dict of values of any types, with keys that are known at compile time."""
+    found: dict[Any, Any] = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        if key is not None:
+            found[_key(context, key)] = context.evaluate(value)
+            continue
+        spread = context.evaluate(value)
+        if type(spread) is not dict:
+            context.fail(NotIterable(describe(spread)), value)
+        found |= spread
+    return found
+
+
+def dict_comprehension(context: Context, node: ast.DictComp) -> dict[Any, Any]:
+    """A comprehension over what is known at compile time: unrolled."""
+    with _own_names(context):
+        return {
+            _key(context, node.key): context.evaluate(node.value)
+            for _ in _iterations(context, node.generators)
+        }
+
+
+def _key(context: Context, node: ast.expr) -> Any:
+    """A key of a dict; an error if it is known at run time only, or cannot be hashed."""
+    key = compile_time.static_value(context, context.evaluate(node), node, "a key of a dict")
+    try:
+        hash(key)
+    except TypeError as error:
+        context.fail(CompileTimeFailure("TypeError", str(error)), node)
+    return key
+
+
+@contextlib.contextmanager
+def _own_names(context: Context) -> Iterator[None]:
+    """What is built within keeps its variables to itself."""
     frame = context.scopes.frame
     outer = dict(frame.variables)
     try:
-        return [context.evaluate(node.elt) for _ in _iterations(context, node.generators)]
+        yield
     finally:
         frame.variables = outer
 
@@ -187,8 +228,6 @@ def _formatted(context: Context, piece: ast.FormattedValue) -> Any:
 
 
 UNSUPPORTED: dict[type[ast.expr], tuple[str, str]] = {
-    ast.Dict: ("a dict", "make it outside of the kernel, or inside of static(...)"),
-    ast.DictComp: ("a dict comprehension", "make it outside of the kernel"),
     ast.Set: ("a set", "make it outside of the kernel, or use a tuple"),
     ast.SetComp: ("a set comprehension", "make it outside of the kernel"),
     ast.Await: ("`await`", "kernels are not coroutines; call qd.sync() outside of them"),
@@ -213,6 +252,8 @@ TABLE: dict[type[ast.AST], Callable[..., Any]] = {
     ast.UnaryOp: unary,
     ast.Tuple: tuple_,
     ast.List: list_,
+    ast.Dict: dict_,
+    ast.DictComp: dict_comprehension,
     ast.ListComp: comprehension,
     ast.GeneratorExp: comprehension,
     ast.NamedExpr: named,

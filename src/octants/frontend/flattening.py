@@ -25,6 +25,8 @@ def leaves(value: Any) -> list[Any]:
         return [leaf for member in value.members.values() for leaf in leaves(member)]
     if isinstance(value, (tuple, list)):
         return [leaf for item in value for leaf in leaves(item)]
+    if type(value) is dict:
+        return [leaf for item in value.values() for leaf in leaves(item)]
     return []
 
 
@@ -45,6 +47,8 @@ def _rebuild(value: Any, replacements: Iterator[Any]) -> Any:
         return tuple(_rebuild(item, replacements) for item in value)
     if isinstance(value, list):
         return [_rebuild(item, replacements) for item in value]
+    if type(value) is dict:
+        return {key: _rebuild(item, replacements) for key, item in value.items()}
     return value
 
 
@@ -60,6 +64,8 @@ def same_structure(a: Any, b: Any) -> bool:
         )
     if isinstance(a, (tuple, list)) and type(a) is type(b):
         return len(a) == len(b) and all(map(same_structure, a, b))
+    if type(a) is dict and type(b) is dict:
+        return list(a) == list(b) and all(map(same_structure, a.values(), b.values()))
     return a is b or (type(a) is type(b) and isinstance(a, (str, type(None))) and a == b)
 
 
@@ -73,6 +79,8 @@ def has_object(value: Any) -> bool:
         return any(map(has_object, value.members.values()))
     if isinstance(value, (tuple, list)):
         return any(map(has_object, value))
+    if type(value) is dict:
+        return any(map(has_object, value.values()))
     return not (_is_leaf(value) or isinstance(value, MatrixValue))
 
 

@@ -52,11 +52,19 @@ def subscript(context: Context, node: ast.Subscript) -> Any:
 def evaluate_indices(context: Context, node: ast.expr) -> Any:
     """What stands between the brackets: an index, a slice, or a tuple of such."""
     if isinstance(node, ast.Tuple):
-        return tuple(evaluate_indices(context, item) for item in node.elts)
+        return tuple(index for item in node.elts for index in _spread(context, item))
     if isinstance(node, ast.Slice):
         parts = (node.lower, node.upper, node.step)
         return slice(*(_slice_bound(context, part) for part in parts))
     return plain(context.known(context.evaluate(node)))
+
+
+def _spread(context: Context, item: ast.expr) -> list[Any]:
+    """One index, or those of ``*t``."""
+    if not isinstance(item, ast.Starred):
+        return [evaluate_indices(context, item)]
+    found = compile_time.iterate(context, context.evaluate(item.value), item)
+    return [plain(context.known(index)) for index in found]
 
 
 def _slice_bound(context: Context, node: ast.expr | None) -> Any:
@@ -222,8 +230,9 @@ def _array_element(
 
 def _parts(index: ast.expr, count: int) -> list[ast.expr]:
     """Where each of an element's indices stands in the source."""
-    if isinstance(index, ast.Tuple) and len(index.elts) == count:
-        return index.elts
+    items = index.elts if isinstance(index, ast.Tuple) else []
+    if len(items) == count and not any(isinstance(item, ast.Starred) for item in items):
+        return items
     return [index] * count
 
 

@@ -7,6 +7,8 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from octants.diagnostics.errors import (
     NotCompileTime,
     StaticAssertion,
@@ -124,6 +126,8 @@ def bound(context: Context, value: Any, node: ast.AST) -> Any:
     if isinstance(value, HostNumber):
         value = context.constant(value)
     value = plain(context.known(value))
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
     if isinstance(value, Value) and not value.type.is_float:
         return value
     if isinstance(value, int):
@@ -140,7 +144,7 @@ def ndrange(context: Context, node: ast.Call) -> Any:
             args += [(item, arg) for item in items]
         else:
             args.append((context.evaluate(arg), arg))
-    if not args or any(word.arg != "axes" for word in node.keywords):
+    if any(word.arg != "axes" for word in node.keywords):
         problem = "takes an extent or bounds for each index, and `axes`"
         context.fail(WrongArguments("ndrange", problem), node)
     bounds = tuple(pair for arg, at in args for pair in _ndrange_bounds(context, arg, at))

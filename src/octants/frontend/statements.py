@@ -231,8 +231,9 @@ def _takes(place: Any, fn: str) -> bool:
 
 
 def expression(context: Context, node: ast.Expr) -> bool:
-    """A call for its effects, or a docstring."""
-    context.evaluate(node.value)
+    """A call for its effects, a docstring, or ``...``, which does nothing."""
+    if not (isinstance(node.value, ast.Constant) and node.value.value is ...):
+        context.evaluate(node.value)
     return True
 
 

@@ -172,6 +172,8 @@ def is_run_time(value: Any) -> bool:
     """Whether a value is known at run time only, in whole or in part."""
     if isinstance(value, (tuple, list)):
         return any(is_run_time(item) for item in value)
+    if type(value) is dict:
+        return any(is_run_time(item) for item in value.values())
     return isinstance(value, RUN_TIME)
 
 

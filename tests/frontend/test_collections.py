@@ -1,0 +1,208 @@
+"""Dicts in kernels, spread indices, ``...``, and ranges without indices or with 0-D arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+SIZES = {"rows": 2, "columns": 3}
+
+
+@pytest.fixture(autouse=True)
+def runtime() -> Iterator[None]:
+    qd.init(arch=qd.cpu, log_level="error")
+    yield
+    qd.reset()
+
+
+# -- dicts -----------------------------------------------------------------------------------------
+
+
+def test_a_dict_holds_run_time_values_and_crosses_into_parallel_loops() -> None:
+    total = qd.field(qd.i32, shape=())
+
+    @qd.kernel
+    def sums(n: qd.i32) -> qd.i32:
+        first = {"a": n, "b": 2 * n}
+        d = {**first, "c": 3 * n}
+        if n > 4:
+            d = {"a": n + 100, "b": n, "c": n}
+        for i in range(3):  # parallel
+            total[None] += d["a"] * i
+        inner = 0
+        for _ in qd.static(range(2)):
+            inner += d["c"]
+        return inner + len(d) + d.get("z", 7)
+
+    assert sums(2) == 2 * 6 + 3 + 7
+    assert total[None] == 2 * 3
+    assert sums(5) == 2 * 5 + 3 + 7
+    assert total[None] == 2 * 3 + 105 * 3
+
+
+def test_dict_comprehensions_and_loops_over_dicts() -> None:
+    @qd.kernel
+    def chosen(n: qd.i32) -> qd.i32:
+        d = {(i, j): i * n + j for i in range(3) for j in range(2) if i > 0}
+        found = 0
+        for key, value in qd.static(d.items()):
+            found += value * 10 ** key[1]
+        for key in qd.static(d.keys()):
+            found += d[key]
+        for value in qd.static(d.values()):
+            found += value
+        if (0, 0) in d:
+            found = -1
+        return found
+
+    values = {(i, j): i * 5 + j for i in (1, 2) for j in range(2)}
+    wanted = sum(v * 10 ** key[1] for key, v in values.items()) + 2 * sum(values.values())
+    assert chosen(5) == wanted
+
+
+def test_a_dict_passes_through_a_func_and_has_a_gradient() -> None:
+    x = qd.field(qd.f64, shape=3, needs_grad=True)
+    loss = qd.field(qd.f64, shape=(), needs_grad=True)
+
+    @qd.func
+    def energy(parts: qd.template()):
+        return parts["stretch"] ** 2 + 3.0 * parts["bend"]
+
+    @qd.kernel
+    def measure():
+        for i in x:
+            loss[None] += energy({"stretch": x[i], "bend": x[i] * x[0]})
+
+    x.from_numpy(np.array([1.0, 2.0, 3.0]))
+    with qd.ad.Tape(loss):
+        measure()
+    wanted = 2 * np.array([1.0, 2.0, 3.0]) + 3.0 * 1.0
+    wanted[0] += 3.0 * 6.0
+    np.testing.assert_allclose(x.grad.to_numpy(), wanted)
+
+
+def test_a_dict_of_arrays() -> None:
+    x, y = qd.field(qd.f32, 3), qd.field(qd.f32, 3)
+    table = {"x": x, "y": y}
+
+    @qd.kernel
+    def fill():
+        d = {"p": x, "q": y}
+        for i in range(3):
+            d["p"][i] = 1.0
+            table["y"][i] = 2.0
+        for each in qd.static(table.values()):
+            for i in range(3):
+                each[i] += 10.0
+
+    fill()
+    assert x.to_numpy().tolist() == [11.0] * 3
+    assert y.to_numpy().tolist() == [12.0] * 3
+
+
+def test_keys_of_dicts_are_known_and_hashable() -> None:
+    @qd.kernel
+    def varies(n: qd.i32) -> qd.i32:
+        return {n: 1}[0]
+
+    @qd.kernel
+    def mutable() -> qd.i32:
+        return {[1]: 1}[0]
+
+    @qd.kernel
+    def missing() -> qd.i32:
+        return {"a": 1}["b"]
+
+    with pytest.raises(qd.OctantsTypeError, match="a key of a dict must be known"):
+        varies(1)
+    with pytest.raises(qd.OctantsTypeError, match="unhashable"):
+        mutable()
+    with pytest.raises(qd.OctantsTypeError, match="KeyError"):
+        missing()
+
+
+# -- indices ---------------------------------------------------------------------------------------
+
+
+def test_spread_indices() -> None:
+    x = qd.field(qd.i32, shape=(2, 3, 4))
+
+    @qd.kernel
+    def write():
+        for I in qd.grouped(qd.ndrange(2, 3)):
+            x[(*I, 1)] = 10 * I[0] + I[1]
+            place = (I[0], I[1], 2)
+            x[(*place,)] += 1
+
+    write()
+    found = x.to_numpy()
+    assert found[:, :, 1].tolist() == [[0, 1, 2], [10, 11, 12]]
+    assert found[:, :, 2].sum() == 6
+    assert found[:, :, 0].sum() == found[:, :, 3].sum() == 0
+
+
+def test_an_ellipsis_does_nothing() -> None:
+    @qd.func
+    def later(): ...
+
+    @qd.kernel
+    def nothing(n: qd.i32) -> qd.i32:
+        for _ in range(n):
+            ...
+        if n > 1:
+            ...
+        later()
+        return n
+
+    assert nothing(3) == 3
+
+
+# -- ranges ----------------------------------------------------------------------------------------
+
+
+def test_a_range_without_indices_has_one_iteration() -> None:
+    x = qd.field(qd.i32, shape=())
+
+    @qd.kernel
+    def once():
+        for I in qd.grouped(qd.ndrange(*x.shape)):  # parallel
+            x[I] += 1
+        for _ in range(1):
+            for I in qd.grouped(qd.ndrange()):  # serial
+                x[I] += 10
+
+    once()
+    assert x[None] == 11
+    assert list(qd.ndrange()) == [()]
+
+
+@pytest.mark.parametrize("bound", [np.array(5), np.int64(5), np.array(5, np.uint8)])
+def test_arrays_without_axes_are_bounds(bound: Any) -> None:
+    count = qd.field(qd.i32, shape=())
+
+    @qd.kernel
+    def loops():
+        for _ in range(bound):
+            count[None] += 1
+        for _i, _j in qd.ndrange((2, bound), bound):
+            count[None] += 100
+
+    loops()
+    assert count[None] == 5 + 15 * 100
+
+
+def test_a_float_array_is_no_bound() -> None:
+    wrong = np.array(5.0)
+
+    @qd.kernel
+    def loops():
+        for _ in range(wrong):
+            pass
+
+    with pytest.raises(qd.OctantsTypeError, match="the bounds of a loop are integers"):
+        loops()
