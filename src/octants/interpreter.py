@@ -270,7 +270,7 @@ def _record_end(_: Interpreter, op: ops.RecordEnd, env: dict[Value, Any]) -> Non
     env[op.result] = env[op.base] + env[op.count] * op.record.stride
 
 
-def _record_room(self: Interpreter, op: ops.RecordRoom, env: dict[Value, Any]) -> None:
+def _record_capacity(self: Interpreter, op: ops.RecordCapacity, env: dict[Value, Any]) -> None:
     stride = op.record.stride
     left = max(0, self.share - env[op.taken])
     env[op.result] = max(1, left // (op.parts * stride)) if stride else MAXIMUM_TAPE
@@ -335,7 +335,7 @@ HANDLERS: dict[type[Operation], Callable[..., None]] = {
     ops.RecordPop: _record_pop,
     ops.RecordEnd: _record_end,
     ops.RecordReserve: _record_reserve,
-    ops.RecordRoom: _record_room,
+    ops.RecordCapacity: _record_capacity,
     ops.Longest: _longest,
     ops.RecordCheck: _record_check,
     ops.Fence: _nothing,

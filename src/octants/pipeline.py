@@ -16,7 +16,7 @@ from octants.autodiff.forward import forward
 from octants.autodiff.reverse import Reversed, reverse
 from octants.compile_profile import stage as timed
 from octants.ir.core import BYTES, Module, Task
-from octants.ir.ops import RecordRoom
+from octants.ir.ops import RecordCapacity
 from octants.ir.rewriter import copy_module
 from octants.ir.rewriter import serialise as serialise_task
 from octants.lazy_dataclass import dataclass
@@ -294,7 +294,7 @@ def _for_lanes(
 
 
 def _stores_nests(task: Task) -> bool:
-    queries = (op for op in task.body.walk() if isinstance(op, RecordRoom))
+    queries = (op for op in task.body.walk() if isinstance(op, RecordCapacity))
     return any(op.record.name == BYTES for op in queries)
 
 

@@ -11,7 +11,7 @@ from octants.autodiff import deep_branches
 from tests.apart import beyond_llvmpipe, on_cpu
 from tests.api.test_deep_programs import define
 
-DEPTH = deep_branches.MOST_AROUND + 2
+DEPTH = deep_branches.MAX_DEPTH + 2
 POINTS = np.linspace(0.0213717, 0.9677731, 10)  # none of them is a limit of a branch
 WEIGHTS = np.cos(np.arange(10))
 
@@ -89,7 +89,7 @@ def test_gradient(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = gradient(lines, "never")
     both = values(lines, np.concatenate([POINTS + 1e-6, POINTS - 1e-6])).reshape(2, -1)
     assert np.allclose(found, WEIGHTS * (both[0] - both[1]) / 2e-6, rtol=1e-6, atol=1e-8)
-    monkeypatch.setattr(deep_branches, "MOST_AROUND", 1000)  # all is handed out
+    monkeypatch.setattr(deep_branches, "MAX_DEPTH", 1000)  # all is handed out
     assert np.array_equal(gradient(lines, "never"), found)
 
 

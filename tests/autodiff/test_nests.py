@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from octants.autodiff import reverse
-from octants.autodiff.plan import Plan
+from octants.autodiff.plan import RecordingPlan
 from octants.autodiff.stored_loops import Cursor, IterationFrame, StoredLoops
 from octants.interpreter import run
 from octants.ir import ops
@@ -63,12 +63,12 @@ class Branchy(LongLoops):
 
 
 @pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[RecordingPlan]:
     """The plans of all tasks that are reversed."""
-    found: list[Plan] = []
+    found: list[RecordingPlan] = []
     original = reverse.plan
 
-    def planned(*args: Any) -> Plan:
+    def planned(*args: Any) -> RecordingPlan:
         found.append(original(*args))
         return found[-1]
 
@@ -76,7 +76,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     return found
 
 
-def traits(plans: list[Plan]) -> set[str]:
+def traits(plans: list[RecordingPlan]) -> set[str]:
     """What there is among the loops that are stored."""
     found = set()
     for plan in plans:
@@ -101,7 +101,7 @@ def check_nests(seed: int, budget: int, module: Module, policy: str) -> str:
 
 
 @pytest.mark.parametrize("budget", [0, 100, 400, 3000])
-def test_random_modules(budget: int, plans: list[Plan]) -> None:
+def test_random_modules(budget: int, plans: list[RecordingPlan]) -> None:
     found: Counter[str] = Counter()
     for seed in (*range(8), 26, 32):
         plans.clear()
@@ -112,7 +112,7 @@ def test_random_modules(budget: int, plans: list[Plan]) -> None:
     assert {"after", "before", "for in while", "while in for"} <= set(found)
 
 
-def test_nests_that_are_three_deep(plans: list[Plan]) -> None:
+def test_nests_that_are_three_deep(plans: list[RecordingPlan]) -> None:
     deep = 0
     for seed in DEEP:
         plans.clear()
@@ -125,7 +125,7 @@ def test_nests_that_are_three_deep(plans: list[Plan]) -> None:
 DEEP = (24, 32, 63)
 
 
-def test_compiled_nests_take_the_bytes_of_the_interpreter(plans: list[Plan]) -> None:
+def test_compiled_nests_take_the_bytes_of_the_interpreter(plans: list[RecordingPlan]) -> None:
     device, stored = CpuDevice(1, tape_budget=600), 0
     for seed in range(16):
         module = Nests(seed).simplified()
@@ -224,7 +224,7 @@ def test_mistakes_are_noticed(
                 check_nests(seed, budget, Branchy(seed).simplified(), "store")
 
 
-def test_branches_are_right_without_mistakes(plans: list[Plan]) -> None:
+def test_branches_are_right_without_mistakes(plans: list[RecordingPlan]) -> None:
     for seed in range(2):
         for budget in (0, 300):
             check_nests(seed, budget, Branchy(seed).simplified(), "store")

@@ -17,6 +17,6 @@ def test_random_modules() -> None:
 
 
 def test_random_modules_whose_ifs_compute_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deep_branches, "MOST_AROUND", 0)
+    monkeypatch.setattr(deep_branches, "MAX_DEPTH", 0)
     found = Counter(check(seed) for seed in range(30))
     assert {"after", "before", "split"} <= set(found)

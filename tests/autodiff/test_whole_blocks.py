@@ -41,9 +41,9 @@ TURNS = 4
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of four turns, of whatever there is in them."""
-    monkeypatch.setattr(unrolling, "MOST_TURNS", TURNS)
-    monkeypatch.setattr(unrolling, "MOST_WORK", 1 << 20)
-    monkeypatch.setattr(unrolling, "MOST_IN_TASK", 1 << 20)
+    monkeypatch.setattr(unrolling, "MAX_ITERATIONS", TURNS)
+    monkeypatch.setattr(unrolling, "MAX_WORK", 1 << 20)
+    monkeypatch.setattr(unrolling, "MAX_WORK_IN_TASK", 1 << 20)
     monkeypatch.setattr(unrolling, "REGISTERS", 1 << 20)
 
 
@@ -190,23 +190,23 @@ def test_blocks_have_a_length_that_is_known() -> None:
 def test_work_that_is_written_out_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     few = 2 * TURNS - 1
     for limits in (
-        {"MOST_WORK": 8},
-        {"MOST_IN_TASK": 8},
-        {"REGISTERS": few, "LEAST_REGISTERS": few},
+        {"MAX_WORK": 8},
+        {"MAX_WORK_IN_TASK": 8},
+        {"REGISTERS": few, "MAX_REGISTERS_OF_MULTIPLE": few},
     ):
         with monkeypatch.context() as patch:
             for name, most in limits.items():
                 patch.setattr(unrolling, name, most)
             module = differentiate(recurrence(), tape_whole=1, tape_local=256).module
             assert _kinds(module) == {"local": 1, REST: 1, CHECKPOINT: 1}
-            patch.setattr(unrolling, "MOST_TWICE", 8)
+            patch.setattr(unrolling, "MAX_DUPLICATED_WORK", 8)
             module = differentiate(recurrence(), tape_whole=1, tape_local=256).module
             assert _kinds(module) == {"local": 1, CHECKPOINT: 1}
 
 
 @pytest.mark.parametrize("trips", [0, 15, 16, 17, 40])
 def test_blocks_that_are_not_written_out(trips: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unrolling, "MOST_WORK", 0)
+    monkeypatch.setattr(unrolling, "MAX_WORK", 0)
     wanted, _ = _gradient_of(trips, MAXIMUM_TAPE, 0)
     with strict_tape() as tape:
         found, nbytes = _gradient_of(trips, MAXIMUM_TAPE, 256)

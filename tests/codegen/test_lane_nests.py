@@ -9,7 +9,7 @@ import pytest
 
 from octants.analysis.lanes.choice import choose
 from octants.autodiff import reverse
-from octants.autodiff.plan import Plan
+from octants.autodiff.plan import RecordingPlan
 from octants.codegen.llvm.lanes.vectors import lanes_of_target, vectors_of
 from octants.ir.core import Array, Companion, Module, Value
 from octants.ir.rewriter import copy_module
@@ -61,12 +61,12 @@ class RaggedNests(LongLoops):
 
 
 @pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[RecordingPlan]:
     """The plans of all tasks that are reversed."""
-    found: list[Plan] = []
+    found: list[RecordingPlan] = []
     original = reverse.plan
 
-    def planned(*args: object) -> Plan:
+    def planned(*args: object) -> RecordingPlan:
         found.append(original(*args))  # type: ignore[arg-type]
         return found[-1]
 
@@ -92,7 +92,7 @@ def adjoints(kernel: Module, budget: int, lanes: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("budget", [0, 400, 4000])
-def test_random_nests(budget: int, plans: list[Plan]) -> None:
+def test_random_nests(budget: int, plans: list[RecordingPlan]) -> None:
     found: Counter[str] = Counter()
     for seed in SEEDS:
         kernel = RaggedNests(seed).module()

@@ -218,7 +218,7 @@ def test_registers_hold_what_short_blocks_record(
 ) -> None:
     module = differentiate(recurrence(), tape_whole=1, tape_local=256).module
     assert ".local" not in assemble(module, capability, tmp_path)
-    monkeypatch.setattr(unrolling, "MOST_WORK", 0)
+    monkeypatch.setattr(unrolling, "MAX_WORK", 0)
     module = differentiate(recurrence(), tape_whole=1, tape_local=256).module
     assert ".local" in assemble(module, capability, tmp_path)
 

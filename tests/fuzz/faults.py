@@ -41,7 +41,7 @@ def keep_captured_adjoints_inside(patch: pytest.MonkeyPatch) -> None:
     """What a loop adds to the adjoint of a captured value is lost after it."""
 
     def reverse_loop(self: Backward, op: Any) -> None:
-        before = self.adjoints.some(self.facts.captures(op.body))
+        before = self.adjoints.snapshot(self.facts.captures(op.body))
         original(self, op)
         self.adjoints.restore(before)
 

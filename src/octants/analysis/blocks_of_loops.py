@@ -2,7 +2,7 @@
 
 The gradient of a loop that may not fit its tape::
 
-    %3: i64 = record_room<#r, 1>(%0)            the length of a block
+    %3: i64 = record_capacity<#r, 1>(%0)            the length of a block
     ...
     for(%zero, %blocks) { (%4: i64):            the *whole*: all iterations
       %5: i64 = binary<mul>(%4, %3)
@@ -58,7 +58,7 @@ class BlocksOfLoops:
         return False
 
     def _is_room(self, value: Value) -> bool:
-        return isinstance(self._definitions.get(value), ops.RecordRoom)
+        return isinstance(self._definitions.get(value), ops.RecordCapacity)
 
     def _sources(self, value: Value) -> set[Value]:
         """The values that one is computed from, and itself."""

@@ -36,7 +36,7 @@ Matters = Callable[["Races", ops.Access, ops.Access], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class RacePair:
     """Two accesses in which work items meet, for sure or perhaps; `items` are two that do.
 
     The first access is a store where one of them is.
@@ -51,7 +51,7 @@ class Meeting:
         return self.items is not None
 
 
-def races_of(task: Task, matters: Matters) -> list[Meeting]:
+def races_of(task: Task, matters: Matters) -> list[RacePair]:
     """The pairs of accesses of a task in which work items may race, sure ones first."""
     if not task.is_parallel or cooperates(task):
         return []
@@ -86,14 +86,14 @@ class Races(Places):
         self._same: set[Value] | None = None
         self._proven: dict[tuple[tuple[Value, Value], ...], bool] = {}
 
-    def among(self, accesses: list[ops.Access], matters: Matters) -> Iterator[Meeting]:
+    def among(self, accesses: list[ops.Access], matters: Matters) -> Iterator[RacePair]:
         """The pairs of accesses to one array that are not proven harmless."""
         pairs = [pair for pair in _pairs(accesses) if matters(self, *pair)]
         for one, other in pairs[:_MOST_PAIRS]:
             if not self._never_meet(one, other):
                 yield from self._meeting(one, other)
         if len(pairs) > _MOST_PAIRS:
-            yield Meeting(*pairs[_MOST_PAIRS])
+            yield RacePair(*pairs[_MOST_PAIRS])
 
     def _never_meet(self, one: ops.Access, other: ops.Access) -> bool:
         """Whether the forms of the indices say that no two work items meet."""
@@ -104,7 +104,7 @@ class Races(Places):
             self._proven[pairs] = differ or self._is_own(pairs)
         return self._proven[pairs]
 
-    def _meeting(self, one: ops.Access, other: ops.Access) -> Iterator[Meeting]:
+    def _meeting(self, one: ops.Access, other: ops.Access) -> Iterator[RacePair]:
         """The meeting of a pair as far as computing all indices tells: none, sure, or perhaps."""
         if self._enumeration is None:
             self._enumeration = Enumeration(self.task)
@@ -113,12 +113,12 @@ class Races(Places):
             return
         first, second = known.get(one), known.get(other)
         if first is None or second is None:
-            yield Meeting(one, other)
+            yield RacePair(one, other)
             return
         items = meeting_items(first, second, one.array.fixed_shape)
         if items is None and self._enumeration.is_whole:
             return
-        yield Meeting(one, other, items if first.exact and second.exact else None)
+        yield RacePair(one, other, items if first.exact and second.exact else None)
 
     # -- what callers ask about a pair -------------------------------------------------------------
 

@@ -32,12 +32,12 @@ def is_free(task: Task, option: str, numbers: Collection[Value]) -> bool:
     if task.options.get(option):
         return True
     records = (ops.RecordPush, ops.RecordPop)
-    return not any(isinstance(op, records) for op in task.body.walk()) and nobody_minds(
+    return not any(isinstance(op, records) for op in task.body.walk()) and may_differ_in_replay(
         task.body, numbers
     )
 
 
-def nobody_minds(block: Block, numbers: Collection[Value]) -> bool:
+def may_differ_in_replay(block: Block, numbers: Collection[Value]) -> bool:
     """Whether no replay, and no other task, must find some floats of a block to the bit."""
     return not decides(block, numbers) and not _is_kept(block, numbers)
 

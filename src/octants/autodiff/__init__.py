@@ -1,0 +1,19 @@
+"""Derivatives of one kernel, as transformations of its module: no launches, no memory, no devices.
+
+`reverse` makes the kernel that propagates adjoints, `forward` the one that computes tangents.
+Derivatives of several launches (tapes, snapshots, custom gradients) are in `octants.ad`, which
+calls this package through `octants.launch`. The files, in the order in which a kernel passes
+through them:
+
+* Analyse: `analyse` (a kernel), `task_facts` (a task), `activity`, `hazards`, `idempotent_tasks`,
+`ordering`, `induction_variables`, `deep_branches`; `races` and `gradient_ends` refuse kernels, or
+warn of them.
+* Plan: `plan` decides how each loop is recorded, with `stored_nests` and `unrolling`.
+* Emit: `emit` runs `replay` (the primal again, with records) and `backward` (the adjoints). The
+replay consists of `sweep`, `branches`, `loop_recording`, `fixed_length_blocks` and `stored_loops`;
+the tape of `records`, `checkpoints`, `local_blocks` and `tape_high_water`; the backward sweep of
+`adjoints`, `atomics`, `subgroups` and `rules`.
+* Improve: `recorded_results` and `loop_versions` rewrite the reverse kernel; `primal_reads` finds
+what it reads.
+* Variants of a kernel: `atomic_logs`, `counting_kernel` (with `record_counts`), `read_fingerprint`.
+"""

@@ -1,7 +1,8 @@
-"""Which values need an adjoint or a tangent: those on a path from an input to an output.
+"""Activity analysis: which values are on a path from an input to an output, and need a derivative.
 
 Values are nodes; an edge leads from an operand to a result whose derivative by it is not zero.
-"Varied" is what the sources reach, "useful" what reaches the sinks, "active" both.
+*Varied* values are reachable from the inputs, the outputs are reachable from *useful* values, and
+*active* values are both.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class ActivityFlow:
                     self.backward.setdefault(target, []).append(source)
 
     def varied(self, is_active: Callable[[Array], bool]) -> set[Value]:
-        """What depends on the contents of the arrays that ``is_active`` accepts."""
+        """The values that depend on the contents of the arrays that ``is_active`` accepts."""
         sources = [
             op.results[0]
             for op in self.operations
@@ -41,7 +42,7 @@ class ActivityFlow:
         return reachable(sources, self.forward)
 
     def useful(self, is_active: Callable[[Array], bool]) -> set[Value]:
-        """What the contents of those arrays after the run depend on."""
+        """The values on which the final contents of the arrays that ``is_active`` accepts rely."""
         sinks = [
             op.value
             for op in self.operations
@@ -50,7 +51,7 @@ class ActivityFlow:
         return reachable(sinks, self.backward)
 
     def guarded(self) -> set[Value]:
-        """What reaches a choice between two values, and so may get a zero adjoint from it."""
+        """The values that reach an operand of a select, min or max: it may give a zero adjoint."""
         chosen = [
             value
             for op in self.operations
@@ -69,9 +70,16 @@ def reach_through(
     *,
     backward: bool,
 ) -> tuple[set[Value], set[Array]]:
-    """What depends on active arrays, or ``backward`` what these depend on, over several blocks.
+    """Follow activity over several blocks, through arrays between them.
 
-    Other arrays that are passed through are given, too; ``passes_on`` says which ones may be.
+    Args:
+        flows: the edges of the blocks.
+        is_active: whether an array is an input, or with ``backward`` an output.
+        passes_on: whether activity may pass through an array.
+        backward: follow the edges backward.
+
+    Returns:
+        The values that are reached, and the arrays through which activity passes.
     """
     through: set[Array] = set()
     kinds = ops.Load if backward else (ops.Store, ops.Atomic)

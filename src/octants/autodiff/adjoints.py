@@ -1,4 +1,4 @@
-"""The adjoints of primal values, as they are summed up on the way back."""
+"""The adjoints of primal values while the backward sweep of a task is emitted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from octants.ir.core import Value
 
 
 class Adjoints:
-    """The adjoint of each of the ``active`` values so far; others have none."""
+    """The adjoint accumulated so far of each of the ``active`` values; others have none."""
 
     def __init__(self, builder: EntryBuilder, active: Collection[Value]) -> None:
         self._builder = builder
@@ -19,18 +19,18 @@ class Adjoints:
         self._adjoints: dict[Value, Value] = {}
 
     def get(self, primal: Value) -> Value | None:
-        """The adjoint of a value; None if nothing has reached it."""
+        """The adjoint of a value; None if nothing has contributed to it."""
         return self._adjoints.get(primal)
 
     def of(self, primal: Value) -> Value:
-        """The adjoint of a value; zero if nothing has reached it."""
+        """The adjoint of a value; a zero if nothing has contributed to it."""
         known = self._adjoints.get(primal)
         if known is None:
             return self._builder.constant(0.0, adjoint_type(primal.type))
         return known
 
     def add(self, primal: Value, share: Value, *, is_fresh: bool = False) -> None:
-        """Add to the adjoint of a value; a share that is fresh was built for this alone."""
+        """Add a contribution to the adjoint of a value; ``is_fresh`` if it has no other use."""
         if primal not in self._active:
             return
         before = self._adjoints.get(primal)
@@ -40,20 +40,20 @@ class Adjoints:
         self._adjoints[primal] = share
 
     def put(self, adjoints: Iterable[tuple[Value, Value]]) -> None:
-        """Have these be the adjoints of some values."""
+        """Set the adjoints of some values."""
         self._adjoints.update(adjoints)
 
     def drop(self, primal: Iterable[Value]) -> None:
-        """Begin anew with some values."""
+        """Reset the adjoints of some values to zero."""
         for value in primal:
             self._adjoints.pop(value, None)
 
-    def some(self, primal: Iterable[Value]) -> dict[Value, Value | None]:
-        """The adjoints of some values, for `restore`."""
+    def snapshot(self, primal: Iterable[Value]) -> dict[Value, Value | None]:
+        """The current adjoints of some values, for `restore`."""
         return {value: self._adjoints.get(value) for value in primal}
 
     def restore(self, adjoints: dict[Value, Value | None]) -> None:
-        """Have some values have the adjoints that they had."""
+        """Set the adjoints of some values to those of a `snapshot`."""
         for value, adjoint in adjoints.items():
             if adjoint is None:
                 self._adjoints.pop(value, None)
@@ -61,8 +61,8 @@ class Adjoints:
                 self._adjoints[value] = adjoint
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
-        """Forget afterwards what is added meanwhile."""
+    def discarding(self) -> Iterator[None]:
+        """Discard at the end of the context the contributions that were added in it."""
         known = dict(self._adjoints)
         yield
         self._adjoints = known

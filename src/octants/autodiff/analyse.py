@@ -1,13 +1,13 @@
-"""Analyses a kernel for its reverse: the facts of its tasks, and of the arrays between them."""
+"""Analyses a kernel for its reverse: which arrays have adjoints, what tasks write and overwrite."""
 
 from __future__ import annotations
 
 from octants.analysis.aliasing_writes import Places
-from octants.autodiff.cooperation import has_barriers, with_adjoints
-from octants.autodiff.hazards import Log, thread_log, writers
+from octants.autodiff.cooperation import has_barriers, shared_with_adjoints
+from octants.autodiff.hazards import ReadLog, thread_log, writers
 from octants.autodiff.idempotent_tasks import initialises
 from octants.autodiff.ordering import ordering_of
-from octants.autodiff.task_facts import Facts
+from octants.autodiff.task_facts import TaskFacts
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Module, Operation, Space
 from octants.ir.rewriter import copy_arrays
@@ -16,11 +16,12 @@ PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 
 
 class Analysis:
-    """Facts of a kernel. Tasks have the numbers of their order in it.
+    """Facts of a kernel; a task is named by its position in the kernel.
 
-    `arrays` maps its arrays to those of the reverse kernel, which have adjoints where a derivative
-    goes through them. `stored_again` are the tasks whose first sweep stores again what they
-    overwrite: all if ``saved``, those that initialise it if ``again``.
+    `arrays` maps the arrays of the kernel to those of the reverse kernel, which have adjoints where
+    a derivative flows through them. `rerun_tasks` are the tasks whose first sweep repeats their
+    stores: all if ``saved``, the idempotent ones if ``again``. `orderings` and `writers` have an
+    entry for each task: see `ordering.ordering_of` and `hazards.writers`.
     """
 
     def __init__(
@@ -32,27 +33,27 @@ class Analysis:
             if _gets_adjoint(array, argument_gradients):
                 array.layouts[ADJOINT] = None
         for task in self.tasks:
-            for array in with_adjoints(task, self.has_adjoint):
+            for array in shared_with_adjoints(task, self.has_adjoint):
                 self.arrays[array].layouts[ADJOINT] = array.layouts[PRIMAL]
         self.orderings = [ordering_of(task, self.has_adjoint) for task in self.tasks]
         self.writers = [writers(task) for task in self.tasks]
         numbers = range(len(self.tasks))
-        self.stored_again = {n for n in numbers if saved or (again and self._initialises(n))}
-        self._logs = {number: self._thread_log(number) for number in self.stored_again}
+        self.rerun_tasks = {n for n in numbers if saved or (again and self._initialises(n))}
+        self._logs = {number: self._thread_log(number) for number in self.rerun_tasks}
         self._places: dict[int, Places] = {}
 
     def has_adjoint(self, array: Array) -> bool:
-        """Whether a derivative goes through an array."""
+        """Whether a derivative flows through an array of the primal kernel."""
         return self.arrays[array].has(ADJOINT)
 
-    def facts(self, number: int) -> Facts:
+    def facts(self, number: int) -> TaskFacts:
         """The facts of one task.
 
         Raises:
             OctantsCompilationError: an operation has no derivative rule.
         """
         log, ordering = self._logs.get(number), self.orderings[number]
-        return Facts(self.tasks[number], log, ordering, self.has_adjoint)
+        return TaskFacts(self.tasks[number], log, ordering, self.has_adjoint)
 
     # -- what tasks overwrite ----------------------------------------------------------------------
 
@@ -61,18 +62,18 @@ class Analysis:
         return frozenset(self.writers[number]) & self._read_arrays(number)
 
     def _initialises(self, number: int) -> bool:
-        """Whether a task initialises what it overwrites, and no later one overwrites it."""
+        """Whether a task is idempotent, and no later task writes what it overwrites."""
         arrays = self.overwritten(number)
         later = set().union(*self.writers[number + 1 :])
         return later.isdisjoint(arrays) and initialises(self.tasks[number], arrays)
 
-    def _thread_log(self, number: int) -> Log:
+    def _thread_log(self, number: int) -> ReadLog:
         log = thread_log(self.tasks[number].body, self.overwritten(number))
         log.shared = self.orderings[number].shared
         return log
 
     def _read_arrays(self, number: int) -> frozenset[Array]:
-        """The arrays from which a task reads, be it what was there before an update."""
+        """The arrays from which a task reads, also the prior contents that its updates need."""
         body = self.tasks[number].body
         used = {value for op in body.walk() for value in op.operands}
         return self.orderings[number].needing.union(
@@ -82,7 +83,7 @@ class Analysis:
         )
 
     def _touching(self, number: int, origin: Operation, writes: list[Operation]) -> list[Operation]:
-        """The writes of a task that may touch what one of its loads read, after it did."""
+        """The writes of a task that may change what one of its loads read, after that load."""
         if not isinstance(origin, ops.Load) or not writes:
             return []
         if has_barriers(self.tasks[number].body):  # others may write after a barrier
@@ -97,7 +98,19 @@ class Analysis:
     def later_writes(
         self, array: Array, number: int, origin: Operation, kind: str, saved: bool
     ) -> list[Operation]:
-        """The writes after which memory does not hold what ``origin`` read (or left)."""
+        """The writes after which memory no longer holds what an operation read or left.
+
+        Args:
+            array: the array that ``origin`` accesses.
+            number: the position of the task of ``origin``.
+            origin: the primal operation.
+            kind: "load" for the value that it loaded, "extremum" for what an atomic_min or
+                atomic_max left, "atomic" for what an atomic returned.
+            saved: the task is reversed on the memory from before it.
+
+        Returns:
+            The writes of the task itself and of later ones, in the order of the tasks.
+        """
         own = self.writers[number].get(array, [])
         later = [op for task in self.writers[number + 1 :] for op in task.get(array, ())]
         if kind == "load":

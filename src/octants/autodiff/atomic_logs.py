@@ -1,7 +1,7 @@
-"""Logs what atomics returned to the work items of a parallel loop, for the reverse run.
+"""Logs what atomics returned to the work items of a parallel loop, for the reverse to read.
 
-A second run would give work items other values, since their order is nobody's. So the forward run
-under a tape writes them down, and the kernel that is reversed reads the log in their stead::
+A second run would return other values, because the order of the work items is free. So the forward
+launch under a tape logs them, and the kernel that is reversed reads the log instead::
 
     forward:   %k: i32 = atomic<add, @count, primal>(%one)
                store<@log_words, primal>(%k as 64 bits, %position)
@@ -9,9 +9,9 @@ under a tape writes them down, and the kernel that is reversed reads the log in 
     reversed:  %unused: i32 = atomic<add, @count, primal>(%one)
                %k: i32 = load<@log_words, primal>(%position)
 
-The updates themselves are not run again. A work item has a word for each execution. Where loops
-are around one, a run before the launch counts them; what the loop itself changes must not decide
-how many there are.
+The updates themselves are not repeated. A work item logs one word for each execution. If an atomic
+is in a loop, a kernel that runs before the launch counts the executions; it must not depend on what
+the loop itself changes.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ PRIMAL = Companion.PRIMAL
 
 @dataclass(frozen=True)
 class Logged:
-    """A part of a kernel with a log, as modules over its arrays and, behind them, `arrays`.
+    """Part of a kernel with a log: modules over its arrays followed by the `arrays` of the log.
 
-    `arrays` are `bounds`, which holds the first work item and how many there are; `starts`, by work
-    item, the position of its first word, and at the end their number; `words`. `measure` fills
-    `bounds`. `count` fills `starts`; where it is None, a work item has `sites` words. `forward` is
-    the part that writes the log, `reading` the one that reads it, to be reversed.
+    Attributes:
+        measure: fills `bounds` (i64), with the first work item and the number of work items.
+        count: fills `starts` (i64), with the position of the first word of each work item and, at
+            the end, the number of words; None if each work item has `sites` words.
+        sites: the words of a work item; 0 if `count` counts them.
+        forward: the part that writes the log, `words` (u64).
+        reading: the part that reads the log, to be reversed.
     """
 
     measure: Module
@@ -47,13 +50,19 @@ class Logged:
 
     @property
     def arrays(self) -> list[Array]:
+        """The arrays of the log: `bounds`, `starts`, `words`."""
         return self.reading.arrays[-3:]
 
 
 def log_results(part: Module) -> Logged | None:
-    """Log what is read of the arrays of which atomics return values that depend on the order.
+    """Log the reads of arrays whose atomics return values that depend on the order of work items.
 
-    None if there are none, or if it cannot be told beforehand how much there is to log.
+    Args:
+        part: a kernel of one task.
+
+    Returns:
+        The modules, or None if there is nothing to log, or if the size of the log cannot be counted
+        before the launch.
     """
     (task,) = part.tasks
     arrays = _returning(task) & ordering_of(task, lambda _: False).shared
@@ -63,7 +72,7 @@ def log_results(part: Module) -> Logged | None:
 
 
 def _returning(task: Task) -> frozenset[Array]:
-    """The arrays of which an atomic's value is used."""
+    """The arrays with an atomic whose result is used."""
     used = {value for op in task.body.walk() for value in op.operands}
     return frozenset(
         op.array
@@ -86,7 +95,7 @@ class _Logger:
         self.sites = self._sites(task.body)
 
     def _sites(self, block: Block) -> int:
-        """How many logged reads there are, none of them in a loop; 0 if one is."""
+        """How many logged reads there are; 0 if one of them is in a loop."""
         log = thread_log(block, self.arrays)
         looped = {
             inner
@@ -118,10 +127,10 @@ class _Logger:
         domain = copy_block(self.domain, {})
         return Task(task.name, body, domain, task.location, task.options)
 
-    # -- how much there is ----------------------------------------------------------------------
+    # -- the size of the log --------------------------------------------------------------------
 
     def _measure(self) -> Task:
-        """Find out which work items there are."""
+        """The task that computes the domain."""
         block = copy_block(self.domain, {})
         ends = block.ops.pop().operands
         builder = Builder(block)
@@ -133,14 +142,14 @@ class _Logger:
         return Task(f"{self.task.name}_measure", block, None, self.task.location)
 
     def _count(self) -> Module | None:
-        """The kernel that counts; None if that takes what the loop itself changes."""
+        """The kernel that counts words; None if it would depend on what the loop itself changes."""
         log = thread_log(self.task.body, self.arrays)
         assert log.end is not None
         _strip(log.body)
         builder = Builder(log.body)
         end = log.body.ops.pop()
-        place = builder.binary("add", self._number(builder, log.body), builder.offset(1))
-        builder.store(self.starts, [place], log.end)
+        following = builder.binary("add", self._number(builder, log.body), builder.offset(1))
+        builder.store(self.starts, [following], log.end)
         builder.append(end)
         module = self._module("count", [self._parallel(log.body), self._sum()])
         written = set(writers(self.task))
@@ -151,7 +160,7 @@ class _Logger:
         return module
 
     def _sum(self) -> Task:
-        """Make numbers of words positions."""
+        """The task that turns numbers of words into positions."""
         builder = Builder()
         count = builder.load(self.bounds, [builder.index(1)])
         body = Block([Value(i64)])
@@ -168,11 +177,11 @@ class _Logger:
         return Task(f"{self.task.name}_sum", builder.block, None, self.task.location)
 
     def _number(self, builder: Builder, body: Block) -> Value:
-        """How many work items come before this one."""
+        """The number of the work item in its domain."""
         lower = builder.load(self.bounds, [builder.index(0)])
         return builder.binary("sub", builder.cast(body.args[0], i64), lower)
 
-    # -- writing and reading it -----------------------------------------------------------------
+    # -- writing and reading the log ------------------------------------------------------------
 
     def _with_log(self, *, writes: bool) -> Task:
         log = thread_log(self.task.body, self.arrays)
@@ -199,15 +208,15 @@ class _Logger:
                 continue
             if writes or not isinstance(op, ops.Load):
                 builder.append(op)
-            place = builder.binary("add", base, positions[op])
+            position = builder.binary("add", base, positions[op])
             if writes:
-                builder.store(self.words, [place], builder.word(op.result))
+                builder.store(self.words, [position], builder.word(op.result))
             else:
-                self._read(builder, op, builder.load(self.words, [place]))
+                self._read(builder, op, builder.load(self.words, [position]))
         block.ops[:] = builder.block.ops
 
     def _read(self, builder: Builder, op: Operation, word: Value) -> None:
-        """Let what is logged stand for the result."""
+        """Let a logged word stand for the result of an operation."""
         value, op.results = op.result, [Value(op.result.type)]
         if value.type.is_float:
             bits = builder.cast(word, by_name(f"u{value.type.bits}"))
@@ -217,7 +226,7 @@ class _Logger:
 
 
 def _strip(block: Block) -> None:
-    """Drop what has effects; a result that is needed nevertheless stands as a load."""
+    """Remove operations with effects; one whose result is used becomes a load."""
     for op in block.ops:
         for region in op.regions:
             _strip(region)

@@ -1,7 +1,7 @@
-"""The reverse of atomic updates.
+"""The adjoint statements of atomic updates.
 
-An update returns what was in its place before, and leaves a result there. So the adjoint that is
-found in the place is that of the result, and the one that is left there that of what was before.
+An update returns the prior content of its element, and leaves a result there. So the adjoint that
+the reverse finds in the element is that of the result; it leaves that of the prior content there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from octants.autodiff.primal_memory import PrimalMemory
 from octants.autodiff.primal_values import PrimalValues
 from octants.autodiff.rules import adjoint_type
 from octants.autodiff.task_builder import EntryBuilder
-from octants.autodiff.task_facts import Facts
+from octants.autodiff.task_facts import TaskFacts
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Value
 
@@ -23,10 +23,10 @@ ADJOINT = Companion.ADJOINT
 
 
 class Reverser(Protocol):
-    """What a reverse of operations needs of the backward sweep."""
+    """What the adjoint statements of an operation need of the backward sweep."""
 
     builder: EntryBuilder
-    facts: Facts
+    facts: TaskFacts
     values: PrimalValues
     memory: PrimalMemory
     adjoints: Adjoints
@@ -38,12 +38,16 @@ def reverse_atomic(reverser: Reverser, op: ops.Atomic) -> None:
 
 
 def reverse_compare_exchange(_: Reverser, op: ops.CompareExchange) -> None:
-    """Refuse: who wins depends on data in a way that no rule knows."""
+    """Raise an error: no rule covers how the winner depends on data.
+
+    Raises:
+        OctantsCompilationError: always.
+    """
     raise no_rule_of_exchange(op)
 
 
-class _Adjoint:
-    """The adjoint of the place that an update writes to."""
+class _AdjointElement:
+    """The adjoint of the element that an update writes."""
 
     def __init__(self, reverser: Reverser, op: ops.Atomic) -> None:
         self._reverser = reverser
@@ -57,12 +61,12 @@ class _Adjoint:
         return builder.cast(builder.load(self._array, self._indices, ADJOINT), self.kind)
 
     def update(self, fn: str, value: Value) -> Value:
-        """What is there before an update of it, which the value is cast for."""
+        """Update it atomically by a value cast to its type; gives its prior content."""
         share = self._reverser.builder.cast(value, self._array.dtype)
         return self._reverser.builder.atomic(fn, self._array, self._indices, share, ADJOINT)
 
     def leave(self, adjoint: Value) -> None:
-        """Set it to that of its prior content, which the update returned."""
+        """Set it to the adjoint of the prior content, which includes that of the returned value."""
         builder = self._reverser.builder
         returned = self._reverser.adjoints.get(self._op.result)
         if returned is not None:
@@ -72,18 +76,18 @@ class _Adjoint:
 
 
 def _reverse_add(reverser: Reverser, op: ops.Atomic) -> None:
-    place = _Adjoint(reverser, op)
-    adjoint = place.load()
+    element = _AdjointElement(reverser, op)
+    adjoint = element.load()
     reverser.adjoints.add(
         op.value, adjoint if op.fn == "add" else reverser.builder.unary("neg", adjoint)
     )
     returned = reverser.adjoints.get(op.result)
     if returned is not None:
-        place.update("add", returned)
+        element.update("add", returned)
 
 
 def _reverse_extremum(reverser: Reverser, op: ops.Atomic) -> None:
-    """The adjoint goes to the winner: the new value, or what was there before."""
+    """The adjoint goes to the winner: the new value, or the prior content."""
     is_known = reverser.facts.is_logged(op) or op.array in reverser.facts.ordering.mixed
     if is_known or reverser.adjoints.get(op.result) is not None:
         _reverse_known_extremum(reverser, op)
@@ -92,43 +96,43 @@ def _reverse_extremum(reverser: Reverser, op: ops.Atomic) -> None:
 
 
 def _reverse_final_extremum(reverser: Reverser, op: ops.Atomic) -> None:
-    """By what all updates left: one that equals it takes the adjoint, else the prior value does."""
-    builder, place = reverser.builder, _Adjoint(reverser, op)
+    """Find the winner by the final content: the first value that equals it takes the adjoint."""
+    builder, element = reverser.builder, _AdjointElement(reverser, op)
     final = reverser.memory.read(op, "extremum")
     then, orelse = Block(), Block()
     with builder.into(then):
-        taken = place.update("exchange", builder.constant(0, op.array.dtype))
-        builder.yield_([builder.cast(taken, place.kind)])
+        taken = element.update("exchange", builder.constant(0, op.array.dtype))
+        builder.yield_([builder.cast(taken, element.kind)])
     with builder.into(orelse):
-        builder.yield_([builder.constant(0, place.kind)])
+        builder.yield_([builder.constant(0, element.kind)])
     wins = builder.compare("eq", final, reverser.values[op.value])
     reverser.adjoints.add(op.value, builder.if_(wins, then, orelse).result)
 
 
 def _reverse_known_extremum(reverser: Reverser, op: ops.Atomic) -> None:
-    """By what was there before: at equality that is the winner."""
-    builder, place = reverser.builder, _Adjoint(reverser, op)
+    """Find the winner by the prior content, which wins a tie."""
+    builder, element = reverser.builder, _AdjointElement(reverser, op)
     compared = "le" if op.fn == "min" else "ge"
     stays = builder.compare(compared, reverser.values[op.result], reverser.values[op.value])
-    adjoint, zero = place.load(), builder.constant(0, place.kind)
+    adjoint, zero = element.load(), builder.constant(0, element.kind)
     left = builder.select(stays, adjoint, zero)
     reverser.adjoints.add(op.value, builder.select(stays, zero, adjoint))
-    place.leave(left)
+    element.leave(left)
 
 
 def _reverse_mul(reverser: Reverser, op: ops.Atomic) -> None:
-    """The product rule, by what was there before."""
-    builder, place = reverser.builder, _Adjoint(reverser, op)
-    before, value = (builder.cast(reverser.values[x], place.kind) for x in (op.result, op.value))
-    adjoint = place.load()
+    """The product rule, with the prior content."""
+    builder, element = reverser.builder, _AdjointElement(reverser, op)
+    before, value = (builder.cast(reverser.values[x], element.kind) for x in (op.result, op.value))
+    adjoint = element.load()
     reverser.adjoints.add(op.value, builder.binary("mul", adjoint, before))
-    place.leave(builder.binary("mul", adjoint, value))
+    element.leave(builder.binary("mul", adjoint, value))
 
 
 def _reverse_exchange(reverser: Reverser, op: ops.Atomic) -> None:
-    place = _Adjoint(reverser, op)
-    reverser.adjoints.add(op.value, place.load())
-    place.leave(reverser.builder.constant(0, place.kind))
+    element = _AdjointElement(reverser, op)
+    reverser.adjoints.add(op.value, element.load())
+    element.leave(reverser.builder.constant(0, element.kind))
 
 
 _REVERSE: dict[str, Callable[[Reverser, ops.Atomic], None]] = {

@@ -1,8 +1,9 @@
-"""Emits the backward sweep of one task, after the replay that recorded its loops.
+"""Emits the backward sweep of one task, after the forward sweep that recorded its loops.
 
-One adjoint per SSA value. The adjoint of a carried value is carried by the reversed loop; that of a
-value captured from outside is an accumulator that the reversed loop carries too. An iteration takes
-its carried values from the record, is replayed (which records the loops in it), and reversed.
+Each SSA value has one adjoint. The reversed loop carries the adjoints of the values that the loop
+carries, and accumulates those of the values that it captures. An iteration is reversed in three
+steps: its carried values are popped from the record, it is replayed, which records the loops in it,
+and its operations are reversed, last first.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from octants.autodiff import atomics, subgroups
 from octants.autodiff.adjoints import Adjoints
 from octants.autodiff.cooperation import has_barriers
 from octants.autodiff.loop_recording import at_iteration, counter
-from octants.autodiff.records import Stack
+from octants.autodiff.records import TapeStack
 from octants.autodiff.replay import Replay
-from octants.autodiff.rules import Point, adjoint_type, has_unbounded_slope, rules_of
-from octants.autodiff.stored_nests import Loop
+from octants.autodiff.rules import Point, adjoint_type, has_unbounded_derivative, rules_of
+from octants.autodiff.stored_nests import ForOrWhile
 from octants.ir import ops
 from octants.ir.core import Block, Companion, Operation, Record, Value
 from octants.types.scalars import i64
@@ -27,7 +28,10 @@ ADJOINT = Companion.ADJOINT
 
 
 class Backward:
-    """The reverse of blocks that have been replayed."""
+    """Emits the adjoint statements of replayed blocks.
+
+    `derivative_ops` are the operations that the derivative rules have emitted.
+    """
 
     def __init__(self, replay: Replay) -> None:
         sweep = replay.sweep
@@ -37,12 +41,12 @@ class Backward:
         self.values = sweep.values
         self.memory = sweep.memory
         self.adjoints = Adjoints(sweep.builder, sweep.facts.active)
-        self.slopes: set[Operation] = set()  # what derivatives were made by
+        self.derivative_ops: set[Operation] = set()
 
     # -- operations, last to first -----------------------------------------------------------------
 
     def reverse(self, block: Block) -> None:
-        """Emit the adjoint statements of a block that has been replayed with records."""
+        """Emit the adjoint statements of a block whose replay has been emitted."""
         for op in reversed(block.ops[:-1]):
             self.builder.location = op.location
             if op.is_scalar:
@@ -63,8 +67,8 @@ class Backward:
             incoming = self.builder.cast(adjoint, point.type)
             mark = len(self.builder.block.ops)
             share = rule(point, incoming)
-            self.slopes.update(self.builder.block.ops[mark:])
-            if result in facts.guarded and has_unbounded_slope(op):
+            self.derivative_ops.update(self.builder.block.ops[mark:])
+            if result in facts.guarded and has_unbounded_derivative(op):
                 share = point.only_if(point.is_nonzero(adjoint), share)
             is_fresh = share is not incoming
             moved = self.builder.cast(share, adjoint_type(operand.type))
@@ -84,13 +88,13 @@ class Backward:
         self.adjoints.add(op.value, self.builder.cast(adjoint, adjoint_type(array.dtype)))
 
     def _reverse_subgroup(self, op: ops.Subgroup) -> None:
-        """Of lanes that all come here."""
+        """Reverse an operation that all lanes reach."""
         adjoint = self.adjoints.get(op.result)
         if adjoint is not None:
             self.adjoints.add(op.value, subgroups.share_of(self, op, adjoint))
 
     def _reverse_barrier(self, op: ops.Barrier) -> None:
-        """Who has stored waits for those who have read."""
+        """Emit the same barrier: the adjoints that lanes added before it are read behind it."""
         self.builder.barrier(op.scope)
 
     # -- control -----------------------------------------------------------------------------------
@@ -98,20 +102,20 @@ class Backward:
     def _reverse_if(self, op: ops.If) -> None:
         adjoints, captures = self.adjoints, self.facts.captures
         captured = list({**captures(op.then), **captures(op.orelse)})
-        before = adjoints.some(captured)
+        before = adjoints.snapshot(captured)
         blocks, ends = [], []
         for branch in (op.then, op.orelse):
             adjoints.restore(before)
             block = Block()
             with self.builder.into(block):
-                self.replay.branches.find_again(branch)
+                self.replay.branches.rebind(branch)
                 for result, value in zip(op.results, branch.yielded, strict=True):
                     adjoint = adjoints.get(result)
                     if adjoint is not None:
                         adjoints.add(value, adjoint)
                 self.reverse(branch)
             blocks.append(block)
-            ends.append(adjoints.some(captured))
+            ends.append(adjoints.snapshot(captured))
         touched = [v for v in captured if any(end[v] is not before[v] for end in ends)]
         for block, end in zip(blocks, ends, strict=True):
             with self.builder.into(block):
@@ -121,29 +125,29 @@ class Backward:
         new = self.builder.if_(self.values[op.condition], *blocks)
         adjoints.put(zip(touched, new.results, strict=True))
 
-    def _reverse_loop(self, op: Loop) -> None:
+    def _reverse_loop(self, op: ForOrWhile) -> None:
         stores = self.replay.stores
         if op in self.replay.sweep.plan.nests.around:
-            stores.find_stored(op)
+            stores.select_stored(op)
         iterations = LoopIterations(self, op)
         carried, captured = iterations.carried, iterations.captured
         adjoints = [self.adjoints.of(op.results[k]) for k in carried]
         adjoints += [self.adjoints.of(value) for value in captured]
         self.adjoints.drop(captured)
-        adjoints = self.replay.loops[op].reverse(iterations, adjoints)
+        adjoints = self.replay.sweep.loops[op].reverse(iterations, adjoints)
         self.adjoints.put(zip(captured, adjoints[len(carried) :], strict=True))
         for k, adjoint in zip(carried, adjoints, strict=False):
             self.adjoints.add(op.inits[k], adjoint)
 
 
 class LoopIterations:
-    """The iterations of a loop that is reversed.
+    """The iterations of a loop, as the backward sweep reverses them.
 
     `carried` are the positions of the carried values that have adjoints, `captured` the values from
-    outside that have.
+    outside the loop that have.
     """
 
-    def __init__(self, backward: Backward, op: Loop) -> None:
+    def __init__(self, backward: Backward, op: ForOrWhile) -> None:
         active = backward.facts.active
         self.carried = [
             k
@@ -154,9 +158,9 @@ class LoopIterations:
         self._backward = backward
         self._op = op
 
-    def once_more(self) -> AbstractContextManager[None]:
-        """Reverse iterations meanwhile, after which others are with other code."""
-        return self._backward.adjoints.aside()
+    def in_separate_code(self) -> AbstractContextManager[None]:
+        """Reverse some iterations inside the context, before other code reverses the others."""
+        return self._backward.adjoints.discarding()
 
     def reverse(
         self,
@@ -164,12 +168,9 @@ class LoopIterations:
         count: Value,
         frames: Sequence[Value],
         adjoints: list[Value],
-        rest: tuple[Record, Value] | None = None,
+        remainder: tuple[Record, Value] | None = None,
     ) -> list[Value]:
-        """Reverse so many iterations from the first one on, whose records are on the stack.
-
-        See `recording_strategy.Iterations`.
-        """
+        """Reverse consecutive iterations; see `recording_strategy.Iterations`."""
         op, stores = self._op, self._backward.replay.stores
         builder, known = self._backward.builder, self._backward.adjoints
         inits = [*adjoints, *frames[:1]]
@@ -178,7 +179,7 @@ class LoopIterations:
         with builder.into(body), stores.in_frames():
             number = builder.counted_down(count, body.args[0])
             ends = [body.args[-1], frames[1]] if frames else []
-            self._pop_record(number, builder.binary("add", first, number), ends, rest)
+            self._pop_record(number, builder.binary("add", first, number), ends, remainder)
             self._replay_body()
             starts = [stores.start_of_frame()] if frames else []
             for k, adjoint in zip(self.carried, body.args[1:own], strict=False):
@@ -192,7 +193,7 @@ class LoopIterations:
 
     def _replay_body(self) -> None:
         replay, op = self._backward.replay, self._op
-        stack = Stack(self._backward.values[op, "end"])
+        stack = TapeStack(self._backward.values[op, "end"])
         with self._backward.memory.sharing(has_barriers(op.body)):
             replay.record(op.body, stack)
 
@@ -201,11 +202,16 @@ class LoopIterations:
         number: Value,
         iteration: Value,
         frames: list[Value],
-        rest: tuple[Record, Value] | None,
+        remainder: tuple[Record, Value] | None,
     ) -> None:
-        """Bind the arguments of the body to those of an iteration, whose record has a number.
+        """Bind the arguments of the body to those of an iteration.
 
-        If it has frames, ``frames`` are where that of the iteration ends, and those that were kept.
+        Args:
+            number: the position of the iteration in its record (i64).
+            iteration: the number of the iteration in the loop (i64).
+            frames: where the frame of the iteration ends, and where the last stored frame does, if
+                the loop has frames.
+            remainder: the record and its base, if it is not the loop's own.
         """
         op, sweep = self._op, self._backward.replay.sweep
         carried = op.carried
@@ -215,7 +221,7 @@ class LoopIterations:
         if frames:
             self._backward.replay.stores.pop_frame(op, number, results, frames)
         else:
-            record, base = rest or (sweep.records.of(op), sweep.values[op, "base"])
+            record, base = remainder or (sweep.records.of(op), sweep.values[op, "base"])
             sweep.records.pop(record, base, number, results)
         sweep.values.bind_all(carried, at_iteration(sweep, op, iteration, results))
 

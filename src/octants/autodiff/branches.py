@@ -1,6 +1,6 @@
-"""Emits the ifs that will be reversed; their branches hand out what the reverse of them needs.
+"""Emits ifs that will be reversed; their branches yield what the reverse needs of them.
 
-An if hands out all that its branches define, so that nothing need be computed twice::
+An if yields everything that its branches define, so that nothing is computed twice::
 
     %c, %product = if(%is_positive) {
       %c = compare<gt>(%x, %limit)
@@ -10,10 +10,10 @@ An if hands out all that its branches define, so that nothing need be computed t
     ...
     if(%is_positive) { if(%c) { ... } }
 
-What is handed out passes through all ifs around it, which for ifs deep within each other would be
-code of the square of their depth. Those compute again, where they are reversed, what depends on
-nothing but its operands and memory. The rest is handed out; what is known of loops in *places*,
-which the two branches share, and where the reversed branch finds it again::
+Such exports pass through all ifs around them, so deep nests would need code of quadratic size. In
+these, the reversed branch recomputes what depends only on operands and memory. The if exports the
+other values; facts of loops are exported in *slots*, which the two branches share, and which the
+reversed branch rebinds::
 
     if(%is_positive) {
       %c = compare<gt>(%x, %limit)
@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
-from octants.autodiff.records import Stack
+from octants.autodiff.records import TapeStack
 from octants.autodiff.stored_loops import StoredLoops
 from octants.autodiff.sweep import Sweep
 from octants.ir import ops
@@ -35,17 +35,19 @@ from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType
 
 TypedSlot = tuple[DType, int]
-"""The type of what an if hands out, and how many of that type come before it."""
+"""The type of an export, and how many exports of that type come before it."""
 
-Record = Callable[[Block, Stack], None]
-"""Emits a block so that it can be reversed."""
+RecordBlock = Callable[[Block, TapeStack], None]
+"""Emits a block with the records that its reverse needs."""
 
 
 @dataclass(eq=False, slots=True)
 class _Branch:
-    """A recorded side of an if: its results, what else it defines, where the stack ends.
+    """A recorded branch of an if.
 
-    If loops in it may have been stored, also where their records end in their frame.
+    `exports` are the values that it yields for its reverse; `ends` is where the tape is free at the
+    end and, if loops in the branch may have been stored, the size of the stored loops in their
+    frame.
     """
 
     block: Block
@@ -55,26 +57,26 @@ class _Branch:
 
 
 class Branches:
-    """Emits ifs that will be reversed, whose blocks ``record`` emits."""
+    """Emits ifs with the records that their reverse needs; ``record`` emits the branches."""
 
-    def __init__(self, sweep: Sweep, stores: StoredLoops, record: Record) -> None:
+    def __init__(self, sweep: Sweep, stores: StoredLoops, record: RecordBlock) -> None:
         self._sweep = sweep
         self._stores = stores
         self._record = record
-        self._places: dict[Block, dict[Hashable, tuple[Operation, TypedSlot]]] = {}
+        self._slots: dict[Block, dict[Hashable, tuple[Operation, TypedSlot]]] = {}
 
-    def record(self, op: ops.If, stack: Stack) -> None:
-        """Emit an if so that it can be reversed."""
+    def record(self, op: ops.If, stack: TapeStack) -> None:
+        """Emit an if with the records that its reverse needs."""
         sweep, values = self._sweep, self._sweep.values
         start, mark = stack.position, len(values.journal)
         size = self._stores.passed_in(op)
         is_deep = op in sweep.facts.deep.ops
         then, orelse = (
-            self._branch(block, Stack(start, stack.is_first), size, is_deep)
+            self._branch(block, TapeStack(start, stack.is_first), size, is_deep)
             for block in (op.then, op.orelse)
         )
         if is_deep:
-            self._share_places(op, then, orelse)
+            self._share_slots(op, then, orelse)
         exports = {**then.exports, **orelse.exports}
         for branch in (then, orelse):
             given = [
@@ -85,15 +87,17 @@ class Branches:
                 sweep.builder.yield_([*branch.results, *given, *branch.ends])
         new = sweep.builder.if_(values[op.condition], then.block, orelse.block)
         if is_deep:
-            self._forget(mark, then.block, orelse.block)
+            self._drop_from_journal(mark, then.block, orelse.block)
         keys: list[Hashable] = [*op.results, *exports]
         values.bind_all(keys, new.results)
         stack.position = new.results[len(keys)]
         if size is not None:
             self._stores.pass_over(new.results[-1])
 
-    def _branch(self, primal: Block, stack: Stack, size: Value | None, is_deep: bool) -> _Branch:
-        """Emit one side of an if that is recorded, without its yield."""
+    def _branch(
+        self, primal: Block, stack: TapeStack, size: Value | None, is_deep: bool
+    ) -> _Branch:
+        """Emit one recorded branch, without its terminator."""
         values = self._sweep.values
         block, mark = Block(), len(values.journal)
         if size is not None:
@@ -103,7 +107,7 @@ class Branches:
         own = _defined(block)
         bound: Iterable[Hashable] = [key for key in values.journal[mark:] if values[key] in own]
         if is_deep:
-            left_out = self._not_handed(primal)
+            left_out = self._not_exported(primal)
             bound = [key for key in bound if key not in left_out]
         exports = {key: values[key] for key in bound}
         ends = [stack.position]
@@ -111,54 +115,54 @@ class Branches:
             ends.append(self._stores.passed)
         return _Branch(block, values.mapped(primal.yielded), exports, ends)
 
-    # -- ifs deep within each other ----------------------------------------------------------------
+    # -- deep nests of ifs -------------------------------------------------------------------------
 
-    def _not_handed(self, primal: Block) -> set[Value]:
-        """What a deep branch defines and does not hand out: it is computed again, or not needed."""
+    def _not_exported(self, primal: Block) -> set[Value]:
+        """The values of a deep branch that are recomputed, or that its reverse does not need."""
         again = {op.results[0] for op in primal.ops if self._is_repeated(op)}
         branches = [op for op in primal.ops if isinstance(op, ops.If)]
         used = self._sweep.facts.deep.used
         return again.union(v for op in branches for v in op.results if v not in used)
 
     def _is_repeated(self, op: Operation) -> bool:
-        """Whether an operation of a deep branch is computed again where that is reversed."""
+        """Whether the reverse of a deep branch recomputes an operation."""
         return (op.is_scalar or isinstance(op, ops.Load)) and not self._sweep.facts.is_logged(op)
 
-    def _share_places(self, op: ops.If, then: _Branch, orelse: _Branch) -> None:
-        """Have the branches hand out what they know of their loops in the same places.
+    def _share_slots(self, op: ops.If, then: _Branch, orelse: _Branch) -> None:
+        """Let both branches export the facts of their loops in the same slots.
 
-        Values have none: one that is not needed would be, and what it was read from, if it had the
-        place of another that is.
+        Values do not share slots: one that is not needed would stay alive, with the record slot
+        that it was read from, because of another one that is.
         """
         for branch, primal in ((then, op.then), (orelse, op.orelse)):
-            places: dict[Hashable, tuple[Operation, TypedSlot]] = {}
+            slots: dict[Hashable, tuple[Operation, TypedSlot]] = {}
             count = Counter[DType]()
             for key, value in branch.exports.items():
                 if not isinstance(key, Value):
-                    places[key] = op, (value.type, count[value.type])
+                    slots[key] = op, (value.type, count[value.type])
                     count[value.type] += 1
-            self._places[primal] = places
-            branch.exports = {places.get(key, key): v for key, v in branch.exports.items()}
+            self._slots[primal] = slots
+            branch.exports = {slots.get(key, key): v for key, v in branch.exports.items()}
 
-    def _forget(self, mark: int, *blocks: Block) -> None:
-        """Take out of the journal what the branches of a deep if define."""
+    def _drop_from_journal(self, mark: int, *blocks: Block) -> None:
+        """Remove from the journal what the branches of a deep if define."""
         values = self._sweep.values
         own = {value for block in blocks for value in _defined(block)}
         own |= self._sweep.builder.entry_values
         values.journal[mark:] = [key for key in values.journal[mark:] if values[key] not in own]
 
-    def find_again(self, primal: Block) -> None:
-        """Have what a branch defines, at the start of its reverse, if it is of a deep if."""
-        if primal not in self._places:
+    def rebind(self, primal: Block) -> None:
+        """Begin the reverse of a branch of a deep if: bind its exports, and recompute the rest."""
+        if primal not in self._slots:
             return
         values = self._sweep.values
-        for key, place in self._places[primal].items():
-            values.bind(key, values[place])
+        for key, slot in self._slots[primal].items():
+            values.bind(key, values[slot])
         for op in primal.ops:
             if self._is_repeated(op):
                 self._sweep.emit(op)
 
 
 def _defined(block: Block) -> set[Value]:
-    """What the operations of a block define."""
+    """The values that the operations of a block define."""
     return {value for op in block.ops for value in op.results}

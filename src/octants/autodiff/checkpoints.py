@@ -1,29 +1,29 @@
-"""Which loops record blocks of their iterations only, how long a block is, what is kept of others.
+"""Plans the blocks and checkpoints of a loop at run time, from the tape capacity of a launch.
 
-A loop that is recorded in blocks keeps the records of one block at a time, and checkpoints, which
-are records too: what the loop carried into a block. Before a block is reversed it is run again from
-the nearest checkpoint that is there, which leaves checkpoints on its way. A loop that fits one
-block takes n records for n iterations, and is not run again.
+A loop in blocks keeps the records of one block at a time, and checkpoints: records of the values
+that the loop carries into a block. Before a block is reversed, it is run again from the nearest
+checkpoint, which leaves further checkpoints on the way. A loop that fits one block needs n records
+for n iterations, and is not run again.
 
-A loop gets a share of its worker's tape, which the launch passes: `Capacity`. Blocks and
-checkpoints of the square root of n each hold S * S / 4 iterations in S records, for one more
-execution. Where n is more, or not known, an eighth is left to the highest levels, which have one
-checkpoint each; half of the rest is the block. The other half holds checkpoints on levels, in a
-quarter, an eighth, and so on: on a level of w checkpoints each (w + 1)th block has its checkpoint
-on the next one, so that the blocks have numbers of mixed base, and a checkpoint's place is its
-number's last digit that is not zero::
+Each loop gets a `Capacity`: an equal share of the tape quota of its worker, which the launch
+passes. If S records fit, blocks and checkpoints of the square root of n each cover S * S / 4
+iterations, for one more execution. If n is larger or unknown, an eighth of the capacity is left to
+the highest levels, which have one checkpoint each; half of the remainder is the block. The other
+half holds checkpoints on levels, in a quarter, an eighth, and so on: on a level of w checkpoints,
+each (w + 1)th block has its checkpoint on the next level. So block numbers are written in a mixed
+base, and the last non-zero digit of a block's number selects the slot of its checkpoint::
 
     base 3, 2, 2, ...        block    0  1  2  3  4  5  6  7  8 ...
                              level       0  0  1  0  0  2  0  0 ...
-                             place       0  1  2  0  1  3  0  1 ...
+                             slot        0  1  2  0  1  3  0  1 ...
 
-A checkpoint takes the place of one that no block needs any more, those of lower levels before it.
-So k levels of w checkpoints hold some w**k blocks, for k more executions.
+A checkpoint overwrites one that no block needs any more, of a lower level first. So k levels of w
+checkpoints cover about w**k blocks, for k more executions.
 
-A GPU has so many work items at once that their tapes are far away, while each has a little memory
-of its own nearby. There all blocks have one length, so that the record of one is there, and only
-checkpoints are on the tape; they have all of the share. Where the number of blocks is known, and
-there surely is room for all of their checkpoints, these have no levels.
+A GPU runs so many work items at once that their tapes do not stay in caches, while each has a
+little local memory. There the records of one block are local, all blocks have one length, and only
+checkpoints are on the tape, with all of the capacity. If the number of blocks is a constant and the
+guaranteed capacity holds all their checkpoints, these have no levels.
 """
 
 from __future__ import annotations
@@ -31,46 +31,60 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants.autodiff import local_blocks
-from octants.autodiff.plan import Plan
+from octants.autodiff.plan import RecordingPlan
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Record, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import f64, i64, u64
 
-MOST_LEVELS = 64
-"""More than blocks that can be counted have."""
+MAX_LEVELS = 64
+"""More levels than any number of blocks that fits an i64 needs."""
 
 
 End = Callable[[Value, Value], Value]
-"""Where a record ends that begins at a position, of so many iterations."""
+"""Maps (the position of a record, a number of iterations) to the position at which these end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How many iterations fit a loop's share, and how many of them, or checkpoints, whichever.
+    """How much of a loop's records fits its share of the tape quota.
 
-    Where records are `local`, they hold a block of so many iterations; else it is 0. Then so many
-    checkpoints as are `sure` fit each launch.
+    `iterations` is how many iterations fit, `either` how many iterations or checkpoints, whichever
+    is less. If records are `local`, they hold a block of so many iterations, and at least
+    `guaranteed` checkpoints fit at each launch; else both are 0.
     """
 
-    whole: Value
-    mixed: Value
+    iterations: Value
+    either: Value
     local: int = 0
-    sure: int = 0
+    guaranteed: int = 0
 
     @classmethod
     def of(
-        cls, builder: Builder, record: Record, checkpoint: Record, plan: Plan, taken: Value
+        cls, builder: Builder, record: Record, checkpoint: Record, plan: RecordingPlan, taken: Value
     ) -> Capacity:
-        """The room of a loop with these records in what is left beyond the bytes that are taken."""
+        """Emit the queries of the capacity of a loop.
+
+        Args:
+            builder: where they are emitted.
+            record: the record of its iterations.
+            checkpoint: the record of its checkpoints.
+            plan: how many loops share the quota.
+            taken: the bytes of the quota that are in use (i64).
+
+        Returns:
+            The capacity.
+        """
         whole, other = (
-            builder.append(ops.RecordRoom(each, plan.parts, taken, results=[Value(i64)])).result
+            builder.append(
+                ops.RecordCapacity(each, plan.partitions, taken, results=[Value(i64)])
+            ).result
             for each in (record, checkpoint)
         )
         if record.local:
-            sure = plan.sure // max(1, checkpoint.offsets()[1])
-            return cls(builder.constant(record.local, i64), other, record.local, sure)
+            guaranteed = plan.guaranteed_bytes // max(1, checkpoint.offsets()[1])
+            return cls(builder.constant(record.local, i64), other, record.local, guaranteed)
         return cls(whole, builder.binary("min", whole, other))
 
     def furthest(
@@ -81,43 +95,64 @@ class Capacity:
         ends: tuple[End, End],
         stored: Value | None,
     ) -> Value:
-        """At most there a loop of so many iterations ends that begins at a position.
+        """The furthest position at which a loop ends.
 
-        ``ends`` give the ends of so many iterations of the record, and of the checkpoints; blocks
-        may store so many bytes with them.
+        Args:
+            builder: where this is computed.
+            start: the position at which its records begin (i64, bytes).
+            count: its trip count (i64).
+            ends: give the ends of its record and of its checkpoints.
+            stored: the bytes that its blocks may store besides.
+
+        Returns:
+            The position (i64, bytes).
         """
-        none, most = builder.constant(0, i64), builder.constant(MOST_LEVELS, i64)
+        none, most = builder.constant(0, i64), builder.constant(MAX_LEVELS, i64)
         one, (of_record, of_checkpoints) = builder.constant(1, i64), ends
-        is_long = builder.compare("gt", count, self.whole)
+        is_long = builder.compare("gt", count, self.iterations)
         if self.local:
             blocks = local_blocks.blocks_of(builder, count, self.local)
-            held = builder.binary("min", blocks, builder.binary("add", self.mixed, one))
+            held = builder.binary("min", blocks, builder.binary("add", self.either, one))
             end = of_checkpoints(start, held)
         else:
-            most_whole = builder.binary("add", self.whole, one)
+            most_whole = builder.binary("add", self.iterations, one)
             end = of_record(start, builder.binary("min", count, most_whole))
-        if stored is not None:  # the checkpoints stand behind as much as blocks may store
+        if stored is not None:  # the checkpoints begin behind what blocks may store
             end = builder.select(is_long, builder.binary("add", end, stored), end)
         return of_checkpoints(end, builder.select(is_long, most, none))
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
-    """The length of a block, their number, the checkpoints of the first level, and of all levels.
+class BlockSplit:
+    """The blocks of a loop, and its checkpoints; all are i64.
 
-    All are i64. Where records are local the first level is told as in `local_blocks`.
+    `length` is the iterations of a block, `count` the number of blocks, `width` the checkpoints of
+    the first level, `slots` those of all levels. If records are local, `width` is a number of bits
+    instead (`local_blocks`).
     """
 
     length: Value
     count: Value
     width: Value
-    places: Value
+    slots: Value
 
 
-def split(builder: Builder, trips: Value, room: Capacity, *, even: bool = False) -> Blocks:
-    """The blocks of so many iterations; where they are ``even`` without those that are left."""
-    if room.local:
-        return _split_nearby(builder, trips, room, even=even)
+def split(
+    builder: Builder, trips: Value, capacity: Capacity, *, fixed_length: bool = False
+) -> BlockSplit:
+    """Split so many iterations into blocks that fit a capacity.
+
+    Args:
+        builder: where this is computed.
+        trips: the trip count (i64).
+        capacity: the capacity of the loop.
+        fixed_length: leave iterations that do not fill a block out.
+
+    Returns:
+        The blocks.
+    """
+    if capacity.local:
+        return _split_local(builder, trips, capacity, fixed_length=fixed_length)
     fits, splits = Block(), Block()
     one = builder.constant(1, i64)
     with builder.into(fits):
@@ -126,46 +161,48 @@ def split(builder: Builder, trips: Value, room: Capacity, *, even: bool = False)
         root = builder.unary("ceil", builder.unary("sqrt", builder.cast(trips, f64)))
         length = builder.cast(root, i64)
         both = builder.binary("add", length, length)
-        is_flat = builder.compare("le", both, room.mixed)
-        half, quarter = unknown(builder, room)
+        is_flat = builder.compare("le", both, capacity.either)
+        half, quarter = split_unknown(builder, capacity)
         length = builder.select(is_flat, length, half)
         up = builder.binary("add", trips, builder.binary("sub", length, one))
         count = _divided(builder, up, length)
         width = builder.select(is_flat, count, quarter)
-        builder.yield_([length, count, width, _places(builder, count, width)])
-    is_short = builder.compare("le", trips, room.whole)
-    return Blocks(*builder.if_(is_short, fits, splits).results)
+        builder.yield_([length, count, width, _slots(builder, count, width)])
+    is_short = builder.compare("le", trips, capacity.iterations)
+    return BlockSplit(*builder.if_(is_short, fits, splits).results)
 
 
-def _split_nearby(builder: Builder, trips: Value, room: Capacity, *, even: bool) -> Blocks:
-    """Blocks of a length that is the same for all loops; a last one is shorter, or not there."""
-    blocks = local_blocks.blocks_of if even else local_blocks.blocks_with_last
-    count = blocks(builder, trips, room.local)
+def _split_local(
+    builder: Builder, trips: Value, capacity: Capacity, *, fixed_length: bool
+) -> BlockSplit:
+    """Blocks of a constant length; the last one may be shorter, or left out."""
+    blocks = local_blocks.blocks_of if fixed_length else local_blocks.blocks_with_last
+    count = blocks(builder, trips, capacity.local)
     known = builder.constant_of(count)
-    is_flat = known is not None and known <= room.sure
+    is_flat = known is not None and known <= capacity.guaranteed
     bits = (
-        local_blocks.flat(builder) if is_flat else local_blocks.bits_for(builder, count, room.mixed)
+        local_blocks.flat(builder)
+        if is_flat
+        else local_blocks.bits_for(builder, count, capacity.either)
     )
-    length = builder.constant(room.local, i64)
-    return Blocks(length, count, bits, local_blocks.places(builder, count, bits))
+    length = builder.constant(capacity.local, i64)
+    return BlockSplit(length, count, bits, local_blocks.slots(builder, count, bits))
 
 
-def even_blocks(builder: Builder, trips: Value, room: Capacity) -> Value:
-    """The blocks that so many iterations fill where all have one length."""
-    return local_blocks.blocks_of(builder, trips, room.local)
+def even_blocks(builder: Builder, trips: Value, capacity: Capacity) -> Value:
+    """The number of blocks that so many iterations fill."""
+    return local_blocks.blocks_of(builder, trips, capacity.local)
 
 
-def unknown(builder: Builder, room: Capacity) -> tuple[Value, Value]:
-    """The length of a block and the checkpoints on the first level where trips are not known."""
+def split_unknown(builder: Builder, capacity: Capacity) -> tuple[Value, Value]:
+    """The length of a block and the width of the first level, for an unknown trip count."""
     one = builder.constant(1, i64)
-    if room.local:
-        length = builder.constant(room.local, i64)
-        return length, local_blocks.bits_within(builder, room.mixed)
+    if capacity.local:
+        length = builder.constant(capacity.local, i64)
+        return length, local_blocks.bits_within(builder, capacity.either)
 
-    def part(k: int) -> Value:
-        return builder.binary("shr", room.mixed, builder.constant(k, i64))
-
-    shared = builder.binary("sub", room.mixed, part(3))
+    eighth = builder.binary("shr", capacity.either, builder.constant(3, i64))
+    shared = builder.binary("sub", capacity.either, eighth)
     half, quarter = (
         builder.binary("max", one, builder.binary("shr", shared, builder.constant(k, i64)))
         for k in (1, 2)
@@ -173,34 +210,34 @@ def unknown(builder: Builder, room: Capacity) -> tuple[Value, Value]:
     return half, quarter
 
 
-def place(builder: Builder, number: Value, width: Value, room: Capacity) -> tuple[Value, Value]:
-    """Where the checkpoint of a block stands, and how many blocks there are to the one before it.
+def slot(builder: Builder, number: Value, width: Value, capacity: Capacity) -> tuple[Value, Value]:
+    """The slot of the checkpoint of a block, and the number of blocks since the checkpoint before.
 
-    That one is on its level, or a higher one; it is not the first block.
+    That checkpoint is on the same level or a higher one. ``number`` is not 0.
     """
-    if room.local:
-        return local_blocks.place(builder, number, width)
+    if capacity.local:
+        return local_blocks.slot(builder, number, width)
     number, start, width, span = _climb(builder, number, width, by_digits=True)
     digit = _modulo(builder, number, width)
     last = builder.binary("sub", digit, builder.constant(1, i64))
     return builder.binary("add", start, last), span
 
 
-def places(builder: Builder, count: Value, width: Value, room: Capacity) -> Value:
-    """How many places the checkpoints of so many blocks take."""
-    if room.local:
-        return local_blocks.places(builder, count, width)
+def slots(builder: Builder, count: Value, width: Value, capacity: Capacity) -> Value:
+    """How many slots the checkpoints of so many blocks need."""
+    if capacity.local:
+        return local_blocks.slots(builder, count, width)
     some, none = Block(), Block()
     with builder.into(some):
-        builder.yield_([_places(builder, count, width)])
+        builder.yield_([_slots(builder, count, width)])
     with builder.into(none):
         builder.yield_([builder.constant(0, i64)])
     has_some = builder.compare("gt", count, builder.constant(1, i64))
     return builder.if_(has_some, some, none).results[0]
 
 
-def _places(builder: Builder, count: Value, width: Value) -> Value:
-    """The same where there is more than one block."""
+def _slots(builder: Builder, count: Value, width: Value) -> Value:
+    """The same for more than one block."""
     others = builder.binary("sub", count, builder.constant(1, i64))
     number, start, _, _ = _climb(builder, others, width, by_digits=False)
     return builder.binary("add", start, number)
@@ -209,8 +246,9 @@ def _places(builder: Builder, count: Value, width: Value) -> Value:
 def _climb(builder: Builder, number: Value, width: Value, *, by_digits: bool) -> list[Value]:
     """Go up the levels while the last digit is zero, or else while there are other digits.
 
-    Gives what is left of the number, the place where the level begins, its width, and how many
-    blocks a unit of it stands for.
+    Returns:
+        The remaining digits, the first slot of the level, its width, and how many blocks a unit of
+        the remaining digits counts.
     """
     zero, one = (builder.constant(k, i64) for k in (0, 1))
     condition, body = (Block([Value(i64) for _ in range(4)]) for _ in range(2))
@@ -242,6 +280,6 @@ def _divided(builder: Builder, number: Value, divisor: Value) -> Value:
 
 
 def _unsigned(builder: Builder, fn: str, lhs: Value, rhs: Value) -> Value:
-    """A function of integers that are not negative, which takes less code than one of others."""
+    """A function of non-negative integers; unsigned division takes less code."""
     result = builder.binary(fn, builder.cast(lhs, u64), builder.cast(rhs, u64))
     return builder.cast(result, i64)

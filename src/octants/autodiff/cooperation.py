@@ -1,20 +1,22 @@
-"""Derivatives of tasks whose work items work together.
+"""Checks tasks whose work items cooperate for derivatives, and says why their reverse is right.
 
-Forward mode goes through barriers and shared arrays, whose tangents are shared arrays beside them.
+Forward mode runs through barriers and shared arrays; the tangents of shared arrays are shared
+companions.
 
-Reverse mode writes shared arrays again in its first sweep, with the barriers of the forward run,
-and has them all once more on the way back. The adjoint of an element becomes zero when the element
-is stored; behind the barrier those who read it add to it, and before the barrier who has stored it
-takes it. What is read once more on the way back, in a loop or in a branch, must be what the array
-held then: nobody may have stored to it later, `Phases` tells.
+The first sweep of reverse mode stores to shared arrays again, with the barriers of the forward run,
+and the backward sweep repeats the barriers in reverse order. The adjoint of an element becomes zero
+when the element is stored. Behind the barrier, the work items that read the element add to its
+adjoint; before the barrier, the work item that stored it takes it. A value that the backward sweep
+reads again, in a loop or a branch, must still be in the array: `Phases` checks that no work item
+has stored to it later.
 
-Barriers stand directly in the body of the parallel loop, or in that of a serial loop there. An
-iteration of the latter is run again before it is reversed, and the shared arrays in it hold again
-what they held: each is stored to, at the same places in each iteration, before it is read, and
-nowhere else (`_check_tiles`).
+Barriers are directly in the body of the parallel loop, or of a serial loop in that. An iteration of
+such a loop is replayed before it is reversed, and its shared arrays hold again what they held: each
+is stored before it is read, at the same indices in each iteration, and nowhere else
+(`_check_tiles`).
 
-What lanes do it knows where all of them come once: sums, and values of lanes that can be told
-(`subgroups`).
+Subgroup operations have a reverse if all lanes reach them once: sums, and values of lanes whose
+numbers are known (`subgroups`).
 """
 
 from __future__ import annotations
@@ -31,19 +33,26 @@ from octants.ir.core import Array, Block, Operation, Space, Task, Value
 from octants.ir.ops.cooperation import SHUFFLES
 
 LINEAR = frozenset((*SHUFFLES, "add", "inclusive_add"))
-"""What lanes do that the tangents of their values do in the same way."""
+"""The subgroup operations that map tangents as they map values."""
 
-WAY_OUT = (
+REMEDY = (
     "keep what needs a derivative in a loop without it, or give its gradient by hand:"
     " `ad.grad_replaced`"
 )
 
 
-def ends_here(task: Task, is_active: Callable[[Array], bool]) -> bool:
-    """Whether a task of blocks changes nothing that has a derivative: it has no reverse.
+def has_no_reverse(task: Task, is_active: Callable[[Array], bool]) -> bool:
+    """Whether a cooperative task writes nothing that has a derivative.
+
+    Args:
+        task: the task.
+        is_active: whether an array has a derivative.
+
+    Returns:
+        True for a cooperative task without a reverse; False for all other tasks.
 
     Raises:
-        OctantsCompilationError: it does, and reverse mode does not know how.
+        OctantsCompilationError: the task has a derivative that reverse mode does not support.
     """
     if not cooperates(task):
         return False
@@ -66,7 +75,7 @@ def ends_here(task: Task, is_active: Callable[[Array], bool]) -> bool:
         else:
             known = _is_repeatable(op, used)
         if not known:
-            raise no_rule(_describe(op), op.location, WAY_OUT)
+            raise no_rule(_describe(op), op.location, REMEDY)
     return False
 
 
@@ -78,8 +87,8 @@ def changes_something(task: Task, is_active: Callable[[Array], bool]) -> bool:
     )
 
 
-def with_adjoints(task: Task, is_active: Callable[[Array], bool]) -> set[Array]:
-    """The shared arrays through which a derivative goes; ``is_active`` is asked of the others."""
+def shared_with_adjoints(task: Task, is_active: Callable[[Array], bool]) -> set[Array]:
+    """The shared arrays through which a derivative flows; for others ``is_active`` is called."""
     arrays = [array for array in shared_arrays(task) if array.dtype.is_float]
     if not arrays or not changes_something(task, is_active):
         return set()
@@ -92,21 +101,20 @@ def with_adjoints(task: Task, is_active: Callable[[Array], bool]) -> set[Array]:
 
 
 def has_barriers(block: Block) -> bool:
-    """Whether work items of a block wait for each other."""
+    """Whether a block contains barriers of a block of work items."""
     return any(isinstance(op, ops.Barrier) and op.scope == "block" for op in block.walk())
 
 
 def _loops_with_barriers(task: Task) -> list[ops.For]:
-    """Those that stand directly in the body of the task."""
+    """The loops directly in the body of a task that directly contain barriers."""
     loops = (op for op in task.body.ops if isinstance(op, ops.For))
     return [loop for loop in loops if any(isinstance(op, ops.Barrier) for op in loop.body.ops)]
 
 
 def _check_tiles(task: Task, loop: ops.For) -> None:
-    """Raise an error unless each iteration of a loop begins with shared arrays of its own.
+    """Raise an error unless each iteration of a loop stores to shared arrays before it reads them.
 
-    What an iteration stores, others have stored at the same places in it, before it is read; so
-    nothing that is read comes from the iteration before.
+    All iterations store at the same indices, so that no read depends on the iteration before.
     """
     inside = set(loop.body.walk())
     defined = {value for op in inside for value in (*op.results, *_arguments(op))}
@@ -121,10 +129,10 @@ def _check_tiles(task: Task, loop: ops.For) -> None:
             is_whole = isinstance(op, ops.Store) and op in loop.body.ops
             if not is_whole or not defined.isdisjoint(op.indices):
                 what = f"what a loop with barriers does to `{array.name}`"
-                raise no_rule(what, op.location, WAY_OUT)
+                raise no_rule(what, op.location, REMEDY)
         elif op not in inside or not phases.is_last(op):
             what = f"what a loop with barriers left in `{array.name}`"
-            raise no_rule(what, op.location, WAY_OUT)
+            raise no_rule(what, op.location, REMEDY)
 
 
 def _arguments(op: Operation) -> list[Value]:
@@ -137,7 +145,7 @@ def _accesses_shared(op: Operation) -> bool:
 
 
 class Phases:
-    """The pieces of a task between its barriers, numbered; see the module."""
+    """The sections of a task between its barriers, numbered."""
 
     def __init__(self, task: Task) -> None:
         self._number: dict[Operation, int] = {}
@@ -150,31 +158,41 @@ class Phases:
                 self._last_write[op.array] = number
 
     def is_last(self, load: Any) -> bool:
-        """Whether nobody stores to an array in the phase of a load from it, or later."""
+        """Whether no work item stores to a shared array in the phase of a load from it or later."""
         return self._last_write.get(load.array, -1) < self._number[load]
 
     def check(self, load: Any) -> None:
-        """Raise an error unless a shared array still holds in the end what was loaded from it."""
+        """Raise an error unless a shared array still holds at the end what a load read.
+
+        Raises:
+            OctantsCompilationError: it does not.
+        """
         if not self.is_last(load):
             what = f"the shared array `{load.array.name}`, which is stored to after this,"
-            raise no_rule(what, load.location, WAY_OUT)
+            raise no_rule(what, load.location, REMEDY)
 
 
 def refuse_order(task: Task) -> None:
-    """Raise an error if a task that overwrites what it reads waits for others in between.
+    """Raise an error if a task that overwrites what it reads has barriers.
 
-    Its first sweep would have to write, and log, from barrier to barrier.
+    Its first sweep would have to store and log from barrier to barrier.
+
+    Raises:
+        OctantsCompilationError: it has.
     """
     barrier = next((op for op in task.body.ops if isinstance(op, ops.Barrier)), None)
     if barrier is not None:
         what = "a barrier in a loop that overwrites what it reads"
-        raise no_rule(what, barrier.location, WAY_OUT)
+        raise no_rule(what, barrier.location, REMEDY)
 
 
 def refuse_records(task: Task) -> None:
-    """Raise an error if a work item of a reversed task may end before others that wait for it.
+    """Raise an error if a work item of a cooperative reverse task may end early for want of tape.
 
-    One whose records find no room ends, and is run again by itself.
+    A work item whose records do not fit ends, and is run again alone, while others wait for it.
+
+    Raises:
+        OctantsCompilationError: the task pushes records.
     """
     records = [op for op in task.body.walk() if isinstance(op, ops.RecordPush)]
     if records and cooperates(task):
@@ -184,14 +202,14 @@ def refuse_records(task: Task) -> None:
 
 
 def _is_repeatable(op: Operation, used: set[Value]) -> bool:
-    """Whether an access to a shared array does again what it did."""
+    """Whether an access to a shared array can be repeated."""
     if isinstance(op, ops.Atomic):
         return op.fn in ("add", "sub") and op.result not in used
     return isinstance(op, (ops.Load, ops.Store))
 
 
 def _is_reversible(op: Operation, active: set[Value], constants: dict[Value, Any]) -> bool:
-    """Whether reverse mode can run an operation again, and reverse it, if it is at the top."""
+    """Whether an operation at the top level of a task can be replayed and reversed."""
     if not isinstance(op, ops.Subgroup):
         return isinstance(op, ops.Barrier)
     if op.result not in active:

@@ -1,6 +1,6 @@
-"""A reverse kernel that counts what it records, and adds nothing to any gradient.
+"""Makes the variant of a reverse kernel that counts what it records and changes no gradient.
 
-It runs as the reverse kernel does, and so what it counts is what that one takes.
+It runs as the reverse kernel does, so that it counts what that kernel records.
 `kernel.grad.explain` launches it.
 """
 
@@ -25,17 +25,17 @@ from octants.ir.rewriter import copy_module, without_effects
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import i64
 
-PER_RECORD = 4  # the slots that it needs, its pushes, its pops, its pushes where it is stored
+PER_RECORD = 4
+"""Counters of a record: the most slots in use, pushes, pops, pushes in a sweep that stores it."""
 
 
 @dataclass(frozen=True)
 class Counting:
-    """The module that counts, its records, and where it counts.
+    """The kernel that counts, and its counters.
 
-    `counts` is an array of one element, which holds for record r at 4 r the most slots that it had
-    at one time, at 4 r + 1 how often was pushed, at 4 r + 2 how often popped, and at 4 r + 3 how
-    often was pushed by the sweep of a loop around that of the record. `around` gives the record of
-    that loop, `storable` are those that its sweep may push.
+    `counts` is a launch-temporary (i64) with `PER_RECORD` counters for each of `records`. `around`
+    maps a record to that of the loop around its loop; `storable` are the records that the sweep of
+    the loop around may push.
     """
 
     module: Module
@@ -46,7 +46,7 @@ class Counting:
 
 
 def count_records(reverse: Module) -> Counting:
-    """The counting variant of a reverse kernel, which stays as it is."""
+    """The counting variant of a reverse kernel, which is not changed."""
     module = copy_module(reverse)
     module.name = f"{reverse.name}_counting"
     records = list({op.record: None for op in module.walk() if isinstance(op, ops.RecordPush)})
@@ -54,7 +54,7 @@ def count_records(reverse: Module) -> Counting:
     counts = Array("tape_counts", i64, 0, Space.TEMPORARY, (size,), {Companion.PRIMAL: None})
     module.arrays.append(counts)
     around, stored = _nesting(module)
-    counter = _Counter({record: k for k, record in enumerate(records)}, counts, stored)
+    counter = _PushCounter({record: k for k, record in enumerate(records)}, counts, stored)
     for task in module.tasks:
         for record in records:
             counter.below.update(records_below(task.body, record))
@@ -64,32 +64,32 @@ def count_records(reverse: Module) -> Counting:
 
 
 def _nesting(module: Module) -> tuple[dict[Record, Record], set[ops.RecordPush]]:
-    """The record of the loop around that of each, and the pushes that stand in the sweep of it.
+    """The record of the loop around that of each record, and the pushes in the sweep of that loop.
 
-    An inner loop is recorded where an iteration of the outer one is reversed, after its record was
-    popped. What is pushed elsewhere, and before, is stored.
+    An inner loop is recorded where an iteration of the outer one is reversed, after a pop of its
+    record. A push that comes earlier stores the loop.
     """
-    places: dict[Record, list[tuple[ops.RecordPush, Record | None]]] = {}
+    sites: dict[Record, list[tuple[ops.RecordPush, Record | None]]] = {}
 
     def walk(block: Block, around: Record | None) -> None:
         for op in block.ops:
             if isinstance(op, ops.RecordPop) and op.record.name not in (CHECKPOINT, LOG):
                 around = op.record
             elif isinstance(op, ops.RecordPush) and around is not op.record:
-                places.setdefault(op.record, []).append((op, around))
+                sites.setdefault(op.record, []).append((op, around))
             for region in op.regions:
                 walk(region, around)
 
     for task in module.tasks:
         walk(task.body, None)
-    last = {record: pushes[-1][1] for record, pushes in places.items()}
+    last = {record: pushes[-1][1] for record, pushes in sites.items()}
     stored = {
-        push for pushes in places.values() for push, around in pushes if around != pushes[-1][1]
+        push for pushes in sites.values() for push, around in pushes if around != pushes[-1][1]
     }
     return {record: around for record, around in last.items() if around is not None}, stored
 
 
-class _Counter:
+class _PushCounter:
     def __init__(
         self, numbers: dict[Record, int], counts: Array, stored: set[ops.RecordPush]
     ) -> None:
@@ -99,7 +99,7 @@ class _Counter:
         self.below: dict[Operation, Value] = {}
 
     def rewrite(self, block: Block) -> None:
-        """Drop what changes adjoints, and count what is recorded and read back."""
+        """Drop the changes of adjoints, and count pushes and pops, in place."""
         builder = Builder(Block())
         for op in block.ops:
             for region in op.regions:
@@ -125,5 +125,5 @@ class _Counter:
         self._update(builder, "max", first, held)
         self._update(builder, "add", first + (3 if op in self.stored else 1), one)
 
-    def _update(self, builder: Builder, fn: str, place: int, value: Value) -> None:
-        builder.atomic(fn, self.counts, [builder.index(place)], value, Companion.PRIMAL)
+    def _update(self, builder: Builder, fn: str, index: int, value: Value) -> None:
+        builder.atomic(fn, self.counts, [builder.index(index)], value, Companion.PRIMAL)

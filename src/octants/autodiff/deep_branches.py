@@ -1,34 +1,39 @@
-"""Which ifs are so deep within each other that they do not hand out all that they define.
-
-See `branches`, which emits ifs.
-"""
+"""Finds deep nests of ifs, whose branches do not export all they define (`branches`)."""
 
 from __future__ import annotations
 
 from dataclasses import field
 
-from octants.autodiff.hazards import Log
+from octants.autodiff.hazards import ReadLog
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 from octants.lazy_dataclass import dataclass
 
-MOST_AROUND = 16
-"""So many ifs may be within each other and hand out all that they define."""
+MAX_DEPTH = 16
+"""The deepest nest of ifs whose branches export everything."""
 
 
 @dataclass(eq=False, slots=True)
 class DeepIfs:
-    """The ifs of a body that are in nests of many, and the values that operations use.
+    """The ifs of a body that are in deep nests, and the values that operations use.
 
-    `used` leaves out what is only yielded: a reverse does not need that.
+    `used` leaves out values that are only yielded, which a reverse does not need.
     """
 
     ops: set[Operation] = field(default_factory=set)
     used: set[Value] = field(default_factory=set)
 
 
-def deep_ifs(body: Block, log: Log | None) -> DeepIfs:
-    """Find the ifs that are within too many others, with all of those; a loop is a new start."""
+def deep_ifs(body: Block, log: ReadLog | None) -> DeepIfs:
+    """Find the ifs in nests deeper than `MAX_DEPTH`.
+
+    Args:
+        body: the body of a task; the depth is counted from the innermost loop.
+        log: the log of its reads, if it has one.
+
+    Returns:
+        The ifs of these nests, and the values in use.
+    """
     found = DeepIfs()
     _find_nests(body, 0, [], found.ops)
     if found.ops:
@@ -40,7 +45,7 @@ def deep_ifs(body: Block, log: Log | None) -> DeepIfs:
 
 
 def _find_nests(block: Block, depth: int, nest: list[Operation], found: set[Operation]) -> int:
-    """Note the nests in a block that is so deep in one; the depth of the deepest if."""
+    """Add the deep nests of a block at a depth to ``found``; gives the depth of its deepest if."""
     deepest = depth
     for op in block.ops:
         if not isinstance(op, ops.If):
@@ -50,7 +55,7 @@ def _find_nests(block: Block, depth: int, nest: list[Operation], found: set[Oper
         around = nest if depth else []
         around.append(op)
         reached = max(_find_nests(region, depth + 1, around, found) for region in op.regions)
-        if depth == 0 and reached > MOST_AROUND:
+        if depth == 0 and reached > MAX_DEPTH:
             found.update(around)
         deepest = max(deepest, reached)
     return deepest

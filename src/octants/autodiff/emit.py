@@ -1,15 +1,15 @@
-"""Emits the reverse of one task, as a plan says: a sweep forward, then one backward."""
+"""Emits the reverse of one task as planned: a sweep forward, which records, and one backward."""
 
 from __future__ import annotations
 
 from octants.autodiff.backward import Backward
-from octants.autodiff.plan import Plan
-from octants.autodiff.primal_memory import Flag
-from octants.autodiff.records import Stack
+from octants.autodiff.plan import RecordingPlan
+from octants.autodiff.primal_memory import OnRead
+from octants.autodiff.records import TapeStack
 from octants.autodiff.replay import Replay
 from octants.autodiff.sweep import Sweep
 from octants.autodiff.task_builder import EntryBuilder
-from octants.autodiff.task_facts import Facts
+from octants.autodiff.task_facts import TaskFacts
 from octants.ir.core import Array, Block, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
 from octants.target import Capabilities
@@ -18,50 +18,59 @@ from octants.types.scalars import i64
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """The body of a reversed task, and what was made for it.
+    """The body of a reversed task.
 
-    `records` are those of its loops; `copies` the loops in what records those around them, by the
-    primal loop; `slopes` the operations that make derivatives.
+    `records` are the records of its loops. `copies` maps each primal loop to its copies in the
+    bodies of recorded loops. `derivative_ops` are the operations that compute derivatives.
     """
 
     body: Block
     records: dict[Operation, Record]
     copies: dict[Operation, list[Operation]]
-    slopes: set[Operation]
+    derivative_ops: set[Operation]
 
 
 def emit(
-    facts: Facts,
-    plan: Plan,
+    facts: TaskFacts,
+    plan: RecordingPlan,
     arrays: dict[Array, Array],
-    flag: Flag,
+    on_read: OnRead,
     overwritten: frozenset[Array],
     machine: Capabilities,
 ) -> Emitted:
-    """The reverse of a task over ``arrays``, which stand for the primal ones.
+    """Emit the reverse of a task.
 
-    ``flag`` is told of its reads. A task with a log stores again what it has ``overwritten``.
+    Args:
+        facts: the facts of the task.
+        plan: how its loops are recorded.
+        arrays: maps primal arrays to those of the reverse kernel.
+        on_read: called for each read of primal memory.
+        overwritten: the arrays to which a task with a log repeats its stores.
+        machine: whether sums may be contracted, and the forced capacity of records.
+
+    Returns:
+        The body and what belongs to it, not pruned.
     """
     primal = facts.body
     body = Block([Value(arg.type, arg.name) for arg in primal.args])
     builder = EntryBuilder(body, contracts=machine.contracts)
-    replay = Replay(builder, facts, plan, arrays, flag, machine.capacity)
-    sweep, stack = replay.sweep, Stack(builder.constant(0, i64), is_first=True)
+    sweep = Sweep(builder, facts, plan, arrays, on_read, machine.capacity)
+    replay, stack = Replay(sweep), TapeStack(builder.constant(0, i64), is_first=True)
     sweep.values.bind_all(primal.args, body.args)
     if facts.log is not None:
-        _run_again(sweep, stack, overwritten)
-    replay.make_room(stack)
+        _rerun_stores(sweep, stack, overwritten)
+    replay.query_capacity(stack)
     with sweep.memory.sharing(True):
         replay.record(primal, stack)
     backward = Backward(replay)
     backward.reverse(primal)
     builder.yield_()
     body.ops[:0] = builder.entry
-    return Emitted(body, sweep.records.of_loops, sweep.copies, backward.slopes)
+    return Emitted(body, sweep.records.of_loops, sweep.copies, backward.derivative_ops)
 
 
-def _run_again(sweep: Sweep, stack: Stack, overwritten: frozenset[Array]) -> None:
-    """Run the task forward, with its stores, logging what hazardous loads read."""
+def _rerun_stores(sweep: Sweep, stack: TapeStack, overwritten: frozenset[Array]) -> None:
+    """Run the task forward with its stores, and log what hazardous loads read."""
     log = sweep.facts.log
     assert log is not None and log.end is not None
     with sweep.memory.storing(overwritten):

@@ -1,8 +1,8 @@
-"""What the autodiff says when a kernel has no derivative that it knows."""
+"""The errors of kernels without a derivative: hazards OCT301, no rule OCT302, races OCT303."""
 
 from __future__ import annotations
 
-from octants.analysis.races import Meeting
+from octants.analysis.races import RacePair
 from octants.diagnostics.exceptions import OctantsCompilationError
 from octants.diagnostics.race_errors import describe_race
 from octants.diagnostics.render import Diagnostic, Label
@@ -14,14 +14,17 @@ from octants.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Hazard:
-    """A value that the reverse run needs, and the write after which memory no longer holds it."""
+    """A value that the reverse kernel needs, and the write that overwrites it in memory."""
 
     array: str
     read: Span | None
     write: Span | None
     kind: str = "load"
-    """What is needed: "load": what was read; "atomic": what an atomic returned; "extremum": what
-    atomic_min or atomic_max left; "order": in which order work items made an update."""
+    """What is needed.
+
+    "load": what was read; "atomic": what an atomic returned; "extremum": what atomic_min or
+    atomic_max left; "order": the order in which work items made an update.
+    """
 
 
 _TITLES = {
@@ -33,7 +36,7 @@ _TITLES = {
 
 
 def overwritten(kernel: str, hazards: list[Hazard]) -> OctantsCompilationError:
-    """The error of a bare ``kernel.grad()`` whose loads cannot be read again."""
+    """The error for a bare ``kernel.grad()`` whose reads cannot be repeated."""
     first = hazards[0]
     labels = []
     if first.read is not None:
@@ -52,8 +55,8 @@ def overwritten(kernel: str, hazards: list[Hazard]) -> OctantsCompilationError:
     return OctantsCompilationError(Diagnostic("OCT301", title, tuple(labels), tuple(notes), remedy))
 
 
-def racing(kernel: str, races: list[Meeting]) -> OctantsCompilationError:
-    """The error of a kernel whose derivative depends on which of its work items is first."""
+def racing(kernel: str, races: list[RacePair]) -> OctantsCompilationError:
+    """The error for a kernel whose derivative depends on which work item is first."""
     first = races[0]
     assert first.items is not None
     accesses = [
@@ -70,7 +73,7 @@ _VERBS: dict[type[Operation], str] = {ops.Store: "stored", ops.Load: "read"}
 
 
 def no_rule(what: str, location: Span | None, remedy: str) -> OctantsCompilationError:
-    """The error of an operation that has no derivative rule."""
+    """The error for an operation that has no derivative rule."""
     labels = () if location is None else (Label(location, "here"),)
     return OctantsCompilationError(
         Diagnostic("OCT302", f"{what} has no derivative rule yet", labels, (), remedy)
@@ -78,6 +81,6 @@ def no_rule(what: str, location: Span | None, remedy: str) -> OctantsCompilation
 
 
 def no_rule_of_exchange(op: ops.CompareExchange) -> OctantsCompilationError:
-    """The error of a compare-and-swap: who wins depends on data in a way that no rule knows."""
+    """The error for a compare-and-swap, whose winner depends on data as no rule covers."""
     remedy = "keep the data-dependent exchange out of the differentiated kernel"
     return no_rule(f"compare-and-swap on `{op.array.name}`", op.location, remedy)

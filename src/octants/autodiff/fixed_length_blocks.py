@@ -1,12 +1,12 @@
-"""Emits loops in blocks of one length, and records what is left behind the last one as it is.
+"""Emits loops in blocks of one length, with the iterations behind the last block on the tape.
 
-Where code generation writes out each turn of a block, what it records lives in registers, with a
-place for each turn: so all of them have as many turns. Other blocks are quicker, too, if the first
-sweep leaves nothing of them but their checkpoints::
+If code generation unrolls a block, its records stay in registers; so each block must have the same
+number of iterations. Other blocks are faster, too, if the first sweep leaves nothing but their
+checkpoints::
 
     %blocks = %trips // 16
     for(0, %blocks, %inits) { (%k, %carried):
-      if(%k > 0) { record_push<#checkpoint>(%middle, %place, %carried) }
+      if(%k > 0) { record_push<#checkpoint>(%checkpoint_base, %slot, %carried) }
       for(0, 16, %carried) { (%i, %carried): ... }
     }
     for(%blocks * 16, %upper, %carried) { (%i, %carried):
@@ -14,9 +14,9 @@ sweep leaves nothing of them but their checkpoints::
       ...
     }
 
-and each block is run again before it is reversed. There are no loops in them, so that nothing else
-is recorded meanwhile. A `while` does not know how many blocks it has until it has run: it records
-all iterations in memory of the work item's own, of which those behind the last block stay there.
+Each block is run again before it is reversed. Such loops are innermost, so that nothing else is
+recorded meanwhile. A `while` has no known number of blocks until it has run: it records all
+iterations in local memory, where those behind the last block remain.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from octants.autodiff.loop_recording import (
     counter,
 )
 from octants.autodiff.recording_strategy import Iterations
-from octants.autodiff.records import Stack
+from octants.autodiff.records import TapeStack
 from octants.autodiff.stored_loops import StoredLoops
-from octants.autodiff.stored_nests import Loop
+from octants.autodiff.stored_nests import ForOrWhile
 from octants.autodiff.sweep import Sweep
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Record, Value
@@ -41,42 +41,48 @@ from octants.types.scalars import i64
 
 
 class LoopInFixedLengthBlocks:
-    """A loop in blocks, all of one length, and iterations behind the last one."""
+    """A loop in blocks of one length, and iterations behind the last block."""
 
     in_blocks = True
 
-    def __init__(self, sweep: Sweep, stores: StoredLoops, op: Loop, room: Capacity) -> None:
+    def __init__(
+        self, sweep: Sweep, stores: StoredLoops, op: ForOrWhile, capacity: Capacity
+    ) -> None:
         self._sweep = sweep
         self._op = op
-        self._room = room
-        self._checkpoints = Checkpoints(sweep, op, room)
-        self._uneven = LoopInBlocks(sweep, stores, op, room)
+        self._capacity = capacity
+        self._checkpoints = Checkpoints(sweep, op, capacity)
+        self._uneven = LoopInBlocks(sweep, stores, op, capacity)
 
     # -- recording ---------------------------------------------------------------------------------
 
-    def record(self, stack: Stack) -> None:
+    def record(self, stack: TapeStack) -> None:
         sweep, op = self._sweep, self._op
         if isinstance(op, ops.For):
             lower, upper, *inits = sweep.values.mapped(op.operands)
             self._record_for(op, sweep.count(op, lower, upper), inits, stack)
             return
-        base, rest = stack.position, sweep.records.rest_of(op)
+        base, remainder = stack.position, sweep.records.remainder_of(op)
 
         def iteration(number: Value, carried: list[Value], _: list[Value]) -> list[Value]:
-            sweep.records.push(rest, base, number, carried)
+            sweep.records.push(remainder, base, number, carried)
             sweep.emit_block(op.body)
             return []
 
         self._uneven.record_while(op, iteration, stack)
-        blocks = checkpoints.even_blocks(sweep.builder, sweep.values[op, "count"], self._room)
-        sweep.values.know(op, blocks=sweep.builder.longest(blocks), rest=sweep.values[op, "base"])
+        blocks = checkpoints.even_blocks(sweep.builder, sweep.values[op, "count"], self._capacity)
+        sweep.values.note(
+            op, blocks=sweep.builder.longest(blocks), remainder_base=sweep.values[op, "base"]
+        )
 
-    def _record_for(self, op: ops.For, count: Value, inits: list[Value], stack: Stack) -> None:
+    def _record_for(self, op: ops.For, count: Value, inits: list[Value], stack: TapeStack) -> None:
         sweep, builder, base = self._sweep, self._sweep.builder, stack.position
         zero = builder.constant(0, i64)
-        split = checkpoints.split(builder, builder.longest(count), self._room, even=True)
-        sweep.values.know(
-            op, base=base, count=count, length=split.length, width=split.width, middle=base
+        split = checkpoints.split(
+            builder, builder.longest(count), self._capacity, fixed_length=True
+        )
+        sweep.values.note(
+            op, base=base, count=count, length=split.length, width=split.width, checkpoint_base=base
         )
         body = Block([Value(i64), *(Value(value.type) for value in inits)])
         with builder.into(body):
@@ -85,12 +91,12 @@ class LoopInFixedLengthBlocks:
             first = builder.binary("mul", number, split.length)
             builder.yield_(self._run_block(first, carried, None))
         carried = builder.for_(zero, split.count, inits, body).results
-        stack.position = self._checkpoints.end(base, split.places)
-        sweep.values.know(op, blocks=split.count, end=stack.position)
-        sweep.values.bind_all(op.results, self._record_rest(op, carried, stack))
+        stack.position = self._checkpoints.end(base, split.slots)
+        sweep.values.note(op, blocks=split.count, end=stack.position)
+        sweep.values.bind_all(op.results, self._record_remainder(op, carried, stack))
 
     def _run_block(self, first: Value, carried: list[Value], record: Record | None) -> list[Value]:
-        """Run as many iterations as a block has, and record them; what is carried on."""
+        """Run the iterations of a block, and record them if there is a record."""
         sweep, op, builder = self._sweep, self._op, self._sweep.builder
         body = Block([Value(i64), *(Value(value.type) for value in carried)])
         with builder.into(body):
@@ -106,20 +112,20 @@ class LoopInFixedLengthBlocks:
         length = sweep.values[op, "length"]
         return builder.for_(builder.constant(0, i64), length, carried, body).results
 
-    def _record_rest(self, op: ops.For, carried: list[Value], stack: Stack) -> list[Value]:
-        """Run the iterations that are in no block, and record each on the stack."""
+    def _record_remainder(self, op: ops.For, carried: list[Value], stack: TapeStack) -> list[Value]:
+        """Run and record on the tape the iterations that are in no block."""
         sweep, builder, base = self._sweep, self._sweep.builder, stack.position
-        rest = sweep.records.rest_of(op)
+        remainder = sweep.records.remainder_of(op)
         first, left = self._after_blocks()
-        end = sweep.records.end(rest, base, left)
-        sweep.values.know(op, rest=base, left=left, end=end)
+        end = sweep.records.end(remainder, base, left)
+        sweep.values.note(op, remainder_base=base, remainder=left, end=end)
         start = counter(sweep, op, first)
         stop = builder.binary("add", start, builder.cast(left, start.type))
         body = Block([Value(arg.type, arg.name) for arg in op.body.args])
         with sweep.into(body, op.body.args):
             now, begin = builder.cast(body.args[0], i64), builder.cast(start, i64)
             number = builder.binary("sub", now, begin)
-            sweep.records.push(rest, base, number, body.args[1:])
+            sweep.records.push(remainder, base, number, body.args[1:])
             sweep.emit_block(op.body)
             builder.yield_(sweep.values.mapped(op.body.yielded))
         stack.position = end
@@ -131,16 +137,16 @@ class LoopInFixedLengthBlocks:
         first = builder.binary("mul", values[op, "blocks"], values[op, "length"])
         return first, builder.binary("sub", values[op, "count"], first)
 
-    # -- going back --------------------------------------------------------------------------------
+    # -- the backward sweep ------------------------------------------------------------------------
 
     def reverse(self, iterations: Iterations, adjoints: list[Value]) -> list[Value]:
         """Reverse the iterations behind the blocks, then run and reverse each block."""
         sweep, op, builder = self._sweep, self._op, self._sweep.builder
         zero, length = builder.constant(0, i64), sweep.values[op, "length"]
         after, left = self._after_blocks()
-        rest = sweep.records.rest_of(op), sweep.values[op, "rest"]
-        with iterations.once_more():
-            adjoints = iterations.reverse(after, left, [], adjoints, rest)
+        remainder = sweep.records.remainder_of(op), sweep.values[op, "remainder_base"]
+        with iterations.in_separate_code():
+            adjoints = iterations.reverse(after, left, [], adjoints, remainder)
         agree_on_blocks(sweep, op)
         blocks = sweep.values[op, "blocks"]
         body = Block([Value(i64), *(Value(value.type) for value in adjoints)])
@@ -152,7 +158,7 @@ class LoopInFixedLengthBlocks:
         return builder.for_(zero, blocks, adjoints, body).results
 
     def _rerun_block(self, following: Value) -> None:
-        """Have the records of the block before one there again, and its own checkpoints."""
+        """Record the block before ``following`` again, and the checkpoints of its own."""
         sweep, op, builder = self._sweep, self._op, self._sweep.builder
         start, inits = self._checkpoints.before(following)
         body = Block([Value(i64), *(Value(value.type) for value in inits)])
@@ -164,10 +170,10 @@ class LoopInFixedLengthBlocks:
             builder.yield_(self._run_block(first, carried, sweep.records.of(op)))
         builder.for_(start, following, inits, body)
 
-    # -- what may be stored, and how far it reaches ------------------------------------------------
+    # -- stored inner loops, high-water marks ------------------------------------------------------
 
-    def facts_if_stored(self, count: Value, stack: Stack) -> dict[str, Value]:
-        """All iterations are one block then."""
+    def facts_if_stored(self, count: Value, stack: TapeStack) -> dict[str, Value]:
+        """All iterations are one block."""
         return self._uneven.facts_if_stored(count, stack)
 
     def furthest_end(self, start: Value, count: Value, stored: Value | None) -> Value:
@@ -176,8 +182,8 @@ class LoopInFixedLengthBlocks:
         if isinstance(op, ops.While):
             return end
         most = builder.constant(sweep.plan.local[op] - 1, i64)
-        rest = sweep.records.rest_of(op)
-        return sweep.records.end(rest, end, builder.binary("min", count, most))
+        remainder = sweep.records.remainder_of(op)
+        return sweep.records.end(remainder, end, builder.binary("min", count, most))
 
     def ends_unless_stored(
         self, ends: dict[Operation, Value], stored: Value

@@ -28,9 +28,9 @@ After::
       yield()
     }
 
-A value that depends on no array with a tangent has none; what is stored then has tangent zero.
-A task whose tangents depend on the order of its work items runs them in order: what atomic_min or
-atomic_max leaves has the tangent of the winner, and nothing updates two numbers in one step.
+A value that depends on no array with a tangent has none; where it is stored, the tangent is zero. A
+task whose tangents depend on the order of its work items runs them in order: atomic_min and
+atomic_max leave the tangent of the winner, and no operation updates two numbers atomically.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.autodiff.activity import ActivityFlow
-from octants.autodiff.cooperation import LINEAR, WAY_OUT
+from octants.autodiff.cooperation import LINEAR, REMEDY
 from octants.autodiff.errors import no_rule, no_rule_of_exchange
 from octants.autodiff.ordering import ordering_of
 from octants.autodiff.rules import Point, adjoint_type, rules_of
@@ -53,9 +53,14 @@ PRIMAL, TANGENT = Companion.PRIMAL, Companion.TANGENT
 
 
 def forward(module: Module, *, contracts: bool = False) -> Module:
-    """The kernel with tangents; its arrays stand parallel to the primal's.
+    """Make the kernel that computes tangents beside the values.
 
-    A tangent that is a sum of products is rounded less often if it ``contracts``.
+    Args:
+        module: the primal kernel, simplified, which is not changed.
+        contracts: whether a product and a sum of a tangent may be rounded as one.
+
+    Returns:
+        The kernel, simplified; its arrays are parallel to those of the primal kernel.
 
     Raises:
         OctantsCompilationError: an operation has no derivative rule.
@@ -80,7 +85,7 @@ def forward(module: Module, *, contracts: bool = False) -> Module:
 
 
 class _Forward:
-    """Emits the body of a task again; `tangents` holds those of primal values that have one."""
+    """Emits the body of a task with tangents; `tangents` maps primal values to those that exist."""
 
     def __init__(
         self,
@@ -115,9 +120,9 @@ class _Forward:
     def _block(
         self, block: Block, varied_args: list[Value], yields: list[Value] | None = None
     ) -> Block:
-        """A block again; its last arguments are the tangents of some of the primal ones.
+        """Copy a block; its last arguments are the tangents of ``varied_args``.
 
-        It yields what the primal block does, and then the tangents of ``yields``.
+        It yields what the primal block yields, then the tangents of ``yields``.
         """
         args = [Value(arg.type, arg.name) for arg in block.args]
         self.values.update(zip(block.args, args, strict=True))
@@ -203,7 +208,7 @@ class _Forward:
         self.builder.atomic(op.fn, array, self._mapped(op.indices), moved, TANGENT)
 
     def _after_atomic(self, op: ops.Atomic, before: Value) -> Value:
-        """The tangent of a place after an update that no other work item makes."""
+        """The tangent of an element after an update, if no other work item updates the element."""
         moved, kind = self.tangent(op.value), before.type
         old, value = self.values[op.result], self.values[op.value]
         if op.fn in ("add", "sub"):
@@ -225,12 +230,12 @@ class _Forward:
     # -- cooperation -------------------------------------------------------------------------------
 
     def _subgroup(self, op: ops.Subgroup) -> None:
-        """Lanes that exchange values or add them up do the same with the tangents."""
+        """Exchange or sum the tangents as the values."""
         self._copy(op)
         if op.value not in self.tangents:
             return
         if op.fn not in LINEAR:
-            raise no_rule(f"`{op.fn}` of a subgroup", op.location, WAY_OUT)
+            raise no_rule(f"`{op.fn}` of a subgroup", op.location, REMEDY)
         tangent, lane = self.tangents[op.value], self._mapped(op.lane)
         self.tangents[op.result] = self.builder.subgroup(op.fn, op.lanes, tangent, *lane)
 

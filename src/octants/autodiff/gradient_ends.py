@@ -1,7 +1,7 @@
-"""Where a gradient ends within a kernel: at an array without one, written and then read back.
+"""Finds arrays without a gradient at which a gradient ends: written from an input, and read back.
 
-What `simplify` has forwarded from a store to a load is found by the bitcast that it leaves there,
-which stands at the line of the store.
+`simplify` forwards stores to loads; the bitcast that it leaves, with the location of the store,
+shows that a value was read back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _OUTER = (Space.FIELD, Space.NDARRAY)
 
 
 def ends_within(module: Module) -> list[Array]:
-    """The arrays without adjoints that stand between an input and an output with one."""
+    """The arrays without adjoints between an input with an adjoint and an output with one."""
     flows = [ActivityFlow(task.body) for task in module.tasks]
     varied = _reach(flows, backward=False)
     useful = _reach(flows, backward=True)
@@ -43,14 +43,14 @@ def _ends_at(array: Array) -> bool:
 
 
 def _forwarded(flows: list[ActivityFlow], useful: set[Value]) -> set[object]:
-    """The values, with the lines of their stores, that are read back through bitcasts."""
+    """The values, with the locations of their stores, that are read back through bitcasts."""
     casts = [op for flow in flows for op in flow.operations if isinstance(op, ops.Bitcast)]
     last = {op.x for op in casts if op.result in useful}
     return {(op.x, op.location) for op in casts if op.result in last}
 
 
 def _reach(flows: list[ActivityFlow], *, backward: bool) -> set[Value]:
-    """The values that depend on arrays with adjoints, or that those depend on, over all tasks."""
+    """The values that depend on arrays with adjoints, or those that such arrays depend on."""
 
     def is_active(array: Array) -> bool:
         if _passes_on(array):

@@ -1,9 +1,9 @@
-"""Which loads cannot simply be read again in the reverse run, because the kernel writes there.
+"""Finds and logs reads that cannot be repeated after a launch because the kernel writes there.
 
-A bare reverse run sees the memory that the forward run left ("after"). A load of an array that its
-own task or a later one writes would read another value: a hazard. Under a tape such a task is
-reversed on the memory from before it ("before"): its first sweep runs the stores again and logs
-what the loads read.
+A bare reverse kernel runs on the memory that the forward launch left ("after"). A load from an
+array that its own task or a later one writes would read another value: a hazard. Under a tape, such
+a task is reversed on the memory from before it ("before"): its first sweep repeats the stores and
+logs what the loads read.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def writers(task: Task) -> dict[Array, list[Operation]]:
 
 
 @dataclass(eq=False, slots=True)
-class Log:
+class ReadLog:
     """A task whose hazardous reads have positions in a log.
 
-    `body` is a copy of the task's body that threads the next position through its control flow;
-    `positions` gives the one of each such read, `end` how many there were. What an atomic on a
-    `shared` array returned is not what it returns when it runs again.
+    `body` is a copy of the task's body that carries the next position through its control flow.
+    `positions` maps each hazardous read to its position (i64), `end` is the number of reads. An
+    atomic on a `shared` array would return another value if it ran again.
     """
 
     body: Block
@@ -42,11 +42,19 @@ class Log:
     shared: frozenset[Array] = frozenset()
 
 
-def thread_log(body: Block, arrays: frozenset[Array]) -> Log:
-    """Give a position to every read of ``arrays`` in a copy of a task's body."""
+def thread_log(body: Block, arrays: frozenset[Array]) -> ReadLog:
+    """Copy a body so that every read of some arrays has a position in a log.
+
+    Args:
+        body: the body of a task, which is not changed.
+        arrays: the arrays whose reads are logged.
+
+    Returns:
+        The copy, with the positions.
+    """
     threader = _Threader(arrays)
     new = copy_block(body, {})
-    log = Log(new, threader.positions)
+    log = ReadLog(new, threader.positions)
     builder = Builder()
     start = builder.constant(0, i64)
     log.end = threader.block(new, start)
@@ -55,7 +63,7 @@ def thread_log(body: Block, arrays: frozenset[Array]) -> Log:
 
 
 class _Threader:
-    """Adds the next position of the log to the carried values of what encloses a logged read."""
+    """Adds the next position of the log to the carried values of loops around logged reads."""
 
     def __init__(self, arrays: frozenset[Array]) -> None:
         self.arrays = arrays
@@ -70,7 +78,7 @@ class _Threader:
         return any(self._is_logged(op) for block in blocks for op in block.walk())
 
     def block(self, block: Block, position: Value) -> Value:
-        """Thread a block in place; the position after it."""
+        """Give positions to the reads of a block, in place; gives the position after it."""
         builder = Builder(Block())
         for op in block.ops:
             if isinstance(op, ops.While) and self._holds(op.condition):
@@ -102,7 +110,7 @@ class _Threader:
         return ops.While([*op.inits, go], condition, op.body, results=results, location=op.location)
 
     def _read_condition(self, builder: Builder, position: Value) -> Value:
-        """Give positions to the reads that `_rotate` put before the loop."""
+        """Give positions to the reads that `_rotate` moved before the loop."""
         pending = builder.block.ops
         start = next(
             (k for k, op in enumerate(pending) if self._is_unplaced(op)),
@@ -120,7 +128,7 @@ class _Threader:
         return any(self._is_unplaced(inner) for region in op.regions for inner in region.ops)
 
     def _control(self, op: Operation, position: Value) -> Value:
-        """Carry the position through an operation with regions; the position after it."""
+        """Carry the position through an operation with regions; gives the position after it."""
         result = Value(i64)
         if isinstance(op, ops.If):
             for region in op.regions:
@@ -135,7 +143,7 @@ class _Threader:
 
 
 def _inline(builder: Builder, block: Block, args: list[Value]) -> Value:
-    """Copy a condition's operations to where the builder is; the value that it yields."""
+    """Copy the operations of a condition to the builder; gives the value that it yields."""
     values = dict(zip(block.args, args, strict=True))
     for op in block.ops[:-1]:
         builder.append(copy_operation(op, values))

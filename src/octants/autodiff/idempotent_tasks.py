@@ -1,8 +1,8 @@
-"""Tasks that initialise what they overwrite: run again, they read what they read before.
+"""Finds idempotent tasks: run again, they read and store the same values.
 
 In ``s[i] = 0; for j in ...: s[i] = g(s[i])`` each work item stores an element before it reads it,
-and no other one touches it. What stood there before has no influence, so the first sweep of the
-reverse run can store and read it again on whatever memory holds.
+and no other work item accesses the element. Its prior content has no influence, so the first sweep
+of the reverse kernel can store and read it again, whatever memory holds.
 """
 
 from __future__ import annotations
@@ -18,9 +18,14 @@ _Element = tuple[Array, tuple[Hashable, ...]]
 
 
 def initialises(task: Task, arrays: Collection[Array]) -> bool:
-    """Whether each work item stores all elements of some arrays before it reads or updates them.
+    """Whether each work item stores the elements of some arrays before it reads or updates them.
 
-    Besides, no two work items touch the same one.
+    Args:
+        task: the task.
+        arrays: the arrays that it overwrites.
+
+    Returns:
+        True if it does and no two work items access the same element.
     """
     if not arrays or cooperates(task) or any(array.space is Space.TEMPORARY for array in arrays):
         return False
@@ -39,9 +44,9 @@ def initialises(task: Task, arrays: Collection[Array]) -> bool:
 def _stores_first(
     places: Places, block: Block, arrays: Collection[Array], known: frozenset[_Element]
 ) -> bool:
-    """Whether a block does so where some elements have been stored already.
+    """Whether a block stores before it reads, given the elements that have been stored.
 
-    An index is known by its value, which is another one in each iteration of the loop that has it.
+    An element is identified by the SSA values of its indices.
     """
     for op in block.ops:
         if isinstance(op, ops.Access) and op.array in arrays and op.companion is Companion.PRIMAL:

@@ -1,7 +1,7 @@
-"""Which integers a loop carries that are affine in the number of the iteration.
+"""Finds the carried integers of a loop that are affine in the iteration number.
 
-They are computed from it, and so no record holds them: the counter of a `while`, or the position in
-a log of reads.
+The replay computes them from the number, so that no record holds them: for example the counter of a
+`while`, or the position in a log of reads.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from octants.ir.core import Operation, Value
 from octants.types.scalars import i64
 
 Steps = list[tuple[str, Value]]
-"""What is added to a value in each iteration, or subtracted: ("add" or "sub", an invariant)."""
+"""What each iteration adds or subtracts: ("add" or "sub", a loop-invariant value)."""
 
 
 def inductions(op: ops.For | ops.While) -> dict[int, Steps]:
-    """The steps of each carried integer that changes by invariants only, by its position."""
+    """The steps of each carried integer that changes by loop-invariant values only, by position."""
     updates = {result: inner for inner in op.body.ops for result in inner.results}
     changing = {*op.body.args, *(v for v, o in updates.items() if not isinstance(o, ops.Constant))}
     found = {}
@@ -31,7 +31,7 @@ def inductions(op: ops.For | ops.While) -> dict[int, Steps]:
 def _steps(
     arg: Value, yielded: Value, updates: dict[Value, Operation], changing: set[Value]
 ) -> Steps | None:
-    """How an iteration leads from one value to the other, if by invariant steps."""
+    """How an iteration computes one value from another, if by loop-invariant steps."""
     steps: Steps = []
     value = yielded
     while value is not arg:
@@ -48,9 +48,19 @@ def _steps(
 
 
 def advanced(builder: Builder, start: Value, iteration: Value, steps: Steps) -> Value:
-    """What ``start`` has become before an iteration (i64); wrapping makes this exact."""
+    """The value of a carried integer in an iteration; wrapping arithmetic makes this exact.
+
+    Args:
+        builder: where it is computed.
+        start: the initial value.
+        iteration: the number of the iteration (i64).
+        steps: what each iteration adds.
+
+    Returns:
+        The value, of the type of ``start``.
+    """
     total = builder.constant(0, start.type)
     for fn, step in steps:
         total = builder.binary(fn, total, step)
-    turns = iteration if start.type is i64 else builder.cast(iteration, start.type)
-    return builder.binary("add", start, builder.binary("mul", turns, total))
+    factor = iteration if start.type is i64 else builder.cast(iteration, start.type)
+    return builder.binary("add", start, builder.binary("mul", factor, total))

@@ -1,8 +1,9 @@
-"""Blocks of loops whose records are local: all have one length, a number that is known here.
+"""Blocks whose records are local: all have one length, which is a compile-time constant.
 
-Their checkpoints stand as `checkpoints` says. But blocks are short, and a GPU has no instruction to
-divide: the base of a level is a power of two, half that of the level before it. A level is told by
-the number of bits of its digits, `FLAT` where there is a place for the checkpoint of each block.
+Their checkpoints are on levels as in `checkpoints`. But there are many short blocks, and GPUs have
+no instruction for division: so the base of a level is a power of two, half that of the level
+before. The number of bits of its digits describes a level; it is `FLAT` if each block has a slot
+for its checkpoint.
 """
 
 from __future__ import annotations
@@ -16,43 +17,43 @@ FLAT = 62
 
 
 def blocks_of(builder: Builder, trips: Value, length: int) -> Value:
-    """How many blocks so many iterations fill."""
+    """How many blocks so many iterations (i64) fill."""
     whole = builder.binary("floordiv", builder.cast(trips, u64), builder.constant(length, u64))
     return builder.cast(whole, i64)
 
 
 def blocks_with_last(builder: Builder, trips: Value, length: int) -> Value:
-    """The same with a block for those that are left; one at least."""
+    """How many blocks so many iterations (i64) need, at least one."""
     up = builder.binary("add", trips, builder.constant(length - 1, i64))
     return builder.binary("max", blocks_of(builder, up, length), builder.constant(1, i64))
 
 
 def flat(builder: Builder) -> Value:
-    """The bits on the first level where each block surely has a place for its checkpoint."""
+    """The bits of the first level if each block has a slot for its checkpoint."""
     return builder.constant(FLAT, i64)
 
 
-def bits_for(builder: Builder, count: Value, room: Value) -> Value:
-    """The bits on the first level, for so many blocks and room for so many checkpoints."""
-    is_flat = builder.compare("le", count, room)
-    return builder.select(is_flat, flat(builder), bits_within(builder, room))
+def bits_for(builder: Builder, count: Value, capacity: Value) -> Value:
+    """The bits of the first level, for so many blocks and capacity for so many checkpoints."""
+    is_flat = builder.compare("le", count, capacity)
+    return builder.select(is_flat, flat(builder), bits_within(builder, capacity))
 
 
-def bits_within(builder: Builder, room: Value) -> Value:
-    """The same where the number of blocks is not known: most of the room is for lower levels.
+def bits_within(builder: Builder, capacity: Value) -> Value:
+    """The bits of the first level for an unknown number of blocks.
 
-    Those of one checkpoint each have an eighth of it.
+    Most of the capacity is for the lower levels; the levels of one checkpoint have an eighth of it.
     """
     one, most = builder.constant(1, i64), builder.constant(63, i64)
-    half, eighth = (builder.binary("shr", room, builder.constant(k, i64)) for k in (1, 3))
+    half, eighth = (builder.binary("shr", capacity, builder.constant(k, i64)) for k in (1, 3))
     base = builder.binary("add", builder.binary("sub", half, eighth), one)
     return builder.binary("max", one, builder.binary("sub", most, builder.unary("clz", base)))
 
 
-def place(builder: Builder, number: Value, bits: Value) -> tuple[Value, Value]:
-    """Where the checkpoint of a block stands, and how many blocks there are to the one before it.
+def slot(builder: Builder, number: Value, bits: Value) -> tuple[Value, Value]:
+    """The slot of the checkpoint of a block, and the number of blocks since the checkpoint before.
 
-    That one is on its level, or a higher one; it is not the first block.
+    That checkpoint is on the same level or a higher one. ``number`` is not 0.
     """
     one, near, levels = builder.constant(1, i64), Block(), Block()
     if builder.constant_of(bits) == FLAT:
@@ -69,8 +70,8 @@ def place(builder: Builder, number: Value, bits: Value) -> tuple[Value, Value]:
     return found, span
 
 
-def places(builder: Builder, count: Value, bits: Value) -> Value:
-    """How many places the checkpoints of so many blocks take."""
+def slots(builder: Builder, count: Value, bits: Value) -> Value:
+    """How many slots the checkpoints of so many blocks need."""
     none, one = builder.constant(0, i64), builder.constant(1, i64)
     others = builder.binary("max", none, builder.binary("sub", count, one))
     if builder.constant_of(bits) == FLAT:
@@ -82,8 +83,9 @@ def places(builder: Builder, count: Value, bits: Value) -> Value:
 def _climb(builder: Builder, number: Value, bits: Value, *, by_digits: bool) -> list[Value]:
     """Go up the levels while the last digit is zero, or else while there are other digits.
 
-    Gives what is left of the number, the place where the level begins, its bits, and the bits of
-    all digits before.
+    Returns:
+        The remaining digits, the first slot of the level, its bits, and the bits of all digits
+        before.
     """
     zero, one = (builder.constant(k, i64) for k in (0, 1))
     condition, body = (Block([Value(i64) for _ in range(4)]) for _ in range(2))

@@ -1,22 +1,22 @@
-"""Records and reverses loops: all iterations of one, or the last block of them.
+"""Records and reverses loops, with all iterations on the tape or the last block of them.
 
-A loop with a room (see `checkpoints`) runs in blocks, each of which pushes to the same place, so
-that in the end the last block's records are there::
+A loop with a `checkpoints.Capacity` runs in blocks. Each block pushes to the same position, so that
+after the loop the tape holds the records of the last block::
 
     %length, %blocks = ...
     for(0, %blocks, %inits) { (%k, %carried):
-      if(%k > 0) { record_push<#checkpoint>(%middle, %place, %carried) }
+      if(%k > 0) { record_push<#checkpoint>(%checkpoint_base, %slot, %carried) }
       for(%k * %length, %last, %carried) { (%i, %carried):
         record_push<#record>(%base, %i - %k * %length, %carried)
         ...
       }
     }
 
-Work items that run in step have the same blocks, those of the one with most iterations; one that
-has less does nothing in the last blocks. So they agree on where records stand. The records of a
-block begin at `base`, the checkpoints at `middle`, and the stack goes on at `end`. Of the loops in
-there, which are recorded later, the first sweep finds out how far they will reach, and has room
-made for them: what comes later needs no more memory (see `reach`).
+Work items that run in step have the same blocks, those of the item with the most iterations; the
+last blocks of other items are empty. So they agree on the positions of records. The records of a
+block begin at `base`, the checkpoints at `checkpoint_base`, and the tape is free from `end`. The
+loops inside are recorded later: the first sweep computes their high-water marks and reserves the
+space, so that nothing later needs more memory (`tape_high_water`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from octants.autodiff import checkpoints
 from octants.autodiff.checkpoints import Capacity
 from octants.autodiff.induction_variables import advanced
 from octants.autodiff.recording_strategy import Iterations
-from octants.autodiff.records import Stack
+from octants.autodiff.records import TapeStack
 from octants.autodiff.stored_loops import StoredLoops
-from octants.autodiff.stored_nests import Loop
+from octants.autodiff.stored_nests import ForOrWhile
 from octants.autodiff.sweep import Iteration, Sweep
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Record, Value
@@ -37,16 +37,16 @@ from octants.types.scalars import i64
 
 
 class WholeLoop:
-    """A loop whose iterations are all on the stack after it."""
+    """A loop whose iterations are all on the tape after it."""
 
     in_blocks = False
 
-    def __init__(self, sweep: Sweep, stores: StoredLoops, op: Loop) -> None:
+    def __init__(self, sweep: Sweep, stores: StoredLoops, op: ForOrWhile) -> None:
         self._sweep = sweep
         self._stores = stores
         self._op = op
 
-    def record(self, stack: Stack) -> None:
+    def record(self, stack: TapeStack) -> None:
         sweep, op, base = self._sweep, self._op, stack.position
         if isinstance(op, ops.For):
             lower, upper, *inits = sweep.values.mapped(op.operands)
@@ -61,15 +61,15 @@ class WholeLoop:
             sweep.records.check(op, count)
         end = frames[0] if frames else sweep.records.end(sweep.records.of(op), base, count)
         stack.position = end
-        sweep.values.know(op, base=base, count=count, end=end)
-        self._stores.know_frames(op, frames)
+        sweep.values.note(op, base=base, count=count, end=end)
+        self._stores.note_frames(op, frames)
 
     def reverse(self, iterations: Iterations, adjoints: list[Value]) -> list[Value]:
         zero, count = self._sweep.builder.constant(0, i64), self._sweep.values[self._op, "count"]
         return iterations.reverse(zero, count, self._stores.ends_of_frames(self._op), adjoints)
 
-    def facts_if_stored(self, _count: Value, _stack: Stack) -> dict[str, Value]:
-        """Nothing else is known of the loop."""
+    def facts_if_stored(self, _count: Value, _stack: TapeStack) -> dict[str, Value]:
+        """No further facts."""
         return {}
 
     def furthest_end(self, start: Value, count: Value, stored: Value | None) -> Value:
@@ -77,12 +77,12 @@ class WholeLoop:
         record = records.of(self._op)
         if stored is not None:
             start = builder.binary("add", start, builder.binary("min", stored, self._stores.bytes))
-        return builder.early(lambda: records.end(record, start, count), start, count)
+        return builder.hoisted(lambda: records.end(record, start, count), start, count)
 
     def ends_unless_stored(
         self, ends: dict[Operation, Value], stored: Value
     ) -> dict[Operation, Value]:
-        """How far inner loops reach if so many bytes are stored with this one: none that fits."""
+        """The high-water marks of inner loops: 0 for stored loops, if what is stored fits."""
         builder, nests = self._sweep.builder, self._sweep.plan.nests
         none = builder.constant(0, i64)
         fits = builder.compare("le", stored, self._stores.bytes)
@@ -93,20 +93,22 @@ class WholeLoop:
 
 
 class LoopInBlocks:
-    """A loop of which the last block is on the stack after it, with checkpoints of the others."""
+    """A loop of which the last block is on the tape after it, with checkpoints of the others."""
 
     in_blocks = True
 
-    def __init__(self, sweep: Sweep, stores: StoredLoops, op: Loop, room: Capacity) -> None:
+    def __init__(
+        self, sweep: Sweep, stores: StoredLoops, op: ForOrWhile, capacity: Capacity
+    ) -> None:
         self._sweep = sweep
         self._stores = stores
         self._op = op
-        self._room = room
-        self._checkpoints = Checkpoints(sweep, op, room)
+        self._capacity = capacity
+        self._checkpoints = Checkpoints(sweep, op, capacity)
 
     # -- recording ---------------------------------------------------------------------------------
 
-    def record(self, stack: Stack) -> None:
+    def record(self, stack: TapeStack) -> None:
         op = self._op
         if isinstance(op, ops.For):
             lower, upper, *inits = self._sweep.values.mapped(op.operands)
@@ -114,14 +116,19 @@ class LoopInBlocks:
         else:
             self.record_while(op, recorded_iteration(self._stores, op, stack.position), stack)
 
-    def _record_for(self, op: ops.For, count: Value, inits: list[Value], stack: Stack) -> None:
+    def _record_for(self, op: ops.For, count: Value, inits: list[Value], stack: TapeStack) -> None:
         sweep, builder, base = self._sweep, self._sweep.builder, stack.position
         zero = builder.constant(0, i64)
-        split = checkpoints.split(builder, builder.longest(count), self._room)
+        split = checkpoints.split(builder, builder.longest(count), self._capacity)
         length, blocks = split.length, split.count
-        middle = self._after_block(base, length)
-        sweep.values.know(
-            op, base=base, count=count, length=length, width=split.width, middle=middle
+        checkpoint_base = self._after_block(base, length)
+        sweep.values.note(
+            op,
+            base=base,
+            count=count,
+            length=length,
+            width=split.width,
+            checkpoint_base=checkpoint_base,
         )
         frames, own = self._stores.begin_frames(op, base), len(inits)
 
@@ -131,59 +138,61 @@ class LoopInBlocks:
 
         results = sweep.for_((zero, blocks), [*inits, *frames], emit).results
         sweep.values.bind_all(op.results, results)
-        self._stores.know_frames(op, results[own : own + len(frames)])
-        self._end(stack, blocks, split.places)
+        self._stores.note_frames(op, results[own : own + len(frames)])
+        self._end(stack, blocks, split.slots)
 
-    def record_while(self, op: ops.While, iteration: Iteration, stack: Stack) -> None:
-        """Emit a `while` of such iterations in blocks, whose number is known after it."""
+    def record_while(self, op: ops.While, iteration: Iteration, stack: TapeStack) -> None:
+        """Record a `while` in blocks; their number is known only after the loop."""
         sweep, builder, base, own = self._sweep, self._sweep.builder, stack.position, len(op.inits)
-        length, width = checkpoints.unknown(builder, self._room)
+        length, width = checkpoints.split_unknown(builder, self._capacity)
         full = self._after_block(base, length)
-        sweep.values.know(op, base=base, length=length, width=width, middle=full)
+        sweep.values.note(op, base=base, length=length, width=width, checkpoint_base=full)
         zero, one = builder.constant(0, i64), builder.constant(1, i64)
         frames = self._stores.begin_frames(op, base)
         inits = [*sweep.values.mapped(op.inits), *frames, zero, zero]
         condition = sweep.condition(op, [Value(value.type) for value in inits[own:]])
         body = Block([Value(value.type) for value in inits])
         with builder.into(body):
-            around = sweep.reaches.enter()
+            around = sweep.high_water.enter()
             carried, (count, number) = body.args[:own], body.args[-2:]
             self._checkpoints.push(number, zero, carried)
             iterations, later = sweep.counted_while(op, iteration, carried, length, frames)
             count = builder.binary("add", count, iterations)
             following = builder.binary("add", number, one)
-            far = sweep.reaches.carry(None, condition, body)
+            far = sweep.high_water.carry(None, condition, body)
             own_results = sweep.values.mapped(op.results)
             builder.yield_([*own_results, *later, count, following, *far])
-        results = builder.while_([*inits, *sweep.reaches.zeros(far)], condition, body).results
-        sweep.reaches.leave(around, results[len(inits) :])
+        results = builder.while_([*inits, *sweep.high_water.zeros(far)], condition, body).results
+        sweep.high_water.leave(around, results[len(inits) :])
         sweep.values.bind_all(op.results, results)
         count, blocks = results[len(inits) - 2 : len(inits)]
         blocks = builder.longest(blocks)
-        sweep.values.know(op, count=count)
-        self._stores.know_frames(op, results[own : own + len(frames)])
-        middle = self._after_block(base, builder.binary("min", count, length))
-        places = checkpoints.places(builder, blocks, width, self._room)
-        self._end(stack, blocks, places, middle)
+        sweep.values.note(op, count=count)
+        self._stores.note_frames(op, results[own : own + len(frames)])
+        checkpoint_base = self._after_block(base, builder.binary("min", count, length))
+        slots = checkpoints.slots(builder, blocks, width, self._capacity)
+        self._end(stack, blocks, slots, checkpoint_base)
 
     def _after_block(self, base: Value, length: Value) -> Value:
-        """Where the records of a block of so many iterations end, at most."""
+        """The furthest position at which the records of a block of so many iterations end."""
         records = self._sweep.records
         end = records.end(records.of(self._op), base, length)
         if not self._sweep.plan.nests.has_frames(self._op):
             return end
         return self._sweep.builder.binary("add", end, self._stores.bytes)
 
-    def _end(self, stack: Stack, blocks: Value, places: Value, middle: Value | None = None) -> None:
-        """The stack goes on behind the checkpoints, or where there are none behind the frames."""
+    def _end(
+        self, stack: TapeStack, blocks: Value, slots: Value, checkpoint_base: Value | None = None
+    ) -> None:
+        """The tape is free behind the checkpoints; if there are none, behind the frames."""
         sweep, op = self._sweep, self._op
         builder, values = sweep.builder, sweep.values
-        end = self._checkpoints.end(middle or values[op, "middle"], places)
+        end = self._checkpoints.end(checkpoint_base or values[op, "checkpoint_base"], slots)
         if sweep.plan.nests.has_frames(op):
             is_several = builder.compare("gt", blocks, builder.constant(1, i64))
             end = builder.select(is_several, end, values[op, "top"])
         stack.position = end
-        values.know(op, blocks=blocks, end=end)
+        values.note(op, blocks=blocks, end=end)
 
     def _block_at(self, number: Value) -> tuple[Value, Value]:
         """The first iteration of a block, and how many it has."""
@@ -195,7 +204,7 @@ class LoopInBlocks:
         return first, builder.binary("min", rest, length)
 
     def _run_block(self, first: Value, size: Value, carried: list[Value]) -> list[Value]:
-        """Run so many iterations, which the loop makes; what is carried on, and frames' ends."""
+        """Run and record the iterations of a block; gives carried values and ends of frames."""
         sweep, op = self._sweep, self._op
         builder, base = sweep.builder, sweep.values[op, "base"]
         if isinstance(op, ops.For):
@@ -211,10 +220,10 @@ class LoopInBlocks:
             builder.yield_([*sweep.values.mapped(op.body.yielded), *later])
         return builder.for_(builder.constant(0, i64), size, inits, body).results
 
-    # -- going back --------------------------------------------------------------------------------
+    # -- the backward sweep ------------------------------------------------------------------------
 
     def reverse(self, iterations: Iterations, adjoints: list[Value]) -> list[Value]:
-        """Reverse the blocks, all but the last one after they have been run again."""
+        """Reverse the blocks; all but the last one are run and recorded again before."""
         sweep, op, builder = self._sweep, self._op, self._sweep.builder
         zero = builder.constant(0, i64)
         agree_on_blocks(sweep, op)
@@ -233,9 +242,10 @@ class LoopInBlocks:
         return builder.for_(zero, blocks, adjoints, body).results
 
     def _rerun_block(self, following: Value) -> list[Value]:
-        """Have the records of the block before one on the stack again, and its own checkpoints.
+        """Record the block before ``following`` again, and the checkpoints of its own.
 
-        The blocks from the nearest checkpoint on are run. Gives where the frames of the last end.
+        Runs the blocks from the nearest checkpoint on. Gives the ends of the frames of the last
+        one.
         """
         sweep, op, builder = self._sweep, self._op, self._sweep.builder
         start, inits = self._checkpoints.before(following)
@@ -250,12 +260,12 @@ class LoopInBlocks:
             builder.yield_(self._run_block(first, size, carried))
         return builder.for_(start, following, inits, body).results[own - 1 :]
 
-    # -- what may be stored, and how far it reaches ------------------------------------------------
+    # -- stored inner loops, high-water marks ------------------------------------------------------
 
-    def facts_if_stored(self, count: Value, stack: Stack) -> dict[str, Value]:
-        """All iterations are one block then."""
+    def facts_if_stored(self, count: Value, stack: TapeStack) -> dict[str, Value]:
+        """All iterations are one block."""
         one = self._sweep.builder.constant(1, i64)
-        return {"length": count, "blocks": one, "width": one, "middle": stack.position}
+        return {"length": count, "blocks": one, "width": one, "checkpoint_base": stack.position}
 
     def furthest_end(self, start: Value, count: Value, stored: Value | None) -> Value:
         builder, records = self._sweep.builder, self._sweep.records
@@ -264,60 +274,60 @@ class LoopInBlocks:
             most_stored = self._stores.bytes
             start = builder.binary("add", start, builder.binary("min", stored, most_stored))
         ends = partial(records.end, record), self._checkpoints.end
-        return self._room.furthest(builder, start, builder.longest(count), ends, most_stored)
+        return self._capacity.furthest(builder, start, builder.longest(count), ends, most_stored)
 
     def ends_unless_stored(
         self, ends: dict[Operation, Value], _stored: Value
     ) -> dict[Operation, Value]:
-        """How far inner loops reach: as if nothing were stored, for the blocks that run again."""
+        """The high-water marks of inner loops: unchanged, for the blocks that run again."""
         return dict(ends)
 
 
 class Checkpoints:
-    """The checkpoints of a loop in blocks: what it carries into some of them."""
+    """The checkpoints of a loop in blocks: the carried values at the start of some blocks."""
 
-    def __init__(self, sweep: Sweep, op: Loop, room: Capacity) -> None:
+    def __init__(self, sweep: Sweep, op: ForOrWhile, capacity: Capacity) -> None:
         self._sweep = sweep
         self._op = op
-        self._room = room
+        self._capacity = capacity
 
     def push(self, number: Value, start: Value, carried: list[Value]) -> None:
-        """Keep what is carried into a block, unless that is the one that is started from."""
+        """Keep the carried values at the start of block ``number``, unless the run starts there."""
         sweep, builder, push = self._sweep, self._sweep.builder, Block()
         with builder.into(push):
-            place, _ = self._place(number)
-            middle = sweep.values[self._op, "middle"]
-            sweep.records.push(self._record, middle, place, carried)
+            slot, _ = self._slot(number)
+            checkpoint_base = sweep.values[self._op, "checkpoint_base"]
+            sweep.records.push(self._record, checkpoint_base, slot, carried)
         builder.only_if(builder.compare("gt", number, start), push)
 
     def before(self, following: Value) -> tuple[Value, list[Value]]:
-        """The nearest block before one with a checkpoint, or the first; what is carried into it."""
+        """The nearest block before ``following`` that can be run from, and its carried values."""
         builder = self._sweep.builder
-        _, span = self._place(following)
+        _, span = self._slot(following)
         start = builder.binary("sub", following, span)
         return start, self._carried_into(start)
 
-    def end(self, start: Value, places: Value) -> Value:
-        """Where so many checkpoints end that begin at a position."""
-        return self._sweep.records.end(self._record, start, places)
+    def end(self, start: Value, slots: Value) -> Value:
+        """The position (i64, bytes) at which so many checkpoints end that begin at ``start``."""
+        return self._sweep.records.end(self._record, start, slots)
 
     @property
     def _record(self) -> Record:
         return self._sweep.records.checkpoints_of(self._op)
 
-    def _place(self, number: Value) -> tuple[Value, Value]:
-        """Where the checkpoint of a block stands, and the blocks to the one before it."""
+    def _slot(self, number: Value) -> tuple[Value, Value]:
+        """The slot of the checkpoint of a block, and the blocks since the checkpoint before."""
         width = self._sweep.values[self._op, "width"]
-        return checkpoints.place(self._sweep.builder, number, width, self._room)
+        return checkpoints.slot(self._sweep.builder, number, width, self._capacity)
 
     def _carried_into(self, number: Value) -> list[Value]:
         sweep, builder, op = self._sweep, self._sweep.builder, self._op
         later, start = Block(), Block()
         with builder.into(later):
             results = [Value(value.type) for value in op.inits]
-            place, _ = self._place(number)
-            middle = sweep.values[op, "middle"]
-            sweep.records.pop(self._record, middle, place, results)
+            slot, _ = self._slot(number)
+            checkpoint_base = sweep.values[op, "checkpoint_base"]
+            sweep.records.pop(self._record, checkpoint_base, slot, results)
             builder.yield_(results)
         with builder.into(start):
             builder.yield_(sweep.values.mapped(op.inits))
@@ -336,9 +346,18 @@ def push_iterations(
     bounds: tuple[Value, Value],
     carried: list[Value],
 ) -> list[Value]:
-    """Run and record iterations between bounds of the counter.
+    """Run and record the iterations of a `for` between bounds of its counter.
 
-    Gives what is carried on, and where frames end.
+    Args:
+        sweep: the sweep that is emitted.
+        stores: records the iterations.
+        op: the primal loop.
+        base: the base of its record (i64, bytes).
+        bounds: the bounds of the counter.
+        carried: the carried values at the start.
+
+    Returns:
+        The carried values at the end, then the ends of frames if the loop has frames.
     """
     inits, own = [*carried, *stores.begin_frames(op, base)], len(carried)
 
@@ -352,20 +371,32 @@ def push_iterations(
 
 
 def recorded_iteration(stores: StoredLoops, op: ops.While, base: Value) -> Iteration:
-    """What emits an iteration of a `while` with its record."""
+    """The `Iteration` of a `while` that records itself."""
     return lambda number, carried, frames: stores.record_iteration(
         op, base, number, carried, frames
     )
 
 
-def agree_on_blocks(sweep: Sweep, op: Loop) -> None:
-    """Have work items in step know that what they know of the blocks of a loop is the same."""
+def agree_on_blocks(sweep: Sweep, op: ForOrWhile) -> None:
+    """Make the facts about the blocks of a loop uniform among work items that run in step."""
     for fact in ("length", "blocks", "width"):
-        sweep.values.know(op, **{fact: sweep.builder.longest(sweep.values[op, fact])})
+        sweep.values.note(op, **{fact: sweep.builder.longest(sweep.values[op, fact])})
 
 
-def at_iteration(sweep: Sweep, op: Loop, iteration: Value, carried: list[Value]) -> list[Value]:
-    """What a loop carries into an iteration; of what it gives, only what must be recorded."""
+def at_iteration(
+    sweep: Sweep, op: ForOrWhile, iteration: Value, carried: list[Value]
+) -> list[Value]:
+    """The values that a loop carries into an iteration.
+
+    Args:
+        sweep: the sweep that is emitted.
+        op: the primal loop.
+        iteration: the number of the iteration (i64).
+        carried: the recorded values; those that are affine in the number are computed instead.
+
+    Returns:
+        The carried values.
+    """
     found, values = list(carried), sweep.values
     for k, steps in sweep.facts.inductions(op).items():
         mapped = [(fn, values[step]) for fn, step in steps]
@@ -374,6 +405,6 @@ def at_iteration(sweep: Sweep, op: Loop, iteration: Value, carried: list[Value])
 
 
 def counter(sweep: Sweep, op: ops.For, iteration: Value) -> Value:
-    """The counter of a loop in an iteration."""
+    """The counter of a `for` in an iteration, given by its number (i64)."""
     lower = sweep.values[op.lower]
     return sweep.builder.binary("add", lower, sweep.builder.cast(iteration, lower.type))

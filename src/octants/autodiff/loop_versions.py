@@ -1,4 +1,4 @@
-"""Small loops that may leave records have a version that does, and one that does not.
+"""Unswitches small loops that may record: one version that records, one that does not.
 
 Before::
 
@@ -9,7 +9,7 @@ Before::
       %0: i64 = constant<0>()
       %1: i64 = constant<9>()
       %2: f32 = load<@x, primal>()
-      %3: i64 = record_room<#r, 1>(%0)
+      %3: i64 = record_capacity<#r, 1>(%0)
       %4: u1 = compare<le>(%1, %3)
       %5: f32 = for(%0, %1, %2) { (%6: i64, %7: f32):
         if(%4) {
@@ -34,7 +34,7 @@ After::
       %0: i64 = constant<0>()
       %1: i64 = constant<9>()
       %2: f32 = load<@x, primal>()
-      %3: i64 = record_room<#r, 1>(%0)
+      %3: i64 = record_capacity<#r, 1>(%0)
       %4: u1 = compare<le>(%1, %3)
       %5: f32 = if(%4) {
         %6: f32 = for(%0, %1, %2) { (%7: i64, %8: f32):
@@ -54,8 +54,8 @@ After::
       yield()
     }
 
-What is asked once need not be asked in each turn, and what is computed for the record alone is
-computed only where there is one.
+The condition is loop-invariant, so it is tested once instead of in each iteration, and what is
+computed for the record alone is computed only where there is one.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ from octants.ir.core import Block, Module, Operation, Value
 from octants.ir.rewriter import copy_operation
 
 _SMALL = 64
-"""Operations of a loop's body: a larger one is not there twice."""
+"""The most operations in the body of a loop that is duplicated."""
 
 
 def make_versions(module: Module) -> None:
-    """Give the loops of all tasks two versions where that pays, in place."""
+    """Unswitch the loops of all tasks where that pays, in place."""
     for task in module.tasks:
         _visit(task.body)
 
@@ -78,14 +78,14 @@ def _visit(block: Block) -> None:
     for position, op in enumerate(block.ops):
         for region in op.regions:
             _visit(region)
-        asking = _asking(op) if isinstance(op, ops.For) else None
-        if asking is not None:
-            assert isinstance(op, ops.For)
-            block.ops[position] = _versions(op, asking)
+        if isinstance(op, ops.For):
+            branch = _recording_branch(op)
+            if branch is not None:
+                block.ops[position] = _versions(op, branch)
 
 
-def _asking(loop: ops.For) -> ops.If | None:
-    """The branch of a loop that records, or not, for all turns alike."""
+def _recording_branch(loop: ops.For) -> ops.If | None:
+    """The loop-invariant if of a loop that decides whether it records; None if there is none."""
     inside = list(loop.body.walk())
     if len(inside) > _SMALL or any(isinstance(op, ops.Loop) for op in inside):
         return None
@@ -98,16 +98,16 @@ def _asking(loop: ops.For) -> ops.If | None:
     return None
 
 
-def _versions(loop: ops.For, asking: ops.If) -> ops.If:
-    """A loop that records if a condition holds, and the same without that."""
-    position = loop.body.ops.index(asking)
+def _versions(loop: ops.For, branch: ops.If) -> ops.If:
+    """The loop that records if the condition holds, and the loop that does not."""
+    position = loop.body.ops.index(branch)
     loop.body.ops[position : position + 1] = []
     plain = copy_operation(loop, {})
-    loop.body.ops[position:position] = asking.then.ops[:-1]
+    loop.body.ops[position:position] = branch.then.ops[:-1]
     results = loop.results
     loop.results = [Value(value.type, value.name) for value in results]
     sides = _yielding(loop), _yielding(plain)
-    return ops.If(asking.condition, *sides, results=results, location=loop.location)
+    return ops.If(branch.condition, *sides, results=results, location=loop.location)
 
 
 def _yielding(op: Operation) -> Block:

@@ -1,9 +1,9 @@
-"""What the derivative of a task needs to know of the order in which its updates happen.
+"""Finds the updates whose derivative depends on the order of work items.
 
-Sums have a derivative that no order changes, and the winner of a minimum can be told afterwards.
-What a product was before a factor came, or what an update returned, depends on who came first:
-such a task is differentiated with its work items in order, unless only one of them ever touches
-an element.
+The derivative of a sum does not depend on the order, and the winner of a minimum is known
+afterwards. But the content of a product before a factor is applied, or what an update returns,
+depends on which work item comes first: such a task is differentiated with its work items in order,
+unless a single work item accesses each element.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ EXTREMA = ("min", "max")
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """Facts of one task.
+    """Facts of one task about the order of its updates.
 
-    Of `shared` arrays several work items may touch one element. `mixed` arrays are written by more
-    than atomics of one function. `unordered` are the updates whose derivative depends on an order
-    that nobody knows. Of the arrays in `needing` the reverse needs what was there before an update.
-    `only_sums` says that work items update shared arrays by sums alone, which tangents can follow
-    in any order.
+    Several work items may access one element of `shared` arrays. `mixed` arrays have writes other
+    than atomics of one function. `unordered` are the updates whose derivative depends on an unknown
+    order. The reverse needs the contents of `needing` arrays before an update. `only_sums` says
+    that work items update shared arrays by sums alone, which tangents can follow in any order.
     """
 
     shared: frozenset[Array]
@@ -39,7 +38,7 @@ class Ordering:
 
 
 def ordering_of(task: Task, is_active: Callable[[Array], bool]) -> Ordering:
-    """The facts of a task for derivatives that are carried by the arrays of ``is_active``."""
+    """The facts of a task; ``is_active`` says whether derivatives flow through an array."""
     accesses: dict[Array, list[ops.Access]] = {}
     for op in task.body.walk():
         if isinstance(op, ops.Access) and op.companion is Companion.PRIMAL:
@@ -71,7 +70,7 @@ def _is_update(op: ops.Access) -> bool:
 
 
 def _shared(task: Task, updated: dict[Array, list[ops.Access]]) -> frozenset[Array]:
-    """The updated arrays of which two work items may touch one element."""
+    """The updated arrays of which two work items may access one element."""
     if not task.is_parallel or not updated:
         return frozenset()
     places = Places(task)

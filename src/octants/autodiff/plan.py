@@ -1,9 +1,9 @@
-"""How the loops of a task are recorded: the plan, made from facts before anything is emitted.
+"""Plans how the loops of a task are recorded, from facts alone, before anything is emitted.
 
-Each loop with a reverse is recorded whole, or in blocks (see `checkpoints`), of which those whose
-record is local may all have one length (see `fixed_length_blocks`). A loop in one that is recorded
-leaves its records with it (see `stored_nests`), or is run again and recorded when an iteration
-around it is reversed.
+Each loop with a reverse is recorded whole or in blocks (`checkpoints`). Blocks whose records are
+local, in memory of the work item, may all have one length (`fixed_length_blocks`). An inner loop
+either stores the records of all its executions while the loop around it is recorded
+(`stored_nests`), or is run again and recorded when an iteration around it is reversed.
 """
 
 from __future__ import annotations
@@ -13,40 +13,41 @@ from dataclasses import field
 from typing import Any
 
 from octants.autodiff import unrolling
-from octants.autodiff.stored_nests import IN_CACHE, Nests, nests
+from octants.autodiff.stored_nests import IN_CACHE, StoredNests, find_stored_nests
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
 from octants.target import Capabilities
 
-LEAST_IN_BLOCK, MOST_IN_BLOCK = 4, 16
-"""Iterations of a block whose record is local: more would be in memory that is not near."""
+MIN_BLOCK, MAX_BLOCK = 4, 16
+"""Bounds on the iterations of a block with local records: longer ones would leave fast memory."""
 
 REPLAY, STORE = "replay", "store"
-"""Ways to record loops in loops: one execution at a time; all of them, be the cache too small."""
+"""How to record inner loops: one execution at a time, or all, even if they exceed the cache."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class RecordingPlan:
     """How the loops of a task are recorded.
 
-    `in_blocks` has the loops that may be recorded in blocks, `parts` the parts into which the share
-    is cut, each of which has as many bytes as are `sure`, at least. `local` tells of the loops
-    whose records are local how many iterations these hold; those in `even` blocks have no shorter
-    ones, and those that are `unrolled` no other loops: each iteration of them is written out.
+    `in_blocks` are the loops that may be recorded in blocks. The tape quota of a worker is divided
+    into `partitions`, of at least `guaranteed_bytes` each. `nests` are the loops that are stored
+    with a loop around them. `local` maps each loop with local records to the number of iterations
+    that these hold. `fixed_length` are the loops all of whose blocks have one length, `unrolled`
+    those whose blocks code generation unrolls.
     """
 
-    parts: int = 1
-    sure: int = 0
+    partitions: int = 1
+    guaranteed_bytes: int = 0
     in_blocks: frozenset[Operation] = frozenset()
-    nests: Nests = field(default_factory=Nests)
+    nests: StoredNests = field(default_factory=StoredNests)
     local: Mapping[Operation, int] = field(default_factory=dict)
-    even: frozenset[Operation] = frozenset()
+    fixed_length: frozenset[Operation] = frozenset()
     unrolled: frozenset[Operation] = frozenset()
 
     @property
     def is_whole(self) -> bool:
-        """Whether all iterations of all loops are recorded on the tape, each loop on its own."""
+        """Whether all iterations of all loops are recorded on the tape, one execution at a time."""
         return not (self.in_blocks or self.nests.around or self.local)
 
 
@@ -55,72 +56,81 @@ def plan(
     records: Mapping[Operation, Record],
     saving: Collection[Operation],
     machine: Capabilities,
-) -> Plan:
-    """How the loops of a task are best recorded on a machine.
+) -> RecordingPlan:
+    """Plan how the loops of a task are recorded on a machine.
 
-    ``records`` are those of its loops, pruned; to store the loops ``saving`` would save a run. Of
-    a forced capacity, all loops are recorded whole, each on its own.
+    Args:
+        body: the body of the primal task.
+        records: the records of its loops in a draft that records all loops whole, pruned.
+        saving: the inner loops that the first sweep has to run anyway, so that storing them saves a
+            run.
+        machine: if it forces a record capacity, all loops are recorded whole.
+
+    Returns:
+        The plan.
     """
     if machine.capacity:
-        return Plan()
+        return RecordingPlan()
     strides = {op: record.offsets()[1] for op, record in records.items()}
     strides = {op: stride for op, stride in strides.items() if stride}
     if machine.tape_local:
-        return _plan_nearby(body, strides, machine)
-    around = {} if machine.nests == REPLAY else nests(body, strides, saving)
+        return _plan_local(body, strides, machine)
+    around = {} if machine.nests == REPLAY else find_stored_nests(body, strides, saving)
     weights = {op: 1 + (op in around.values()) for op in strides}
-    parts = max(1, _most_at_once(body, weights)[0])
-    found = _in_blocks(body, strides, parts, machine) if machine.tape_whole else frozenset()
-    stored = Nests(around, 0 if machine.nests == STORE else IN_CACHE)
-    return Plan(parts, in_blocks=found, nests=stored)
+    partitions = max(1, _most_at_once(body, weights)[0])
+    found = _in_blocks(body, strides, partitions, machine) if machine.tape_whole else frozenset()
+    stored = StoredNests(around, 0 if machine.nests == STORE else IN_CACHE)
+    return RecordingPlan(partitions, in_blocks=found, nests=stored)
 
 
-def _plan_nearby(body: Block, strides: Mapping[Operation, int], machine: Capabilities) -> Plan:
-    """Blocks whose records are local: all loops have some, but those that surely are one block."""
+def _plan_local(
+    body: Block, strides: Mapping[Operation, int], machine: Capabilities
+) -> RecordingPlan:
+    """Plan local records: a loop has blocks unless its trip count is known to fit one."""
     constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
-    local, in_blocks, even, unrolled = {}, set(), set(), set()
-    left = unrolling.MOST_IN_TASK
+    local, in_blocks, fixed_length, unrolled = {}, set(), set(), set()
+    left = unrolling.MAX_WORK_IN_TASK
     for op, stride in strides.items():
-        length = unrolling.unrolled_turns(op, stride, left)
+        length = unrolling.unrolled_iterations(op, stride, left)
         if length:
             unrolled.add(op)
             left -= length * unrolling.work_of(op.regions[-1])
         else:
-            length = min(MOST_IN_BLOCK, max(LEAST_IN_BLOCK, machine.tape_local // stride))
-        if op in unrolled or unrolling.is_worth_twice(op):
-            even.add(op)
+            length = min(MAX_BLOCK, max(MIN_BLOCK, machine.tape_local // stride))
+        if op in unrolled or unrolling.is_worth_duplicating(op):
+            fixed_length.add(op)
         if _surely_fits(op, length, constants):
             local[op] = max(1, constants[op.upper] - constants[op.lower])  # type: ignore[attr-defined]
         else:
             local[op] = length
             in_blocks.add(op)
-    parts = max(1, _most_at_once(body, dict.fromkeys(in_blocks, 1))[0])
-    return Plan(
-        parts,
-        machine.tape_whole // (parts * machine.tape_sharers),
+    partitions = max(1, _most_at_once(body, dict.fromkeys(in_blocks, 1))[0])
+    return RecordingPlan(
+        partitions,
+        machine.tape_whole // (partitions * machine.tape_sharers),
         frozenset(in_blocks),
-        Nests({}, 0),
+        StoredNests({}, 0),
         local,
-        frozenset(even),
+        frozenset(fixed_length),
         frozenset(unrolled),
     )
 
 
 def _in_blocks(
-    body: Block, strides: Mapping[Operation, int], parts: int, machine: Capabilities
+    body: Block, strides: Mapping[Operation, int], partitions: int, machine: Capabilities
 ) -> frozenset[Operation]:
     """The loops of a task that may be recorded in blocks."""
     constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
-    room = machine.tape_whole // (parts * machine.tape_sharers)
+    capacity = machine.tape_whole // (partitions * machine.tape_sharers)
     return frozenset(
         op
         for op, stride in strides.items()
-        if not _surely_fits(op, max(1, room // stride), constants)
+        if not _surely_fits(op, max(1, capacity // stride), constants)
     )
 
 
 def _most_at_once(block: Block, weights: Mapping[Operation, int]) -> tuple[int, int]:
-    """The weight of the loops with records on the stack, at most while and after a block runs."""
+    """The weights of the loops whose records are on the tape together: at most, and at the end."""
     most = held = 0
     for op in block.ops:
         inside = [_most_at_once(region, weights) for region in op.regions]
@@ -131,7 +141,8 @@ def _most_at_once(block: Block, weights: Mapping[Operation, int]) -> tuple[int, 
     return most, held
 
 
-def _surely_fits(op: Operation, room: int, constants: Mapping[Value, Any]) -> bool:
+def _surely_fits(op: Operation, capacity: int, constants: Mapping[Value, Any]) -> bool:
+    """Whether the trip count of a loop is a compile-time constant that fits a capacity."""
     if not isinstance(op, ops.For) or op.lower not in constants or op.upper not in constants:
         return False
-    return bool(constants[op.upper] - constants[op.lower] <= room)
+    return bool(constants[op.upper] - constants[op.lower] <= capacity)

@@ -1,8 +1,9 @@
-"""Emits copies of primal operations that are scalar or access memory.
+"""Emits copies of primal operations without regions: scalar ones, loads, stores, atomics.
 
-A replay has no primal side effects, but for two. The first sweep of a task that is reversed on the
-memory from before it runs the stores to what it overwrites, and logs what hazardous loads read. A
-sweep over work items that share memory writes shared arrays again (see `cooperation`).
+A replay has no side effects on primal arrays, with two exceptions. The first sweep of a task that
+is reversed on the memory from before it repeats the stores to what the task overwrites, and logs
+what hazardous loads read. A sweep over cooperating work items stores to shared arrays again
+(`cooperation`).
 """
 
 from __future__ import annotations
@@ -13,49 +14,53 @@ from typing import Any
 
 from octants.autodiff.primal_values import PrimalValues
 from octants.autodiff.task_builder import EntryBuilder
-from octants.autodiff.task_facts import Facts
+from octants.autodiff.task_facts import TaskFacts
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Operation, Record, Space, Value, rebuild
 from octants.types.scalars import i64, u64
 
-Flag = Callable[[Operation, Operation, str], None]
-"""Told of each read of primal memory: the new operation, the primal one, what is read."""
+OnRead = Callable[[Operation, Operation, str], None]
+"""Called for each read of primal memory with: the new operation, the primal one, the kind.
+
+The kinds are those of `analyse.Analysis.later_writes`, and "shared".
+"""
 
 
 class PrimalMemory:
-    """Emits them over ``arrays``, which stand for the primal ones, and flags what it reads.
+    """Emits the copies, and reports what they read.
 
-    ``log`` is the record of what the first sweep reads.
+    `arrays` maps primal arrays to those of the reverse kernel. ``log`` is the record of logged
+    reads.
     """
 
     def __init__(
         self,
         builder: EntryBuilder,
-        facts: Facts,
+        facts: TaskFacts,
         values: PrimalValues,
         arrays: dict[Array, Array],
-        flag: Flag,
+        on_read: OnRead,
         log: Record,
     ) -> None:
         self.arrays = arrays
         self._builder = builder
         self._facts = facts
         self._values = values
-        self._flag = flag
+        self._on_read = on_read
         self._log = log
         self._stored: frozenset[Array] = frozenset()
         self._shares = False
 
     @contextmanager
     def storing(self, arrays: frozenset[Array]) -> Iterator[None]:
-        """Have stores to some arrays run, and the log written, meanwhile."""
+        """Repeat the stores to some arrays inside the context, and write the log."""
         self._stored = arrays
         yield
         self._stored = frozenset()
 
     @contextmanager
     def sharing(self, shares: bool) -> Iterator[None]:
-        """Have shared arrays written again meanwhile, or not."""
+        """Repeat the stores to shared arrays inside the context, or not."""
         self._shares = shares
         yield
         self._shares = False
@@ -65,7 +70,7 @@ class PrimalMemory:
         _EMIT[type(op)](self, op)
 
     def emit_scalar(self, op: Operation) -> None:
-        """Emit a copy of one that is scalar."""
+        """Emit a copy of a scalar operation."""
         values = self._values
         if isinstance(op, ops.Constant):
             values.bind(op.result, self._builder.constant(op.value, op.result.type))
@@ -76,13 +81,13 @@ class PrimalMemory:
         values.bind(op.results[0], self._builder.append(new).result)
 
     def read(self, op: Any, kind: str) -> Value:
-        """Load where a primal access went, noting that the value is needed."""
+        """Load the element that a primal operation accessed, and report the read."""
         indices = self._values.mapped(op.indices)
         result = self._builder.load(self.arrays[op.array], indices, op.companion)
         if op.array.space is not Space.SHARED:
-            self._flag(self._builder.block.ops[-1], op, kind)
+            self._on_read(self._builder.block.ops[-1], op, kind)
         elif not self._shares:
-            self._flag(self._builder.block.ops[-1], op, "shared")
+            self._on_read(self._builder.block.ops[-1], op, "shared")
         return result
 
     def _load(self, op: ops.Load) -> None:
@@ -92,7 +97,7 @@ class PrimalMemory:
         self._values.bind(op.result, self.read(op, "load"))
 
     def _logged(self, op: Any, result: Value, array: Array) -> None:
-        """A hazardous read: the first sweep reads and logs, replays take it from the log."""
+        """Emit a hazardous read: the first sweep reads and logs, replays read the log."""
         log = self._facts.log
         assert log is not None
         builder = self._builder
@@ -107,11 +112,11 @@ class PrimalMemory:
         pop = ops.RecordPop(self._log, base, position, results=[Value(u64)])
         word = builder.append(pop).result
         if array in log.shared and not isinstance(op, ops.Load):
-            self._flag(pop, op, "atomic")
+            self._on_read(pop, op, "atomic")
         self._values.bind(result, builder.of_word(word, array.dtype))
 
     def _run(self, op: Any) -> Value:
-        """The result of a copy of an operation, which does to memory what that did."""
+        """The result of a copy of an operation with its effect on memory."""
         new: Any = rebuild(op, self._values.mapped(op.operands))
         new.array = self.arrays[op.array]
         return self._builder.append(new).result
@@ -129,25 +134,25 @@ class PrimalMemory:
                 self._builder.store(array, indices, zero, Companion.ADJOINT)
 
     def _atomic(self, op: ops.Atomic | ops.CompareExchange) -> None:
-        """An atomic is not run again; only what the first sweep must run, and log, is."""
+        """Do not repeat an atomic, unless the first sweep has to, and logs its result."""
         if self._facts.is_logged(op):
             self._logged(op, op.result, op.array)
         elif op.array.space is not Space.SHARED:
             self._values.bind(op.result, self.read(op, "atomic"))
-        elif self._shares:  # what it returns is of no use to anybody
+        elif self._shares:  # its result has no uses
             self._run(op)
 
     def _barrier(self, op: ops.Barrier) -> None:
-        """The work items of a block wait for each other as they did."""
+        """Repeat a barrier."""
         self._builder.barrier(op.scope)
 
     def _subgroup(self, op: ops.Subgroup) -> None:
-        """All lanes come here again."""
+        """Repeat an operation that all lanes reach."""
         new = rebuild(op, self._values.mapped(op.operands))
         self._values.bind(op.result, self._builder.append(new).result)
 
     def _nothing(self, op: Operation) -> None:
-        """Prints and assertions of the forward run are not repeated."""
+        """Leave prints and assertions out."""
 
 
 _EMIT: dict[type[Operation], Callable[[PrimalMemory, Any], None]] = {

@@ -1,24 +1,25 @@
-"""What a reverse kernel reads of primal memory, and which of that is no longer there."""
+"""Collects what a reverse kernel reads of primal memory, and finds what has been overwritten."""
 
 from __future__ import annotations
 
 from octants.autodiff.analyse import Analysis
 from octants.autodiff.cooperation import Phases
 from octants.autodiff.errors import Hazard
-from octants.autodiff.primal_memory import Flag
+from octants.autodiff.primal_memory import OnRead
 from octants.ir import ops
 from octants.ir.core import Array, Block, Module, Operation, Space
 from octants.ir.rewriter import copy_block, without_effects
 from octants.lazy_dataclass import dataclass
 
 OF_THE_LAUNCH = (Space.TEMPORARY, Space.SHARED)
+"""The spaces of arrays that do not outlive a launch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The hazards among the reads that are left in a reverse kernel, and what it reads.
+    """The hazards among the reads that remain in a reverse kernel, and what it reads.
 
-    `needed` are primal arrays, `reads` the operations of the primal whose reads are repeated.
+    `needed` are primal arrays, `reads` the primal operations whose reads are repeated.
     """
 
     hazards: list[Hazard]
@@ -26,8 +27,8 @@ class Survey:
     reads: list[Operation]
 
 
-class Reads:
-    """Is told of each read of primal memory as the reverse of a kernel is emitted.
+class PrimalReads:
+    """Observes each read of primal memory while the reverse of a kernel is emitted.
 
     With ``part`` the launch-temporaries of the kernel outlive its launch.
     """
@@ -35,54 +36,60 @@ class Reads:
     def __init__(self, analysis: Analysis, *, part: bool) -> None:
         self._analysis = analysis
         self._part = part
-        self._flagged: dict[Operation, tuple[int, Operation, str]] = {}
+        self._observed: dict[Operation, tuple[int, Operation, str]] = {}
 
-    def flag_of(self, number: int) -> Flag:
-        """What is told of the reads of a task."""
+    def observer(self, number: int) -> OnRead:
+        """The function to call for each read of primal memory in the reverse of a task."""
 
-        def flag(read: Operation, origin: Operation, kind: str) -> None:
-            self._flagged[read] = number, origin, kind
+        def on_read(read: Operation, origin: Operation, kind: str) -> None:
+            self._observed[read] = number, origin, kind
 
-        return flag
+        return on_read
 
     # -- copies ------------------------------------------------------------------------------------
 
     def copy(self, block: Block, number: int, *, keep: bool = False) -> Block:
-        """A copy of a block of a task over the arrays of the reverse kernel, without effects.
+        """Copy a block of a task over the arrays of the reverse kernel, without effects.
 
-        With ``keep``, the writes to arrays of the launch and its blocks stay.
+        Args:
+            block: the block.
+            number: the position of the task.
+            keep: keep the writes to arrays that do not outlive the launch.
+
+        Returns:
+            The copy.
         """
         new = copy_block(block, {})
-        self._strip(new, block, self.flag_of(number), keep)
+        self._strip(new, block, self.observer(number), keep)
         return new
 
-    def _strip(self, new: Block, primal: Block, flag: Flag, keep: bool) -> None:
+    def _strip(self, new: Block, primal: Block, on_read: OnRead, keep: bool) -> None:
         stripped: list[Operation] = []
         for op, origin in zip(new.ops, primal.ops, strict=True):
             reading = without_effects(op, OF_THE_LAUNCH if keep else ())
             if reading is None:
                 continue
             if isinstance(reading, ops.Load):
-                flag(reading, origin, "load" if reading is op else "atomic")
+                on_read(reading, origin, "load" if reading is op else "atomic")
             op = reading
             if hasattr(op, "array"):
                 op.array = self._analysis.arrays[op.array]
             for region, primal_region in zip(op.regions, origin.regions, strict=True):
-                self._strip(region, primal_region, flag, keep)
+                self._strip(region, primal_region, on_read, keep)
             stripped.append(op)
         new.ops = stripped
 
-    # -- what is left ------------------------------------------------------------------------------
+    # -- the survey --------------------------------------------------------------------------------
 
     def survey(self, reverse: Module) -> Survey:
-        """What a reverse kernel reads in the end."""
+        """What a finished reverse kernel reads."""
         survey = Survey([], [], [])
         for task in reverse.tasks:
-            is_again = task.name.endswith(AGAIN)
+            is_recomputed = task.name.endswith(RECOMPUTED)
             for block in (task.domain, task.body):
                 for op in block.walk() if block is not None else ():
-                    if op in self._flagged:
-                        self._consider(op, is_again, survey)
+                    if op in self._observed:
+                        self._consider(op, is_recomputed, survey)
         for ordering in self._analysis.orderings:
             survey.hazards.extend(
                 Hazard(op.array.name, op.location, None, "order") for op in ordering.unordered
@@ -91,28 +98,28 @@ class Reads:
             survey.hazards, list(dict.fromkeys(survey.needed)), list(dict.fromkeys(survey.reads))
         )
 
-    def _consider(self, op: Operation, is_again: bool, survey: Survey) -> None:
-        number, origin, kind = self._flagged[op]
+    def _consider(self, op: Operation, is_recomputed: bool, survey: Survey) -> None:
+        number, origin, kind = self._observed[op]
         array: Array = origin.array  # type: ignore[attr-defined]
         if kind == "shared":
             Phases(self._analysis.tasks[number]).check(origin)
             return
-        if self._is_kept(array):
+        if self._outlives_launch(array):
             survey.needed.append(array)
             survey.reads.append(origin)
-        if is_again and array.space in OF_THE_LAUNCH and kind == "load":
+        if is_recomputed and array.space in OF_THE_LAUNCH and kind == "load":
             return
-        saved = number in self._analysis.stored_again and not is_again
+        saved = number in self._analysis.rerun_tasks and not is_recomputed
         writes = self._analysis.later_writes(array, number, origin, kind, saved)
         if kind == "atomic" or writes:
             write = writes[0].location if writes else None
             survey.hazards.append(Hazard(array.name, origin.location, write, kind))
 
-    def _is_kept(self, array: Array) -> bool:
-        """Whether the contents of the array outlive the forward launch."""
+    def _outlives_launch(self, array: Array) -> bool:
+        """Whether the contents of an array outlive the forward launch."""
         memory = array.space in (Space.FIELD, Space.NDARRAY)
         return memory or (self._part and array.space is Space.TEMPORARY)
 
 
-AGAIN = "_again"
-"""The end of the names of tasks that compute launch-temporaries again."""
+RECOMPUTED = "_again"
+"""The suffix of the names of tasks that recompute launch-temporaries."""

@@ -1,4 +1,4 @@
-"""What primal values are in the reverse run, and what that knows of loops."""
+"""Maps primal values, and facts of loops, to the values of the reverse kernel."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ from octants.ir.core import Operation, Value
 
 
 class PrimalValues(dict[Hashable, Value]):
-    """Maps primal values to those of the reverse run.
+    """The values of the reverse kernel that stand for primal values, and for facts of loops.
 
-    Facts of loops are there under (operation, fact). Of each loop that is recorded these are
-    "count", its iterations, and "base" and "end", between which its records stand on the tape. Of
-    one in blocks also "length", of a block, "blocks", how many there are, "width", that of the
-    first level of checkpoints, and "middle", where the checkpoints begin. Of one with frames "top",
-    where the last of them ends, and "kept", where the last one does that holds all. Of one that is
-    stored "place" and "size", of its records in their frame. Of one in even blocks "rest", where
-    the record of the iterations behind the blocks begins, and "left", how many there are.
+    Facts of loops have the key (operation, fact). All are i64; positions are in bytes::
 
-    `journal` has the keys in the order in which they were bound.
+        each recorded loop       count            its iterations
+                                 base, end        where its records begin and end on the tape
+        loops in blocks          length, blocks   iterations of a block, number of blocks
+                                 width            checkpoints on the first level
+                                 checkpoint_base  where the checkpoints begin
+        loops with frames        top              where the last frame ends
+                                 stored_end       where the last complete frame ends
+        stored loops             offset, size     of their records in their frame
+        fixed-length blocks      remainder_base   where the iterations behind the blocks begin
+                                 remainder        how many these are
+
+    `journal` holds the keys in the order in which they were bound.
     """
 
     __slots__ = ("journal",)
@@ -27,20 +32,20 @@ class PrimalValues(dict[Hashable, Value]):
         self.journal: list[Hashable] = []
 
     def bind(self, key: Hashable, value: Value) -> None:
-        """Have a value stand for a primal one from here on."""
+        """Let a value stand for a primal value, or a fact, from here on."""
         self[key] = value
         self.journal.append(key)
 
     def bind_all(self, keys: Iterable[Hashable], values: Sequence[Value]) -> None:
-        """The same for several, as many as there are of both."""
+        """Bind several keys, as many as there are values."""
         for key, value in zip(keys, values, strict=False):
             self.bind(key, value)
 
-    def know(self, op: Operation, **facts: Value) -> None:
+    def note(self, op: Operation, **facts: Value) -> None:
         """Bind facts of a loop."""
         for fact, value in facts.items():
             self.bind((op, fact), value)
 
     def mapped(self, primal: Iterable[Value]) -> list[Value]:
-        """The values that stand for primal ones."""
+        """The values that stand for some primal values."""
         return [self[value] for value in primal]

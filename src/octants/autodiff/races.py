@@ -1,18 +1,18 @@
-"""The data races on which the derivative of a kernel depends.
+"""Finds the data races on which the derivative of a kernel depends.
 
-In a task that changes something which has a derivative, these are the races for an element of such
-an array: between plain stores, unless what they store has no derivative or is the same for all
-work items, between a store and a read or an update, and between a read and an update. Of arrays
-without a derivative, what is read matters in reverse mode, since a reverse run reads it again.
+They are those for an element of an array with a derivative, in a task that writes such arrays:
+between two stores, unless the stored values have no derivative or are the same for all work items;
+between a store and a read or an update; and between a read and an update. In reverse mode, races
+with reads of other arrays matter too, because the reverse kernel repeats these reads.
 
-The companion tells the modes apart: adjoints are of reverse mode, tangents of forward mode.
+The companion selects the mode: adjoint for reverse mode, tangent for forward mode.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.analysis.races import OWN, Matters, Meeting, Races, matters_forward, races_of
+from octants.analysis.races import OWN, Matters, RacePair, Races, matters_forward, races_of
 from octants.autodiff.activity import ActivityFlow
 from octants.autodiff.cooperation import changes_something
 from octants.autodiff.errors import racing
@@ -20,21 +20,21 @@ from octants.ir import ops
 from octants.ir.core import Array, Companion, Module, Operation, Task, Value
 
 
-def gradient_races(module: Module, companion: Companion = Companion.ADJOINT) -> list[Meeting]:
-    """The races in a kernel, sure or not, on which its derivative depends."""
-    found: list[Meeting] = []
+def gradient_races(module: Module, companion: Companion = Companion.ADJOINT) -> list[RacePair]:
+    """The certain and possible races of a kernel on which its derivative depends."""
+    found: list[RacePair] = []
     for task in module.tasks:
         if task.is_parallel and changes_something(task, _active(companion)):
             found += races_of(task, _matters(task, companion))
     return found
 
 
-def launch_races(module: Module) -> list[Meeting]:
-    """The races in a kernel, sure or not, that leave undefined what a launch computes."""
+def launch_races(module: Module) -> list[RacePair]:
+    """The certain and possible races of a kernel that make its results undefined."""
     return [race for task in module.tasks for race in races_of(task, matters_forward)]
 
 
-def value_races(module: Module) -> list[Meeting]:
+def value_races(module: Module) -> list[RacePair]:
     """The `launch_races` for elements of arrays that have a derivative."""
     return [race for race in launch_races(module) if _active()(race.one.array)]
 
@@ -42,10 +42,15 @@ def value_races(module: Module) -> list[Meeting]:
 def stamps(
     module: Module, companion: Companion = Companion.ADJOINT
 ) -> Callable[[Operation], int | None]:
-    """What stores store, as far as a derivative goes through it; see `passes.watch_races.Stamp`.
+    """Identify what stores store, as far as derivatives go; see `passes.watch_races.Stamp`.
 
-    All without a derivative store the same. So do all executions of a store whose value no work
-    item decides; of others no two do.
+    Args:
+        module: the kernel.
+        companion: the mode.
+
+    Returns:
+        A function of stores. It is 0 for values without a derivative, the same number for stores of
+        one value that is uniform, and `OWN` for other stores, which all differ.
     """
     found: dict[Operation, int] = {}
     for task in module.tasks:
@@ -61,18 +66,18 @@ def stamps(
 
 
 def refuse_races(module: Module, companion: Companion = Companion.ADJOINT) -> None:
-    """An error for a kernel that surely has a race on which its derivative depends.
+    """Raise an error for a kernel that surely has a race on which its derivative depends.
 
     Raises:
-        OctantsCompilationError: it has; the error shows both accesses.
+        OctantsCompilationError: OCT303, with both accesses.
     """
-    sure = [meeting for meeting in gradient_races(module, companion) if meeting.is_sure]
+    sure = [race for race in gradient_races(module, companion) if race.is_sure]
     if sure:
         raise racing(module.name, sure)
 
 
 def _active(companion: Companion = Companion.ADJOINT) -> Callable[[Array], bool]:
-    """Whether an array has a derivative in a mode."""
+    """A predicate: whether an array has a derivative in a mode."""
     return lambda array: array.dtype.is_float and array.has(companion)
 
 

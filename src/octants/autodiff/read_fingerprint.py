@@ -1,4 +1,4 @@
-"""A kernel that also sums up what some of its loads read, to compare one run with another.
+"""Makes a kernel that also computes a fingerprint of what it reads, to compare two runs.
 
 Before::
 
@@ -13,7 +13,7 @@ Before::
 
 After::
 
-    kernel @k_witness
+    kernel @k_fingerprint
     array @x: f32, 0, field, () [primal]
     array @read_of_x: u64, 0, temporary, () [primal]
     serial @k_0 {
@@ -32,9 +32,9 @@ After::
       yield()
     }
 
-This one is without the effects of the kernel. A sum is over all executions, of a hash of the place
-and of the bits that were there: it does not depend on the order of work items, and two runs that
-read different things differ in it, for all that chance may do.
+This variant has no other effects. The fingerprint of an array is the sum over all executions of a
+hash of the indices and of the bits that were read: it does not depend on the order of work items,
+and two runs that read different values have different fingerprints, up to a collision of 64 bits.
 """
 
 from __future__ import annotations
@@ -54,15 +54,21 @@ _FACTOR = 0x9E3779B97F4A7C15  # odd, and without a pattern: the golden ratio in 
 def add_fingerprint(
     module: Module, loads: Collection[Operation], *, effects: bool
 ) -> tuple[Module, dict[Array, Array]]:
-    """The kernel with sums of what ``loads`` read, and those by the array that was read.
+    """Make the kernel that computes fingerprints of what it reads.
 
-    Without ``effects`` it writes nothing else but launch-temporaries. The sums are arrays behind
-    those of the kernel.
+    Args:
+        module: the kernel, which is not changed.
+        loads: the operations to observe.
+        effects: keep the effects of the kernel; else it writes launch-temporaries only.
+
+    Returns:
+        The kernel, with the fingerprints (u64) behind its arrays, and the fingerprint of each array
+        that is read.
     """
-    return _Witness(module, loads, effects).run()
+    return _Fingerprint(module, loads, effects).run()
 
 
-class _Witness:
+class _Fingerprint:
     def __init__(self, module: Module, loads: Collection[Operation], effects: bool) -> None:
         self.module = module
         self.loads = frozenset(loads)
@@ -85,11 +91,11 @@ class _Witness:
             domain = None if task.domain is None else copy_block(task.domain, {})
             tasks.append(Task(task.name, body, domain, task.location, task.options))
         arrays = [*self.module.arrays, *self.sums.values()]
-        name = f"{self.module.name}_witness"
+        name = f"{self.module.name}_fingerprint"
         return Module(name, arrays, None, tasks, self.module.location), self.sums
 
     def _domain(self, domain: Block) -> Block:
-        """A domain as a serial task of its own: it is no place for effects."""
+        """A domain as a serial task of its own, since domains have no effects."""
         block = self._copy(domain)
         block.ops[-1] = ops.Yield([])
         return block
@@ -100,13 +106,13 @@ class _Witness:
         return new
 
     def _watch(self, new: Block, primal: Block) -> None:
-        """Add the sums to a copy of a block, and take out its effects if they are not wanted."""
+        """Add the fingerprints to a copy of a block; drop its effects if they are not wanted."""
         builder = Builder(Block())
         for op, origin in zip(new.ops, primal.ops, strict=True):
-            kept = op if self.effects else without_effects(op, (Space.TEMPORARY, Space.SHARED))
-            if kept is None:
+            copy = op if self.effects else without_effects(op, (Space.TEMPORARY, Space.SHARED))
+            if copy is None:
                 continue
-            builder.append(kept)
+            builder.append(copy)
             if isinstance(op, ops.Load) and self._is_watched(origin):
                 self._add(builder, op)
             for region, primal_region in zip(op.regions, origin.regions, strict=True):
@@ -116,8 +122,8 @@ class _Witness:
     def _add(self, builder: Builder, load: ops.Load) -> None:
         factor, half = builder.constant(_FACTOR, u64), builder.constant(32, u64)
         total = builder.constant(0, u64)
-        for part in (*load.indices, load.result):
-            word = builder.binary("xor", total, builder.word(part))
+        for value in (*load.indices, load.result):
+            word = builder.binary("xor", total, builder.word(value))
             mixed = builder.binary("mul", word, factor)
             total = builder.binary("xor", mixed, builder.binary("ushr", mixed, half))
         total = builder.binary("mul", total, factor)

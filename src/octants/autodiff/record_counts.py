@@ -1,7 +1,8 @@
-"""How many records of a loop stand on the tape below a place, where executions are stored.
+"""Counts at run time how many records of a loop are on the tape below a position.
 
-Positions are bytes, of all records together. Beside each that depends on where records of one loop
-end, a count of these is computed in the same way, through branches and loops.
+With stored loops, the tape holds the records of several executions of a loop, at positions in bytes
+of all records together. Beside each position that depends on the end of a record of one loop, a
+number of these records is computed in the same way, through branches and loops.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from octants.types.scalars import i64
 
 
 def records_below(block: Block, record: Record) -> dict[Operation, Value]:
-    """Let a block count the records below the base of each push of ``record``, where any may be."""
+    """Let a block count the records of a loop below the base of each push.
+
+    Args:
+        block: the body of a task, rewritten in place.
+        record: the record of the loop.
+
+    Returns:
+        The count (i64) for each push of ``record``; empty if no push has others below it.
+    """
     counter = _Counter(block, record)
     if not counter.has_stacked:
         return {}
@@ -24,6 +33,8 @@ def records_below(block: Block, record: Record) -> dict[Operation, Value]:
 
 
 class _Counter:
+    """Adds counts to a block; `below` maps positions to counts, `found` pushes to counts."""
+
     def __init__(self, block: Block, record: Record) -> None:
         self.record = record
         self.start = Builder(Block())
@@ -37,7 +48,7 @@ class _Counter:
         )
 
     def rewrite(self, block: Block) -> None:
-        """Count in a block, in place."""
+        """Add the counts to a block, in place."""
         builder = Builder(Block())
         for op in block.ops:
             if isinstance(op, ops.RecordPush) and op.record is self.record:
@@ -46,7 +57,7 @@ class _Counter:
             for region in op.regions:
                 self.rewrite(region)
             if op.REGIONS:
-                self._hand_on(op)
+                self._yield_counts(op)
             builder.block.ops.append(op)
             op.results = [*op.results, *counts]
             if op.results and op.results[0] in self.positions and not op.REGIONS:
@@ -57,7 +68,7 @@ class _Counter:
         return self.below.get(position, self.zero)
 
     def _after(self, builder: Builder, op: Operation) -> Value:
-        """The records below where an operation says."""
+        """The records below the position that an operation computes."""
         if isinstance(op, ops.RecordEnd):
             below = self._of(op.base)
             is_own = op.record is self.record
@@ -68,34 +79,35 @@ class _Counter:
         return builder.binary(op.fn, self._of(op.lhs), self._of(op.rhs))
 
     def _carry(self, op: Operation) -> list[Value]:
-        """Give a loop counts to carry, and an operation with regions counts to hand out."""
+        """Let a loop carry counts beside positions; gives the results for them."""
         if not op.REGIONS:
             return []
-        places = [k for k, value in enumerate(op.results) if value in self.positions]
-        counts = [Value(i64) for _ in places]
-        self.below.update(zip((op.results[k] for k in places), counts, strict=True))
+        indices = [k for k, value in enumerate(op.results) if value in self.positions]
+        counts = [Value(i64) for _ in indices]
+        self.below.update(zip((op.results[k] for k in indices), counts, strict=True))
         if isinstance(op, (ops.For, ops.While)):
             first = len(op.body.args) - len(op.inits)
-            op.inits = [*op.inits, *(self._of(op.inits[k]) for k in places)]
+            op.inits = [*op.inits, *(self._of(op.inits[k]) for k in indices)]
             for region in op.regions:
-                added = [Value(i64) for _ in places]
-                self.below.update(zip((region.args[first + k] for k in places), added, strict=True))
+                added = [Value(i64) for _ in indices]
+                args = (region.args[first + k] for k in indices)
+                self.below.update(zip(args, added, strict=True))
                 region.args += added
         return counts
 
-    def _hand_on(self, op: Operation) -> None:
+    def _yield_counts(self, op: Operation) -> None:
         """Let regions yield counts beside positions."""
-        places = [k for k, value in enumerate(op.results) if value in self.positions]
+        indices = [k for k, value in enumerate(op.results) if value in self.positions]
         for region in op.regions:
             if isinstance(op, ops.While) and region is op.condition:
                 continue
             last = region.ops[-1]
             assert isinstance(last, ops.Yield)
-            last.values = [*last.values, *(self._of(last.values[k]) for k in places)]
+            last.values = [*last.values, *(self._of(last.values[k]) for k in indices)]
 
 
 def _positions(block: Block, record: Record) -> set[Value]:
-    """The values that depend on where records of a loop end."""
+    """The values that depend on the end of a record of the loop."""
     follow: dict[Value, list[Value]] = {}
     waiting: list[Value] = []
 

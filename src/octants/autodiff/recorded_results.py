@@ -1,4 +1,4 @@
-"""Records hold what the reverse sweep needs, where the first sweep computes it as well.
+"""Lets records hold the result of a function instead of its operand, if the sweep computes both.
 
 Before::
 
@@ -51,13 +51,13 @@ After::
       yield()
     }
 
-A loop records what it carries. If all that is made of such a value afterwards is a function of it,
-which each sweep that records computes, too, then the result is recorded: the record is as large as
-before, and the reverse sweep computes less. A function of a function, and of constants, such as
-exp(-2 v), is one here. `simplify` shares and removes what there is too much of.
+A loop records what it carries. If a function of such a value is its only use in the backward sweep,
+and every sweep that records computes that function, too, the result is recorded instead: the record
+has the same size, and the backward sweep computes less. A composition such as exp(-2 v), of one
+value and constants, counts as one function. `simplify` removes the redundant operations.
 
 A cosine may be recorded where the sweep computes the sine: with ``fast_math`` the two share most of
-their work, if the cosine is for a derivative only.
+their work if the cosine is for a derivative only.
 """
 
 from __future__ import annotations
@@ -85,37 +85,38 @@ _CHEAP = {
     ops.Unary: ("neg", "abs", "sign", "floor", "ceil", "round", "trunc", "not", "popcount", "clz"),
     ops.Binary: ("add", "sub", "mul", "min", "max", "and", "or", "xor", "shl", "shr", "ushr"),
 }
-"""Functions that are no more work than to record their results."""
+"""Functions that cost no more than recording their results saves."""
 
 Chain = list[Operation]
-"""Operations, each of which makes the operand of the next."""
+"""Operations, each of which computes the operand of the next."""
 
 InsertionPoint = tuple[Block, Operation]
-"""An operation in a block."""
+"""An operation, and the block that contains it."""
 
 
-def record_results(module: Module, slopes: Collection[Operation] = ()) -> None:
-    """Have the records of all tasks hold results, in place.
+def record_results(module: Module, derivative_ops: Collection[Operation] = ()) -> None:
+    """Let the records of all tasks hold results where that saves work, in place.
 
-    Of what derivatives are made of, ``slopes`` are the operations that need not be exact to the
-    last digit.
+    Args:
+        module: the reverse kernel.
+        derivative_ops: the operations that compute derivatives, whose last bits are free.
     """
     for task in module.tasks:
-        _Records(task.body, slopes).rewrite()
+        _ResultRecorder(task.body, derivative_ops).rewrite()
 
 
 @dataclass(eq=False, slots=True)
 class _Sites:
-    """Where a record is read, and written: each place with those around it, outermost first."""
+    """The pushes and pops of a record; each push with its enclosing operations, outermost first."""
 
     pushes: list[tuple[ops.RecordPush, list[InsertionPoint]]] = field(default_factory=list)
     pops: list[ops.RecordPop] = field(default_factory=list)
 
 
-class _Records:
-    def __init__(self, body: Block, slopes: Collection[Operation]) -> None:
+class _ResultRecorder:
+    def __init__(self, body: Block, derivative_ops: Collection[Operation]) -> None:
         self.body = body
-        self.slopes = slopes
+        self.derivative_ops = derivative_ops
         self.users: dict[Value, list[InsertionPoint]] = {}
         self.constants: set[Value] = set()
         self.sites: dict[Record, _Sites] = {}
@@ -126,15 +127,15 @@ class _Records:
         for op in block.ops:
             for value in dict.fromkeys(op.operands):
                 self.users.setdefault(value, []).append((block, op))
-            place = [*around, (block, op)] if op.regions or isinstance(op, ops.RecordPush) else []
+            path = [*around, (block, op)] if op.regions or isinstance(op, ops.RecordPush) else []
             if isinstance(op, ops.Constant) and block is self.body:
                 self.constants.add(op.result)
             elif isinstance(op, ops.RecordPush):
-                self.sites.setdefault(op.record, _Sites()).pushes.append((op, place))
+                self.sites.setdefault(op.record, _Sites()).pushes.append((op, path))
             elif isinstance(op, ops.RecordPop):
                 self.sites.setdefault(op.record, _Sites()).pops.append(op)
             for region in op.regions:
-                self._visit(region, place)
+                self._visit(region, path)
 
     def rewrite(self) -> None:
         for record, sites in self.sites.items():
@@ -148,15 +149,15 @@ class _Records:
                 replace_operands(op, lambda value: self.replaced.get(value, value))
 
     def _rewrite_slot(self, sites: _Sites, slot: int, popped: Value, chain: Chain) -> None:
-        places = [
-            self._place(push.values[slot], around, popped, chain) for push, around in sites.pushes
+        points = [
+            self._point(push.values[slot], around, popped, chain) for push, around in sites.pushes
         ]
-        if None in places:
+        if None in points:
             return
-        for (push, _), place in zip(sites.pushes, places, strict=True):
-            assert place is not None
+        for (push, _), point in zip(sites.pushes, points, strict=True):
+            assert point is not None
             push.values = list(push.values)
-            push.values[slot] = _compute(place, push.values[slot], popped, chain)
+            push.values[slot] = _compute(point, push.values[slot], popped, chain)
         before_last = popped if len(chain) == 1 else chain[-2].results[0]
         for _, op in self.users[before_last]:
             self.replaced[op.results[0]] = popped
@@ -164,7 +165,7 @@ class _Records:
             popped.name = _name(popped.name, chain)
 
     def _chain(self, popped: Value) -> Chain:
-        """The functions, one of the other, that are all that is made of a value."""
+        """The composition of functions that is the only use of a popped value."""
         chain: Chain = []
         value = popped
         while True:
@@ -179,18 +180,18 @@ class _Records:
             value = users[0].results[0]
         while chain and _is_cheap(chain[-1]):
             chain.pop()
-        if chain and self._is_slope_of_sine(chain[-1]):
+        if chain and self._is_derivative_of_sine(chain[-1]):
             chain[-1] = _beside_sine(chain[-1])
         return chain
 
-    def _is_slope_of_sine(self, op: Operation) -> bool:
-        """Whether all that a cosine, and others of its angle, are needed for is a derivative."""
+    def _is_derivative_of_sine(self, op: Operation) -> bool:
+        """Whether a cosine and the other functions of its angle are only for derivatives."""
         if not isinstance(op, ops.Unary) or op.fn != "cos" or op.x.type is not f32:
             return False
-        return all(user in self.slopes for _, user in self.users[op.x])
+        return all(user in self.derivative_ops for _, user in self.users[op.x])
 
     def _is_function(self, op: Operation, value: Value) -> bool:
-        """Whether an operation is a function of a value, and constants, of the value's type."""
+        """Whether an operation is a function of a value and constants, of the value's type."""
         others = [operand for operand in op.operands if operand is not value]
         return (
             isinstance(op, (ops.Unary, ops.Binary, ops.Fma))
@@ -198,10 +199,10 @@ class _Records:
             and self.constants.issuperset(others)
         )
 
-    def _place(
+    def _point(
         self, value: Value, around: list[InsertionPoint], popped: Value, chain: Chain
     ) -> InsertionPoint | None:
-        """Where a push is in the block that computes of its value what a chain does of a popped."""
+        """The innermost point around a push whose block computes the chain of the pushed value."""
         for block, op in reversed(around):
             if self._computes(block, value, popped, chain):
                 return block, op
@@ -224,7 +225,7 @@ def _is_cheap(op: Operation) -> bool:
 
 
 def _beside_sine(op: Operation) -> Operation:
-    """A cosine that is computed where the sine is."""
+    """A cosine that shares the work of the sine."""
     return ops.Unary("cos_beside_sin", op.operands[0], results=op.results, location=op.location)
 
 
@@ -233,7 +234,7 @@ def _is_beside_sine(op: Operation) -> bool:
 
 
 def _is_same(op: Operation, other: Operation, value: Value, of_other: Value) -> bool:
-    """Whether an operation does with a value what another one does with its own."""
+    """Whether an operation does with a value what another operation does with its own operand."""
     if type(op) is not type(other) or op.attributes != other.attributes:
         return False
     swapped = [value if operand is of_other else operand for operand in other.operands]
@@ -241,16 +242,16 @@ def _is_same(op: Operation, other: Operation, value: Value, of_other: Value) -> 
 
 
 def _name(name: str, chain: Chain) -> str:
-    """How to call functions of functions of what has a name."""
+    """The name of a composition of functions of a named value."""
     for op in chain:
         fn = str(op.attributes[0]).removesuffix("_beside_sin") if op.attributes else op.NAME
         name = f"-{name}" if fn == "neg" else f"{fn}({name})"
     return name
 
 
-def _compute(place: InsertionPoint, value: Value, popped: Value, chain: Chain) -> Value:
-    """Compute of a value, at a place, what is computed of a popped one."""
-    block, before = place
+def _compute(point: InsertionPoint, value: Value, popped: Value, chain: Chain) -> Value:
+    """Compute the chain of a value before an operation."""
+    block, before = point
     added: Chain = []
     for op in chain:
         operands = [value if operand is popped else operand for operand in op.operands]

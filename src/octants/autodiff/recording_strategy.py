@@ -1,4 +1,8 @@
-"""How a loop is recorded and reversed: what each way to do it offers, and what it is given."""
+"""The interface of the strategies to record a loop: whole, in blocks, in fixed-length blocks.
+
+They are `loop_recording.WholeLoop`, `loop_recording.LoopInBlocks` and
+`fixed_length_blocks.LoopInFixedLengthBlocks`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from octants.autodiff.records import Stack
+from octants.autodiff.records import TapeStack
 from octants.ir.core import Operation, Record, Value
 
 
 class Iterations(Protocol):
-    """The iterations of one loop, which are reversed from its records."""
+    """The iterations of one loop, as the backward sweep reverses them from their records."""
 
     def reverse(
         self,
@@ -19,40 +23,52 @@ class Iterations(Protocol):
         count: Value,
         frames: Sequence[Value],
         adjoints: list[Value],
-        rest: tuple[Record, Value] | None = None,
+        remainder: tuple[Record, Value] | None = None,
     ) -> list[Value]:
-        """Reverse so many iterations from the first one on, whose records are on the stack.
+        """Reverse consecutive iterations whose records are on the tape.
 
-        Gives the adjoints before them of those after them. ``frames`` are the ends of frames, if
-        the loop has some. ``rest`` says in which record, and from which base on, the iterations
-        are, if that is not the loop's own.
+        Args:
+            first: the number of the first iteration (i64).
+            count: how many there are (i64).
+            frames: the ends of the loop's frames, if it has frames (`stored_loops`).
+            adjoints: the adjoints after the last iteration, of carried values and captured values.
+            remainder: the record and its base, if the iterations are not in the loop's own record.
+
+        Returns:
+            The adjoints before the first iteration.
         """
 
-    def once_more(self) -> AbstractContextManager[None]:
-        """Reverse iterations meanwhile, after which others are with other code."""
+    def in_separate_code(self) -> AbstractContextManager[None]:
+        """Reverse some iterations inside the context, before other code reverses the others."""
 
 
 class Strategy(Protocol):
-    """How one loop is recorded: see `loop_recording` and `fixed_length_blocks`."""
+    """How one loop is recorded and reversed."""
 
     in_blocks: bool
 
-    def record(self, stack: Stack) -> None:
-        """Emit the loop so that it can be reversed."""
+    def record(self, stack: TapeStack) -> None:
+        """Emit the loop with its records."""
 
     def reverse(self, iterations: Iterations, adjoints: list[Value]) -> list[Value]:
         """Emit the reverse of the loop."""
 
-    def facts_if_stored(self, count: Value, stack: Stack, /) -> dict[str, Value]:
-        """What else is known of the loop than of each, if its records are stored."""
+    def facts_if_stored(self, count: Value, stack: TapeStack, /) -> dict[str, Value]:
+        """The further facts of the loop (`PrimalValues`), given that its records are stored."""
 
     def furthest_end(self, start: Value, count: Value, stored: Value | None) -> Value:
-        """Where the records of so many iterations end at most that begin at a position.
+        """The furthest position at which the records of the loop end.
 
-        ``stored`` bytes are those of what may be stored with the loop.
+        Args:
+            start: where they begin (i64, bytes).
+            count: the trip count (i64).
+            stored: the bytes of the loops that may be stored with this one.
+
+        Returns:
+            The position (i64, bytes).
         """
 
     def ends_unless_stored(
         self, ends: dict[Operation, Value], stored: Value, /
     ) -> dict[Operation, Value]:
-        """How far inner loops reach if so many bytes are stored with this one."""
+        """The high-water marks of inner loops, given how many bytes are stored with this loop."""

@@ -1,4 +1,4 @@
-"""Runs a task forward again, so that it can be reversed: decides who emits a loop, or an if."""
+"""Runs a task again so that it can be reversed: selects the emitter of each loop and if."""
 
 from __future__ import annotations
 
@@ -6,58 +6,42 @@ from octants.autodiff.branches import Branches
 from octants.autodiff.checkpoints import Capacity
 from octants.autodiff.fixed_length_blocks import LoopInFixedLengthBlocks
 from octants.autodiff.loop_recording import LoopInBlocks, WholeLoop
-from octants.autodiff.plan import Plan
-from octants.autodiff.primal_memory import Flag
 from octants.autodiff.recording_strategy import Strategy
-from octants.autodiff.records import Stack
+from octants.autodiff.records import TapeStack
 from octants.autodiff.stored_loops import StoredLoops
-from octants.autodiff.stored_nests import Loop
+from octants.autodiff.stored_nests import ForOrWhile
 from octants.autodiff.sweep import Sweep
-from octants.autodiff.task_builder import EntryBuilder
-from octants.autodiff.task_facts import Facts
 from octants.ir import ops
-from octants.ir.core import Array, Block, Operation
+from octants.ir.core import Block, Operation
 
 
 class Replay:
-    """Emits blocks so that they can be reversed, as a plan says.
+    """Emits blocks with the records that their reverse needs, as a plan says."""
 
-    `loops` has how each loop is recorded that has a reverse.
-    """
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+        self.stores = StoredLoops(sweep)
+        self.branches = Branches(sweep, self.stores, self.record)
 
-    def __init__(
-        self,
-        builder: EntryBuilder,
-        facts: Facts,
-        plan: Plan,
-        arrays: dict[Array, Array],
-        flag: Flag,
-        capacity: int,
-    ) -> None:
-        self.loops: dict[Operation, Strategy] = {}
-        self.sweep = Sweep(builder, facts, plan, arrays, flag, capacity, self.loops)
-        self.stores = StoredLoops(self.sweep)
-        self.branches = Branches(self.sweep, self.stores, self.record)
-
-    def make_room(self, stack: Stack) -> None:
-        """Find out the room on the tape of loops in blocks, and for what loops store."""
+    def query_capacity(self, stack: TapeStack) -> None:
+        """Emit the queries of tape capacity, for loops in blocks and for stored loops."""
         sweep = self.sweep
         for op in sweep.facts.body.walk():
             if isinstance(op, (ops.For, ops.While)):
-                self.loops[op] = self._strategy(op, stack)
-        self.stores.make_room(stack)
+                sweep.loops[op] = self._strategy(op, stack)
+        self.stores.query_capacity(stack)
 
-    def _strategy(self, op: Loop, stack: Stack) -> Strategy:
+    def _strategy(self, op: ForOrWhile, stack: TapeStack) -> Strategy:
         sweep, plan = self.sweep, self.sweep.plan
         if op not in plan.in_blocks:
             return WholeLoop(sweep, self.stores, op)
         records = sweep.records.of(op), sweep.records.checkpoints_of(op)
-        room = Capacity.of(sweep.builder, *records, plan, stack.position)
-        in_blocks = LoopInFixedLengthBlocks if op in plan.even else LoopInBlocks
-        return in_blocks(sweep, self.stores, op, room)
+        capacity = Capacity.of(sweep.builder, *records, plan, stack.position)
+        in_blocks = LoopInFixedLengthBlocks if op in plan.fixed_length else LoopInBlocks
+        return in_blocks(sweep, self.stores, op, capacity)
 
-    def record(self, block: Block, stack: Stack) -> None:
-        """Emit the operations of a block so that it can be reversed."""
+    def record(self, block: Block, stack: TapeStack) -> None:
+        """Emit the operations of a block with the records that its reverse needs."""
         sweep = self.sweep
         for op in block.ops[:-1]:
             if not (op.REGIONS and sweep.facts.is_reversed(op)):
@@ -68,14 +52,14 @@ class Replay:
                 self.branches.record(op, stack)
             elif op in sweep.plan.nests.around:
                 assert isinstance(op, (ops.For, ops.While))
-                self.stores.record_unless_kept(op, self.loops[op], stack)
+                self.stores.record_unless_stored(op, sweep.loops[op], stack)
             else:
                 self._record_loop(op, stack)
 
-    def _record_loop(self, op: Operation, stack: Stack) -> None:
-        reaches = self.sweep.reaches
+    def _record_loop(self, op: Operation, stack: TapeStack) -> None:
+        high_water = self.sweep.high_water
         if stack.is_first:
-            reaches.begin()
-        self.loops[op].record(stack)
+            high_water.begin()
+        self.sweep.loops[op].record(stack)
         if stack.is_first:
-            reaches.reserve(op, self.sweep.values, self.sweep.records)
+            high_water.reserve(op, self.sweep.values, self.sweep.records)

@@ -1,4 +1,4 @@
-"""Reverse mode: a kernel becomes the kernel that propagates adjoints, task by task, last first.
+"""Reverse mode: turns a kernel into the kernel that propagates adjoints, task by task, last first.
 
 Before::
 
@@ -34,8 +34,8 @@ After::
       yield()
     }
 
-The algorithm is section "Reverse mode" of docs/architecture.md. Launch-temporary values are
-computed again by the first tasks of the reverse kernel.
+Section "Reverse mode" of docs/architecture.md describes the algorithm. The first tasks of the
+reverse kernel recompute the launch-temporary values that it reads.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import field
 
-from octants.analysis.replay_strictness import FREE_WAVES, decides, nobody_minds, waves
+from octants.analysis.replay_strictness import FREE_WAVES, decides, may_differ_in_replay, waves
 from octants.analysis.serial_sums import FREE_SUMS, only_sums
 from octants.autodiff.analyse import Analysis
-from octants.autodiff.cooperation import ends_here, refuse_order, refuse_records
+from octants.autodiff.cooperation import has_no_reverse, refuse_order, refuse_records
 from octants.autodiff.emit import Emitted, emit
 from octants.autodiff.errors import Hazard
 from octants.autodiff.loop_versions import make_versions
-from octants.autodiff.plan import Plan, plan
-from octants.autodiff.primal_reads import AGAIN, Reads
+from octants.autodiff.plan import RecordingPlan, plan
+from octants.autodiff.primal_reads import RECOMPUTED, PrimalReads
 from octants.autodiff.recorded_results import record_results
-from octants.autodiff.task_facts import Facts
+from octants.autodiff.task_facts import TaskFacts
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task
 from octants.lazy_dataclass import dataclass
@@ -68,12 +68,12 @@ _PLAIN = Capabilities()
 class Reversed:
     """A reverse kernel and the memory that it must run on.
 
-    `module.arrays` stands parallel to the primal's. `needed` are the primal's arrays whose contents
-    it reads. `state` says which contents: those "after" the forward run of the kernel, or those
-    "before" it; in the second case the run writes again what it must read while it changes, and
-    arrays that the forward run changes and this one does not are read as they were after it. If
-    `hazards` is not empty, the reverse kernel is wrong. `reads` are the operations of the primal
-    whose reads it repeats.
+    `module.arrays` are parallel to the arrays of the primal kernel. `needed` are the primal arrays
+    whose contents the reverse kernel reads. `state` says which contents: those "after" the forward
+    launch, or those "before" it. In the second case the first sweep repeats the stores whose
+    results it must read; arrays that the forward launch changes and the reverse kernel does not are
+    read as they are after it. If `hazards` is not empty, the reverse kernel is wrong. `reads` are
+    the primal operations whose reads it repeats.
     """
 
     module: Module
@@ -92,13 +92,20 @@ def reverse(
     part: bool = False,
     argument_gradients: bool = False,
 ) -> Reversed:
-    """The reverse of a kernel whose tasks have been outlined and simplified, for a machine.
+    """The reverse of a kernel whose tasks have been outlined and simplified.
 
-    With ``saved`` the kernel, of one task, is reversed on the memory from before it, whatever it
-    overwrites. With ``again`` its tasks that initialise what they overwrite store it once more,
-    which leaves it as it was. With ``part`` it is one of the parts of `ir.rewriter.split_tasks`,
-    whose temporaries still hold what the forward run put there. With ``argument_gradients`` float
-    scalar arguments have adjoints too.
+    Args:
+        module: the primal kernel, which is not changed.
+        machine: the device for which the loops are recorded.
+        saved: reverse the kernel, which must have one task, on the memory from before its launch.
+        again: let the first sweep repeat the stores of idempotent tasks, which leave memory as it
+            is.
+        part: the kernel is one of those of `ir.rewriter.split_tasks`: its launch-temporaries still
+            hold what the forward launch stored.
+        argument_gradients: float scalar arguments have adjoints, too.
+
+    Returns:
+        The reverse kernel, simplified. Its `hazards` may be non-empty.
 
     Raises:
         OctantsCompilationError: an operation has no derivative rule.
@@ -109,12 +116,16 @@ def reverse(
 
 
 def in_best_state(module: Module, make: Callable[[bool], Reversed]) -> Reversed:
-    """The reverse of a kernel in the best state that its overwriting allows.
+    """The reverse of a kernel on the memory after its launch, or before it if only that is right.
 
-    The one for the memory after the forward run if it has no hazards; else, for a kernel of one
-    task, the one for the memory from before; ``make(saved)`` gives either. Hazards that remain are
-    for the caller to see to: of a kernel of several tasks, by launching its tasks as parts under a
-    tape.
+    Args:
+        module: the primal kernel.
+        make: gives the reverse kernel, with ``saved`` as its argument (see `reverse`).
+
+    Returns:
+        The reverse kernel for the state "after" if it has no hazards, else the one for "before" if
+        the kernel has one task and that has no hazards, else the first with its hazards. The caller
+        handles these: it launches the tasks of a kernel one by one under a tape.
     """
     after = make(False)
     if not after.hazards or len(module.tasks) != 1:
@@ -124,7 +135,7 @@ def in_best_state(module: Module, make: Callable[[bool], Reversed]) -> Reversed:
 
 
 class _Reverser:
-    """Reverses a kernel that has been analysed: plans, and emits task by task, last to first."""
+    """Reverses an analysed kernel: plans and emits its tasks, last to first."""
 
     def __init__(
         self, module: Module, analysis: Analysis, machine: Capabilities, *, part: bool
@@ -132,18 +143,18 @@ class _Reverser:
         self.tasks = module.tasks
         self.analysis = analysis
         self.machine = machine
-        self.reads = Reads(analysis, part=part)
+        self.reads = PrimalReads(analysis, part=part)
         arrays = list(analysis.arrays.values())
         self.module = Module(f"{module.name}_reverse", arrays, location=module.location)
 
     def run(self, *, is_alone: bool, state: str) -> Reversed:
-        """The reverse kernel, simplified; one that ``is_alone`` finds no launch-temporaries."""
-        slopes = self._emit_tasks()
+        """The simplified reverse kernel; if ``is_alone``, it recomputes launch-temporaries."""
+        derivative_ops = self._emit_tasks()
         if is_alone and self._reads_temporaries():
             self.module.tasks[:0] = self._recompute_temporaries()
             prune(self.module)
         survey = self.reads.survey(self.module)
-        record_results(self.module, slopes if self.machine.contracts else ())
+        record_results(self.module, derivative_ops if self.machine.contracts else ())
         make_versions(self.module)
         simplify(self.module)
         for task in self.module.tasks:
@@ -153,19 +164,19 @@ class _Reverser:
     # -- tasks -------------------------------------------------------------------------------------
 
     def _emit_tasks(self) -> set[Operation]:
-        """Emit the reverse of all tasks, pruned; gives the operations that make derivatives.
+        """Emit and prune the reverse of all tasks; gives the operations that compute derivatives.
 
-        What loops must record is known when their reverse is there, and has been pruned. So each
-        task is emitted with its loops recorded whole first, as most of them stay; a task whose plan
-        is another one then is emitted once more.
+        What a loop must record is known when its reverse exists and has been pruned. So each task
+        is first emitted with all loops recorded whole, which is how most of them stay; a task with
+        another plan is emitted again.
         """
         numbers = list(reversed(range(len(self.tasks))))
-        facts: dict[int, Facts] = {}
+        facts: dict[int, TaskFacts] = {}
         emitted: dict[int, Emitted] = {}
         for number in numbers:
-            if not ends_here(self.tasks[number], self.analysis.has_adjoint):
+            if not has_no_reverse(self.tasks[number], self.analysis.has_adjoint):
                 facts[number] = self._facts(number)
-                emitted[number] = self._emit(number, facts[number], Plan())
+                emitted[number] = self._emit(number, facts[number], RecordingPlan())
         tasks = {number: self._task(number, emitted.get(number)) for number in numbers}
         self._put(tasks.values())
         plans = self._plans(facts, emitted)
@@ -174,19 +185,19 @@ class _Reverser:
             tasks[number] = self._task(number, emitted[number])
         if plans:
             self._put(tasks.values())
-        return set().union(*(each.slopes for each in emitted.values()))
+        return set().union(*(each.derivative_ops for each in emitted.values()))
 
-    def _facts(self, number: int) -> Facts:
-        if number in self.analysis.stored_again:
+    def _facts(self, number: int) -> TaskFacts:
+        if number in self.analysis.rerun_tasks:
             refuse_order(self.tasks[number])
         return self.analysis.facts(number)
 
-    def _emit(self, number: int, facts: Facts, planned: Plan) -> Emitted:
+    def _emit(self, number: int, facts: TaskFacts, planned: RecordingPlan) -> Emitted:
         return emit(
             facts,
             planned,
             self.analysis.arrays,
-            self.reads.flag_of(number),
+            self.reads.observer(number),
             self.analysis.overwritten(number) if facts.log is not None else frozenset(),
             self.machine,
         )
@@ -195,8 +206,10 @@ class _Reverser:
         self.module.tasks[:] = tasks
         prune(self.module)
 
-    def _plans(self, facts: dict[int, Facts], emitted: dict[int, Emitted]) -> dict[int, Plan]:
-        """The plans, by what is left of drafts, of tasks that do not record all loops whole."""
+    def _plans(
+        self, facts: dict[int, TaskFacts], emitted: dict[int, Emitted]
+    ) -> dict[int, RecordingPlan]:
+        """Plan the tasks, from their pruned drafts, except those with all loops recorded whole."""
         left, plans = set(self.module.walk()), {}
         for number, draft in emitted.items():
             saving = [op for op, copies in draft.copies.items() if not left.isdisjoint(copies)]
@@ -206,14 +219,14 @@ class _Reverser:
         return plans
 
     def _task(self, number: int, emitted: Emitted | None) -> Task:
-        """The reverse of a task; one without a reverse does nothing."""
+        """The reverse of a task; empty if the task has none."""
         task = self.tasks[number]
         name = f"{task.name}_reverse"
         if emitted is None:
             return Task(name, Block([], [ops.Yield([])]))
         domain = None if task.domain is None else self.reads.copy(task.domain, number)
         options = task.options
-        if number not in self.analysis.stored_again:
+        if number not in self.analysis.rerun_tasks:
             sums = {FREE_SUMS: True} if _has_free_sums(task) else {}
             options = {**options, **sums, **_freedoms(task)}
         return Task(name, emitted.body, domain, task.location, options)
@@ -221,13 +234,13 @@ class _Reverser:
     # -- launch-temporaries ------------------------------------------------------------------------
 
     def _recompute_temporaries(self) -> list[Task]:
-        """The tasks that compute launch-temporary values, with no other effects."""
+        """The tasks that compute launch-temporary values, without their other effects."""
         tasks = []
         for number, task in enumerate(self.tasks):
             if any(array.space is Space.TEMPORARY for array in self.analysis.writers[number]):
                 body = self.reads.copy(task.body, number, keep=True)
                 domain = None if task.domain is None else self.reads.copy(task.domain, number)
-                name = f"{task.name}{AGAIN}"
+                name = f"{task.name}{RECOMPUTED}"
                 tasks.append(Task(name, body, domain, task.location, task.options))
         return tasks
 
@@ -241,9 +254,9 @@ class _Reverser:
 
 
 def _has_free_sums(task: Task) -> bool:
-    """Whether a task has loops that sum up, on which nothing hangs that a replay must find again.
+    """Whether a task has loops that sum up, with sums that no replay must reproduce bit by bit.
 
-    What its reverse compares then is for slopes only.
+    What the reverse task computes from such sums are derivatives only.
     """
     loops = [op for op in task.body.ops if isinstance(op, ops.For) and op.inits]
     sums = {value for op in loops for value in op.results if value.type.is_float}
@@ -251,7 +264,7 @@ def _has_free_sums(task: Task) -> bool:
 
 
 def _freedoms(task: Task) -> dict[str, bool]:
-    """The option that no replay of a task must find its sines again to the bit, if so."""
+    """The option that no replay of a task must reproduce its sines bit by bit, if so."""
     has_loops = any(isinstance(op, ops.Loop) for op in task.body.walk())
-    numbers = waves(task.body) if has_loops else set()
-    return {FREE_WAVES: True} if numbers and nobody_minds(task.body, numbers) else {}
+    sines = waves(task.body) if has_loops else set()
+    return {FREE_WAVES: True} if sines and may_differ_in_replay(task.body, sines) else {}

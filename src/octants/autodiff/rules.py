@@ -1,11 +1,12 @@
-"""The derivatives of the scalar operations: one table, for both modes.
+"""The derivatives of the scalar operations: one table, for forward and reverse mode.
 
-A rule is the linear map of one operand: it takes a tangent of the operand to its share in the
-tangent of the result, and an adjoint of the result to the share of the operand's adjoint - the same
-multiplication for scalars. Conventions at kinks (all finite): |x|' = sign(x) with 0 at 0; sqrt and
-rsqrt and cbrt have derivative 0 at 0; at a tie of min and max the first operand is the one taken;
-pow(a, b) has derivative 0 in a where b = 0, and 0 in b where a <= 0; roundings, floor division and
-comparisons have derivative 0.
+A rule is the linear map of one operand. In forward mode it maps the tangent of the operand to its
+contribution to the tangent of the result; in reverse mode it maps the adjoint of the result to the
+contribution to the adjoint of the operand. For scalars both are the same multiplication.
+Conventions where no derivative exists (all finite): |x|' = sign(x), with 0 at 0; sqrt, rsqrt and
+cbrt have derivative 0 at 0; at a tie of min and max the first operand is taken; pow(a, b) has
+derivative 0 in a where b = 0, and 0 in b where a <= 0; roundings, floor division and comparisons
+have derivative 0.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def adjoint_type(dtype: DType) -> DType:
 
 
 class Point:
-    """Where a rule is applied: the values of the operands and of the result, in derivative type."""
+    """Operands and result of the operation to which a rule is applied, in derivative type."""
 
     __slots__ = ("_builder", "_operands", "_result", "type")
 
@@ -96,6 +97,7 @@ class Point:
 
 
 Rule = Callable[[Point, Value], Value]
+"""Maps (the operation, an incoming tangent or adjoint) to the outgoing one."""
 
 
 def _through(_: Point, g: Value) -> Value:
@@ -224,7 +226,7 @@ def rules_of(op: Operation) -> tuple[Rule | None, ...]:
     return (None,) * len(op.operands)
 
 
-def has_unbounded_slope(op: Operation) -> bool:
+def has_unbounded_derivative(op: Operation) -> bool:
     """Whether a rule of the operation may give an infinity or a NaN for a zero adjoint."""
     if isinstance(op, ops.Unary):
         return op.fn not in ("neg", "abs", "sin", "cos", "atan", "tanh")

@@ -1,10 +1,10 @@
-"""Emits the iterations of a loop that is recorded; loops in it may leave their records, too.
+"""Emits recorded iterations, and the records of the inner loops that are stored with them.
 
-A loop with others that are stored (see `stored_nests`) has a *frame* on the stack for each
-iteration: the records of the loops in it, one execution behind the other, and then its own record,
-which holds what those loops handed out besides what it carries::
+A loop with stored inner loops (`stored_nests`) has a *frame* on the tape for each iteration: the
+records of the inner loops, one execution after the other, then its own record, which holds its
+carried values and the results of the stored loops::
 
-    for(%lower, %upper, %inits, %base, %base) { (%i, %carried, %top, %kept):
+    for(%lower, %upper, %inits, %base, %base) { (%i, %carried, %top, %stored_end):
       for(...) { (%k, %inner):
         if(%fits) { record_push<#inner>(%top, %k, %inner) }
         ...
@@ -13,9 +13,10 @@ which holds what those loops handed out besides what it carries::
       ...
     }
 
-Executions are stored until one does not fit. Frames from there on hold the record of the iteration
-only. `kept` is where those end that hold all, `top` where the last one does. Inside an iteration
-the stack is said to be beyond the limit from the first execution on that does not fit.
+Executions are stored until one does not fit. From there on, a frame holds the record of its
+iteration only. `top` is the end of the last frame, `stored_end` that of the last frame with all its
+executions: a frame is complete if it ends at or below `stored_end`. Within an iteration, the
+position is beyond the limit from the first execution that does not fit.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 
 from octants.autodiff.recording_strategy import Strategy
-from octants.autodiff.records import Stack
-from octants.autodiff.stored_nests import Loop
+from octants.autodiff.records import TapeStack
+from octants.autodiff.stored_nests import ForOrWhile
 from octants.autodiff.sweep import Sweep
 from octants.ir import ops
 from octants.ir.core import BYTES, Block, Operation, Record, Value
@@ -35,9 +36,9 @@ from octants.types.scalars import DType, i64, u8
 
 @dataclass(eq=False, slots=True)
 class Cursor:
-    """Where the stack is free in an iteration that stores the loops in it.
+    """The free position in an iteration that stores its inner loops.
 
-    `limit` may not be passed; `most` is a number of records that surely passes it.
+    Positions above `limit` do not fit. `most` is a number of records that surely exceeds it.
     """
 
     position: Value
@@ -47,20 +48,20 @@ class Cursor:
 
 @dataclass(eq=False, slots=True)
 class IterationFrame:
-    """The iteration that is reversed, of a loop with others that may be stored.
+    """The frame of the iteration that is being reversed, of a loop with stored inner loops.
 
-    `kept` says whether they are, and `handed` has what they handed out. `size` is how much of the
-    stack those take that have been passed so far, from `start` on.
+    `is_stored` says whether the inner loops are stored, `exports` holds what they exported. `size`
+    is the size of the stored loops so far, which begin at `start`.
     """
 
-    kept: Value
-    handed: dict[Hashable, Value]
+    is_stored: Value
+    exports: dict[Hashable, Value]
     size: Value
     start: Value
 
 
 class StoredLoops:
-    """Emits iterations with records, and those of the loops that are stored with them."""
+    """Emits recorded iterations, and the inner loops that are stored with them."""
 
     def __init__(self, sweep: Sweep) -> None:
         self._sweep = sweep
@@ -70,18 +71,20 @@ class StoredLoops:
 
     @property
     def bytes(self) -> Value:
-        """The bytes for all that is stored with one loop."""
+        """The most bytes (i64) that may be stored with one loop."""
         assert self._bytes is not None
         return self._bytes
 
-    def make_room(self, stack: Stack) -> None:
-        """Find out the bytes that may be stored, of what is left beyond a stack."""
+    def query_capacity(self, stack: TapeStack) -> None:
+        """Emit the query of the bytes that may be stored, beyond the used part of the tape."""
         if not self._nests.around:
             return
         builder, records = self._sweep.builder, self._sweep.records
         record = Record(BYTES, [u8])
-        room = ops.RecordRoom(record, self._sweep.plan.parts, stack.position, results=[Value(i64)])
-        count = builder.append(room).result
+        query = ops.RecordCapacity(
+            record, self._sweep.plan.partitions, stack.position, results=[Value(i64)]
+        )
+        count = builder.append(query).result
         nbytes = records.end(record, builder.constant(0, i64), count)
         if self._nests.most:
             nbytes = builder.binary("min", nbytes, builder.constant(self._nests.most, i64))
@@ -90,19 +93,27 @@ class StoredLoops:
     # -- iterations that are recorded --------------------------------------------------------------
 
     def begin_frames(self, op: Operation, base: Value) -> list[Value]:
-        """What a loop carries besides its own values: where its frames end."""
+        """The initial values that a loop with frames carries besides: `top` and `stored_end`."""
         return [base, base] if self._nests.has_frames(op) else []
 
-    def know_frames(self, op: Operation, ends: list[Value]) -> None:
-        """Note where the frames of a loop end, if it has some."""
-        self._sweep.values.know(op, **dict(zip(("top", "kept"), ends, strict=False)))
+    def note_frames(self, op: Operation, ends: list[Value]) -> None:
+        """Note the final `top` and `stored_end` of a loop, if it has frames."""
+        self._sweep.values.note(op, **dict(zip(("top", "stored_end"), ends, strict=False)))
 
     def record_iteration(
-        self, op: Loop, base: Value, number: Value, args: list[Value], frames: list[Value]
+        self, op: ForOrWhile, base: Value, number: Value, args: list[Value], frames: list[Value]
     ) -> list[Value]:
         """Emit an iteration with its record, and those of the loops that are stored with it.
 
-        Gives where frames end now.
+        Args:
+            op: the primal loop.
+            base: the base of its record (i64, bytes).
+            number: the number of the iteration in its block (i64).
+            args: the carried values.
+            frames: `top` and `stored_end`, if the loop has frames.
+
+        Returns:
+            The new `top` and `stored_end`, if the loop has frames.
         """
         sweep, records = self._sweep, self._sweep.records
         builder, record = sweep.builder, records.of(op)
@@ -111,12 +122,12 @@ class StoredLoops:
             with sweep.within(op):
                 sweep.emit_block(op.body)
             return []
-        top, kept = frames
+        top, stored_end = frames
         one = builder.constant(1, i64)
         limit = builder.binary("add", records.end(record, base, number), self.bytes)
         most = builder.binary("add", self.bytes, one)
         beyond = builder.binary("add", limit, one)
-        start = builder.select(builder.compare("le", top, kept), top, beyond)
+        start = builder.select(builder.compare("le", top, stored_end), top, beyond)
         cursor = Cursor(start, limit, most)
         with sweep.within(op):
             self._store_block(op.body, cursor)
@@ -124,18 +135,20 @@ class StoredLoops:
         position = builder.select(fits, cursor.position, top)
         self._push_frame(op, position, number, args)
         end = records.end(record, position, builder.constant(1, i64))
-        return [end, builder.select(fits, end, kept)]
+        return [end, builder.select(fits, end, stored_end)]
 
-    def _push_frame(self, op: Loop, position: Value, number: Value, args: list[Value]) -> None:
+    def _push_frame(
+        self, op: ForOrWhile, position: Value, number: Value, args: list[Value]
+    ) -> None:
         sweep, record = self._sweep, self._sweep.records.of(op)
-        values = [*args, *(sweep.values[key] for key in self._nests.handed(op.body))]
+        values = [*args, *(sweep.values[key] for key in self._nests.exports(op.body))]
         base = sweep.records.base_for(record, position, number)
         sweep.records.push(record, base, number, values)
 
-    # -- what is stored in an iteration ------------------------------------------------------------
+    # -- loops that are stored in an iteration -----------------------------------------------------
 
     def _store_block(self, block: Block, cursor: Cursor) -> None:
-        """Emit the operations of a block, so that loops in it leave their records."""
+        """Emit the operations of a block; the stored loops in it push their records."""
         for op in block.ops[:-1]:
             self._sweep.builder.location = op.location
             if op in self._nests.around:
@@ -154,11 +167,11 @@ class StoredLoops:
             end = self._store_while(op, begin, cursor)
         if self._nests.has_frames(op):
             size = self._sweep.builder.binary("sub", end, begin)
-            self._sweep.values.know(op, size=size)
+            self._sweep.values.note(op, size=size)
         cursor.position = end
 
     def _store_for(self, op: ops.For, begin: Value, cursor: Cursor) -> Value:
-        """The end of the records, which is beyond the limit if they do not fit."""
+        """Emit a stored `for`; gives the end of its records, beyond the limit if they don't fit."""
         sweep, builder, records = self._sweep, self._sweep.builder, self._sweep.records
         lower, upper, *inits = sweep.values.mapped(op.operands)
         count, frames = builder.trips(lower, upper), self._first_frame(op, begin)
@@ -190,16 +203,16 @@ class StoredLoops:
             return self._store_iteration(op, begin, number, fits, args, frames, cursor)
 
         more = self._first_frame(op, begin)
-        count, frames = sweep.counted_while(op, iteration, more=more, foreseen=True)
+        count, frames = sweep.counted_while(op, iteration, more=more, recorded_later=True)
         sweep.note_copy(op, builder.block.ops[-1])
-        sweep.values.know(op, count=count)
+        sweep.values.note(op, count=count)
         if frames:
             return frames[0]
         return records.end(record, begin, builder.binary("min", count, cursor.most))
 
     def _store_iteration(
         self,
-        op: Loop,
+        op: ForOrWhile,
         base: Value,
         number: Value,
         fits: Value | None,
@@ -226,29 +239,29 @@ class StoredLoops:
         return [end]
 
     def _store_if(self, op: ops.If, cursor: Cursor) -> None:
-        """Both sides hand out what was stored in either."""
-        keys, start = self._nests.handed(Block([], [op])), cursor.position
+        """Emit an if with stored loops; both branches yield the exports of either."""
+        keys, start = self._nests.exports(Block([], [op])), cursor.position
 
         def emit(branch: Block) -> list[Value]:
             cursor.position = start
             self._store_block(branch, cursor)
-            return [*self._given(keys, self._nests.handed(branch)), cursor.position]
+            return [*self._given(keys, self._nests.exports(branch)), cursor.position]
 
-        *handed, cursor.position = self._sweep.if_(op, emit)
-        self._sweep.values.bind_all(keys, handed)
+        *exports, cursor.position = self._sweep.if_(op, emit)
+        self._sweep.values.bind_all(keys, exports)
 
     def _given(self, keys: Mapping[Hashable, DType], own: Mapping[Hashable, DType]) -> list[Value]:
-        """The values of some keys, and zeros for those that are of the other side."""
+        """The values of some keys, with zeros for those of the other branch."""
         sweep = self._sweep
         return [
             sweep.values[key] if key in own else sweep.builder.constant(0, dtype)
             for key, dtype in keys.items()
         ]
 
-    # -- loops that may have left their records ----------------------------------------------------
+    # -- loops that may have been stored -----------------------------------------------------------
 
-    def record_unless_kept(self, op: Loop, loop: Strategy, stack: Stack) -> None:
-        """Record a loop, or take what it handed out when its records were stored."""
+    def record_unless_stored(self, op: ForOrWhile, loop: Strategy, stack: TapeStack) -> None:
+        """Record a loop, or use what it exported if its records are stored."""
         frame, sweep = self._frame, self._sweep
         assert frame is not None
         builder, values = sweep.builder, sweep.values
@@ -256,108 +269,114 @@ class StoredLoops:
         if isinstance(op, ops.For):
             count = builder.trips(*values.mapped([op.lower, op.upper]))
         else:
-            count = frame.handed[op, "count"]
+            count = frame.exports[op, "count"]
         facts = {"count": count, "base": zero, "end": stack.position}
         facts |= loop.facts_if_stored(count, stack)
         if self._nests.has_frames(op):
-            facts |= {"top": zero, "kept": zero}
-        kept, lost = Block(), Block()
-        with builder.into(kept):
-            builder.yield_([*(frame.handed[result] for result in op.results), *facts.values()])
-        with builder.into(lost):
+            facts |= {"top": zero, "stored_end": zero}
+        stored, replayed = Block(), Block()
+        with builder.into(stored):
+            builder.yield_([*(frame.exports[result] for result in op.results), *facts.values()])
+        with builder.into(replayed):
             loop.record(stack)
             known = [values[op, fact] for fact in facts]
             builder.yield_([*values.mapped(op.results), *known])
-        new = builder.if_(frame.kept, kept, lost)
+        new = builder.if_(frame.is_stored, stored, replayed)
         values.bind_all(op.results, new.results)
-        values.know(op, **dict(zip(facts, new.results[len(op.results) :], strict=True)))
+        values.note(op, **dict(zip(facts, new.results[len(op.results) :], strict=True)))
         if isinstance(op, ops.For):
-            values.know(op, count=count)
+            values.note(op, count=count)
         stack.position = values[op, "end"]
         self._pass_stored(op, frame)
 
     def passed_in(self, op: ops.If) -> Value | None:
-        """How much of the frame is passed before an if, if loops in it may have been stored."""
+        """The size of the stored loops before an if that may contain more; None if it does not."""
         if self._frame is None or not self._nests.stored_in(Block([], [op])):
             return None
         return self._frame.size
 
     @property
     def passed(self) -> Value:
-        """How much of the frame is passed so far."""
+        """The size of the stored loops so far."""
         assert self._frame is not None
         return self._frame.size
 
     def pass_over(self, size: Value) -> None:
-        """Have so much of the frame be passed."""
+        """Set the size of the stored loops so far."""
         assert self._frame is not None
         self._frame.size = size
 
-    def _pass_stored(self, op: Loop, frame: IterationFrame) -> None:
-        """Note where in its frame the records of a loop are, if they were stored."""
+    def _pass_stored(self, op: ForOrWhile, frame: IterationFrame) -> None:
+        """Note the offset of the records of a loop in the frame, in case they are stored."""
         sweep = self._sweep
-        sweep.values.know(op, place=frame.size)
+        sweep.values.note(op, offset=frame.size)
         if self._nests.has_frames(op):
-            size = sweep.builder.longest(frame.handed[op, "size"])
-            sweep.values.know(op, size=size)
+            size = sweep.builder.longest(frame.exports[op, "size"])
+            sweep.values.note(op, size=size)
             frame.size = sweep.builder.binary("add", frame.size, size)
         else:
             count = sweep.values[op, "count"]
             frame.size = sweep.records.end(sweep.records.of(op), frame.size, count)
 
-    # -- going back --------------------------------------------------------------------------------
+    # -- the backward sweep ------------------------------------------------------------------------
 
     def ends_of_frames(self, op: Operation) -> list[Value]:
-        """Where the frames of a loop end: all, and those that were kept; none if it has none."""
+        """`top` and `stored_end` of a loop; empty if it has no frames."""
         if not self._nests.has_frames(op):
             return []
-        return [self._sweep.values[op, fact] for fact in ("top", "kept")]
+        return [self._sweep.values[op, fact] for fact in ("top", "stored_end")]
 
     @contextmanager
     def in_frames(self) -> Iterator[None]:
-        """Reverse a loop meanwhile, whose iterations may have frames of their own."""
+        """Reverse a loop inside the context, whose iterations may have frames of their own."""
         around = self._frame
         yield
         self._frame = around
 
-    def pop_frame(self, op: Loop, number: Value, carried: list[Value], ends: list[Value]) -> None:
-        """Read the frame of an iteration back, and with it what the loop carried.
+    def pop_frame(
+        self, op: ForOrWhile, number: Value, carried: list[Value], ends: list[Value]
+    ) -> None:
+        """Read the frame of an iteration back.
 
-        ``ends`` are those of the frames up to this one, and of those that were kept.
+        Args:
+            op: the primal loop.
+            number: the number of the iteration in its record (i64).
+            carried: the results to which its carried values are read.
+            ends: the end of the frame, and `stored_end`.
         """
         builder, records = self._sweep.builder, self._sweep.records
-        top, kept = ends
-        record, handed = records.of(op), self._nests.handed(op.body)
-        results = carried + [Value(dtype, _name(key)) for key, dtype in handed.items()]
+        top, stored_end = ends
+        record, exports = records.of(op), self._nests.exports(op.body)
+        results = carried + [Value(dtype, _name(key)) for key, dtype in exports.items()]
         position = records.end(record, top, builder.constant(-1, i64))
         base = records.base_for(record, position, number)
-        is_kept = builder.compare("le", top, kept)
-        known = dict(zip(handed, results[len(carried) :], strict=True))
-        self._frame = IterationFrame(is_kept, known, builder.constant(0, i64), position)
+        is_stored = builder.compare("le", top, stored_end)
+        known = dict(zip(exports, results[len(carried) :], strict=True))
+        self._frame = IterationFrame(is_stored, known, builder.constant(0, i64), position)
         records.pop(record, base, number, results)
 
     def start_of_frame(self) -> Value:
-        """Where the frame of the iteration begins that has been replayed."""
+        """The position at which the frame of the replayed iteration begins."""
         assert self._frame is not None
         builder, frame = self._sweep.builder, self._frame
         start = builder.binary("sub", frame.start, frame.size)
-        frame.start = builder.select(frame.kept, start, frame.start)
+        frame.start = builder.select(frame.is_stored, start, frame.start)
         return frame.start
 
-    def find_stored(self, op: Loop) -> None:
-        """Have what is known of a loop be right also if its records were stored."""
+    def select_stored(self, op: ForOrWhile) -> None:
+        """Let the facts of a loop refer to its stored records if there are any."""
         assert self._frame is not None
         sweep, builder, frame = self._sweep, self._sweep.builder, self._frame
-        base = builder.binary("add", frame.start, sweep.values[op, "place"])
+        base = builder.binary("add", frame.start, sweep.values[op, "offset"])
         facts = {"base": base}
         if self._nests.has_frames(op):
             top = builder.binary("add", base, sweep.values[op, "size"])
-            facts = {"top": top, "kept": top}
+            facts = {"top": top, "stored_end": top}
         for fact, value in facts.items():
-            known = builder.select(frame.kept, value, sweep.values[op, fact])
-            sweep.values.know(op, **{fact: known})
+            known = builder.select(frame.is_stored, value, sweep.values[op, fact])
+            sweep.values.note(op, **{fact: known})
 
 
 def _name(key: Hashable) -> str:
-    """How to call what was handed out by a loop that was stored."""
+    """The name of an exported value in the IR."""
     return key.name if isinstance(key, Value) else str(key[1])  # type: ignore[index]

@@ -1,10 +1,10 @@
-"""Which loops leave their records in the sweep that records the loop around them.
+"""Decides which inner loops store their records while the loop around them is recorded.
 
-A loop in a loop is run again, and recorded, when an iteration around it is reversed: its records
-are there for one such iteration at a time. If the loop around it has to run it anyway, to find what
-its iterations carry, the records of all its executions can be kept from there, and one run is
-saved. They are kept as long as they fit a share of the budget, and of the cache; what comes after
-is run again. Nothing is saved by keeping the records of a loop that need not run for the sweep.
+An inner loop is usually replayed and recorded when an iteration around it is reversed: its records
+exist for one such iteration at a time. If the sweep that records the outer loop has to run the
+inner one anyway, to compute what its iterations carry, the records of all executions can be stored
+then, which saves one run. They are stored as long as they fit a share of the tape quota and of the
+cache; later executions are replayed. Storing a loop that the sweep need not run saves nothing.
 """
 
 from __future__ import annotations
@@ -18,36 +18,37 @@ from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, i64
 
 IN_CACHE = 1 << 22
-"""The most bytes that are kept where they are to stay in the cache of a core."""
+"""The most bytes that are stored with a loop, so that they stay in the cache of a core."""
 
-Loop = ops.For | ops.While
+ForOrWhile = ops.For | ops.While
 
 
 @dataclass(frozen=True)
-class Nests:
-    """`around` gives the loop around each loop that is stored.
+class StoredNests:
+    """The stored loops of a task.
 
-    Those in one loop take no more than ``most`` bytes, if that is not 0.
+    `around` maps each stored loop to the recorded loop around it. The loops that are stored with
+    one loop take no more than ``most`` bytes; 0 for no limit.
     """
 
     around: Mapping[Operation, Operation] = field(default_factory=dict)
     most: int = 0
 
     def has_frames(self, op: Operation | None) -> bool:
-        """Whether there are loops that are stored with this one."""
+        """Whether there are loops that are stored with a loop."""
         return op in self.around.values()
 
     def is_stored_in(self, op: Operation, outer: Operation) -> bool:
-        """Whether a loop is stored with one around it, or in one that is."""
+        """Whether a loop is stored with ``outer``, or with a loop that is."""
         while op in self.around:
             op = self.around[op]
             if op is outer:
                 return True
         return False
 
-    def stored_in(self, block: Block) -> list[Loop]:
-        """The loops of a block, those in branches too, that are stored with the loop around it."""
-        found: list[Loop] = []
+    def stored_in(self, block: Block) -> list[ForOrWhile]:
+        """The loops of a block, including its branches, that are stored with the loop around it."""
+        found: list[ForOrWhile] = []
         for op in block.ops:
             if op in self.around:
                 assert isinstance(op, (ops.For, ops.While))
@@ -56,8 +57,8 @@ class Nests:
                 found += self.stored_in(op.then) + self.stored_in(op.orelse)
         return found
 
-    def handed(self, block: Block) -> dict[Hashable, DType]:
-        """What the reverse of a block must know of what was stored, by the keys of a replayer."""
+    def exports(self, block: Block) -> dict[Hashable, DType]:
+        """What the reverse of a block needs of stored loops: keys of `PrimalValues`, and types."""
         keys: dict[Hashable, DType] = {}
         for op in self.stored_in(block):
             if isinstance(op, ops.While):
@@ -68,10 +69,19 @@ class Nests:
         return keys
 
 
-def nests(
+def find_stored_nests(
     body: Block, recorded: Collection[Operation], saving: Collection[Operation]
 ) -> dict[Operation, Operation]:
-    """The loop around each loop to be stored: of ``recorded`` ones, those that save a run by it."""
+    """Find the loops to be stored.
+
+    Args:
+        body: the body of the task.
+        recorded: its loops with records.
+        saving: its loops that the first sweep has to run anyway.
+
+    Returns:
+        The recorded loop around each loop to be stored.
+    """
     found: dict[Operation, Operation] = {}
 
     def walk(block: Block, around: Operation | None) -> None:

@@ -1,7 +1,7 @@
-"""The reverse of what the lanes of a subgroup do together, all of which come.
+"""The reverse of subgroup operations that all lanes reach.
 
-What a lane reads of another one, that one gets the adjoint of. Lanes without a work item have no
-part: who would read of one of them keeps the own value, and so the adjoint.
+If a lane reads the value of another lane, that lane gets the adjoint. Lanes without a work item do
+not take part: a lane that would read from one keeps its own value, and so its adjoint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MANY = 1 << 16  # more than there ever are
 
 
 def is_known(op: ops.Subgroup, constants: dict[Value, Any]) -> bool:
-    """Whether there is a reverse; ``constants`` are the values that are known."""
+    """Whether an operation has a reverse; ``constants`` maps constant values to numbers."""
     if op.fn in ("add", "inclusive_add"):
         return True
     if op.fn not in (*SHIFTS, *CHOICES, "shuffle_xor"):
@@ -31,25 +31,25 @@ def is_known(op: ops.Subgroup, constants: dict[Value, Any]) -> bool:
 
 
 def share_of(reverser: Reverser, op: ops.Subgroup, adjoint: Value) -> Value:
-    """The adjoint of the operand, of that of the result."""
+    """The contribution to the adjoint of the operand, given the adjoint of the result."""
     return _SHARES[op.fn](_Lanes(reverser.builder, op.lanes), reverser, op, adjoint)
 
 
 class _Lanes:
-    """The number of a lane, and how many there are, where all of them come."""
+    """Builds the number of a lane, and the count of lanes, in an aligned group."""
 
     def __init__(self, builder: Builder, lanes: int) -> None:
         self.builder = builder
         self.lanes = lanes
 
-    def number(self, size: int) -> Value:
-        """That of the lane among an aligned group of so many."""
-        one = self.builder.constant(1, i32)
-        return self.builder.binary("sub", self.builder.subgroup("inclusive_add", size, one), one)
+    def number(self) -> Value:
+        """The number (i32) of the lane in its group."""
+        build, one = self.builder, self.builder.constant(1, i32)
+        return build.binary("sub", build.subgroup("inclusive_add", self.lanes, one), one)
 
-    def count(self, size: int) -> Value:
-        """How many lanes of the group have a work item."""
-        return self.builder.subgroup("add", size, self.builder.constant(1, i32))
+    def count(self) -> Value:
+        """How many lanes of the group have a work item (i32)."""
+        return self.builder.subgroup("add", self.lanes, self.builder.constant(1, i32))
 
     def choose(self, condition: Value, value: Value) -> Value:
         """A value where a condition holds, else zero."""
@@ -57,39 +57,39 @@ class _Lanes:
 
 
 def _same(lanes: _Lanes, reverser: Reverser, op: ops.Subgroup, adjoint: Value) -> Value:
-    """A sum, or a pairwise exchange: the adjoints make the same one."""
+    """A sum or a pairwise exchange: the same operation on the adjoints."""
     given = [reverser.values[lane] for lane in op.lane]
     return lanes.builder.subgroup(op.fn, op.lanes, adjoint, *given)
 
 
 def _shift(lanes: _Lanes, reverser: Reverser, op: ops.Subgroup, adjoint: Value) -> Value:
-    """What comes back from the other direction; the own one where nothing was read."""
+    """A shift: the adjoints shift back; a lane that read nothing keeps its own."""
     build, distance = lanes.builder, reverser.values[op.lane[0]]
-    number, count = lanes.number(op.lanes), lanes.count(op.lanes)
+    number, count = lanes.number(), lanes.count()
     has_before = build.compare("ge", number, distance)
     has_behind = build.compare("lt", build.binary("add", number, distance), count)
     is_up = op.fn == "shuffle_up"
     back = build.subgroup(SHIFTS[is_up], op.lanes, adjoint, distance)
     returned = lanes.choose(has_behind if is_up else has_before, back)
-    kept = build.select(
+    own = build.select(
         has_before if is_up else has_behind, build.constant(0.0, adjoint.type), adjoint
     )
-    return build.binary("add", returned, kept)
+    return build.binary("add", returned, own)
 
 
 def _choice(lanes: _Lanes, reverser: Reverser, op: ops.Subgroup, adjoint: Value) -> Value:
-    """All that was read of one lane, for that one."""
+    """A broadcast: the lane that was read gets the sum of the adjoints."""
     build, lane = lanes.builder, reverser.values[op.lane[0]]
-    is_there = build.compare("lt", lane, lanes.count(op.lanes))
-    is_it = build.compare("eq", lanes.number(op.lanes), lane)
+    is_there = build.compare("lt", lane, lanes.count())
+    is_it = build.compare("eq", lanes.number(), lane)
     total = lanes.choose(is_it, build.subgroup("add", op.lanes, adjoint))
     return build.select(is_there, total, adjoint)
 
 
 def _scan(lanes: _Lanes, _: Reverser, op: ops.Subgroup, adjoint: Value) -> Value:
-    """The sum from the lane on, to the end of the group."""
+    """An inclusive sum: the sum of the adjoints from the lane to the end of the group."""
     build, distance = lanes.builder, 1
-    number, count = lanes.number(op.lanes), lanes.count(op.lanes)
+    number, count = lanes.number(), lanes.count()
     while distance < op.lanes:
         step = build.constant(distance, i32)
         behind = build.subgroup("shuffle_down", op.lanes, adjoint, step)

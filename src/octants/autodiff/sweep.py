@@ -1,51 +1,52 @@
-"""Emits the primal computation again as it was, in a sweep of the reverse run."""
+"""Emits copies of the primal computation, in the forward and backward sweeps of a reverse task."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from octants.autodiff.plan import Plan
-from octants.autodiff.primal_memory import Flag, PrimalMemory
+from octants.autodiff.plan import RecordingPlan
+from octants.autodiff.primal_memory import OnRead, PrimalMemory
 from octants.autodiff.primal_values import PrimalValues
 from octants.autodiff.recording_strategy import Strategy
 from octants.autodiff.records import Records
 from octants.autodiff.tape_high_water import HighWaterMarks
 from octants.autodiff.task_builder import EntryBuilder
-from octants.autodiff.task_facts import Facts
+from octants.autodiff.task_facts import TaskFacts
 from octants.ir import ops
 from octants.ir.core import Array, Block, Operation, Value
 from octants.types.scalars import i64
 
 Iteration = Callable[[Value, list[Value], list[Value]], list[Value]]
-"""Emits an iteration, of its number, what its loop carries, and what that carries more besides."""
+"""Emits one iteration from its number, the carried values, and further ones, which it returns."""
 
 
 class Sweep:
-    """The handle of all that emit parts of the reverse of a task: what they share.
+    """What all emitters of a reverse task share: builder, facts, plan, values, records, memory.
 
-    ``loops`` is filled when it is decided how loops are recorded. `copies` has the copies of each
-    loop in the bodies of those that are recorded.
+    `loops` maps each loop to its recording strategy, which `replay.Replay` fills in. `copies` maps
+    each primal loop to its copies in the bodies of recorded loops. `high_water` tracks how much
+    tape inner loops will need.
     """
 
     def __init__(
         self,
         builder: EntryBuilder,
-        facts: Facts,
-        plan: Plan,
+        facts: TaskFacts,
+        plan: RecordingPlan,
         arrays: dict[Array, Array],
-        flag: Flag,
+        on_read: OnRead,
         capacity: int,
-        loops: Mapping[Operation, Strategy],
     ) -> None:
         self.builder = builder
         self.facts = facts
         self.plan = plan
         self.values = PrimalValues()
         self.records = Records(builder, plan, capacity)
-        self.memory = PrimalMemory(builder, facts, self.values, arrays, flag, self.records.log)
-        self.reaches = HighWaterMarks(builder, plan.nests, loops)
+        self.memory = PrimalMemory(builder, facts, self.values, arrays, on_read, self.records.log)
+        self.loops: dict[Operation, Strategy] = {}
+        self.high_water = HighWaterMarks(builder, plan.nests, self.loops)
         self.copies: dict[Operation, list[Operation]] = {}
         self._around: Operation | None = None  # the recorded loop whose body is emitted
 
@@ -68,7 +69,7 @@ class Sweep:
 
     @contextmanager
     def into(self, block: Block, args: list[Value]) -> Iterator[None]:
-        """Build into a block, whose arguments stand for primal ones."""
+        """Build into a block whose arguments stand for primal values."""
         self.values.bind_all(args, block.args)
         with self.builder.into(block):
             yield
@@ -83,25 +84,33 @@ class Sweep:
         op: ops.For | None = None,
         count: Value | None = None,
     ) -> ops.For:
-        """Build a `for` of what ``emit`` emits of the counter and the values carried so far.
+        """Build a `for`, tracking the high-water marks of the loops in it.
 
-        That gives what is carried on. ``op`` is the loop that this one stands for, if it is not
-        recorded here; with a ``count`` it is recorded later.
+        Args:
+            bounds: the bounds of the counter.
+            inits: the initial carried values.
+            emit: emits the body from the counter and the carried values; gives the carried values
+                of the next iteration.
+            op: the primal loop that this one copies, if it is not recorded here.
+            count: its trip count (i64), if it is recorded later.
+
+        Returns:
+            The loop.
         """
-        builder, reaches = self.builder, self.reaches
+        builder, high_water = self.builder, self.high_water
         body = Block([Value(value.type) for value in (bounds[0], *inits)])
         with builder.into(body):
-            around = reaches.enter()
+            around = high_water.enter()
             carried = emit(body.args[0], body.args[1:])
-            far = reaches.carry(op, body)
+            far = high_water.carry(op, body)
             builder.yield_([*carried, *far])
-        new = builder.for_(*bounds, [*inits, *reaches.zeros(far)], body)
-        reaches.leave(around, new.results[len(inits) :], op, count)
+        new = builder.for_(*bounds, [*inits, *high_water.zeros(far)], body)
+        high_water.leave(around, new.results[len(inits) :], op, count)
         return new
 
     def _for(self, op: ops.For) -> None:
         lower, upper, *inits = self.values.mapped(op.operands)
-        count = self.count(op, lower, upper) if self._is_foreseen(op) else None
+        count = self.count(op, lower, upper) if self._is_recorded_later(op) else None
 
         def emit(counter: Value, carried: list[Value]) -> list[Value]:
             self.values.bind_all(op.body.args, [counter, *carried])
@@ -112,15 +121,15 @@ class Sweep:
         self.bind_copy(op, self.for_((lower, upper), inits, emit, op, count))
 
     def count(self, op: ops.For, lower: Value, upper: Value) -> Value:
-        """How many iterations a loop has, which must fit its record."""
+        """The trip count of a loop (i64), with a check that it fits a record of forced capacity."""
         count = self.builder.trips(lower, upper)
         self.records.check(op, count)
         return count
 
     def _while(self, op: ops.While) -> None:
-        if self._is_foreseen(op):
+        if self._is_recorded_later(op):
             with self.within(None):
-                count, _ = self.counted_while(op, lambda *_: self._body(op), foreseen=True)
+                count, _ = self.counted_while(op, lambda *_: self._body(op), recorded_later=True)
             self.note_copy(op, self.builder.block.ops[-1])
             self.records.check(op, count)
             return
@@ -133,13 +142,13 @@ class Sweep:
         self.bind_copy(op, self.builder.while_(inits, condition, body))
 
     def _body(self, op: ops.While) -> list[Value]:
-        """Emit an iteration as it is, which carries nothing more."""
+        """Emit the body of an iteration; it has no further carried values."""
         self.emit_block(op.body)
         return []
 
-    def _is_foreseen(self, op: Operation) -> bool:
-        """Whether a loop that runs as it is in the first sweep is recorded later."""
-        return self.reaches.is_sought and self.facts.is_reversed(op)
+    def _is_recorded_later(self, op: Operation) -> bool:
+        """Whether a loop that the first sweep runs unrecorded is recorded in the backward sweep."""
+        return self.high_water.is_tracking and self.facts.is_reversed(op)
 
     def counted_while(
         self,
@@ -149,12 +158,20 @@ class Sweep:
         limit: Value | None = None,
         more: Sequence[Value] = (),
         *,
-        foreseen: bool = False,
+        recorded_later: bool = False,
     ) -> tuple[Value, list[Value]]:
-        """Emit a loop of such iterations; how many there were, and what it carries more.
+        """Emit a `while` that counts its iterations.
 
-        It may start from other values than its own, and end when there were ``limit``. One that is
-        ``foreseen`` is not recorded here, but later.
+        Args:
+            op: the primal loop.
+            iteration: emits one iteration.
+            carried: the initial carried values, if not those of ``op``.
+            limit: the loop ends after so many iterations (i64).
+            more: initial values that the loop carries besides.
+            recorded_later: the loop is not recorded here, but in the backward sweep.
+
+        Returns:
+            The number of iterations (i64), and the final values of ``more``.
         """
         builder, zero = self.builder, self.builder.constant(0, i64)
         inits = [*(self.values.mapped(op.inits) if carried is None else carried), *more, zero]
@@ -163,22 +180,22 @@ class Sweep:
         body = Block([Value(arg.type, arg.name) for arg in op.body.args])
         body.args += [Value(value.type) for value in inits[own:]]
         with self.into(body, op.body.args):
-            around = self.reaches.enter()
+            around = self.high_water.enter()
             *others, count = body.args[own:]
             others = iteration(count, body.args[:own], others)
             one_more = builder.binary("add", count, builder.constant(1, i64))
-            far = self.reaches.carry(op if foreseen else None, condition, body)
+            far = self.high_water.carry(op if recorded_later else None, condition, body)
             builder.yield_([*self.values.mapped(op.body.yielded), *others, one_more, *far])
-        results = builder.while_([*inits, *self.reaches.zeros(far)], condition, body).results
+        results = builder.while_([*inits, *self.high_water.zeros(far)], condition, body).results
         self.values.bind_all(op.results, results)
         count = results[len(inits) - 1]
-        self.reaches.leave(around, results[len(inits) :], op, count if foreseen else None)
+        self.high_water.leave(around, results[len(inits) :], op, count if recorded_later else None)
         return count, results[own : len(inits) - 1]
 
     def condition(self, op: ops.While, extra: list[Value], limit: Value | None = None) -> Block:
-        """A condition with more arguments, which may also ask the last one to be below a limit."""
+        """Copy a condition with ``extra`` arguments; the last may have to be below a limit."""
         block = Block([*(Value(arg.type, arg.name) for arg in op.condition.args), *extra])
-        with self.into(block, op.condition.args), self.reaches.in_condition():
+        with self.into(block, op.condition.args), self.high_water.in_condition():
             self.emit_block(op.condition)
             (goes_on,) = self.values.mapped(op.condition.yielded)
             if limit is not None:
@@ -188,11 +205,16 @@ class Sweep:
         return block
 
     def if_(self, op: ops.If, emit: Callable[[Block], list[Value]]) -> list[Value]:
-        """Build an if of what ``emit`` emits of the blocks of one.
+        """Build an if, tracking the high-water marks of the loops in it.
 
-        That gives what an if yields besides its results; those of it are the result here.
+        Args:
+            op: the primal if.
+            emit: emits one branch; gives the values that it yields besides its results.
+
+        Returns:
+            What the if yields besides its results.
         """
-        blocks, more, sides = [], [], self.reaches.sides()
+        blocks, more, sides = [], [], self.high_water.sides()
         for branch in (op.then, op.orelse):
             block = Block()
             with sides.side(), self.builder.into(block):
@@ -203,7 +225,7 @@ class Sweep:
         new = self.builder.if_(self.values[op.condition], *blocks)
         own, end = len(op.results), len(op.results) + len(more)
         self.values.bind_all(op.results, new.results)
-        sides.know(new.results[end:])
+        sides.note(new.results[end:])
         return new.results[own:end]
 
     def _if(self, op: ops.If) -> None:
@@ -217,18 +239,18 @@ class Sweep:
 
     @contextmanager
     def within(self, loop: Operation | None) -> Iterator[None]:
-        """Emit the body of a loop that is recorded, or of another one, meanwhile."""
+        """Emit the body of a recorded loop, or with None of another one, inside the context."""
         outer, self._around = self._around, loop
         yield
         self._around = outer
 
     def bind_copy(self, op: Operation, new: Operation) -> None:
-        """Have a copy of a loop stand for it."""
+        """Let the results of a copy of a loop stand for those of the loop."""
         self.values.bind_all(op.results, new.results)
         self.note_copy(op, new)
 
     def note_copy(self, op: Operation, new: Operation) -> None:
-        """Note a copy of a loop, if it is in the body of one that is recorded."""
+        """Note a copy of a loop if it is in the body of a recorded loop."""
         if self._around is not None:
             self.copies.setdefault(op, []).append(new)
 

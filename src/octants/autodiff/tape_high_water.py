@@ -1,9 +1,10 @@
-"""How far the records of a nest will reach: what memory the reverse run comes to need in the end.
+"""Computes how much tape the inner loops of a nest will need, and reserves it in the first sweep.
 
-An inner loop is recorded when an iteration around it is reversed, and by then adjoints have been
-changed: memory that is refused there would leave half a gradient. So the first sweep, which runs
-inner loops plainly, finds out where their records would end, and asks for that much before anything
-is reversed. For each of these loops the loops around it carry the furthest end so far::
+An inner loop is recorded when an iteration around it is reversed. By then adjoints have been
+changed: if memory ran out there, half a gradient would be left behind. So the first sweep, which
+runs inner loops without recording them, computes where their records would end, and reserves that
+much before anything is reversed. The loops around carry the furthest end so far of each inner
+loop::
 
     %far = for(%lower, %upper, ..., 0) { (%i, ..., %far):
       ...
@@ -14,8 +15,8 @@ is reversed. For each of these loops the loops around it carry the furthest end 
     %end = record_end<#outer>(%base, ...)
     record_reserve<#inner>(%end + %far)
 
-What does not depend on the loop is not carried, and `simplify.prune` removes what is found out
-about loops that record nothing.
+Ends that do not depend on the loop are not carried, and `simplify.prune` removes the computation
+for loops that record nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from functools import partial
 from octants.autodiff.primal_values import PrimalValues
 from octants.autodiff.recording_strategy import Strategy
 from octants.autodiff.records import Records
-from octants.autodiff.stored_nests import Loop, Nests
+from octants.autodiff.stored_nests import ForOrWhile, StoredNests
 from octants.autodiff.task_builder import EntryBuilder
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
@@ -37,11 +38,12 @@ from octants.types.scalars import i64
 
 
 @dataclass(eq=False, slots=True)
-class Reach:
-    """Positions from where the stack is free at the start of a block, in bytes (i64).
+class HighWaterMark:
+    """How far the loops of a block reach on the tape: i64 bytes from the position at its start.
 
-    `position` is where it is free after the loops of the block so far. `ends` has the furthest end
-    of the record of each loop in it, `carried` the loops whose end differs between iterations.
+    `position` is where the tape is free after the loops of the block so far. `ends` maps each loop
+    in it to the furthest end of its record, `carried` are the loops whose end differs between
+    iterations.
     """
 
     position: Value
@@ -50,53 +52,62 @@ class Reach:
 
 
 class HighWaterMarks:
-    """Finds out the reach of each block that the first sweep emits.
+    """Tracks the high-water mark of each block that the first sweep emits.
 
-    Where a loop is emitted `enter` comes before its body, `carry` after it, `leave` after the loop.
+    Around the body of a loop, call `enter` before it, `carry` behind it, and `leave` behind the
+    loop.
     """
 
     def __init__(
-        self, builder: EntryBuilder, nests: Nests, loops: Mapping[Operation, Strategy]
+        self, builder: EntryBuilder, nests: StoredNests, loops: Mapping[Operation, Strategy]
     ) -> None:
         self._builder = builder
         self._nests = nests
         self._loops = loops
-        self._current: Reach | None = None  # of the block that is emitted, in the first sweep
+        self._current: HighWaterMark | None = (
+            None  # of the block that is emitted, in the first sweep
+        )
 
     @property
-    def is_sought(self) -> bool:
-        """Whether loops that run here are recorded later, if they have a reverse."""
+    def is_tracking(self) -> bool:
+        """Whether loops that are run here are recorded later, if they have a reverse."""
         return self._current is not None
 
     def begin(self) -> None:
-        """Begin with a loop that is recorded in the first sweep, around which there is none."""
-        self._current = Reach(self._builder.constant(0, i64))
+        """Begin with an outermost loop, which the first sweep records."""
+        self._current = HighWaterMark(self._builder.constant(0, i64))
 
     def reserve(self, op: Operation, values: PrimalValues, records: Records) -> None:
-        """Make room behind a loop that is recorded for those in it, and end what was begun."""
+        """Reserve space behind an outermost recorded loop for the loops in it, and end tracking."""
         assert self._current is not None
         builder, start = self._builder, values[op, "end"]
         for each, end in self._current.ends.items():
             far = builder.binary("add", start, end)
             if not self._loops[op].in_blocks and self._nests.is_stored_in(each, op):
-                top, kept = values[op, "top"], values[op, "kept"]
-                far = builder.select(builder.compare("le", top, kept), start, far)
+                top, stored_end = values[op, "top"], values[op, "stored_end"]
+                far = builder.select(builder.compare("le", top, stored_end), start, far)
             builder.append(ops.RecordReserve(records.of_loops[each], far))
         self._current = None
 
     # -- loops -------------------------------------------------------------------------------------
 
-    def enter(self) -> Reach | None:
-        """Begin the body of a loop; gives the reach around it, for `leave`."""
+    def enter(self) -> HighWaterMark | None:
+        """Begin the body of a loop; gives the mark of the block around it, for `leave`."""
         around = self._current
         if around is not None:
-            self._current = Reach(self._builder.constant(0, i64))
+            self._current = HighWaterMark(self._builder.constant(0, i64))
         return around
 
     def carry(self, op: Operation | None, *blocks: Block) -> list[Value]:
-        """What the body of a loop, the last block, yields more: it carries how far loops reach.
+        """Let a loop carry the furthest ends of the loops in it.
 
-        A loop with which others may be stored also carries the bytes of all that is recorded in it.
+        Args:
+            op: the primal loop; if others may be stored with it, it also carries the bytes of all
+                records in it.
+            blocks: the regions of the loop; the last one is its body.
+
+        Returns:
+            The further values that the body yields.
         """
         yielded: list[Value] = []
         current = self._current
@@ -117,19 +128,23 @@ class HighWaterMarks:
         return yielded
 
     def zeros(self, carried: list[Value]) -> list[Value]:
-        """What a loop starts with that carries so much more."""
+        """The initial values of so many further carried values."""
         return [self._builder.constant(0, i64) for _ in carried]
 
     def leave(
         self,
-        around: Reach | None,
+        around: HighWaterMark | None,
         carried: Sequence[Value],
-        op: Loop | None = None,
+        op: ForOrWhile | None = None,
         count: Value | None = None,
     ) -> None:
-        """End what `enter` began, of a loop; with a ``count`` it will be recorded itself.
+        """End what `enter` began.
 
-        ``carried`` are the results of what it carries more.
+        Args:
+            around: the mark that `enter` gave.
+            carried: the results of the further carried values.
+            op: the primal loop.
+            count: its trip count (i64), if it is recorded later.
         """
         inner, self._current = self._current, around
         if inner is None or around is None:
@@ -146,11 +161,11 @@ class HighWaterMarks:
         around.position = around.ends[op] = start
         for each, end in ends.items():
             add = partial(builder.binary, "add", start, end)
-            around.ends[each] = builder.early(add, start, end)
+            around.ends[each] = builder.hoisted(add, start, end)
 
     @contextmanager
     def in_condition(self) -> Iterator[None]:
-        """Emit the condition of a loop meanwhile, which is not reversed."""
+        """Emit the condition of a loop inside the context; it is not reversed."""
         around, self._current = self._current, None
         yield
         self._current = around
@@ -163,32 +178,32 @@ class HighWaterMarks:
 
 
 class Sides:
-    """The reaches of the two sides of an if, which are emitted one after the other.
+    """The high-water marks of the two branches of an if, which are emitted one after the other.
 
-    After the `side`s comes `join`, before the if is built, and then `know`.
+    Call `side` around each branch, `join` before the if is built, and `note` after it.
     """
 
-    def __init__(self, reaches: HighWaterMarks) -> None:
-        self._reaches = reaches
-        self._around = reaches._current
-        self._found: list[Reach | None] = []
+    def __init__(self, high_water: HighWaterMarks) -> None:
+        self._marks = high_water
+        self._around = high_water._current
+        self._found: list[HighWaterMark | None] = []
         self._keys: list[Operation | None] = []
 
     @contextmanager
     def side(self) -> Iterator[None]:
-        """Emit one side meanwhile."""
-        self._reaches._current = self._around and Reach(self._around.position)
+        """Emit one branch inside the context."""
+        self._marks._current = self._around and HighWaterMark(self._around.position)
         yield
-        self._found.append(self._reaches._current)
-        self._reaches._current = self._around
+        self._found.append(self._marks._current)
+        self._marks._current = self._around
 
     def join(self, blocks: list[Block]) -> None:
-        """Let both sides yield how far their loops reach, and the position."""
+        """Let both branches yield how far their loops reach, and the free position."""
         found = [reach for reach in self._found if reach is not None]
         if not any(reach.ends for reach in found):
             return
         keys = list(dict.fromkeys(op for reach in found for op in reach.ends))
-        zero = self._reaches._builder.constant(0, i64)
+        zero = self._marks._builder.constant(0, i64)
         for block, reach in zip(blocks, found, strict=True):
             terminator = block.ops[-1]
             assert isinstance(terminator, ops.Yield)
@@ -196,8 +211,8 @@ class Sides:
             terminator.values = [*terminator.values, *ends, reach.position]
         self._keys = [*keys, None]
 
-    def know(self, values: list[Value]) -> None:
-        """Note what the if gives more, behind its own results."""
+    def note(self, values: list[Value]) -> None:
+        """Note what the if yields for `join`, behind its own results."""
         for op, value in zip(self._keys, values, strict=True):
             assert self._around is not None
             if op is None:

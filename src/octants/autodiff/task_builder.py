@@ -1,4 +1,4 @@
-"""Builds the body of a reverse task, with its constants at the start."""
+"""Builds the body of a reverse task, with its constants hoisted to the start."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from octants.types.scalars import DType, convert, i64
 
 
 class EntryBuilder(Builder):
-    """Builds each constant once, at the start of the whole body, where everything sees it.
+    """Builds each constant once, at the start of the body, where it dominates all uses.
 
-    Whoever builds the body puts `entry` before its operations in the end.
+    The caller inserts `entry` before the operations of the body at the end. `entry_values` are the
+    values that `entry` defines.
     """
 
     def __init__(self, block: Block, *, contracts: bool = False) -> None:
@@ -23,8 +24,8 @@ class EntryBuilder(Builder):
         self.entry_values: set[Value] = set()
         self._known: dict[tuple[DType, str], Value] = {}
 
-    def early(self, make: Callable[[], Value], *operands: Value) -> Value:
-        """A value that is computed once, at the start, if its operands are."""
+    def hoisted(self, make: Callable[[], Value], *operands: Value) -> Value:
+        """A value that is computed at the start of the body if all its operands are."""
         if not self.entry_values.issuperset(operands):
             return make()
         with self.into(Block([], self.entry)):
@@ -41,7 +42,7 @@ class EntryBuilder(Builder):
         return self._known[key]
 
     def only_if(self, condition: Value, block: Block) -> None:
-        """Build an if with one side, to which the yield is added here."""
+        """Build an if without an else branch; this adds the terminator of ``block``."""
         orelse = Block()
         for side in (block, orelse):
             with self.into(side):
@@ -49,20 +50,20 @@ class EntryBuilder(Builder):
         self.if_(condition, block, orelse)
 
     def longest(self, count: Value) -> Value:
-        """The greatest count of the work items that run in step."""
+        """The greatest count among the work items that run in step."""
         if count in self.entry_values:
             return count
         return self.append(ops.Longest(count, results=[Value(i64)])).result
 
     def distance(self, lower: Value, counter: Value) -> Value:
-        """How often a `for` has run when its counter has come to some value (i64)."""
+        """The number of the iteration (i64) in which the counter of a `for` has a value."""
         return self.binary("sub", self.cast(counter, i64), self.cast(lower, i64))
 
     def trips(self, lower: Value, upper: Value) -> Value:
-        """How often a `for` runs (i64): in i32 the difference of its bounds might overflow."""
+        """The trip count of a `for` (i64); in i32 the difference of its bounds might overflow."""
         return self.distance(lower, self.binary("max", lower, upper))
 
     def counted_down(self, count: Value, step: Value) -> Value:
-        """The number, of so many, at which a loop is in a step that takes them last first."""
+        """The iteration that a loop over ``count`` of them, last first, handles in a step (i64)."""
         back = self.binary("sub", count, step)
         return self.binary("sub", back, self.constant(1, i64))

@@ -1,4 +1,4 @@
-"""What the reverse of a task depends on, found out before anything is emitted."""
+"""Facts of one task for emitting its reverse: activity, captures, inductions, logged reads."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Callable
 
 from octants.autodiff.activity import ActivityFlow
 from octants.autodiff.deep_branches import DeepIfs, deep_ifs
-from octants.autodiff.hazards import Log
+from octants.autodiff.hazards import ReadLog
 from octants.autodiff.induction_variables import Steps, inductions
 from octants.autodiff.ordering import Ordering
-from octants.autodiff.stored_nests import Loop
+from octants.autodiff.stored_nests import ForOrWhile
 from octants.ir import ops
 from octants.ir.core import Array, Block, Operation, Task, Value
 
 
-class Facts:
-    """Facts of one task, which do not depend on how its loops are recorded.
+class TaskFacts:
+    """Facts of one task that do not depend on how its loops are recorded.
 
-    `body` is what is reversed: the body of the task, or a copy of it with a `log`. An adjoint have
-    the `active` values; those of `guarded` ones may be zero because a choice went the other way.
-    `deep` are the ifs in nests of many. `has_adjoint` tells of arrays whether a derivative goes
-    through them.
+    `body` is what is reversed: the body of the task, or a copy of it with a `log`. The `active`
+    values have an adjoint; the adjoints of `guarded` values may be zero because a select, min or
+    max took the other operand. `deep` are the ifs in deep nests. `has_adjoint` says whether a
+    derivative flows through an array.
     """
 
     def __init__(
         self,
         task: Task,
-        log: Log | None,
+        log: ReadLog | None,
         ordering: Ordering,
         has_adjoint: Callable[[Array], bool],
     ) -> None:
@@ -74,8 +74,8 @@ class Facts:
             self._captures[block] = {value: None for value in used if value not in defined}
         return self._captures[block]
 
-    def inductions(self, op: Loop) -> dict[int, Steps]:
-        """The carried integers of a loop that are computed from the number of the iteration."""
+    def inductions(self, op: ForOrWhile) -> dict[int, Steps]:
+        """The carried integers of a loop that are affine in the iteration number, by position."""
         if op not in self._inductions:
             self._inductions[op] = inductions(op)
         return self._inductions[op]

@@ -1,7 +1,7 @@
-"""Which loops code generation writes out, turn by turn, so that registers hold what they record.
+"""Decides which loops code generation unrolls, so that their records stay in registers.
 
-Where threads of a GPU hold many registers few of them are at work at once, and what is written out
-has to be compiled: that bounds the turns, and the code of all of them.
+On a GPU, more registers per thread mean fewer threads at work, and unrolled code has to be
+compiled: these bound the iterations of an unrolled block, and the code of all blocks of a task.
 """
 
 from __future__ import annotations
@@ -11,58 +11,66 @@ from octants.ir.core import Block, Companion, Operation
 
 WORD = 4  # bytes of a register
 REGISTERS = 32
-MOST_TURNS = 32
-MOST_WORK = 512
-"""What records take at most; the turns of a block, and the operations of all of them."""
+MAX_ITERATIONS = 32
+MAX_WORK = 512
+"""Bounds on an unrolled block: registers for its records, iterations, operations of all of them."""
 
-MOST_IN_TASK = 4 * MOST_WORK
-"""Operations of the blocks of all loops of a task."""
+MAX_WORK_IN_TASK = 4 * MAX_WORK
+"""Operations of the unrolled blocks of a task."""
 
 ENOUGH_WORK = 160
-"""Operations of a block beside which its checkpoint costs little: longer ones hold registers."""
+"""Operations of a block that outweigh its checkpoint: a longer block only takes registers."""
 
-USUAL_TURNS, LEAST_TURNS = 16, 4
-"""The turns of a block that is enough work; all have a multiple of the least number."""
+PREFERRED_ITERATIONS, ITERATION_MULTIPLE = 16, 4
+"""Iterations of a block with enough work; the divisor of the iterations of any block."""
 
-LEAST_REGISTERS = 48
-"""What the records of a block of the least number of turns may take."""
+MAX_REGISTERS_OF_MULTIPLE = 48
+"""Registers that the records of a block of `ITERATION_MULTIPLE` iterations may take."""
 
-MOST_TWICE = 1024
-"""Operations of an iteration that is there twice: in blocks, and for what is in none."""
+MAX_DUPLICATED_WORK = 1024
+"""Operations of an iteration that may be emitted twice: in blocks, and behind the last one."""
 
 _SIMPLE = frozenset(("add", "sub", "mul", "min", "max", "and", "or", "xor", "neg", "abs", "not"))
 _FUNCTION, _UPDATE, _STREAM, _DRAW = 8, 24, 64, 16
 
 
-def unrolled_turns(op: Operation, stride: int, most: int) -> int:
-    """How many iterations of a loop are written out at a time; 0 if it is not worth it.
+def unrolled_iterations(op: Operation, stride: int, most: int) -> int:
+    """How many iterations of a loop are unrolled at a time.
 
-    The record of an iteration takes so many bytes, and all of them may be so many operations.
+    Args:
+        op: the loop.
+        stride: the bytes of its record for one iteration.
+        most: the most operations of a block.
+
+    Returns:
+        A multiple of `ITERATION_MULTIPLE`, or 0 if unrolling does not pay.
     """
     assert isinstance(op, ops.Loop)
     if any(isinstance(each, ops.Loop) for each in op.body.walk()):
         return 0
     work = max(1, work_of(op.body))
-    turns = min(MOST_TURNS, REGISTERS * WORD // stride, max(USUAL_TURNS, ENOUGH_WORK // work))
-    turns -= turns % LEAST_TURNS
-    if LEAST_TURNS * stride <= LEAST_REGISTERS * WORD:
-        turns = max(turns, LEAST_TURNS)
-    return turns if turns * work <= min(most, MOST_WORK) else 0
+    iterations = min(
+        MAX_ITERATIONS, REGISTERS * WORD // stride, max(PREFERRED_ITERATIONS, ENOUGH_WORK // work)
+    )
+    iterations -= iterations % ITERATION_MULTIPLE
+    if ITERATION_MULTIPLE * stride <= MAX_REGISTERS_OF_MULTIPLE * WORD:
+        iterations = max(iterations, ITERATION_MULTIPLE)
+    return iterations if iterations * work <= min(most, MAX_WORK) else 0
 
 
-def is_worth_twice(op: Operation) -> bool:
-    """Whether all blocks of a loop that is not written out should have one length.
+def is_worth_duplicating(op: Operation) -> bool:
+    """Whether all blocks of a loop that is not unrolled should have one length.
 
-    Then the first sweep leaves nothing of them but checkpoints, and the iterations that are left
+    Then the first sweep leaves only their checkpoints, and the iterations behind the last block
     have code of their own.
     """
     if not isinstance(op, ops.For) or any(isinstance(each, ops.Loop) for each in op.body.walk()):
         return False
-    return work_of(op.body) <= MOST_TWICE
+    return work_of(op.body) <= MAX_DUPLICATED_WORK
 
 
 def work_of(block: Block) -> int:
-    """Roughly the operations of an iteration, and of its reverse where that is an atomic update."""
+    """An estimate of the operations of an iteration and of its reverse, with its atomic updates."""
     return sum(map(_work, block.walk()))
 
 

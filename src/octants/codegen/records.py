@@ -134,12 +134,12 @@ def end(f: FunctionEmitter, op: ops.RecordEnd) -> None:
     f.bind(op.result, position(f, f.use(op.base), f.wide(op.count), stride))
 
 
-def room(f: FunctionEmitter, op: ops.RecordRoom) -> None:
+def room(f: FunctionEmitter, op: ops.RecordCapacity) -> None:
     """Bind the capacity for a loop that one work item's quota leaves."""
     f.bind(op.result, room_for(f, op, f.tape.stride(op.record)))
 
 
-def room_for(f: FunctionEmitter, op: ops.RecordRoom, stride: int) -> Operand:
+def room_for(f: FunctionEmitter, op: ops.RecordCapacity, stride: int) -> Operand:
     """Return how many pieces of ``stride`` bytes fit a fraction of the quota that is left."""
     code, nbytes = f.code, op.parts * stride
     if nbytes == 0:

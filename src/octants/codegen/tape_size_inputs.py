@@ -15,7 +15,7 @@ from octants.codegen.recording_facts import asks_for_room, may_be_skipped
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Task, Value
 
-_OF_SHARES = (ops.RecordEnd, ops.RecordRoom, ops.Longest)
+_OF_SHARES = (ops.RecordEnd, ops.RecordCapacity, ops.Longest)
 """Operations whose results depend on their operands and on the tape quota, which the host knows."""
 
 

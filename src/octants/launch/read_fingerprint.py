@@ -46,7 +46,7 @@ class ReadFingerprint:
 def make_fingerprint(
     specialisation: Specialisation, reads: Sequence[Operation]
 ) -> ReadFingerprint | None:
-    """The witness of some loads of a kernel; None if there are none."""
+    """The fingerprint of some loads of a kernel; None if there are none."""
     module = specialisation.module
     launched, sums = read_fingerprint.add_fingerprint(module, reads, effects=True)
     if not sums:

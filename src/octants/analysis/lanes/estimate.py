@@ -322,7 +322,7 @@ class LaneCost:
 
 def _about_rooms(block: Block) -> Iterator[Value]:
     """The conditions that ask whether a loop's records fit the tape."""
-    rooms = {op.result for op in block.walk() if isinstance(op, ops.RecordRoom)}
+    rooms = {op.result for op in block.walk() if isinstance(op, ops.RecordCapacity)}
     for op in block.walk():
         if isinstance(op, ops.Compare) and op.rhs in rooms:
             yield op.result

@@ -33,12 +33,12 @@ from octants.ir.ops.memory import (
 from octants.ir.ops.tape import (
     Longest,
     RecordAccess,
+    RecordCapacity,
     RecordCheck,
     RecordEnd,
     RecordPop,
     RecordPush,
     RecordReserve,
-    RecordRoom,
 )
 
 __all__ = [
@@ -73,7 +73,7 @@ __all__ = [
     "RecordPop",
     "RecordPush",
     "RecordReserve",
-    "RecordRoom",
+    "RecordCapacity",
     "Select",
     "Shape",
     "Store",

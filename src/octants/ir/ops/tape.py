@@ -2,9 +2,9 @@
 
 Offsets and positions are i64 bytes on the work item's stack, which grows when it must. A record's
 slots may lose members while it is being built (`simplify.prune`); its stride is that of the slots
-that remain, and so nothing here names a number of bytes. How many bytes the loops of a work item
-should take is its worker's *share* of a budget, which each launch tells: `record_room` is what of
-it a loop may have. Work items that run in step share a tape, and agree on where records stand.
+that remain, and so nothing here names a number of bytes. Each launch passes the tape quota of a
+worker, in bytes: `record_capacity` gives what a loop may use of it. Work items that run in step
+share a tape, and agree on the positions of records.
 
 A record may have a capacity, in iterations. A push past it writes nothing, a pop past it reads the
 last iteration that fits; `record_check` reports it, and ends the work item.
@@ -79,12 +79,12 @@ class RecordEnd(OnTape):
     count: Value = operand()
 
 
-@operation("record_room")
-class RecordRoom(OnTape):
-    """``%n: i64 = record_room<#r, 2>(%taken)``: the iterations of r that fit one of 2 equal parts.
+@operation("record_capacity")
+class RecordCapacity(OnTape):
+    """``%n: i64 = record_capacity<#r, 2>(%taken)``: the iterations of r that fit half of the quota.
 
-    They are parts of what the worker's share has left beyond the bytes that are taken; there is
-    always space for one iteration. Work items that share a tape share its quota.
+    The rest of the worker's quota beyond the bytes that are taken is divided into `parts` equal
+    parts; the result is at least one iteration. Work items that share a tape share its quota.
     """
 
     record: Record = attribute()
@@ -93,7 +93,7 @@ class RecordRoom(OnTape):
 
     def verify(self) -> None:
         if self.parts < 1:
-            raise InvalidIR("record_room: a part of nothing")
+            raise InvalidIR("record_capacity: no parts")
 
 
 @operation("longest")

@@ -42,7 +42,7 @@ TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
     ops.RecordPush: records.push,
     ops.RecordPop: records.pop,
     ops.RecordEnd: records.end,
-    ops.RecordRoom: records.room,
+    ops.RecordCapacity: records.room,
     ops.Longest: records.longest,
     ops.RecordReserve: records.make_room_now,
 }

@@ -86,7 +86,7 @@ def end(f: LaneText, op: ops.RecordEnd) -> None:
     f.bind(op.result, records.position(f, f.use(op.base), count, _stride(f, op.record)))
 
 
-def room(f: LaneText, op: ops.RecordRoom) -> None:
+def room(f: LaneText, op: ops.RecordCapacity) -> None:
     """Bind the capacity for a loop in each lane's column of the tape."""
     f.bind(op.result, records.room_for(f, op, _stride(f, op.record)))
 

@@ -14,7 +14,7 @@ OPERATIONS = (
     *("float_to_int", "call", "random", "random_stream", "launch_state", "shape"),
     *("for", "while", "if", "yield"),
     *("load", "store", "atomic", "compare_exchange"),
-    *("record_push", "record_pop", "record_end", "record_room", "record_reserve", "longest"),
+    *("record_push", "record_pop", "record_end", "record_capacity", "record_reserve", "longest"),
 )
 """The operations of `ir` with handlers in `lanes.operations`, by their names in the text form.
 
