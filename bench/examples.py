@@ -40,6 +40,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "taichi": {"offline_cache": False, "log_level": "error"},
 }
 TOLERANCE = 1e-2
+LIBRARIES = ("torch", "jax")
+"""What programs import while they run, and some systems when they start: not to be timed."""
 CLOCKS = "cpu: the time of the processes, for a busy machine"
 COLUMNS = ("first", "steady", "first gradient", "gradient")
 
@@ -77,6 +79,9 @@ def work(name: str, system: str, options: argparse.Namespace) -> None:
     qd = __import__(system)
     clock = time.process_time if options.clock == "cpu" else time.perf_counter
     source = (EXAMPLES / f"{name}.py").read_text()
+    for library in LIBRARIES:
+        if f"import {library}" in source:
+            __import__(library)
     changed = source.replace("import octants as qd", f"import {system} as qd")
     if system == "taichi":  # it does not understand annotations that are text
         changed = changed.replace("from __future__ import annotations\n", "")
