@@ -12,13 +12,8 @@ from typing import Any
 
 import pytest
 
-import octants as qd
-from octants import driver
 from octants.autodiff import unrolling
-from octants.backends.cpu import CpuBackend
 from octants.codegen.llvm import nvptx
-from octants.fuzz.backends import PackageBackend
-from octants.fuzz.generator.build import generate
 from octants.ir.core import Array, Companion, Module, Space
 from octants.runtime.cuda.graphs import abortable_nodes
 from octants.types import scalars
@@ -27,8 +22,13 @@ from octants.types.scalars import f32, f64, i32
 from tests.autodiff.reversing import differentiate
 from tests.autodiff.test_checkpoints import LongLoops
 from tests.autodiff.test_whole_blocks import recurrence
-from tests.codegen import test_scalar_operations
 from tests.codegen.compiled import ndarray, parallel
+from tests.codegen.representative import (
+    module_of_atomics,
+    module_of_operations,
+    random_modules,
+    words_of_the_language,
+)
 
 CAPABILITIES = (75, 80, 90, 120)
 
@@ -75,28 +75,12 @@ def test_kernels_of_graphs_that_can_be_stopped(capability: int, tmp_path: Path) 
     assert done.returncode == 0, done.stderr
 
 
-def _captured(monkeypatch: pytest.MonkeyPatch) -> list[Module]:
-    """The modules that the CPU's code generation is given from now on."""
-    modules: list[Module] = []
-    compile_ = CpuBackend.compile
-
-    def capture(self: CpuBackend, module: Module, chosen: Any) -> Any:
-        modules.append(module)
-        return compile_(self, module, chosen)
-
-    monkeypatch.setattr(CpuBackend, "compile", capture)
-    monkeypatch.setattr(driver, "_artifacts", {})
-    return modules
-
-
 @needs_assembler
 @pytest.mark.parametrize("seed", range(300, 304))
 def test_random_programs_are_assembled(
     seed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    modules = _captured(monkeypatch)
-    PackageBackend("cpu", "cpu").run([generate(seed, ("f32", "f64")[seed % 2])])
-    assert modules
+    modules = random_modules(seed, monkeypatch)
     for number, module in enumerate(modules):
         assemble(module, CAPABILITIES[(seed + number) % 4], tmp_path, opt_level=1)
 
@@ -107,34 +91,7 @@ def test_random_programs_are_assembled(
 def test_every_word_of_the_language_is_assembled(
     capability: int, fast_math: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    modules = _captured(monkeypatch)
-    qd.init(arch=qd.cpu, debug=True, fast_math=fast_math)
-    x, y = (qd.field(qd.f32, shape=(8, 8), needs_grad=True) for _ in "xy")
-    whole, total = qd.field(qd.i64, shape=()), qd.field(qd.f32, shape=(), needs_grad=True)
-
-    @qd.kernel
-    def words(a: qd.types.NDArray[qd.f16, 1], n: qd.i32) -> qd.f64:
-        for i, j in x:
-            v = x[i, j]
-            for _ in range(n + i):
-                v = qd.sin(v) * 0.5 + qd.pow(qd.abs(v), 1.5) + qd.atan2(v, 2.0) + v % 0.7
-                if v > 3.0:
-                    break
-            while v > 1.0:
-                v *= qd.exp(-v)
-            y[i, j] += v * qd.random()
-            total[None] += v
-            qd.atomic_max(whole[None], i * j)
-            qd.atomic_add(a[i], v)
-            assert v == v, f"at {i}"
-        print("sum", total[None])
-        return total[None]
-
-    a = qd.ndarray(qd.f16, 8)
-    words(a, 3)
-    with qd.ad.Tape(total):
-        words(a, 3)
-    assert len(modules) >= 2
+    modules = words_of_the_language(monkeypatch, fast_math)
     for module in modules:
         assemble(module, capability, tmp_path, fast_math=fast_math)
 
@@ -144,38 +101,13 @@ def test_every_word_of_the_language_is_assembled(
 def test_every_operation_is_assembled(
     dtype: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    found: list[Module] = []
-
-    class Seen(Exception):
-        pass
-
-    def see(module: Module, *_: Any, **__: Any) -> None:
-        found.append(module)
-        raise Seen
-
-    monkeypatch.setattr(test_scalar_operations, "Compiled", see)
-    with pytest.raises(Seen):
-        test_scalar_operations.test_exact_functions_give_the_defined_bits(
-            dtype, test_scalar_operations.TARGET, 1
-        )
-    assemble(found[0], 75, tmp_path)
+    assemble(module_of_operations(dtype, monkeypatch), 75, tmp_path)
 
 
 @needs_assembler
 def test_atomics_of_every_type_are_assembled(tmp_path: Path) -> None:
     for dtype in scalars.ALL:
-        x = ndarray("x", dtype)
-
-        def body(build: Any, i: Any, x: Any = x, dtype: Any = dtype) -> None:
-            one = build.constant(1, dtype)
-            names = ["add", "sub", "mul", "min", "max", "exchange"]
-            names += [] if dtype.is_float else ["and", "or", "xor"]
-            for fn in names:
-                build.store(x, [i], build.atomic(fn, x, [build.index(0)], one))
-            build.store(x, [i], build.compare_exchange(x, [i], one, one))
-
-        task = parallel("t", lambda build, x=x: (build.index(0), build.shape(x, 0)), body)
-        assemble(Module("atomics", [x], tasks=[task]), 75, tmp_path)
+        assemble(module_of_atomics(dtype), 75, tmp_path)
 
 
 def test_floats_are_rounded_after_each_operation() -> None:

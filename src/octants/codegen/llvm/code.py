@@ -188,9 +188,8 @@ class LlvmCode(Code):
 
     def variable(self, dtype: DType) -> Variable:
         self._variables += 1
-        kind = names.REGISTER[dtype]
-        memory = f"alloca {kind}, align {dtype.size}"
-        return Variable(self._f.once(("variable", self._variables), memory), dtype)
+        key, kind = ("variable", self._variables), names.REGISTER[dtype]
+        return Variable(self._f.on_stack(key, kind, dtype.size), dtype)
 
     def read(self, variable: Variable) -> str:
         dtype = variable.dtype
@@ -291,8 +290,8 @@ class LlvmCode(Code):
 
     def local_array(self, dtype: DType, count: int) -> str:
         self._variables += 1
-        memory = f"alloca [{count} x {names.MEMORY[dtype]}], align 8"
-        return self._f.once(("variable", self._variables), memory)
+        kind = f"[{count} x {names.MEMORY[dtype]}]"
+        return self._f.on_stack(("variable", self._variables), kind, 8)
 
     def has_atomic(self, fn: str, dtype: DType) -> bool:
         return fn in ("min", "max") or fn in _ATOMIC if not dtype.is_float else fn in _FLOAT_ATOMIC
@@ -309,6 +308,7 @@ class LlvmCode(Code):
         self._f.emit(f"store atomic {kind} {value}, ptr {pointer} {self._ordered(dtype)}")
 
     def atomic(self, fn: str, dtype: DType, place: Pointer, value: str) -> str:
+        facts = self._f.machine.atomic_facts if dtype.is_float else ""
         if dtype.is_float:
             fn = _FLOAT_ATOMIC[fn]
         elif fn in ("min", "max"):
@@ -317,7 +317,7 @@ class LlvmCode(Code):
             fn = _ATOMIC[fn]
         pointer, kind = self._pointer(place, dtype), names.REGISTER[dtype]
         update = f"atomicrmw {fn} ptr {pointer}, {kind} {value} {self._ordered(dtype)}"
-        return self._f.assign(update)
+        return self._f.assign(update + facts)
 
     def exchange_if(self, dtype: DType, place: Pointer, expected: str, value: str) -> str:
         pointer, kind = self._pointer(place, dtype), names.REGISTER[dtype]

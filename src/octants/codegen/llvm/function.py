@@ -38,6 +38,12 @@ class Machine(ABC):
     reciprocal_root: RootEstimate | None = None
     """The machine's estimate of 1 / sqrt(x) of f32."""
 
+    stack_space = 0
+    """The address space of memory on the stack; 0 is the one of pointers without a space."""
+
+    atomic_facts = ""
+    """Metadata of atomic sums of floats: what is known of the memory."""
+
     has_functions = False
     """Whether code that occurs several times may be outlined into functions."""
 
@@ -316,6 +322,14 @@ class FunctionText:
             self.entry.append(f"  {known} = {instruction}")
         return known
 
+    def on_stack(self, key: Any, type: str, alignment: int) -> str:
+        """The address of memory of the function, which is there once for each key."""
+        space = self.machine.stack_space
+        memory = self.once(key, f"alloca {type}, align {alignment}{_in_space(space)}")
+        if not space:
+            return memory
+        return self.once((key, "generic"), f"addrspacecast ptr addrspace({space}) {memory} to ptr")
+
     def operation(self, op: Operation) -> None:
         """Write an operation."""
         self.table[type(op)](self, op)
@@ -400,3 +414,7 @@ class FunctionText:
     def share(self, nbytes: str) -> str:
         """Return one work item's quota of so many bytes of tape."""
         return nbytes
+
+
+def _in_space(space: int) -> str:
+    return f", addrspace({space})" if space else ""

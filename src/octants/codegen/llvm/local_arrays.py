@@ -22,7 +22,7 @@ def begin(f: FunctionText, task: Task) -> None:
     if not places:
         return
     if total <= _MOST:
-        base = f.once("local", f"alloca [{total} x i8], align {_ALIGNMENT}")
+        base = f.on_stack("local", f"[{total} x i8]", _ALIGNMENT)
     else:
         base = _on_tape(f, task, total)
     for place, offset in places.items():

@@ -21,8 +21,9 @@ class ModuleText:
     With ``fast_math`` some functions of f32 are faster and less exact.
     """
 
-    def __init__(self, *, fast_math: bool = False) -> None:
+    def __init__(self, *, fast_math: bool = False, constant_space: int = 0) -> None:
         self.fast_math = fast_math
+        self._space = constant_space
         self.mathematics = 0  # calls of `mathlib` functions
         self._functions: list[str] = []
         self._declarations: dict[str, str] = {}
@@ -33,6 +34,7 @@ class ModuleText:
             '!{!"branch_weights", i32 1048576, i32 1}',
             '!{!"branch_weights", i32 1, i32 1048576}',
         ]
+        self._flags: list[str] = []
         self.empty, self.likely, self.unlikely = "!0", "!1", "!2"
 
     def add_function(self, text: str) -> None:
@@ -55,7 +57,10 @@ class ModuleText:
         """Define an array of constants, shared if equal, and return its name."""
         elements = ", ".join(f"{type} {value}" for value in values)
         content = f"[{len(values)} x {type}] [{elements}]"
-        return self._constants.setdefault(content, f"@octants.table{len(self._constants)}")
+        name = self._constants.setdefault(content, f"@octants.table{len(self._constants)}")
+        return (
+            f"addrspacecast (ptr addrspace({self._space}) {name} to ptr)" if self._space else name
+        )
 
     def metadata(self, node: str) -> str:
         """Add a metadata node, in which ``{}`` stands for itself, and return its reference."""
@@ -63,12 +68,19 @@ class ModuleText:
         self._metadata.append(node.replace("{}", reference))
         return reference
 
+    def flag(self, name: str, value: int) -> None:
+        """Set a flag of the module; all of them must agree on it where modules are linked."""
+        self._flags.append(self.metadata(f'!{{i32 1, !"{name}", i32 {value}}}'))
+
     def finish(self) -> str:
+        space = f"addrspace({self._space}) " if self._space else ""
         nodes = [f"!{number} = {node}" for number, node in enumerate(self._metadata)]
         constants = [
-            f"{name} = private unnamed_addr constant {content}"
+            f"{name} = private unnamed_addr {space}constant {content}"
             for content, name in self._constants.items()
         ]
+        if self._flags:
+            nodes.append(f"!llvm.module.flags = !{{{', '.join(self._flags)}}}")
         return (
             "\n".join([*constants, *self._functions, *self._declarations.values(), *nodes]) + "\n"
         )

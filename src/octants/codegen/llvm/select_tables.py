@@ -59,7 +59,8 @@ def _table(f: FunctionText, table: Table) -> tuple[str, str]:
         return f.text.constants(
             element, [operand(f, table, value) for value in table.values]
         ), element
-    return f.once(("table", table), f"alloca [{len(table.values)} x {element}]"), element
+    kind = f"[{len(table.values)} x {element}]"
+    return f.on_stack(("table", table), kind, table.values[0].type.size), element
 
 
 def operand(f: FunctionText, table: Table, value: Value) -> str:

@@ -24,8 +24,6 @@ class ThreadText(FunctionText):
     order of its atomic operations: relaxed, at device scope.
     """
 
-    order = 'syncscope("device") monotonic'
-
     def __init__(
         self,
         kernel: KernelText,
@@ -37,6 +35,7 @@ class ThreadText(FunctionText):
         block_size: int = 0,
     ) -> None:
         self.gpu = machine
+        self.order = f'syncscope("{machine.device_scope}") monotonic'
         self.device_bounds = device_bounds
         self.block_size = block_size
         self.shared_arrays: dict[ArrayRef, str] = {}  # the arrays of the block
@@ -119,9 +118,20 @@ class GpuMachine(Machine):
     normal_root: Callable[[FunctionText, str], str] | None = None
     """1 / sqrt of an f32 that is not subnormal, under `fast_math`."""
 
+    device_scope = "device"
+    """What LLVM calls the threads of a device for this one."""
+    constant_space = 0
+    """The address space of tables of constants; 0 is the one of pointers without a space."""
+    matches_addresses = True
+    """Whether there is `at_one_place`."""
+
     @abstractmethod
     def head(self, f: ThreadText, name: str) -> str:
         """Return the head of a dispatch's function, without `define`."""
+
+    def prologue(self, f: ThreadText) -> list[str]:  # noqa: ARG002
+        """The first lines of such a function, which give `%parameters` and `%launch`."""
+        return []
 
     @abstractmethod
     def thread(self, f: ThreadText) -> str:

@@ -83,7 +83,7 @@ class Written:
 
 def write(module: Module, machine: GpuMachine, *, fast_math: bool = False) -> Written:
     """Write the text of a module with tasks."""
-    text = ModuleText(fast_math=fast_math)
+    text = ModuleText(fast_math=fast_math, constant_space=machine.constant_space)
     kernel = KernelText(text, module)
     writer = _Writer(kernel, machine)
     writer.write()
@@ -139,7 +139,8 @@ class _Writer:
             f.normal_roots = approximations.normal_roots(task)
         if task.is_parallel and not task.options.get("fixed_order"):
             f.shared_updates = find_shared(task.body)
-            f.scattered_updates = find_scattered(task)
+            if self._machine.matches_addresses:
+                f.scattered_updates = find_scattered(task)
         self._begin(f)
         tape = tape_of(task, module, self._kernel.parameters)
         asks = tape[0]
@@ -192,7 +193,14 @@ class _Writer:
     def _finish(self, f: ThreadText, name: str, dispatch: Dispatch) -> None:
         f.branch("end")
         f.start("end")
-        body = ["entry:", *f.entry, "  br label %start", *f.lines, "  ret void"]
+        body = [
+            "entry:",
+            *self._machine.prologue(f),
+            *f.entry,
+            "  br label %start",
+            *f.lines,
+            "  ret void",
+        ]
         head = f"define {self._machine.head(f, name)}"
         f.text.add_function("\n".join([head + " {", *body, "}\n"]))
         self.dispatches.append(dispatch)

@@ -1,0 +1,317 @@
+"""Code objects of AMD's GPUs, made of the object files of LLVM: what a linker does, for one file.
+
+Before: an object file with the code and the descriptors of kernels in sections without addresses,
+and relocations between them. After: a shared object, as the HIP runtime loads it::
+
+    segment 0   headers, the note with what the runtime has to know of kernels, the symbols of
+                kernels, their descriptors, constants
+    segment 1   code
+    segment 2   the table of what a loader looks for
+
+Each part stands at the same offset in the file and in memory. Whatever else there is in an object
+file is an `InternalError`: code generation writes nothing that needs it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from octants.diagnostics.exceptions import InternalError
+
+_HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_RELOCATION = struct.Struct("<QQq")
+_ENTRY = struct.Struct("<qQ")
+_SHARED_OBJECT = 3
+_PROGRAM, _SYMBOLS, _STRINGS, _ADDENDS, _HASH, _DYNAMIC, _NOTE, _ZEROS, _OTHER_SYMBOLS = (
+    *(1, 2, 3, 4, 5, 6, 7, 8),
+    11,
+)  # types of sections
+_WRITE, _ALLOCATE, _EXECUTE = 1, 2, 4  # flags of sections
+_LOAD, _LOAD_TABLE, _LOAD_NOTE = 1, 2, 4  # types of segments
+_X, _W, _R = 1, 2, 4  # what a segment may be used for
+_GLOBAL = 1
+_TABLE_HASH, _TABLE_STRINGS, _TABLE_SYMBOLS, _TABLE_BYTES, _TABLE_SYMBOL = 4, 5, 6, 10, 11
+_PAGE = 4096
+_CODE_ALIGNMENT = 256  # also how far instructions are fetched ahead
+
+_DISTANCES = {4: ("<I", 0), 5: ("<Q", 0), 10: ("<I", 0), 11: ("<I", 32)}
+"""Relocations that give a distance: REL32, REL64, REL32_LO, REL32_HI. How it is stored, and from
+which bit on.
+"""
+
+
+class _Section(NamedTuple):
+    name: int
+    type: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+    entry: int
+
+
+class _Symbol(NamedTuple):
+    name: int
+    info: int
+    visibility: int
+    section: int
+    value: int
+    size: int
+
+
+def link(code: bytes) -> bytes:
+    """The code object of an object file."""
+    return _Linker(code).link()
+
+
+class _ObjectFile:
+    """The sections and symbols of a file."""
+
+    def __init__(self, code: bytes) -> None:
+        self.code = code
+        self.head = _HEAD.unpack_from(code)
+        first, count = self.head[6], self.head[12]
+        table = code[first : first + count * _SECTION.size]
+        self.sections = [_Section(*each) for each in _SECTION.iter_unpack(table)]
+        (symbols,) = (each for each in self.sections if each.type == _SYMBOLS)
+        self.symbols = [_Symbol(*each) for each in _SYMBOL.iter_unpack(self.content(symbols))]
+        self._names = self.content(self.sections[symbols.link])
+
+    def content(self, section: _Section) -> bytes:
+        if section.type == _ZEROS:
+            return bytes(section.size)
+        return self.code[section.offset : section.offset + section.size]
+
+    def name(self, symbol: _Symbol) -> bytes:
+        return self._names[symbol.name : self._names.index(b"\0", symbol.name)]
+
+
+class _Linker:
+    """Lays out one file. `starts` are the places of its sections."""
+
+    def __init__(self, code: bytes) -> None:
+        self._file = _ObjectFile(code)
+        self._image = bytearray(_HEAD.size + 6 * _SEGMENT.size)
+        self._starts: dict[int, int] = {}
+        self._headers: list[_Section] = [_Section(*[0] * 10)]
+        self._section_names = bytearray(b"\0")
+
+    def link(self) -> bytes:
+        parts = self._parts()
+        kernels = [each for each in self._file.symbols if each.info >> 4 == _GLOBAL]
+        for each in kernels:
+            if not each.section:
+                name = self._file.name(each).decode()
+                raise InternalError(f"code for AMD's GPUs refers to `{name}`, which is nowhere")
+        note = self._place(".note", _NOTE, parts["note"])
+        names, symbols = self._names(kernels), len(kernels) + 1
+        dynamic = len(self._headers)
+        found = {
+            "symbols": self._append(
+                *(".dynsym", _OTHER_SYMBOLS, bytes(symbols * _SYMBOL.size), 8, _ALLOCATE),
+                link=dynamic + 2,
+                info=1,
+                entry=_SYMBOL.size,
+            ),
+            "hash": self._append(
+                *(".hash", _HASH, _hash_of(symbols), 8, _ALLOCATE), link=dynamic, entry=4
+            ),
+            "names": self._append(".dynstr", _STRINGS, names[0], 1, _ALLOCATE),
+        }
+        self._place(".rodata", _PROGRAM, parts["constants"])
+        constants_end = len(self._image)
+        self._pad(_PAGE)
+        text = self._place(".text", _PROGRAM, parts["code"], _EXECUTE, _CODE_ALIGNMENT)
+        self._pad(_CODE_ALIGNMENT)
+        text_end = len(self._image)
+        self._pad(_PAGE)
+        table = _dynamic_table(found, len(names[0]))
+        start = self._append(".dynamic", _DYNAMIC, table, 8, _ALLOCATE | _WRITE, link=dynamic + 2)
+        end = len(self._image)
+        placed = self._symbols(kernels, names[1])
+        self._image[found["symbols"] : found["symbols"] + len(placed)] = placed
+        self._relocate()
+        self._append_symbols(placed, names[0])
+        self._write_heads(
+            [
+                (_LOAD, _R, 0, constants_end, _PAGE),
+                (_LOAD, _R | _X, text, text_end, _PAGE),
+                (_LOAD, _R | _W, start, end, _PAGE),
+                (_LOAD_TABLE, _R | _W, start, end, 8),
+                (_LOAD_NOTE, _R, note, note + sum(s.size for _, s in parts["note"]), 4),
+            ]
+        )
+        return bytes(self._image)
+
+    # -- what goes where --------------------------------------------------------------------------
+
+    def _parts(self) -> dict[str, list[tuple[int, _Section]]]:
+        """The sections that are loaded, with their numbers."""
+        parts: dict[str, list[tuple[int, _Section]]] = {"note": [], "constants": [], "code": []}
+        for number, each in enumerate(self._file.sections):
+            if not each.flags & _ALLOCATE or not each.size:
+                continue
+            if each.flags & _WRITE or each.type not in (_PROGRAM, _NOTE):
+                raise InternalError(f"a section of an object file has type {each.type}")
+            is_code = bool(each.flags & _EXECUTE)
+            part = "note" if each.type == _NOTE else "code" if is_code else "constants"
+            parts[part].append((number, each))
+        return parts
+
+    def _place(
+        self,
+        name: str,
+        type: int,
+        sections: Iterable[tuple[int, _Section]],
+        flags: int = 0,
+        alignment: int = 4,
+    ) -> int:
+        """Put sections of the file one after the other; gives their start."""
+        content, sections = bytearray(), list(sections)
+        alignment = max([alignment, *(each.align for _, each in sections)])
+        start = -(-len(self._image) // alignment) * alignment
+        for number, each in sections:
+            content += bytes(-len(content) % each.align)
+            self._starts[number] = start + len(content)
+            content += self._file.content(each)
+        return self._append(name, type, bytes(content), alignment, _ALLOCATE | flags)
+
+    def _append(
+        self,
+        name: str,
+        type: int,
+        content: bytes,
+        alignment: int,
+        flags: int = 0,
+        *,
+        link: int = 0,
+        info: int = 0,
+        entry: int = 0,
+    ) -> int:
+        """Put a section behind the last one; gives its start."""
+        self._pad(alignment)
+        start = len(self._image)
+        self._image += content
+        place = len(self._section_names)
+        self._section_names += name.encode() + b"\0"
+        address = start if flags & _ALLOCATE else 0
+        self._headers.append(
+            _Section(
+                *(place, type, flags, address, start, len(content), link, info, alignment, entry)
+            )
+        )
+        return start
+
+    def _pad(self, alignment: int) -> None:
+        self._image += bytes(-len(self._image) % alignment)
+
+    # -- symbols ----------------------------------------------------------------------------------
+
+    def _names(self, symbols: list[_Symbol]) -> tuple[bytes, list[int]]:
+        """The names of symbols, and where each begins."""
+        text, places = bytearray(b"\0"), []
+        for each in symbols:
+            places.append(len(text))
+            text += self._file.name(each) + b"\0"
+        return bytes(text), places
+
+    def _symbols(self, symbols: list[_Symbol], names: list[int]) -> bytes:
+        """The table of symbols, with their addresses."""
+        table = bytearray(_SYMBOL.size)
+        for symbol, name in zip(symbols, names, strict=True):
+            address = self._address(symbol)
+            section = self._header_at(self._starts[symbol.section])
+            table += _SYMBOL.pack(
+                name, symbol.info, symbol.visibility, section, address, symbol.size
+            )
+        return bytes(table)
+
+    def _header_at(self, address: int) -> int:
+        """The number of the new section that is at an address."""
+        return next(
+            number
+            for number, each in enumerate(self._headers)
+            if each.size and each.offset <= address < each.offset + each.size
+        )
+
+    def _address(self, symbol: _Symbol) -> int:
+        if symbol.section not in self._starts:
+            name = self._file.name(symbol).decode()
+            raise InternalError(f"code for AMD's GPUs refers to `{name}`, which is not loaded")
+        return self._starts[symbol.section] + symbol.value
+
+    def _append_symbols(self, symbols: bytes, names: bytes) -> None:
+        """What tools look at, and some versions of the loader."""
+        number = len(self._headers)
+        self._append(
+            *(".symtab", _SYMBOLS, symbols, 8), link=number + 1, info=1, entry=_SYMBOL.size
+        )
+        self._append(".strtab", _STRINGS, names, 1)
+
+    def _relocate(self) -> None:
+        for section in self._file.sections:
+            if section.type != _ADDENDS or section.info not in self._starts:
+                continue
+            base = self._starts[section.info]
+            for offset, info, addend in _RELOCATION.iter_unpack(self._file.content(section)):
+                kind, symbol = info & 0xFFFFFFFF, self._file.symbols[info >> 32]
+                if kind not in _DISTANCES:
+                    raise InternalError(f"relocation {kind} is in code for AMD's GPUs")
+                form, shift = _DISTANCES[kind]
+                place = base + offset
+                value = (self._address(symbol) + addend - place) >> shift
+                mask = (1 << 8 * struct.calcsize(form)) - 1
+                struct.pack_into(form, self._image, place, value & mask)
+
+    # -- headers ----------------------------------------------------------------------------------
+
+    def _write_heads(self, segments: list[tuple[int, int, int, int, int]]) -> None:
+        """The headers of the file, of its segments (type, use, start, end, alignment), sections."""
+        number = len(self._headers)
+        self._append(".shstrtab", _STRINGS, b"", 1)
+        names = self._headers[number]._replace(size=len(self._section_names))
+        self._headers[number] = names
+        self._image += self._section_names
+        self._pad(8)
+        place = len(self._image)
+        for each in self._headers:
+            self._image += _SECTION.pack(*each)
+        head = list(self._file.head)
+        head[1], head[4], head[5], head[6] = _SHARED_OBJECT, 0, _HEAD.size, place
+        head[9], head[10] = _SEGMENT.size, len(segments)
+        head[11], head[12], head[13] = _SECTION.size, len(self._headers), number
+        _HEAD.pack_into(self._image, 0, *head)
+        for position, (kind, use, start, end, alignment) in enumerate(segments):
+            size = end - start
+            _SEGMENT.pack_into(
+                self._image,
+                _HEAD.size + position * _SEGMENT.size,
+                *(kind, use, start, start, start, size, size, alignment),
+            )
+
+
+def _hash_of(symbols: int) -> bytes:
+    """A table of one bucket, which all symbols are in."""
+    chain = [0, *range(2, symbols), 0] if symbols > 1 else [0]
+    return struct.pack(f"<{3 + symbols}I", 1, symbols, 1 if symbols > 1 else 0, *chain)
+
+
+def _dynamic_table(starts: dict[str, int], names: int) -> bytes:
+    """Where a loader finds what, by the numbers that ELF gives that."""
+    entries = (
+        (_TABLE_SYMBOLS, starts["symbols"]),
+        (_TABLE_SYMBOL, _SYMBOL.size),
+        (_TABLE_STRINGS, starts["names"]),
+        (_TABLE_BYTES, names),
+        (_TABLE_HASH, starts["hash"]),
+        (0, 0),
+    )
+    return b"".join(_ENTRY.pack(*each) for each in entries)

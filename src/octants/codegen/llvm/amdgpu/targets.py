@@ -1,0 +1,25 @@
+"""What code is made for on AMD's GPUs, by the names that LLVM and ROCm give their processors."""
+
+from __future__ import annotations
+
+from octants.target import Target
+
+TRIPLE = "amdgcn-amd-amdhsa"
+
+WAVES = {
+    **dict.fromkeys(("gfx90a", "gfx942", "gfx950"), 64),
+    **dict.fromkeys(("gfx1030", "gfx1031", "gfx1032", "gfx1034", "gfx1035", "gfx1036"), 32),
+    **dict.fromkeys(("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151"), 32),
+    **dict.fromkeys(("gfx1200", "gfx1201"), 32),
+}
+"""The processors that code is made for, and how many threads of each work in step."""
+
+
+def processor_of(name: str) -> str:
+    """The processor in a name with features, such as ``gfx90a:sramecc+:xnack-``."""
+    return name.partition(":")[0]
+
+
+def target(processor: str) -> Target:
+    """The target of one of the processors of `WAVES`."""
+    return Target("amdgpu", TRIPLE, processor)

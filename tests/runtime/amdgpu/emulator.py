@@ -1,0 +1,123 @@
+"""Runs code objects of AMD's GPUs instruction by instruction, by tinygrad's emulator.
+
+A checkout of tinygrad's repository, which has `test/mockgpu/amd`, is named by the environment
+variable `CHECKOUT`. The emulator compiles each instruction that it meets with clang, or what the
+variable ``CC`` names.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import mmap
+import os
+import re
+import struct
+import sys
+from typing import Any
+
+from octants.codegen.llvm.amdgpu.targets import processor_of
+from tests.runtime.amdgpu.code_reader import read_code
+
+CHECKOUT = "OCTANTS_TINYGRAD"
+ARCHITECTURES = {"gfx942": "cdna", "gfx1100": "rdna3", "gfx1201": "rdna4"}
+"""The processors that can be emulated, and what the emulator calls them."""
+
+_DESCRIPTOR = struct.Struct("<III4xq20xIIIHH4x")
+_USER_REGISTERS = ((1, 4), (2, 2), (4, 2), (8, 2), (16, 2), (32, 2), (64, 1))
+_ARGUMENTS = 8
+"""The bit of a descriptor for the address of the arguments, among those for other registers."""
+_SHARED_GRANULE, _SHARED_BYTES = 512, 1 << 16
+_CACHE_ORDERS = {
+    "rdna3": {0xE0AC0000: 2, 0xE0B00000: 2},
+    "rdna4": {0xEE0AC07C: 3, 0xEE0B007C: 3},
+    "cdna": {first | scope << 14: 2 for first in (0xE0A40000, 0xE0A00000) for scope in range(4)},
+}
+"""First words of instructions that invalidate or write back caches, and how many words they have.
+
+There are no caches, and the emulator does not know them.
+"""
+_LANE = re.compile(r"= ([^;]*) / 4(U?) % (\w+?)U?;")
+"""The lane that another one reads, which the emulator takes wrongly where it is none."""
+_NOTHING = 0xBF800000
+"""An instruction that does nothing."""
+_SHARED_SHIFT = 15
+
+
+@functools.cache
+def runner() -> Any:
+    """What runs code: `run_asm` of the emulator."""
+    checkout = os.environ[CHECKOUT]
+    test = sys.modules.get("test")
+    if test is not None and checkout not in str(getattr(test, "__path__", "")):
+        del sys.modules["test"]  # that of Python itself
+    sys.path.insert(0, checkout)
+    try:
+        from test.mockgpu.amd import emu
+    finally:
+        sys.path.remove(checkout)
+    emu._Ctx.lds = _Shared(emu._Ctx.lds)
+    for table in (emu.PCODE_RDNA3, emu.PCODE_RDNA4, emu.PCODE_CDNA):
+        for instruction, meaning in table.items():
+            if instruction.name == "DS_BPERMUTE_B32":
+                table[instruction] = _LANE.sub(r"= (\1 / 4\2) & (\3\2 - 1\2);", meaning)
+    return emu.run_asm
+
+
+class _Shared:
+    """Memory that a block shares, as instructions of the emulator index it.
+
+    Lanes that take no part in an instruction are emulated, too, at whatever address they have.
+    """
+
+    def __init__(self, memory: Any) -> None:
+        self._memory, self.dtype = memory, memory.dtype
+
+    def index(self, place: Any) -> Any:
+        is_guarded = place.op.name == "WHERE" and "Invalid" in repr(place.src[2])
+        return self._memory.index(place if is_guarded else place & (_SHARED_BYTES // 4 - 1))
+
+
+class LoadedCode:
+    """A code object in memory, as the loader of a GPU lays it out."""
+
+    def __init__(self, code: bytes, processor: str) -> None:
+        self._architecture = ARCHITECTURES[processor_of(processor)]
+        read = read_code(code)
+        self.kernels, size = read.symbols, read.nbytes
+        self._memory = mmap.mmap(-1, size)
+        self._held = ctypes.c_char.from_buffer(self._memory)
+        self._base = ctypes.addressof(self._held)
+        for address, content in read.segments:
+            self._memory[address : address + len(content)] = content
+        self._skip_cache_orders(size)
+
+    def _skip_cache_orders(self, size: int) -> None:
+        words = (ctypes.c_uint32 * (size // 4)).from_address(self._base)
+        orders = _CACHE_ORDERS[self._architecture]
+        for position, word in enumerate(list(words)):
+            if word in orders:
+                for each in range(orders[word]):
+                    words[position + each] = _NOTHING
+
+    def run(self, name: str, arguments: bytes, grid: int, block: int) -> None:
+        """Run a kernel on so many blocks of so many threads; these are its own arguments."""
+        place = self.kernels[f"{name}.kd"]
+        shared, private, size, entry, _, _, second, properties, _ = _DESCRIPTOR.unpack_from(
+            self._memory, place
+        )
+        hidden = struct.pack("<IIIHHHHHH", grid, 1, 1, block, 1, 1, 0, 0, 0)
+        given = ctypes.create_string_buffer(max(size, len(arguments) + 256) + 64)
+        start = -(-ctypes.addressof(given) // 64) * 64
+        ctypes.memmove(start, arguments, len(arguments))
+        ctypes.memmove(start + -(-len(arguments) // 8) * 8, hidden, len(hidden))
+        registers: list[int] = []
+        for bit, count in _USER_REGISTERS:
+            if properties & bit:
+                low, high = start & 0xFFFFFFFF, start >> 32
+                registers += [low, high] if bit == _ARGUMENTS else [0] * count
+        assert shared <= _SHARED_BYTES
+        second |= _SHARED_BYTES // _SHARED_GRANULE << _SHARED_SHIFT
+        code = self._base + place + entry
+        extent = grid, 1, 1, block, 1, 1
+        runner()(code, 0, *extent, start, second, private, self._architecture, registers)
