@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from octants import options
-from octants.runtime.cpu.discrete import ApartMemory
+from octants.runtime.cpu.discrete import DiscreteMemory
 from octants.runtime.devices.null import NullDevice
 from octants.runtime.vulkan import physical_devices
 
@@ -39,5 +39,5 @@ tells_infinities: Any = pytest.mark.skipif(
 on_cpu: Any = pytest.mark.skipif(ON_GPU, reason="it is about how the CPU runs kernels")
 
 
-class ApartNullDevice(ApartMemory, NullDevice):
+class ApartNullDevice(DiscreteMemory, NullDevice):
     """Memory that the host cannot touch, kernels that do nothing."""

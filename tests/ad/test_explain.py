@@ -12,7 +12,7 @@ import pytest
 
 import octants as qd
 from octants import driver
-from octants.launch.explain_report import Explanation, LoopTape, Storing, Way
+from octants.launch.explain_report import AdjointUpdate, Explanation, LoopTape, Storing
 from tests.apart import on_cpu
 
 pytestmark = on_cpu
@@ -232,7 +232,7 @@ def test_several_tasks_run_on_what_each_of_them_sees() -> None:
     assert n[None] == 0
 
 
-def test_the_ways_of_adjoints() -> None:
+def test_updates_of_adjoints() -> None:
     x, y, w, constant = field(99), field(99), field(()), qd.field(qd.f32, shape=99)
     z, table, half = field(99), field(7), field(99, qd.f16)
 
@@ -242,14 +242,16 @@ def test_the_ways_of_adjoints() -> None:
             y[i] = x[i] * w[None] * constant[i] + z[i] * z[i + 1]
             y[i] += table[i * i % 7] + half[i] * half[i + 1]
 
-    ways = {array.name: {way for way, _ in array.ways} for array in mixed.grad.explain().arrays}
-    assert ways["y"] == {Way.TAKEN}
-    assert ways["x"] == {Way.PLAIN}
-    assert ways["w"] == {Way.COLLECTED}
-    assert ways["z"] == {Way.TURNS}
-    assert ways["table"] == {Way.PARTS}
-    assert ways["half"] == {Way.ATOMIC}
-    assert ways["constant"] == set()
+    updates = {
+        array.name: {update for update, _ in array.updates} for array in mixed.grad.explain().arrays
+    }
+    assert updates["y"] == {AdjointUpdate.TAKEN}
+    assert updates["x"] == {AdjointUpdate.PLAIN}
+    assert updates["w"] == {AdjointUpdate.COLLECTED}
+    assert updates["z"] == {AdjointUpdate.ALTERNATING}
+    assert updates["table"] == {AdjointUpdate.PRIVATISED}
+    assert updates["half"] == {AdjointUpdate.ATOMIC}
+    assert updates["constant"] == set()
     text = mixed.grad.explain().text()
     assert "there is none: the array is a constant" in text
     assert "if they are worth it, 28 bytes" in text
@@ -329,12 +331,12 @@ def test_the_total_counts_arrays_of_workers_own(threads: int, deterministic: boo
     explanation = look_up.grad.explain()
     assert part_bytes_taken() == 0
     look_up.grad()
-    assert explanation.part_bytes == part_bytes_taken()
+    assert explanation.privatised_bytes == part_bytes_taken()
     part = -(-70 * 4 // 64) * 64 + -(-15 * 8 // 64) * 64
-    assert explanation.part_bytes == part * (15 if deterministic else threads - 1)
-    assert explanation.total_bytes == explanation.nbytes + explanation.part_bytes
-    shown = f"{explanation.part_bytes} bytes in arrays of workers' own"
-    assert (shown in explanation.text()) is (explanation.part_bytes > 0)
+    assert explanation.privatised_bytes == part * (15 if deterministic else threads - 1)
+    assert explanation.total_bytes == explanation.nbytes + explanation.privatised_bytes
+    shown = f"{explanation.privatised_bytes} bytes in arrays of workers' own"
+    assert (shown in explanation.text()) is (explanation.privatised_bytes > 0)
 
 
 def test_arrays_that_are_too_large_for_workers_are_not_counted() -> None:
@@ -347,6 +349,6 @@ def test_arrays_that_are_too_large_for_workers_are_not_counted() -> None:
             y[i] = table[i * i % (1 << 25)]
 
     explanation = look_up.grad.explain()
-    assert explanation.part_bytes == 0
+    assert explanation.privatised_bytes == 0
     look_up.grad()
     assert part_bytes_taken() == 0

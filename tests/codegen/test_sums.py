@@ -16,7 +16,7 @@ from octants.codegen.llvm import cpu
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
-from octants.launch.explain_report import Way
+from octants.launch.explain_report import AdjointUpdate
 from octants.simplify import simplify
 from octants.types.scalars import f32, i32
 
@@ -252,15 +252,18 @@ def test_what_is_emitted_and_explained(name: str) -> None:
     world = World()
     kernel = getattr(world, name)
     explanation = kernel.grad.explain(N, M)
-    ways = {array.name: {way for way, _ in array.ways} for array in explanation.arrays}
-    used = set().union(*ways.values())
-    assert Way.ATOMIC not in used
-    assert (Way.TURNS if name in TURNS else Way.PARTS) in used
+    updates = {array.name: {update for update, _ in array.updates} for array in explanation.arrays}
+    used = set().union(*updates.values())
+    assert AdjointUpdate.ATOMIC not in used
+    assert (AdjointUpdate.ALTERNATING if name in TURNS else AdjointUpdate.PRIVATISED) in used
     if name == "convolve":
-        assert (ways["grid"], ways["filter"]) == ({Way.TURNS}, {Way.PARTS})
+        assert (updates["grid"], updates["filter"]) == (
+            {AdjointUpdate.ALTERNATING},
+            {AdjointUpdate.PRIVATISED},
+        )
         assert "72 bytes" in explanation.text()
     code = kernel.inspect(N, M, mode="reverse").llvm_ir
-    assert ("_combine_0(" in code) is (Way.PARTS in used)
+    assert ("_combine_0(" in code) is (AdjointUpdate.PRIVATISED in used)
     for block in task_of(code).split("\ntogether")[0:1]:
         assert "atomicrmw" not in block
     assert code.count("atomicrmw") <= code.count("\ntogether") + 2

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octants.diagnostics.exceptions import InternalError
-from octants.runtime.cpu.discrete import ApartMemory
+from octants.runtime.cpu.discrete import DiscreteMemory
 from octants.runtime.devices.null import NullDevice
 from octants.runtime.memory.array_access import HOST, DeviceParts, Part, parts_of
 from octants.runtime.memory.host import address_of, describe
 from octants.runtime.memory.strided_copy import copy_rows
 
 
-class Counting(ApartMemory):
+class Counting(DiscreteMemory):
     """Memory that counts what is copied: the kinds of copies, in order."""
 
     def __init__(self) -> None:
@@ -253,7 +253,7 @@ def test_rows_by_way_of_the_host() -> None:
 
 
 def test_the_device_refuses_what_it_has_not_allocated() -> None:
-    device: Any = ApartMemory()
+    device: Any = DiscreteMemory()
     memory = device.allocate(100)
     address = memory.address
     into = np.empty(8, np.uint8)
@@ -268,5 +268,5 @@ def test_the_device_refuses_what_it_has_not_allocated() -> None:
 
 def test_which_memory_is_reached_how() -> None:
     assert parts_of(NullDevice()) is HOST
-    far: Any = ApartMemory()
+    far: Any = DiscreteMemory()
     assert isinstance(parts_of(far), DeviceParts)

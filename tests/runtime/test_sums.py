@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from octants import abi
-from octants.runtime.cpu.device import CpuDevice, LaunchContext
+from octants.runtime.cpu.device import CpuDevice, LaunchState
 from octants.runtime.cpu.native.structures import Worker
 
 FIXED, WRAPS = 1, 2
@@ -32,7 +32,7 @@ class Loop:
     """Runs a loop of work items that do nothing, and notes who had which chunk when."""
 
     def __init__(self, device: CpuDevice, pause: float = 0.0) -> None:
-        self.context: LaunchContext = device.make_context()
+        self.context: LaunchState = device.make_context()
         self.function = SUMS(device.support.addresses["octants_parallel_sums"])
         self.pause = pause
         self.lock = threading.Lock()

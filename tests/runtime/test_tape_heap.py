@@ -18,7 +18,7 @@ from octants.diagnostics.span import Span
 from octants.ir import ops
 from octants.ir.core import Module, Record, Value
 from octants.runtime.cpu import CpuDevice
-from octants.runtime.cpu.device import LaunchContext
+from octants.runtime.cpu.device import LaunchState
 from octants.runtime.cpu.native import support as native
 from octants.runtime.cpu.thread_pool import ThreadPool
 from octants.types.scalars import DType, f64, i32, i64
@@ -73,7 +73,7 @@ class Tape:
         self, heap: FakeHeap, limit: int = 1 << 62, pool: ThreadPool | None = None
     ) -> None:
         self.pool = pool or ThreadPool(heap.support, 1, limit)
-        self._context = LaunchContext(heap.support, self.pool)
+        self._context = LaunchState(heap.support, self.pool)
         self.share = 1 << 62
         pointer = ctypes.c_void_p
         kind = ctypes.CFUNCTYPE(pointer, pointer, pointer, ctypes.c_int64)

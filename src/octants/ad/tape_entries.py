@@ -179,7 +179,7 @@ class LaunchEntry:
 
     def _check_reads(self, fingerprint: ReadFingerprint) -> None:
         """An error if the reverse run would read something else than the launch did."""
-        _, sums = fingerprint.run(fingerprint.look, self._seed, self.number, self.arguments)
+        _, sums = fingerprint.run(fingerprint.check, self._seed, self.number, self.arguments)
         for name, seen, now in zip(fingerprint.names, self._seen, sums, strict=True):
             if seen != now:
                 raise ChangedSinceLaunch(name, self.kernel).at(None)

@@ -39,7 +39,7 @@ class CpuBackend(Backend):
         threads = chosen.cpu_max_num_threads
         budget = chosen.stack_budget(memory_of_the_machine())
         if options.keeps_memory_apart():
-            device = discrete.ApartDevice(threads, tape_budget=budget)
+            device = discrete.DiscreteDevice(threads, tape_budget=budget)
             device.is_late = options.raises_late()
             return device
         return CpuDevice(threads, tape_budget=budget)

@@ -1,7 +1,7 @@
-"""Launches whose arrays are fields and ndarrays of ours, each of them once.
+"""Recognises alias-free launches: only fields and ndarrays of Octants, each passed once.
 
-Such arrays share no memory, and all that changes them is known. So a launch on them needs no look
-at their memory: their numbers say all.
+Such arrays share no memory, and every change of them is tracked. So the identities of its arrays
+tell everything about the memory of such a launch.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def identities({arguments}):
 
 
 def identities_of(specialisation: Specialisation) -> Identities | None:
-    """A function of the arguments that gives the numbers of a kernel's arrays, in their order.
+    """A function of the arguments that returns the identities of a kernel's arrays, in order.
 
-    It gives None for a launch that is not of this kind; there is no function where none can be.
+    It returns None for a launch that is not alias-free. None if no launch of the kernel is.
     """
     if "own" not in specialisation.fast_paths:
         specialisation.fast_paths["own"] = _make(specialisation)
@@ -37,13 +37,13 @@ def identities_of(specialisation: Specialisation) -> Identities | None:
 
 
 def on_own_arrays(specialisation: Specialisation, arguments: Sequence[Any]) -> bool:
-    """Whether a launch is of this kind."""
+    """Whether a launch is alias-free."""
     identities = identities_of(specialisation)
     return identities is not None and identities(*arguments) is not None
 
 
 def positions_of(specialisation: Specialisation) -> list[int]:
-    """The positions of the arrays that have numbers."""
+    """The positions of the arrays that have identities: fields and ndarrays."""
     spaces = Space.FIELD, Space.NDARRAY
     return [k for k, array in enumerate(specialisation.arrays) if array.space in spaces]
 

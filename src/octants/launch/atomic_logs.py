@@ -1,4 +1,4 @@
-"""What atomics returned to work items, kept from a recorded launch until its reverse run."""
+"""Logs what atomics return to work items, from a recorded launch until its reverse."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ if TYPE_CHECKING:
     from octants.autodiff.atomic_logs import Logged
 
 Logs = tuple[Any, ...]
-"""Arrays for a launch: of numpy, or `DeviceArray`s where memory of the host is out of reach."""
+"""The arrays of a log: of numpy, or `DeviceArray`s on a device with discrete memory."""
 
 Launch = Callable[[BoundKernelCode, Logs], object]
 
 
 @dataclass(frozen=True)
 class LogPlan:
-    """How large the log of a launch is; see `autodiff.atomic_logs.Logged`."""
+    """Finds the size of the log of a launch; see `autodiff.atomic_logs.Logged`."""
 
     measure: BoundKernelCode
     count: BoundKernelCode | None
     sites: int
 
     def allocate(self, launch: Launch, hold: Callable[[int], None] = lambda nbytes: None) -> Logs:
-        """Arrays for the log, which follow the arguments of the kernel in a launch.
+        """Allocate the arrays of the log, which follow the arguments of the kernel in a launch.
 
-        ``hold`` is told how many bytes the log will take, before it is made.
+        Args:
+            launch: Runs code with a log.
+            hold: Called with the size of the log in bytes before it is allocated.
         """
         refuse(
             "what atomics return cannot be logged: only the device knows how large the log becomes",
@@ -56,7 +58,7 @@ class LogPlan:
 
 
 def zeros(count: int, dtype: Any) -> Any:
-    """An array that kernels can work on."""
+    """An array of zeros that kernels can access."""
     device = driver.device()
     if device.shares_memory:
         return np.zeros(count, dtype)
@@ -64,13 +66,13 @@ def zeros(count: int, dtype: Any) -> Any:
 
 
 def read_back(array: Any) -> np.ndarray[Any, Any]:
-    """The numbers of such an array."""
+    """The elements of such an array."""
     found: np.ndarray[Any, Any] = array.read() if isinstance(array, DeviceArray) else array
     return found
 
 
 def make_plan(specialisation: Specialisation, logged: Logged, layout: PersistentLayout) -> LogPlan:
-    """The programs that measure a log; the kernel has the arguments for it."""
+    """Compile the code that measures a log; the kernel has arguments for it."""
 
     def program(module: Module) -> BoundKernelCode:
         return BoundKernelCode(specialisation, module, (), layout.places(module))

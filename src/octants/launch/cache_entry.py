@@ -1,8 +1,8 @@
-"""What the cache has of one kernel for one key of arguments.
+"""Finds and stores what the cache has of one kernel for one key of arguments.
 
-Its first key is the hash of what is known before anything is built: the code of the kernel, the
-types of its arguments, the options, the machine, the versions. Under it stand the paths of what
-such kernels have read. What they lead to now makes the second key, under which is what was
+The first key is the hash of what is known before the kernel is built: its code, the types of its
+arguments, the options, the machine, the versions. It names a manifest: the paths to everything that
+such kernels have read. The present values at these paths make the second key, which names what was
 compiled. So a kernel is found without being built.
 """
 
@@ -34,7 +34,7 @@ _MOST_MANIFESTS = 16
 
 
 class CacheEntry:
-    """The files of a specialised kernel; `reads` are the values that it was found, or made, for."""
+    """The cache files of one specialised kernel."""
 
     def __init__(
         self, store: Store, hash_code: Callable[[], Digest], name: str, place: str
@@ -49,7 +49,7 @@ class CacheEntry:
         self._objects: list[Callable[[], Any]] = []
 
     def release(self) -> None:
-        """Keep none of the objects alive that the key was made of."""
+        """Drop the references to the objects that the key was computed from."""
         self._digest = None
 
     @property
@@ -57,12 +57,12 @@ class CacheEntry:
         return self._digest or self._hash_code()
 
     def find_reads(self) -> list[Read] | None:
-        """Look the kernel up; what it read, None if the cache does not have it."""
+        """Look the kernel up; return what it read, or None if the cache does not have it."""
         for paths in self._manifest():
             digest = self._code.copy()
             try:
                 reads = follow_paths(digest, paths)
-            except Exception:  # what a property raises, say; the kernel is built, and says it
+            except Exception:  # an error of a property, which building the kernel raises again
                 continue
             if reads is not None and self._store.has(self._file(digest.text, "facts")):
                 self._know(digest)
@@ -70,11 +70,11 @@ class CacheEntry:
         return None
 
     def _know(self, digest: Digest) -> None:
-        """Take the key, and the objects that files name by numbers."""
+        """Set the key, and the objects that files refer to by number."""
         self.key, self._objects = digest.text, list(map(if_referable, digest.objects))
 
     def settle(self, built: Built) -> bool:
-        """Take the key of a kernel that was built; whether it is one that can be kept."""
+        """Set the key of a kernel that was built; return whether it can be cached."""
         digest = self._code.copy()
         paths = follow_reads(digest, built.reads) if built.is_repeatable else None
         if paths is None or not source_version.is_current():
@@ -89,13 +89,13 @@ class CacheEntry:
         return True
 
     def is_of(self, built: Built) -> bool:
-        """Whether a kernel that was built again is the one of this key."""
+        """Whether a kernel that was built again has this key."""
         digest = self._code.copy()
         paths = follow_reads(digest, built.reads) if built.is_repeatable else None
         return paths is not None and digest.text == self.key
 
     def find(self, part: str, find_object: Callable[[Any], Any] | None) -> Any:
-        """A part of what was compiled; None if there is none."""
+        """Read a part of what was compiled; None if there is none."""
         file = self._file(self.key, part)
         content = self._store.read(file)
         if content is None:
@@ -148,9 +148,13 @@ def open_entry(
     returns: tuple[ReturnType, ...] | None,
     chosen: Options,
 ) -> CacheEntry | None:
-    """The shelf of a kernel for arguments of these types; None where nothing is to be kept.
+    """Open the cache entry of a kernel for argument types; None if nothing is to be cached.
 
-    ``types`` gives them, whenever they are needed again.
+    Args:
+        function: The Python function.
+        types: Returns the types, whenever they are needed.
+        returns: The types of the return annotation.
+        chosen: The options.
     """
     store = current.store()
     is_watched = chosen.shows_compilation or compile_profile.is_asked_for()
@@ -171,7 +175,7 @@ def open_entry(
 
 
 def _environment(chosen: Options) -> str:
-    """All that decides what becomes of a kernel, but for the kernel."""
+    """Everything that determines the compiled code, except the kernel."""
     backend, machine = backend_of(chosen.arch), driver.capabilities(chosen)
     parts = (
         source_version.version(),

@@ -1,7 +1,7 @@
-"""Which numbers of Python keep changing between the launches of a kernel.
+"""Finds the Python numbers that keep changing between the launches of a kernel.
 
-A kernel is specialised for the first two values of a number that it reads: a flag, or a buffer that
-is one of two, stays compiled in. With a third value it is taken for one that varies.
+A kernel is specialised for the first two values of a number that it reads: a flag, or an index that
+alternates, stays compiled in. With a third value the number becomes a hidden argument.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MOST_CONSTANTS = 2
 
 
 def varying_reads(variants: Iterable[Specialisation]) -> frozenset[ReadKey]:
-    """The reads of the variants of a kernel of which one more value has come."""
+    """The reads of a kernel's variants whose numbers have had too many values to compile in."""
     reads: dict[ReadKey, NumberRead] = {}
     values: dict[ReadKey, set[Any]] = {}
     varying: set[ReadKey] = set()
@@ -36,10 +36,13 @@ def varying_reads(variants: Iterable[Specialisation]) -> frozenset[ReadKey]:
 def with_constants(
     specialisation: Specialisation, arguments: tuple[Any, ...]
 ) -> tuple[Specialisation, tuple[Any, ...]]:
-    """The kernel compiled for its numbers as they are now, and the arguments of a launch of that.
+    """Compile a kernel for the present values of its hidden arguments.
 
-    Where a number is a hidden argument, branches are compiled that its value leaves out: one of
-    them may have no derivative. The kernel has such numbers compiled in from now on.
+    With a hidden argument, code also contains branches that its value excludes, one of which may
+    have no derivative. From now on, the kernel has such numbers compiled in.
+
+    Returns:
+        The new specialisation, and the arguments of a launch of it.
     """
     given = arguments[: len(arguments) - len(specialisation.hidden)]
     found: Specialisation = specialisation.kernel.compile_in(specialisation, given)

@@ -1,7 +1,7 @@
-"""Arguments whose memory only DLPack leads to, as numpy arrays: those of JAX on the CPU, say.
+"""Imports arguments that offer only DLPack as numpy arrays, such as those of JAX on the CPU.
 
-Nothing is copied. What its library holds for read-only, as JAX does, stays so: a kernel that writes
-it is an error.
+Nothing is copied. An array that its library holds read-only, as JAX does, stays so: a kernel that
+writes it is an error.
 """
 
 from __future__ import annotations
@@ -17,16 +17,12 @@ from octants.runtime.arguments.replacement import replace
 from octants.types.annotations import AnyTensor, NdarrayAnnotation
 from octants.types.signature import FieldHandle, NdarrayHandle, StructHandle
 
-_CPU = 1  # the number of the CPU's memory in DLPack
+_CPU = 1  # DLPack's kind of CPU memory
 _known: dict[type, bool] = {}
 
 
 def import_arguments(leaves: Sequence[Leaf], arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments, with views for arrays of other libraries that are neither numpy's nor torch's.
-
-    Raises:
-        OctantsArgumentError: an array cannot be shared.
-    """
+    """Replace arrays of libraries other than numpy and torch by numpy views."""
     found: Sequence[Any] = arguments
     for leaf in leaves:
         if isinstance(leaf.annotation, (NdarrayAnnotation, AnyTensor)):

@@ -1,7 +1,7 @@
-"""What a gradient costs: the records of its loops and their bytes, found by running it.
+"""Measures the cost of a gradient, the records of its loops and their bytes, by running it.
 
 The kernel and its reverse run once more, as under a tape. The reverse counts what it records
-instead of adding up adjoints. Afterwards all memory is as it was.
+instead of adding up adjoints. All memory is restored afterwards.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from octants.ir.core import (
 )
 from octants.launch.atomic_logs import Logs
 from octants.launch.explain_report import (
+    AdjointUpdate,
     ArrayAdjoint,
     Explanation,
     LoopTape,
     RecordSlot,
     Storing,
-    Way,
 )
 from octants.launch.gradient import ReverseStep, TapePlan, differentiable, plan_with_modules
 from octants.launch.program import BoundKernelCode
@@ -54,9 +54,10 @@ PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 
 
 def explain(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Explanation:
-    """What the gradient of a launch with these arguments records.
+    """Measure what the gradient of a launch with these arguments records.
 
-    Raises `OctantsCompilationError` for what cannot be differentiated.
+    Raises:
+        OctantsCompilationError: the kernel cannot be differentiated.
     """
     memories = memories_of(specialisation, arguments)
     merged = differentiable(specialisation, memories)
@@ -74,12 +75,12 @@ def explain(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Expla
         tuple(arrays),
         at_once,
         run.log_bytes,
-        _part_bytes(merged, plan, memories),
+        _privatised_bytes(merged, plan, memories),
     )
 
 
 class _Run:
-    """A forward run and the counting reverse run after it, step by step."""
+    """A forward run and the counting reverse run, step by step."""
 
     def __init__(
         self,
@@ -106,7 +107,7 @@ class _Run:
         self._storage = describe_bytes(self._memory.address, size, self._memory)
 
     def _counting(self, module: Module) -> Counting:
-        """The counting variant of a reverse kernel, whose work items run as those of the kernel."""
+        """The counting variant of a reverse kernel, scheduled as the kernel itself."""
         counting, chosen = count_records(module), self.specialisation.options
         finished = pipeline.finish(module, driver.stage_of(chosen), apart=self.specialisation.apart)
         choices = dict(
@@ -124,7 +125,7 @@ class _Run:
 
     @contextmanager
     def unnoticed(self) -> Iterator[None]:
-        """Leave no trace, neither in memory nor in the random numbers of later launches."""
+        """Restore memory and random numbers after a ``with`` block."""
         before, numbers = self._save(), driver.state.numbers
         driver.state.numbers = copy.copy(numbers)
         try:
@@ -152,7 +153,7 @@ class _Run:
         return found
 
     def _make_log(self, step: ReverseStep, number: int) -> None:
-        """Make room for what the atomics of a step will return."""
+        """Allocate the log for what the atomics of a step return."""
 
         def measure(program: BoundKernelCode, log: Logs) -> None:
             self._log = log
@@ -165,7 +166,11 @@ class _Run:
         program.launch(driver.state.seed, number, self._memory.address, *arguments)
 
     def _count(self, counting: Counting, number: int) -> np.ndarray[Any, Any]:
-        """Run a counting module; a row for each of its records."""
+        """Run a counting module.
+
+        Returns:
+            An array of shape ``(records, PER_RECORD)`` and type i64.
+        """
         specialisation = self.specialisation.with_log if self._log else self.specialisation
         start = self.plan.persistent.size
         places = {
@@ -195,7 +200,7 @@ class _Run:
 
 
 def _loops(counting: Counting, counts: np.ndarray[Any, Any]) -> list[LoopTape]:
-    """The recorded loops of a module, from what was counted."""
+    """The recorded loops of a module, from their counts."""
     numbers: dict[Record, list[int]] = dict(zip(counting.records, counts.tolist(), strict=True))
     parents, checkpoints = counting.around, _beside(counting.records, CHECKPOINT)
     rests, reasons = _beside(counting.records, REST), _reasons(counting.module)
@@ -229,13 +234,13 @@ def _loops(counting: Counting, counts: np.ndarray[Any, Any]) -> list[LoopTape]:
 
 
 def _ratio(row: list[int]) -> float:
-    """How often a loop was run to record it for each time that it was reversed."""
+    """How often a loop ran to record it, for each time that it was reversed."""
     _, pushes, pops, _ = row
     return pushes / pops if pops else 1.0
 
 
 def _chain(record: Record, parents: Mapping[Record, Record]) -> list[Record]:
-    """A record, and those of the loops around its own."""
+    """A record, and the records of the loops around it."""
     chain = [record]
     while chain[-1] in parents:
         chain.append(parents[chain[-1]])
@@ -243,9 +248,9 @@ def _chain(record: Record, parents: Mapping[Record, Record]) -> list[Record]:
 
 
 def _with_rest(row: list[int], rest: list[int], holds_all: bool) -> list[int]:
-    """What was counted of a loop whose blocks were run before they were run to be recorded.
+    """The counts of a loop whose blocks ran once before they ran to be recorded.
 
-    Then the other record, of what is in no block, may have held all iterations for a while.
+    The record of what is in no block may then have held all iterations for a while.
     """
     slots, pushes, pops, stored = row
     before = 0 if holds_all else pops
@@ -253,7 +258,7 @@ def _with_rest(row: list[int], rest: list[int], holds_all: bool) -> list[int]:
 
 
 def _beside(records: list[Record], name: str) -> dict[Record, Record]:
-    """The record of a name, such as that of its checkpoints, for the one of each loop with both."""
+    """The records with a name, such as those of checkpoints, by the record of their loop."""
     waiting = [record for record in records if record.name == name]
     found = {}
     for record in records:
@@ -267,7 +272,7 @@ def _beside(records: list[Record], name: str) -> dict[Record, Record]:
 def _storing(
     counting: Counting, record: Record, row: list[int], parents: Mapping[Record, Record]
 ) -> Storing:
-    """Whether the records of a loop in a loop are stored with that, and why or why not."""
+    """Whether the records of an inner loop are stored with the outer one, and why."""
     if record not in parents:
         return Storing.ALONE
     chosen, (_, again, _, stored) = options.current(), row
@@ -282,7 +287,7 @@ def _storing(
 
 
 def _runners(module: Module, record: Record) -> set[Record]:
-    """The records that are filled by loops which run that of a record, which is one of them."""
+    """The records that are filled by loops that contain the loop of a record, including its own."""
     loops = [op for op in module.walk() if isinstance(op, ops.Loop)]
     return {record} | {
         op.record
@@ -294,7 +299,7 @@ def _runners(module: Module, record: Record) -> set[Record]:
 
 
 def _reasons(module: Module) -> dict[Record, tuple[RecordSlot, ...]]:
-    """What each record holds, and which operations of the reverse run use it."""
+    """The slots of each record, and the operations of the reverse run that use them."""
     users: dict[Value, list[Operation]] = {}
     for op in module.walk():
         for value in op.operands:
@@ -310,7 +315,7 @@ def _reasons(module: Module) -> dict[Record, tuple[RecordSlot, ...]]:
 
 
 def _uses(users: list[Operation]) -> tuple[tuple[str, int], ...]:
-    """Operations by name, with their lines, each once."""
+    """The names and lines of operations, each once."""
     found: dict[tuple[str, int], None] = {}
     for op in users:
         fn = op.attributes[0] if isinstance(op, (ops.Unary, ops.Binary, ops.Compare)) else op.NAME
@@ -319,7 +324,7 @@ def _uses(users: list[Operation]) -> tuple[tuple[str, int], ...]:
 
 
 def _unrecorded(module: Module, recorded: list[LoopTape]) -> list[LoopTape]:
-    """The serial loops of which nothing is recorded."""
+    """The serial loops that record nothing."""
     lines = {(loop.file, loop.line) for loop in recorded}
     found: dict[tuple[str, int], LoopTape] = {}
 
@@ -344,23 +349,27 @@ def _unrecorded(module: Module, recorded: list[LoopTape]) -> list[LoopTape]:
 def _arrays(
     specialisation: Specialisation, plan: TapePlan, memories: Mapping[int, TapedMemory]
 ) -> list[ArrayAdjoint]:
-    """How the adjoint of each float array that the kernel names is changed."""
-    ways: dict[str, dict[tuple[Way, int], None]] = {}
+    """How the adjoints of each float array that the kernel names are updated."""
+    found: dict[str, dict[tuple[AdjointUpdate, int], None]] = {}
     modules = [step.backward.the_module for step in plan.steps if step.backward is not None]
     for task in (task for module in modules for task in module.tasks):
         updates = _updates(specialisation, task)
         values = {op.results[0]: op for op in task.body.walk() if op.results}
         for op in task.body.walk():
             if isinstance(op, ops.Write) and op.companion is ADJOINT:
-                way = Way.COLLECTED if op in updates.collected else _way(op, updates.sums, values)
+                update = (
+                    AdjointUpdate.COLLECTED
+                    if op in updates.collected
+                    else _update_of(op, updates.sums, values)
+                )
                 line = op.location.line if op.location else 0
-                ways.setdefault(op.array.name, {})[way, line] = None
+                found.setdefault(op.array.name, {})[update, line] = None
     memory = (Space.FIELD, Space.NDARRAY)
     return [
         ArrayAdjoint(
             array.name,
             array.has(ADJOINT),
-            tuple(ways.get(array.name, ())),
+            tuple(found.get(array.name, ())),
             memories[position].array.nbytes,
         )
         for position, array in enumerate(specialisation.arrays)
@@ -368,16 +377,16 @@ def _arrays(
     ]
 
 
-def _part_bytes(
+def _privatised_bytes(
     specialisation: Specialisation, plan: TapePlan, memories: Mapping[int, TapedMemory]
 ) -> int:
-    """The most that the arrays of all workers take which each has for its own, in any task."""
+    """The most bytes that the privatised copies of all workers take, in any task."""
     sizes = {specialisation.arrays[k].name: found.array.nbytes for k, found in memories.items()}
     modules = [step.backward.the_module for step in plan.steps if step.backward is not None]
     most = 0
     for task in (task for module in modules for task in module.tasks):
         updates = _updates(specialisation, task)
-        # Arguments, which are not in memory, have one element.
+        # Arguments that are passed by value have one element.
         each = (
             sizes.get(array.name, math.prod(array.element_shape) * array.dtype.size)
             for array, _ in updates.sums.parts
@@ -393,11 +402,11 @@ def _updates(specialisation: Specialisation, task: Task) -> Updates:
     return backend.updates(task, specialisation.apart, driver.device())
 
 
-def _way(op: ops.Write, sums: Sums, values: Mapping[Value, Operation]) -> Way:
+def _update_of(op: ops.Write, sums: Sums, values: Mapping[Value, Operation]) -> AdjointUpdate:
     if isinstance(op, ops.Atomic):
         target = op.ref
         if target in sums.turns:
-            return Way.TURNS
-        return Way.PARTS if target in sums.parts else Way.ATOMIC
+            return AdjointUpdate.ALTERNATING
+        return AdjointUpdate.PRIVATISED if target in sums.parts else AdjointUpdate.ATOMIC
     source = values.get(op.value)
-    return Way.PLAIN if isinstance(source, ops.Binary) else Way.TAKEN
+    return AdjointUpdate.PLAIN if isinstance(source, ops.Binary) else AdjointUpdate.TAKEN

@@ -1,4 +1,4 @@
-"""What `kernel.grad.explain` says: as data, as text, and as a page."""
+"""The report of `kernel.grad.explain`, as data, text and HTML."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEANINGS = (
 
 @dataclass(frozen=True)
 class RecordSlot:
-    """A value that a record holds: its variable and type, and (operation, line) of its uses."""
+    """A value in a record: its variable and type, and (operation, line) of its uses."""
 
     name: str
     dtype: str
@@ -36,7 +36,7 @@ class RecordSlot:
 
 
 class Storing(enum.Enum):
-    """Whether the records of a loop are kept when the loop around it is recorded, and why."""
+    """Whether the records of a loop are stored with the loop around it, and why."""
 
     ALONE = "each iteration"
     WHOLE = "stored whole with the loop around it: it runs there, and its records fit"
@@ -49,14 +49,14 @@ class Storing(enum.Enum):
 
 @dataclass(frozen=True)
 class LoopTape:
-    """What a serial loop records.
+    """The records of a serial loop.
 
     `slots` are the values in a record, `bytes_per_iteration` its size. `trips` counts the
     iterations of all work items; `capacity` and `checkpoints` are the most records and checkpoints
-    that a work item holds at one time. `runs` says how often the gradient computes an iteration,
-    beside the forward launch. `depth` counts the recorded loops around it. `stored` counts the
-    iterations that were recorded together with the loop around it, and `storing` says why. With
-    `is_log` it is no loop, but what the whole task read before it overwrote it.
+    that a work item holds at one time. `runs` is how often the gradient computes an iteration, in
+    addition to the forward launch. `depth` counts the recorded loops around it. `stored` counts the
+    iterations that were recorded together with the loop around it; `storing` has the reason. With
+    `is_log` it describes no loop, but the values that the whole task read before it overwrote them.
     """
 
     file: str
@@ -111,53 +111,54 @@ class LoopTape:
         )
 
 
-class Way(enum.Enum):
-    """How the reverse run changes an adjoint in memory."""
+class AdjointUpdate(enum.Enum):
+    """How the reverse run updates an adjoint in memory."""
 
     TAKEN = "taken, and made zero, where the kernel stores"
     PLAIN = "added to plainly: no other work item has the element"
     COLLECTED = "summed up by each worker, and added once: the element is one for all work items"
-    TURNS = "added to plainly: workers take turns, so that neighbours do not meet"
-    PARTS = "added to plainly: each worker has an array of its own, if they are worth it"
+    ALTERNATING = "added to plainly: workers take turns, so that neighbours do not meet"
+    PRIVATISED = "added to plainly: each worker has an array of its own, if they are worth it"
     ATOMIC = "added to atomically: work items may meet"
 
 
 @dataclass(frozen=True)
 class ArrayAdjoint:
-    """How the gradient of an array is changed: the ways, each with a line of the kernel.
+    """How the gradient of an array is updated, with a line of the kernel for each kind of update.
 
-    `part_bytes` is what an array of a worker's own takes, where workers have one.
+    `privatised_bytes` is the size of a privatised copy, where workers have one.
     """
 
     name: str
     has_gradient: bool
-    ways: tuple[tuple[Way, int], ...]
-    part_bytes: int = 0
+    updates: tuple[tuple[AdjointUpdate, int], ...]
+    privatised_bytes: int = 0
 
     def cells(self) -> tuple[str, ...]:
         """Its row in the table."""
         if not self.has_gradient:
             return self.name, "there is none: the array is a constant"
-        if not self.ways:
+        if not self.updates:
             return self.name, "not changed: no derivative goes through it"
-        lines: dict[Way, list[str]] = {}
-        for way, line in self.ways:
-            lines.setdefault(way, []).append(str(line))
-        texts = [f"{self._text(way)} (line {', '.join(at)})" for way, at in lines.items()]
+        lines: dict[AdjointUpdate, list[str]] = {}
+        for update, line in self.updates:
+            lines.setdefault(update, []).append(str(line))
+        texts = [f"{self._text(update)} (line {', '.join(at)})" for update, at in lines.items()]
         return self.name, "; ".join(texts)
 
-    def _text(self, way: Way) -> str:
-        return f"{way.value}, {self.part_bytes} bytes" if way is Way.PARTS else way.value
+    def _text(self, update: AdjointUpdate) -> str:
+        size = f", {self.privatised_bytes} bytes"
+        return update.value + size * (update is AdjointUpdate.PRIVATISED)
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """The tape of a gradient, loop by loop, for the arguments that were given.
+    """The cost of a gradient, loop by loop, for the arguments that were passed.
 
-    `loops` stand in the order of their lines, `arrays` are the float arrays. `workers` is how many
-    work items are reversed at the same time, each with a tape of its own. `log_bytes` is what the
-    tape keeps, from the launch to its reverse run, of what atomics return. `part_bytes` is the most
-    that workers take for arrays of their own, all of them together.
+    `loops` are ordered by line, `arrays` are the float arrays. `workers` work items are reversed at
+    the same time, each with a tape of its own. `log_bytes` is the size of the log of what atomics
+    return, which is kept from the launch to its reverse. `privatised_bytes` is the most that the
+    privatised copies of all workers take.
     """
 
     kernel: str
@@ -165,22 +166,22 @@ class Explanation:
     arrays: tuple[ArrayAdjoint, ...]
     workers: int
     log_bytes: int = 0
-    part_bytes: int = 0
+    privatised_bytes: int = 0
 
     @property
     def bytes_per_work_item(self) -> int:
-        """The most bytes that a work item takes, if all its loops are at their longest."""
+        """The most bytes that one work item takes, if all its loops reach their maximum."""
         return sum(loop.nbytes for loop in self.loops)
 
     @property
     def nbytes(self) -> int:
-        """The most bytes of the tape, of all work items that are reversed at the same time."""
+        """The most bytes of all tapes, of the work items that are reversed at the same time."""
         return self.workers * self.bytes_per_work_item
 
     @property
     def total_bytes(self) -> int:
-        """The most bytes of all that the gradient takes beside the arrays of the program."""
-        return self.nbytes + self.log_bytes + self.part_bytes
+        """The most bytes that the gradient takes in addition to the arrays of the program."""
+        return self.nbytes + self.log_bytes + self.privatised_bytes
 
     def text(self) -> str:
         """A table for the terminal."""
@@ -195,10 +196,10 @@ class Explanation:
             f" {self.nbytes} bytes in {self.workers} at a time"
         )
         kept = f"; {self.log_bytes} bytes of what atomics return are kept from the launch on"
-        own = f"; {self.part_bytes} bytes in arrays of workers' own"
+        own = f"; {self.privatised_bytes} bytes in arrays of workers' own"
         whole = f"; {self.total_bytes} bytes in all"
-        has_more = bool(self.log_bytes or self.part_bytes)
-        return total + kept * bool(self.log_bytes) + own * bool(self.part_bytes) + whole * has_more
+        more = kept * bool(self.log_bytes) + own * bool(self.privatised_bytes)
+        return total + more + whole * bool(more)
 
     def html(self) -> str:
         """A page that needs no other file."""

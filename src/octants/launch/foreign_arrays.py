@@ -1,4 +1,4 @@
-"""Arrays of numpy and torch, as a tape sees them."""
+"""Wraps arrays of numpy and torch as stored arrays, for tapes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Array = np.ndarray[Any, Any]
 
 
 class ForeignArray(StoredArray):
-    """Memory that belongs to somebody else, who keeps it alive: a part with any strides.
+    """An array with any strides, whose memory another library owns.
 
-    `parts` is how it is reached; see `runtime.memory.array_access`.
+    `parts` gives access to it; see `runtime.memory.array_access`.
     """
 
     def __init__(self, owner: Any, elements: Array, parts: Parts = HOST) -> None:
@@ -75,7 +75,7 @@ class ForeignArray(StoredArray):
 
 
 def foreign_array(array: Any) -> ForeignArray | None:
-    """An array of numpy, torch, or another library; None for anything else."""
+    """Wrap an array of numpy, torch, or another library; None for anything else."""
     if isinstance(array, np.ndarray):
         return ForeignArray(array, array)
     if is_torch(type(array)) and array.device.type == "cpu":

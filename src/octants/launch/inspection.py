@@ -1,4 +1,4 @@
-"""What becomes of a kernel: its IR after each pass, LLVM IR and assembly, as text."""
+"""Shows the compilation of a kernel: IR after each pass, LLVM IR and assembly, as text."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MODES = ("primal", "reverse", "forward")
 
 
 class Inspection:
-    """The stages of a kernel by name, in order; printed, it is all of them.
+    """The stages of a kernel by name, in order; printed, all of them.
 
     ``str(kernel.inspect(x))`` is long; ``kernel.inspect(x).stages["simplify"]`` is the IR that is
-    differentiated, ``stages["finish"]`` that which code is generated from. The texts of LLVM are
-    made when they are asked for.
+    differentiated, ``stages["finish"]`` the IR that code is generated from. The texts of LLVM are
+    generated on demand.
     """
 
     def __init__(self, stages: dict[str, str], module: Module, chosen: Options) -> None:
@@ -63,7 +63,11 @@ class Inspection:
 
 
 def inspect(specialisation: Specialisation, mode: str) -> Inspection:
-    """Build a kernel again, and keep what each pass leaves."""
+    """Build a kernel again, and record the result of each pass.
+
+    Raises:
+        OctantsValueError: there is no such mode.
+    """
     if mode not in MODES:
         raise WrongInspection(mode, ", ".join(MODES)).at(None)
     stages: dict[str, str] = {}

@@ -1,8 +1,8 @@
 """Kernels as objects: a Python function, its specialisations, and their launches.
 
-A call goes to the entry of the specialisation that ran last, which was generated to know its
-arguments and to launch it. Only what it does not know is looked up by the key of the arguments.
-Everything slow happens once per key.
+A call runs the entry of the specialisation that ran last, which is generated code that recognises
+its arguments and launches it. Other arguments are looked up by their key. Everything slow happens
+once for each key.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ else:
 
 _state = driver.state
 _MANY_VARIANTS = 16
-_MOST_ENTERED = 8  # specialisations whose launches are recognised one after the other
+_MOST_ENTERED = 8  # specialisations whose arguments are recognised one after the other
 
 
 class Kernel:
-    """A function of the language; a call compiles it for the arguments and launches it.
+    """A kernel; a call compiles it for the arguments and launches it.
 
     With ``qd_stream`` it is launched in that stream; see `streams.Stream`.
     """
@@ -98,7 +98,7 @@ class Kernel:
             raise error.with_traceback(of_users(error))  # noqa: B904
 
     def _launch(self, *arguments: Any) -> Any:
-        """A launch that the last entry is not for."""
+        """Launch with arguments that the last entry does not recognise."""
         for recognise, entry in self._entered:
             if entry is not self.entry and recognise(*arguments):
                 self.entry = entry
@@ -120,7 +120,7 @@ class Kernel:
         return specialisation.run(arguments)
 
     def _remember_entry(self, specialisation: Specialisation) -> None:
-        """Recognise launches of a specialisation that take turns with others."""
+        """Recognise the arguments of a specialisation whose launches alternate with others."""
         entry = specialisation.entry
         if entry is None or any(known is entry for _, known in self._entered):
             return
@@ -130,7 +130,7 @@ class Kernel:
         self._entered = ((recognise, entry), *others)
 
     def bind_arrays(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The same as `bind`, with the arrays of other libraries as launches know them."""
+        """Bind arguments like `bind`, and import the arrays of other libraries."""
         return import_arguments(self.leaves, self.bind(arguments, named))
 
     def specialisation(self, arguments: tuple[Any, ...]) -> Specialisation:
@@ -148,7 +148,7 @@ class Kernel:
         return Gradient(self)
 
     def specialise(self, arguments: tuple[Any, ...]) -> Specialisation:
-        """The kernel compiled for arguments like these."""
+        """Compile the kernel for arguments like these."""
         if self.generation != _state.generation:
             self._renew()
         key = self._key(*arguments)
@@ -164,7 +164,7 @@ class Kernel:
         return found
 
     def _variant(self, key: tuple[Any, ...], arguments: tuple[Any, ...]) -> Specialisation:
-        """The kernel compiled anew: numbers that keep changing become arguments, if they can be."""
+        """Compile the kernel again; numbers that keep changing become arguments if possible."""
         chosen = options.current()
         deciding = self._deciding.setdefault(key, set())
         varying = varying_reads(self._variants.get(key, ())) - deciding
@@ -172,7 +172,7 @@ class Kernel:
         for attempt in attempts if varying else ():
             try:
                 made = Specialisation(self, self.signature, arguments, chosen, attempt)
-            except Exception:  # the number is needed; an error of the user's comes again below
+            except Exception:  # it must be constant; a user's error is raised again below
                 if len(attempt) == 1:
                     deciding |= attempt
                 continue
@@ -210,13 +210,13 @@ class Kernel:
         ended.entry = None
 
     def compile_in(self, ended: Specialisation, arguments: tuple[Any, ...]) -> Specialisation:
-        """The kernel compiled for the numbers that a specialisation takes as hidden arguments."""
+        """Compile the kernel with the hidden arguments of a specialisation as constants."""
         self.forget(ended)
         self._deciding.setdefault(ended.key, set()).update(ended.varying)
         return self.specialise(arguments)
 
     def _find(self, key: tuple[Any, ...]) -> Specialisation | None:
-        """The specialisation that was made for a key when globals were what they are now."""
+        """The specialisation for a key whose globals have their present values."""
         for found in self._variants.get(key, ()):
             if found.is_valid is None or found.is_valid():
                 return found
@@ -224,21 +224,26 @@ class Kernel:
 
     @shortens_tracebacks
     def inspect(self, *arguments: Any, mode: str = "primal", **named: Any) -> Inspection:
-        """What the kernel becomes for arguments like these: IR after each pass, LLVM, assembly.
+        """Show the compilation for arguments like these: IR after each pass, LLVM IR, assembly.
 
-        `mode` is "primal", "reverse" or "forward"; nothing is launched.
+        Nothing is launched.
+
+        Args:
+            arguments: The kernel's arguments.
+            mode: "primal", "reverse" or "forward".
+            named: The kernel's arguments by name.
         """
         bound = self.bind_arrays(arguments, named)
         return inspection.inspect(self.specialise(bound), mode)
 
     def _renew(self) -> None:
-        """Forget what belongs to earlier options and arrays."""
+        """Drop everything that belongs to an earlier `init`."""
         options.current()
         self._read_signature()
         self.generation = _state.generation
 
     def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The arguments of a call in the order of the parameters."""
+        """Bind the arguments of a call: return them in the order of the parameters."""
         if not named and len(arguments) == self._count:
             return tuple(arguments)
         if self.is_method and not arguments and "self" not in named:
@@ -264,9 +269,9 @@ class Kernel:
 def _needed_names(
     function: FunctionType, local_names: Callable[[], Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The local names around a function's definition that its annotations, as texts, refer to.
+    """The local names around a function that its annotations, given as text, refer to.
 
-    They are not looked at without need: what looks at the locals of a frame keeps them alive.
+    The locals of a frame are read only if needed, since reading them keeps them alive.
     """
     known = {*function.__globals__, *function.__code__.co_freevars, *dir(builtins)}
     pending = _names_in(function.__annotations__.values()) - known
@@ -290,7 +295,7 @@ def _names_in(annotations: Iterable[Any]) -> set[str]:
 
 
 class BoundKernel:
-    """A kernel that is a method, of an object."""
+    """A kernel that is a method, bound to an object."""
 
     __slots__ = ("kernel", "owner")
 

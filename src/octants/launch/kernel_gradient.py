@@ -1,4 +1,4 @@
-"""``kernel.grad``: the reverse of a kernel, to be called with the kernel's arguments."""
+"""``kernel.grad``: the reverse of a kernel, called with the kernel's arguments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ else:
 
 
 class Differentiable(Protocol):
-    """A kernel: what its gradient asks it."""
+    """The interface of a kernel that its gradient uses."""
 
     name: str
     leaves: list[Leaf]
@@ -44,7 +44,7 @@ class Differentiable(Protocol):
         """The arguments of a call in the order of the parameters."""
 
     def bind_arrays(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The same, with the arrays of other libraries as launches know them."""
+        """Bind arguments like `bind`, and import the arrays of other libraries."""
 
     def specialisation(self, arguments: tuple[Any, ...]) -> Specialisation:
         """The kernel compiled for arguments like these, mostly found by their key."""
@@ -56,30 +56,41 @@ class Differentiable(Protocol):
 class Gradient:
     """``kernel.grad``: propagates the adjoints of what the kernel wrote to those of what it read.
 
-    It runs on the memory as it is now, which must be as the last launch with the same arguments
-    left it. The adjoint of each returned float is one. `using` changes this.
+    It runs on memory as it is now, which must be as the last launch with the same arguments left
+    it. The adjoint of each returned float is one. `using` changes this.
+
+        loss[None] = 0.0
+        step(x, loss)           # forward
+        loss.grad[None] = 1.0
+        step.grad(x, loss)      # adds d loss / d x to x.grad
     """
 
-    __slots__ = ("_first", "_ways", "kernel")
+    __slots__ = ("_first", "_options", "kernel")
 
     def __init__(
-        self, kernel: Differentiable, first: tuple[Any, ...] = (), ways: GradientWays | None = None
+        self,
+        kernel: Differentiable,
+        first: tuple[Any, ...] = (),
+        chosen: GradientOptions | None = None,
     ) -> None:
         self.kernel = kernel
         self._first = first
-        self._ways = ways or _USUAL
+        self._options = chosen or _DEFAULTS
 
-    def using(self, **ways: Any) -> Gradient:
-        """The same gradient, computed in another way; to be called with the kernel's arguments.
+    def using(self, **chosen: Any) -> Gradient:
+        """The same gradient with options, to be called with the kernel's arguments.
 
-        With ``argument_gradients=True`` the call returns a dictionary with the gradients of the
-        float arguments that are passed by value, by their names: numbers, vectors, matrices.
-        `seed` is the adjoint of the returned value, or a sequence of one for each; a number, or
-        numbers in the shape of a vector or matrix. ``on_overwrite="trust"`` runs also where the
-        kernel overwrites what its reverse needs, on whatever memory holds: the gradient is right
-        if that is what the kernel read, and indices that it reads from memory must be valid.
+        Args:
+            argument_gradients: Whether a call returns a dictionary with the gradients of the float
+                arguments that are passed by value, by their names: numbers, vectors, matrices.
+            seed: The adjoint of the returned value, or a sequence with one for each: a number, or
+                numbers in the shape of a vector or matrix.
+            on_overwrite: "trust" allows a kernel that overwrites what its reverse needs, and runs
+                on what memory holds. The gradient is right if that is what the kernel read. Indices
+                that it reads from memory must be valid. "error" refuses such a kernel. None: as set
+                in `init`.
         """
-        return Gradient(self.kernel, self._first, dataclasses.replace(self._ways, **ways))
+        return Gradient(self.kernel, self._first, dataclasses.replace(self._options, **chosen))
 
     @shortens_tracebacks
     def __call__(
@@ -91,10 +102,10 @@ class Gradient:
             return self._launch(arguments, named)
 
     def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:
-        kernel, ways = self.kernel, self._ways
+        kernel, chosen = self.kernel, self._options
         arguments = kernel.bind((*self._first, *arguments), named)
-        way = ways.argument_gradients, ways.trusts
-        reversal = kernel.warm_gradients.find(way, arguments)
+        key = chosen.argument_gradients, chosen.trusts
+        reversal = kernel.warm_gradients.find(key, arguments)
         if reversal is None:
             arguments = import_arguments(kernel.leaves, arguments)
             try:
@@ -106,53 +117,54 @@ class Gradient:
                 found, given = with_constants(specialisation, specialisation.complete(arguments))
                 found.number = specialisation.number
                 return self._launch(given[len(self._first) :], {})
-            kernel.warm_gradients.add(way, kernel.generation, reversal, arguments)
+            kernel.warm_gradients.add(key, kernel.generation, reversal, arguments)
         return self._run(reversal, reversal.specialisation.complete(arguments))
 
     def _reversal(self, arguments: tuple[Any, ...]) -> Reversal:
-        """What is run for arguments."""
-        ways = self._ways
+        """The reversal for arguments."""
+        chosen = self._options
         specialisation = self.kernel.specialisation(arguments)
         arguments = specialisation.complete(arguments)
-        if not specialisation.has_gradients and not ways.argument_gradients:
+        if not specialisation.has_gradients and not chosen.argument_gradients:
             raise NothingHasGradient(self.kernel.name).at(None)
         merged = specialisation
         if not on_own_arrays(specialisation, arguments):
             merged = differentiable(specialisation, memories_of(specialisation, arguments))
-        reverse = bare_reverse(merged, arguments=ways.argument_gradients, trusts=ways.trusts)
+        reverse = bare_reverse(merged, arguments=chosen.argument_gradients, trusts=chosen.trusts)
         return Reversal(specialisation, merged, reverse)
 
     def _run(self, reversal: Reversal, arguments: tuple[Any, ...]) -> dict[str, Any] | None:
         """Launch the reverse."""
-        ways = self._ways
+        chosen = self._options
         specialisation, merged, reverse = reversal
         layout = reverse.persistent
-        if not ways.trusts:
+        if not chosen.trusts:
             check_unchanged(specialisation, arguments, reverse.needed)
             debug, number = options.current().debug, specialisation.number
             check_before_gradient(merged, number, arguments, always=debug, effects=False)
         persistent = PersistentStorage(layout) if layout.size else None
         if persistent is not None:
-            persistent.seed(merged, ways.seed)
+            persistent.seed(merged, chosen.seed)
         address = persistent.address if persistent is not None else 0
         memories = [memory_at(merged, k, arguments) for k in reverse.rewritten]
         kept = [(memory, memory.snapshot()) for memory in memories]
         reverse.program.launch(driver.state.seed, specialisation.number, address, *arguments)
         for memory, contents in kept:
             memory.restore(contents)
-        if not ways.argument_gradients:
+        if not chosen.argument_gradients:
             return None
         return argument_gradients(merged, persistent)
 
     @shortens_tracebacks
     def explain(self, *arguments: Any, **named: Any) -> Explanation:
-        """What the gradient of a launch with these arguments records, loop by loop.
+        """Measure what the gradient of a launch with these arguments records, loop by loop.
 
-        It is found by running the kernel and its reverse as under a tape; what the kernel prints is
-        printed. Afterwards all arrays, gradients and random numbers are as they were. Printed, the
-        result is a table; it has a `text`, an `html` page to `save`, and the numbers as data.
+        The kernel and its reverse run as under a tape; what the kernel prints is printed.
+        Afterwards all arrays, gradients and random numbers are as they were. Printed, the result is
+        a table; it has a `text`, an `html` page to `save`, and the numbers as data.
 
-        Raises `OctantsCompilationError` for what cannot be differentiated.
+        Raises:
+            OctantsCompilationError: the kernel cannot be differentiated.
         """
         arguments = self.kernel.bind_arrays((*self._first, *arguments), named)
         specialisation = self.kernel.specialise(arguments)
@@ -163,8 +175,8 @@ class Gradient:
 
 
 @dataclass(frozen=True)
-class GradientWays:
-    """How ``kernel.grad`` computes; see `Gradient.using`."""
+class GradientOptions:
+    """The options of ``kernel.grad``; see `Gradient.using`."""
 
     argument_gradients: bool = False
     seed: Any = None
@@ -181,4 +193,4 @@ class GradientWays:
         return (self.on_overwrite or options.current().on_overwrite) == "trust"
 
 
-_USUAL = GradientWays()
+_DEFAULTS = GradientOptions()

@@ -1,12 +1,12 @@
-"""What has changed the operands of a bare gradient since the kernel was launched.
+"""Finds what has changed the operands of a bare gradient since the kernel was launched.
 
-A bare ``kernel.grad()`` reads memory as it is. The launches of a session are numbered; a kernel
-knows the number of its last launch, whose parameter block tells what it was given, and an array
-when the host wrote it last. So nothing is written down when kernels are launched.
+A bare ``kernel.grad()`` reads memory as it is. Launches are numbered; a kernel knows the number of
+its last launch, whose parameter block has the arguments, and an array knows when the host wrote it
+last. So a launch records nothing for this.
 
-What is found is that the host, or another kernel, may have written elements that the reverse run
-reads. A kernel that ran before, too, may have computed again what was there: steps are often run
-again to be reversed. That is a warning, the rest are errors.
+A finding is that the host, or another kernel, may have written elements that the reverse run reads.
+A kernel that had run before, too, may have computed the same values again, as when steps are
+repeated to be reversed. That is a warning; all else is an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Change:
 def check_unchanged(
     specialisation: Specialisation, arguments: tuple[Any, ...], needed: Sequence[int]
 ) -> None:
-    """Look whether memory holds what the launch read that is about to be reversed.
+    """Check that memory holds what the launch read that is about to be reversed.
 
     ``needed`` are the positions of the arrays that the reverse run reads.
 
@@ -82,7 +82,7 @@ def _changes(
         read: ArrayRegion = regions[position].read if position in regions else None
         if not is_same and last.wrote(memory, read):
             yield Change(memory.name, f"a later launch of `{last.name}`", may_be_the_same=True)
-        if not has_same_arrays:  # nobody knows when the launch with these was
+        if not has_same_arrays:  # the time of the launch with these is unknown
             continue
         if _host_wrote(memory, read, specialisation.number):
             yield Change(memory.name, "the host")
@@ -93,9 +93,9 @@ def _changes(
 
 
 def _later_launches(specialisation: Specialisation) -> list[_Last]:
-    """The last launches of the kernels that were launched after one was.
+    """The last launches of the kernels that were launched after a kernel's last launch.
 
-    None is known where numbers do not say so, as steps that are run again have theirs again.
+    Empty where numbers do not tell, as steps that are repeated get their numbers again.
     """
     if driver.state.numbers is not driver.state.first_numbers:
         return []
@@ -119,7 +119,7 @@ def _host_wrote(memory: TapedMemory, region: ArrayRegion, number: int) -> bool:
 def _regions(
     specialisation: Specialisation, arguments: Sequence[Any]
 ) -> Mapping[int, Accessed] | None:
-    """What a launch accesses; None if that cannot be told."""
+    """The elements that a launch accesses; None if they are unknown."""
     try:
         return specialisation.regions(*arguments)
     except Exception:  # arguments that are not known, or wrong
@@ -159,7 +159,7 @@ class _Last:
         )
 
     def has_integers_of(self, arguments: Sequence[Any]) -> bool:
-        """Whether the integers that decide what is accessed were these."""
+        """Whether it had the same integers among the arguments that decide what is accessed."""
         known = self._arguments()
         return all(
             known[position] == arguments[position]
@@ -168,7 +168,7 @@ class _Last:
         )
 
     def _arguments(self) -> list[Any]:
-        """Its arguments, as far as regions depend on them; None for those that are not known."""
+        """Its arguments, as far as regions depend on them; None for unknown ones."""
         own = self.specialisation
         found: list[Any] = [None] * own.count
         if self._given is None:

@@ -1,4 +1,4 @@
-"""Storage that outlives a launch: what crosses the tasks of a recorded launch, and its adjoints."""
+"""Allocates storage that outlives a launch: values that cross its tasks, and their adjoints."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 
 @dataclass
 class PersistentLayout:
-    """Offsets in storage that outlives a launch, for arrays by their position in the module."""
+    """Offsets in persistent storage, by the position of an array in the module."""
 
     arrays: list[Array]
     offsets: dict[tuple[int, Companion], int] = field(default_factory=dict)
     size: int = 0
 
     def add(self, module: Module, spaces: Sequence[Space], companion: Companion) -> None:
-        """Give offsets to the arrays of some spaces, or to their adjoints."""
+        """Assign offsets to the arrays of some spaces, or to their adjoints."""
         for position, array in enumerate(module.arrays):
             if array.space in spaces and (companion is PRIMAL or array.dtype.is_float):
                 self.put(position, companion)
 
     def put(self, position: int, companion: Companion) -> None:
-        """Give an offset to an array, or to its adjoint."""
+        """Assign an offset to an array, or to its adjoint."""
         self.offsets[position, companion] = self.size
         self.size += -(-_bytes(self.arrays[position]) // 16) * 16
 
     def places(self, module: Module) -> dict[ArrayRef, int]:
-        """The offsets by the arrays of a module that stands parallel to the layout's."""
+        """The offsets by array, for a module that is parallel to the layout's."""
         return {
             ArrayRef(module.arrays[position], companion): offset
             for (position, companion), offset in self.offsets.items()
@@ -50,7 +50,7 @@ class PersistentLayout:
 
 
 class PersistentStorage:
-    """Zeroed storage of an `PersistentLayout` for one launch, in the memory of the device."""
+    """Zeroed storage with a `PersistentLayout` for one launch, in device memory."""
 
     def __init__(self, layout: PersistentLayout) -> None:
         self.layout = layout
@@ -60,18 +60,18 @@ class PersistentStorage:
         self.parts = parts_of(device)
 
     def part(self, position: int, companion: Companion = PRIMAL) -> Part:
-        """The memory of the array at a position; see `runtime.memory.array_access`."""
+        """The memory of the array at a position, as a part of `runtime.memory.array_access`."""
         start = self.layout.offsets[position, companion]
         array = self.layout.arrays[position]
         memory = describe_bytes(self.address, self.layout.size, self._memory)
         return memory[start : start + _bytes(array)].view(array.dtype.numpy)
 
     def numbers(self, position: int, companion: Companion = PRIMAL) -> np.ndarray[Any, Any]:
-        """The numbers of the array at a position."""
+        """The elements of the array at a position."""
         return self.parts.read(self.part(position, companion))
 
     def clear(self) -> None:
-        """Make all of it zero."""
+        """Zero all of it."""
         self._device.clear(self.address, self.layout.size)
 
     def seed(self, specialisation: Specialisation, seed: Any = None) -> None:
@@ -92,7 +92,7 @@ class PersistentStorage:
                 self.parts.write(self.part(position, ADJOINT), values.reshape(-1))
 
     def results(self, specialisation: Specialisation) -> tuple[Any, ...]:
-        """The flat results of a kernel, which its steps have left here."""
+        """The flat results of a kernel, which its steps have stored here."""
         flat: list[Any] = []
         for position in specialisation.returned:
             flat += self.numbers(position).tolist()
@@ -104,7 +104,7 @@ def _bytes(array: Array) -> int:
 
 
 def adjoint_seed(what: str, given: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """A seed as numbers of a shape; one number stands for all of them."""
+    """Convert a seed to an array of f64; one number stands for all elements."""
     try:
         values = given.to_numpy() if hasattr(given, "to_numpy") else given
         numbers = np.asarray(values, np.float64)
@@ -120,7 +120,7 @@ def argument_gradients(
 ) -> dict[str, Any]:
     """The gradients of float arguments that are passed by value, by the names of the parameters.
 
-    They are numbers, vectors or matrices of the arguments' types; members of a struct are called
+    They are numbers, vectors or matrices of the arguments' types; a member of a struct has the name
     ``struct.member``.
     """
     driver.state.look()

@@ -1,7 +1,7 @@
-"""Kernels for `pickle` and cloudpickle: by reference where an import finds them, else by value.
+"""Pickles kernels, for `pickle` and cloudpickle: by reference if importable, else by value.
 
-Both arrive as kernels that are compiled where they are first launched: neither code nor results of
-compilation travel. By value a kernel is its function, and the text that its source is read from.
+In both cases the kernel is compiled where it is first launched: no compiled code or results are
+pickled. By value, a pickled kernel is its function and its source text.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def reduce(kernel: Any, names: dict[str, Any]) -> Reduced:
-    """What `Kernel.__reduce_ex__` gives; ``names`` are those that annotations refer to.
+    """The result of `Kernel.__reduce_ex__`; ``names`` are those that annotations refer to.
 
-    Raises `OctantsRuntimeTypeError` for a kernel that no import finds, unless cloudpickle asks.
+    Raises:
+        OctantsRuntimeTypeError: the kernel cannot be imported, and the caller is not cloudpickle.
     """
     function = kernel.function
     module, path = function.__module__, function.__qualname__
@@ -37,7 +38,7 @@ def reduce(kernel: Any, names: dict[str, Any]) -> Reduced:
 
 
 def _find(module: str, path: str) -> Any:
-    """The kernel of a name in a module; None if there is none."""
+    """The kernel with a name in a module; None without one."""
     __import__(module)
     try:
         return functools.reduce(getattr, path.split("."), sys.modules[module])
@@ -53,7 +54,7 @@ def _rebuild(
     file: str,
     lines: tuple[str, ...],
 ) -> Any:
-    """A kernel that travelled by value; its source is that of where it comes from."""
+    """Unpickle a kernel that was pickled by value, with its source text."""
     if not linecache.getlines(file):
         linecache.cache[file] = (sum(map(len, lines)), None, list(lines), file)
     return kind(function, lambda: names, wants_graph=wants_graph)

@@ -1,8 +1,8 @@
-"""Looks, at run time, for the races that compiling cannot rule out; see `passes.watch_races`.
+"""Checks launches at run time for races that compilation cannot rule out; see `passes.watch_races`.
 
-A launch is looked at before it runs. Where the addresses that its work items access do not depend
-on what the kernel itself writes, a kernel without effects notes them. Otherwise the kernel runs as
-a whole, and what it has written is put back.
+The check runs before the launch. Where the addresses that work items access do not depend on what
+the kernel itself writes, a kernel without effects records them. Otherwise the whole kernel runs,
+and what it has written is restored.
 """
 
 from __future__ import annotations
@@ -41,13 +41,12 @@ NumpyArray = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class RaceCheck:
-    """How launches of a kernel are looked at.
+    """How to check launches of a kernel.
 
-    `program` notes accesses, with all effects of the kernel where `has_effects`; there is none
-    where compiling has ruled out all races, or where the device cannot note accesses, of which
-    `obstacle` is the error then. `updates_matter` says that a read beside an update is a
-    race, too. `sections` and `sites` are those of
-    `passes.watch_races.Watched`.
+    `program` records accesses, with all effects of the kernel if it `has_effects`. It is None if
+    compilation has ruled out all races, or if the device cannot record accesses; then `obstacle` is
+    the error. With `updates_matter`, a read of an element that is updated is a race, too.
+    `sections` and `sites` are those of `passes.watch_races.Watched`.
     """
 
     program: BoundKernelCode | None = None
@@ -60,9 +59,9 @@ class RaceCheck:
     def find(
         self, specialisation: Specialisation, seed: int, number: int, arguments: Sequence[Any]
     ) -> Race | None:
-        """A race of a launch, which is about to be made; None if there is none.
+        """Find a race of a launch that is about to be made; None without one.
 
-        A graph that is being captured does not repeat the look: memory is looked at as it is now.
+        A captured graph does not contain the check, which is about memory as it is now.
         """
         if self.program is None:
             return None
@@ -117,7 +116,7 @@ class RaceCheck:
 
 @dataclass(frozen=True)
 class Race:
-    """Two work items that access an element of an array, one of which may be the first."""
+    """Two work items that access the same element of an array in an unknown order."""
 
     kernel: str
     array: str
@@ -125,11 +124,11 @@ class Race:
     accesses: tuple[RaceAccess, RaceAccess]
 
     def forward_error(self) -> OctantsAssertionError:
-        """The error of a launch whose results depend on the race."""
+        """The error for a launch whose results depend on the race."""
         return OctantsAssertionError(self._diagnostic("its value is left to chance"))
 
     def error(self) -> OctantsAssertionError:
-        """The error of a launch whose derivative was asked for."""
+        """The error for a launch that is differentiated."""
         return OctantsAssertionError(self._diagnostic("so there is no gradient"))
 
     def _diagnostic(self, consequence: str) -> Any:
@@ -146,9 +145,9 @@ def gradient_check(
     effects: bool = True,
     companion: Companion = Companion.ADJOINT,
 ) -> RaceCheck:
-    """How to look for races on which the derivative of a launch depends.
+    """The check for races that affect the derivative of a launch.
 
-    Without ``effects``, there is no look where it would have to write.
+    Without ``effects``, launches are not checked if the check would have to write memory.
     """
 
     def make() -> RaceCheck:
@@ -161,7 +160,7 @@ def gradient_check(
 
 
 def launch_check(specialisation: Specialisation) -> RaceCheck:
-    """How to look for races that leave undefined what a launch computes."""
+    """The check for races that make the results of a launch undefined."""
 
     def make() -> RaceCheck:
         found = gradients.launch_races(specialisation.module)
@@ -216,14 +215,14 @@ def check_before_gradient(
     effects: bool,
     companion: Companion = Companion.ADJOINT,
 ) -> None:
-    """Look for races on which the derivative of a launch depends, ``always`` or now and then.
+    """Check a launch for races that affect its derivative, ``always`` or at times.
 
-    Of launches with the same extents and integers these are the first, the second, the fourth, the
-    eighth, and so on. A kernel whose arguments change all the time is looked at as if they did not
-    after its first `_MOST_KEYS`.
+    Among launches with equal extents and integers, the first, the second, the fourth, the eighth,
+    and so on are checked. If a kernel's arguments keep changing, launches after the first
+    `_MOST_KEYS` count as equal.
 
     Raises:
-        OctantsAssertionError: there is one.
+        OctantsAssertionError: there is a race.
     """
     check = gradient_check(specialisation, effects=effects, companion=companion)
     if check.program is None:
@@ -240,13 +239,13 @@ def check_before_gradient(
 
 
 def validate_launch(specialisation: Specialisation, number: int, arguments: Sequence[Any]) -> None:
-    """Look for races that leave undefined an element of an array that has a derivative.
+    """Check a launch for races that make an element with a derivative undefined.
 
-    These are also stores of different numbers through which no derivative goes.
+    These include stores of different numbers that no derivative goes through.
 
     Raises:
-        OctantsAssertionError: there is one.
-        OctantsRuntimeError: the device cannot look, for these or for those of the derivative.
+        OctantsAssertionError: there is a race.
+        OctantsRuntimeError: the device cannot check for races.
     """
     forward = _value_check(specialisation)
     for check in (gradient_check(specialisation), forward):
@@ -258,7 +257,7 @@ def validate_launch(specialisation: Specialisation, number: int, arguments: Sequ
 
 
 def launch_with_race_check(specialisation: Specialisation) -> Callable[..., Any]:
-    """What launches a kernel in debug mode: it warns of the first race that is found."""
+    """The launch function of debug mode, which warns about the first race that it finds."""
     found: list[Race] = []
 
     def launch(seed: int, number: int, persistent: int, *arguments: Any) -> Any:
@@ -285,7 +284,7 @@ def _shape(
 
 
 def _sent(values: NumpyArray) -> Any:
-    """Numbers where kernels can read them."""
+    """Copy numbers to memory that kernels can read."""
     array = zeros(len(values), np.int64)
     if isinstance(array, np.ndarray):
         array[:] = values
@@ -295,11 +294,11 @@ def _sent(values: NumpyArray) -> Any:
 
 
 Noted = tuple[int, int]
-"""A kind of access, and the number that was noted of one."""
+"""A kind of access, and the number that was recorded for one."""
 
 
 def _race_in(shadows: NumpyArray, updates_matter: bool) -> tuple[int, Noted, Noted] | None:
-    """The first element for which two work items race, and what was noted of them."""
+    """The first element with a race, and what was recorded for both accesses."""
     stored, read, updated = (
         (shadows[:, kind], watching.GREATEST - shadows[:, kind + 1], kind)
         for kind in (watching.STORED, watching.READ, watching.UPDATED)

@@ -1,4 +1,4 @@
-"""Whether a reverse run reads what the launch read; see `autodiff.read_fingerprint`."""
+"""Checks that a reverse run reads what the launch read; see `autodiff.read_fingerprint`."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ PRIMAL = Companion.PRIMAL
 
 @dataclass(frozen=True)
 class ReadFingerprint:
-    """A kernel that sums up what it reads, as a launch and without effects.
+    """A kernel with a fingerprint of its reads, as a launch and without effects.
 
-    `names` are those of the arrays, in the order of the sums.
+    `names` are those of the arrays, in the order of the fingerprints.
     """
 
     launch: BoundKernelCode
-    look: BoundKernelCode
+    check: BoundKernelCode
     layout: PersistentLayout
     names: tuple[str, ...]
 
     def run(
         self, program: BoundKernelCode, seed: int, number: int, arguments: Sequence[Any]
     ) -> tuple[tuple[Any, ...], list[int]]:
-        """The flat results of a run, and what it has summed up for each array."""
+        """Run code; return its flat results, and a fingerprint for each array."""
         persistent = PersistentStorage(self.layout)
         results = program.launch(seed, number, persistent.address, *arguments)
         return results, [

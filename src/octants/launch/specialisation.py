@@ -1,4 +1,4 @@
-"""A kernel compiled for one key of arguments: its module, its code, the function of a launch."""
+"""A kernel compiled for one key of arguments: its module, its code, and its launch function."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ _Made = TypeVar("_Made")
 
 @dataclass(frozen=True)
 class Facts:
-    """What launches of a kernel need to know of what it was built as.
+    """The results of building a kernel that its launches need; the cache stores them.
 
-    `sources` stand parallel to `arrays`; `written` are the positions of those whose primal contents
-    a launch may change, without temporaries. `hidden` are arguments that launches evaluate, behind
-    those of the user. `warnings` are about lines of the kernel.
+    `sources` is parallel to `arrays`; `written` are the positions of the arrays whose primal
+    contents a launch may change, without temporaries. `hidden` are arguments that launches
+    evaluate, after those of the user. `warnings` are about lines of the kernel.
     """
 
     arrays: tuple[Array, ...]
@@ -92,7 +92,7 @@ class Facts:
 
 
 class Held:
-    """The fields that launches of a kernel use; `memories` is for `launch.taped_memory`."""
+    """The fields that launches of a kernel use; `memories` belongs to `launch.taped_memory`."""
 
     __slots__ = ("__weakref__", "fields", "memories")
 
@@ -102,7 +102,7 @@ class Held:
 
 
 class NumberRead:
-    """The read of a number, which does not keep its owner alive."""
+    """The read of a Python number, which does not keep its owner alive."""
 
     __slots__ = ("_owner", "key", "kind", "name", "value")
 
@@ -111,7 +111,7 @@ class NumberRead:
         self._owner = weakly(read.owner)
 
     def now(self) -> Any:
-        """What stands there at present; as it was where that cannot be found."""
+        """The present value; the one at compilation if it cannot be read."""
         try:
             return value_now(self.kind, self._owner(), self.name)
         except Exception:  # the name is gone, or a property raises
@@ -122,19 +122,25 @@ class Specialisation:
     """A kernel compiled for one key of arguments.
 
     It keeps nothing alive that it was compiled for, neither the objects that the key names nor the
-    fields that it uses: when one of them ends, so does its use, and the kernel forgets it. Whoever
-    may launch it without being given all of them, as the reverse pass of a tape does, has to keep
-    what `holding` gives.
+    fields that it uses: when one of them ends, the kernel forgets the specialisation. A caller that
+    launches it without passing all of them, such as the reverse pass of a tape, must keep the
+    result of `holding`.
 
-    `kernel` is the object that the user made of the function, `key` the key, `kept` has what cannot
-    be referenced weakly, and fields that were made for the kernel. `is_valid` says whether the
-    globals that the kernel saw still are the same; `guard` has the conditions for that. `entry` is
-    what a warm call runs, by `recognition` of arguments with the same key. `structs` are frozen
-    dataclasses among the arguments. `number` is that of the last forward launch, `born` of the last
-    one of any kernel before this one was made.
-    `numbers` are the reads of numbers; the kernel is not specialised for those in `varying`, which
-    launches `evaluate`. `apart` says, of a kernel that is differentiated, that no two of its arrays
-    or their companions share memory. `ways` has what quick ways to launch it have found out.
+    Attributes:
+        kernel: The object that the user made of the function.
+        key: The key of the arguments.
+        kept: Objects that cannot be referenced weakly, and fields that were made for the kernel.
+        is_valid: Tells whether the globals that the kernel read still have the same values.
+        guard: The conditions of `is_valid` in generated code.
+        entry: The function of a warm call, by `recognition` of arguments with the same key.
+        structs: The frozen dataclasses among the arguments.
+        number: The number of the last forward launch.
+        born: The number of the last launch of any kernel before this one was compiled.
+        numbers: The reads of numbers. The kernel is not specialised for those in `varying`, which
+            launches `evaluate`.
+        apart: For a kernel that is differentiated: no two of its arrays or their companions share
+            memory.
+        fast_paths: What fast paths of launches have found out, by their keys.
     """
 
     apart = True
@@ -188,14 +194,16 @@ class Specialisation:
         _check_writable(self, arguments)
 
     def _take_hidden(self) -> None:
-        """Let the hidden arguments stand behind those of the user."""
+        """Append the hidden arguments to those of the user."""
         for each in self.hidden:
             leaf = Leaf(self.signature.kernel, "a global", self.count, (), ScalarType(each.dtype))
             self.leaves[self.count, ()], self.forms[self.count, ()] = leaf, ""
             self.count += 1
 
     def _watch(self, reads: Sequence[Read], arguments: Sequence[Any]) -> None:
-        """Make the conditions of launches, and see to it that the kernel is forgotten in time."""
+        """Generate the conditions of launches, and forget the kernel when an object that it needs
+        ends.
+        """
         leaves = zip(self.signature.leaves(), self._leaf_types, strict=True)
         templates = [leaf for leaf, give in leaves if isinstance(give(), TemplateValue)]
         values = [(leaf.value(arguments), leaf.expression) for leaf in templates]
@@ -215,14 +223,14 @@ class Specialisation:
 
     @property
     def types(self) -> list[ArgumentType]:
-        """The type of each parameter; the values of templates must exist."""
+        """The type of each parameter; the values of templates must be alive."""
         types: list[list[ArgumentType]] = [[] for _ in self.signature.annotations]
         for leaf, give in zip(self.signature.leaves(), self._leaf_types, strict=True):
             types[leaf.position].append(give())
         return list(map(build_argument, self.signature.annotations, types))
 
     def holding(self) -> Held:
-        """What keeps the fields alive that launches use, as long as it is kept itself."""
+        """An object that keeps the fields alive that launches use."""
         held = self._held()
         if held is None:
             held = Held([reference() for reference in self._field_references])
@@ -237,7 +245,7 @@ class Specialisation:
     # -- finding it, or building it -------------------------------------------------------------
 
     def _found(self) -> tuple[Facts, Sequence[Read]] | None:
-        """The kernel from the cache."""
+        """Load the kernel from the cache; None if it is not there."""
         reads = None if self._cache_entry is None else self._cache_entry.find_reads()
         facts = (
             None
@@ -250,7 +258,7 @@ class Specialisation:
         return (facts, reads) if fits is None or fits() else None
 
     def _built(self) -> tuple[Facts, Sequence[Read]]:
-        """The kernel from its source."""
+        """Build the kernel from its source."""
         built = self._build()
         self.module = built.module
         facts = _facts_of(built)
@@ -266,7 +274,7 @@ class Specialisation:
         return driver.build(function, self.types, returns, self.options, varying=self.varying)
 
     def _build_again(self) -> Module:
-        """The module of a kernel that was in the cache, for something that was not."""
+        """Build the module of a cached kernel, for something that is not in the cache."""
         with driver.state.compiling:
             built = self._build()
             if self._cache_entry is not None and not self._cache_entry.is_of(built):
@@ -274,24 +282,24 @@ class Specialisation:
             return built.module
 
     def complete(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments of a launch, with those that are hidden."""
+        """Append the hidden arguments to those of a launch."""
         return arguments if self.evaluate is None else (*arguments, *self.evaluate())
 
     # -- what it is -----------------------------------------------------------------------------
 
     @functools.cached_property
     def module(self) -> Module:
-        """The kernel, lowered to tasks; built when it is needed, which launches do not."""
+        """The kernel, lowered to tasks; built on demand, which launches never do."""
         return self._make_module()
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays that the kernel names; those of `module` are alike."""
+        """The arrays that the kernel names, equal to those of `module`."""
         return self._facts.arrays
 
     @property
     def sources(self) -> tuple[ArraySource, ...]:
-        """Where each of the arrays comes from."""
+        """The source of each array."""
         return self._facts.sources
 
     @property
@@ -311,7 +319,7 @@ class Specialisation:
 
     @property
     def hidden(self) -> tuple[HiddenArgument, ...]:
-        """The arguments that launches evaluate: numbers of Python that vary."""
+        """The arguments that launches evaluate: Python numbers that keep changing."""
         return self._facts.hidden
 
     @functools.cached_property
@@ -330,10 +338,7 @@ class Specialisation:
         return tuple(found[position] for position in sorted(found))
 
     def remember(self, key: tuple[Any, ...], make: Callable[[], _Made]) -> _Made:
-        """What was made of the kernel under a key, in this process or in an earlier one.
-
-        It is made if it is asked for the first time.
-        """
+        """Make something of the kernel once for each key, in this process or an earlier one."""
         found: _Made | None = self.programs.get(key)
         if found is None:
             with deep_recursion(self.signature.kernel), Uncollected():
@@ -357,7 +362,7 @@ class Specialisation:
         return found
 
     def _name(self, value: Any) -> str | None:
-        """The name of an object that is not kept with what was made of the kernel."""
+        """The name of an object that the cache stores by name."""
         if value is self:
             return "kernel"
         if isinstance(value, Specialisation):
@@ -366,14 +371,14 @@ class Specialisation:
         return "primal" if is_primal else None
 
     def _object(self, name: str) -> Any:
-        """The object of a name."""
+        """The object with such a name."""
         return {"kernel": lambda: self, "kernel with log": lambda: self.with_log}.get(
             name, lambda: self.primal
         )()
 
     @functools.cached_property
     def primal(self) -> BoundKernelCode:
-        """The kernel itself."""
+        """The compiled kernel itself."""
         return self.remember(("primal",), lambda: BoundKernelCode(self, self.module, self.returned))
 
     @functools.cached_property
@@ -382,17 +387,18 @@ class Specialisation:
 
     @functools.cached_property
     def regions(self) -> Regions:
-        """What launches access, from the arguments."""
+        """The elements that launches access, as a function of the arguments."""
         return self.remember(("regions",), lambda: self.make_regions(self.module))
 
     def leaf(self, position: int) -> Leaf:
-        """The leaf that the array at ``position`` of the module comes from."""
+        """The leaf of the argument that the array at ``position`` comes from."""
         source = self.sources[position]
         assert isinstance(source, ArgumentSource)
         return self.leaves[source.position, source.path]
 
     def make_regions(self, module: Module, reads: Collection[Operation] | None = None) -> Regions:
-        """What launches of a module over the kernel's arrays access, from the arguments.
+        """The elements that launches of a module over the kernel's arrays access, from the
+        arguments.
 
         With ``reads`` only these operations count as reads.
         """
@@ -409,7 +415,7 @@ class Specialisation:
         )
 
     def with_module(self, key: tuple[Any, ...], make: Callable[[], Module]) -> Specialisation:
-        """The same for another module over the same arrays, which is made when it is needed."""
+        """A clone for another module over the same arrays, which is made on demand."""
         clone = copy.copy(self)
         for name in ("module", "primal", "launch", "regions", "with_log"):
             clone.__dict__.pop(name, None)
@@ -422,7 +428,7 @@ class Specialisation:
 
     @functools.cached_property
     def with_log(self) -> Specialisation:
-        """The kernel with three more arguments: the arrays of a log."""
+        """A clone with three more arguments: the arrays of a log."""
         clone = copy.copy(self)
         first = self.count
         positions = range(first, first + len(LOG_ARGUMENTS))
@@ -437,15 +443,15 @@ class Specialisation:
         return clone
 
     def run(self, arguments: Sequence[Any]) -> Any:
-        """Launch the kernel, unseen by any recorder."""
+        """Launch the kernel without a recorder."""
         self.number = number = next(driver.state.numbers)
         results = self.launch(driver.state.seed, number, 0, *arguments)
         return self.wrap(results) if results else None
 
     def wrap(self, results: tuple[Any, ...]) -> Any:
-        """The returned value from the flat results."""
+        """Make the returned value of the flat results."""
         device = driver.device()
-        if device.shares_memory or device.pending:  # else they were read, which is a look
+        if device.shares_memory or device.pending:  # else reading the results has synchronised
             driver.state.look()
         if len(results) == 1 and not self._rebuilds:
             return results[0]
@@ -456,7 +462,7 @@ class Specialisation:
 
     @functools.cached_property
     def _rebuilds(self) -> bool:
-        """Whether one number that is returned is not all of the value."""
+        """Whether a single number is only part of the returned value."""
         declared = self.signature.returns or ()
         return self.returns_tuple or any(isinstance(kind, StructArgument) for kind in declared)
 
@@ -464,7 +470,7 @@ class Specialisation:
 def _check_fits_graph(
     signature: Signature, leaves: Sequence[Leaf], forms: Mapping[tuple[int, tuple[str, ...]], Form]
 ) -> None:
-    """An error for what ``graph=True`` does not allow."""
+    """Refuse arguments and results that ``graph=True`` does not allow."""
     if signature.returns:
         raise GraphReturns(signature.kernel).at(None)
     for leaf in leaves:
@@ -474,23 +480,25 @@ def _check_fits_graph(
 
 
 def _nothing() -> None:
-    """What a reference gives that refers to nothing."""
+    """The result of a dead weak reference."""
 
 
 def _with_hidden(guard: Terms, hidden: Terms) -> Terms:
-    """The conditions of both."""
+    """Join conditions and scopes."""
     return [*guard[0], *hidden[0]], {**guard[1], **hidden[1]}
 
 
 def _forget(reference: weakref.ref[Specialisation], _: Any) -> None:
-    """An object ends that a specialisation was made for."""
+    """Forget a specialisation because an object that it needs has ended."""
     specialisation = reference()
     if specialisation is not None:
         specialisation.kernel.forget(specialisation)
 
 
 def _keep(value: Any) -> Any:
-    """What the key of an argument names by identity though it cannot be referenced weakly."""
+    """What must be kept because the key of an argument names it by identity, without a weak
+    reference.
+    """
     parts = tuple(parts_of(value))
     if parts:
         return tuple(map(_keep, parts))
@@ -520,7 +528,7 @@ def _positions_written(module: Module) -> tuple[int, ...]:
 
 
 def _leaf_type(leaf: Leaf, value: Any, device: Device) -> Callable[[], ArgumentType]:
-    """A function that gives the type of a leaf, and does not keep the value of a template alive."""
+    """A function that returns the type of a leaf, and keeps no value of a template alive."""
     kind = argument_type(leaf, value, device)
     if not isinstance(kind, TemplateValue):
         return lambda: kind
@@ -532,7 +540,7 @@ _READ_ONLY = ("the kernel writes this array, which is read-only", "pass a copy")
 
 
 def _check_writable(specialisation: Specialisation, arguments: Sequence[Any]) -> None:
-    """An array that is read-only cannot be written; that it is one is in the key."""
+    """Refuse read-only arrays that the kernel writes; being read-only is part of the key."""
     for position in specialisation.written:
         source = specialisation.sources[position]
         if isinstance(source, FieldSource) and is_read_only(source.field):
@@ -545,14 +553,14 @@ def _check_writable(specialisation: Specialisation, arguments: Sequence[Any]) ->
 
 
 def _rebuilt(kind: Any, left: Iterator[Any]) -> Any:
-    """A value of the next of the numbers that were returned."""
+    """Make a value of the next numbers that were returned."""
     if isinstance(kind, StructArgument):
         return kind.python_type(**{name: _rebuilt(member, left) for name, member in kind.members})
     return make_value(kind, list(itertools.islice(left, math.prod(kind.element_shape))))
 
 
 def make_value(kind: ScalarType, flat: Sequence[Any]) -> Any:
-    """A number, vector or matrix of its components."""
+    """Make a number, vector or matrix of its components."""
     shape = kind.element_shape
     if not shape:
         return flat[0]

@@ -1,10 +1,10 @@
-"""Whether what a kernel was specialised for still holds: globals, closures, attributes.
+"""Generates guards: conditions that what a kernel was specialised for still holds.
 
-A kernel sees the numbers, fields and other Python values that its names stood for when it was
-built. If one of them has changed, the kernel is built anew: it means what Python would mean. Of a
-number that changes (`launch.changing_numbers`) the type counts; a launch passes it as a hidden
-argument. The conditions are expressions of generated code, since each launch evaluates them
-(`launch.warm_call`).
+A kernel depends on the numbers, fields and other Python values that its names stood for when it was
+built. If one of them has changed, the kernel is built again, so that it means what Python would
+mean. Of a number that keeps changing (`launch.changing_numbers`) only the type counts; a launch
+passes it as a hidden argument. The conditions are expressions of generated code, since each launch
+evaluates them (`launch.warm_call`).
 """
 
 from __future__ import annotations
@@ -32,20 +32,19 @@ _CONSTANT = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, ty
 
 
 Terms = tuple[list[str], dict[str, Any]]
-"""Conditions in generated code, and the names that they use."""
+"""Conditions in generated code, and the scope of their names."""
 
 GONE = (KeyError, ValueError, AttributeError, ArithmeticError, TypeError)
-"""What a condition raises where a name is gone, or a hidden argument cannot be evaluated."""
+"""The exceptions of conditions where a name is gone, or a hidden argument cannot be evaluated."""
 
 
 def guard_terms(sight: Sight, known: Mapping[int, str] | None = None) -> Terms:
-    """Conditions that say whether these reads would give the same values.
+    """Generate conditions that hold while the reads would return the same values.
 
-    Functions, classes, modules, members of enums, arrays of numpy that are read-only, and what
-    Octants itself holds are taken for constant, as are objects that a property makes anew each time
-    it is read. Where such conditions stand behind others,
-    those have ``known`` what some objects are, by identity: these are expressions for them. Nothing
-    that the reads have found is kept alive by the conditions.
+    Functions, classes, modules, members of enums, read-only numpy arrays and everything that
+    Octants holds count as constant, as do objects that a property creates each time it is read.
+    ``known`` maps the identities of objects to expressions for them, where these conditions follow
+    others that have checked them. The conditions keep nothing alive that the reads have found.
     """
     conditions: dict[tuple[Any, ...], str] = {}
     scope: dict[str, Any] = {}
@@ -60,7 +59,7 @@ def guard_terms(sight: Sight, known: Mapping[int, str] | None = None) -> Terms:
 def hidden_terms(
     sight: Sight, hidden: Sequence[HiddenArgument], known: Mapping[int, str] | None = None
 ) -> Terms:
-    """Conditions that a launch can give the kernel its hidden arguments, and evaluate them.
+    """Generate conditions that evaluate the hidden arguments, and hold if the kernel can take them.
 
     They assign the arguments to their names. For ``known`` see `guard_terms`.
     """
@@ -78,7 +77,7 @@ def hidden_terms(
 def make_evaluation(
     terms: Terms, hidden: Sequence[HiddenArgument]
 ) -> Callable[[], tuple[Any, ...]] | None:
-    """A function that gives the hidden arguments of a launch; None if there are none."""
+    """A function that evaluates the hidden arguments of a launch; None if there are none."""
     if not hidden:
         return None
     conditions, names = terms
@@ -89,10 +88,10 @@ def make_evaluation(
 
 
 class Sight:
-    """What a kernel has read of Python's values, and what of it others keep alive.
+    """The Python values that a kernel has read, and which of them others keep alive.
 
-    An object is anchored if it was given as an argument, or found by its name or in an object that
-    is anchored: while it is there, so is what leads to it. A kernel that was compiled for anchored
+    An object is anchored if it was passed as an argument, or found by its name, or in an anchored
+    object: as long as it exists, so does what leads to it. A kernel that was compiled for anchored
     objects is of no use when one of them ends. Objects that are not anchored were made for the
     kernel, by a property or a function that ran when it was compiled.
     """
@@ -108,7 +107,7 @@ class Sight:
                 self._anchor(read.value)
 
     def _is_lasting(self, read: Read) -> bool:
-        """Whether the owner of what is read lasts as long as the kernel can be used."""
+        """Whether the owner of what is read lives as long as the kernel can be used."""
         if read.kind == "closure":
             return read.owner is self.function
         return read.kind == "global" or reference_to(read.owner) is None or self.anchors(read.owner)
@@ -132,19 +131,19 @@ class Sight:
             self._anchor(part)
 
     def ends(self) -> list[Any]:
-        """The objects with each of which the use of the kernel ends."""
+        """The objects without which the kernel is of no use."""
         used = [read.value for read in self.reads if read.kind == "field"]
         others = [value for value in self._anchored.values() if not isinstance(value, FieldHandle)]
         return [*others, *(field for field in used if self.anchors(field))]
 
     def own_fields(self) -> list[Any]:
-        """The fields that the kernel uses and that nothing else may keep alive."""
+        """The fields that the kernel uses, and that nothing else may keep alive."""
         used = [read.value for read in self.reads if read.kind == "field"]
         return [field for field in used if not self.anchors(field)]
 
 
 def make_guard(terms: Terms) -> Callable[[], bool] | None:
-    """A function that says whether all conditions hold; None without any."""
+    """A function that checks all conditions; None if there are none."""
     conditions, names = terms
     if not conditions:
         return None
@@ -180,13 +179,13 @@ def _module_of(owner: Any) -> str:
 
 
 def _is_stored(owner: Any, name: str, value: Any) -> bool:
-    """Whether an attribute is held by an object or its class: a property makes its value anew."""
+    """Whether an object or its class holds an attribute, rather than a property creating it."""
     found = inspect.getattr_static(owner, name, ABSENT)
     return found is value or isinstance(found, types.MemberDescriptorType)
 
 
 class _Writer:
-    """Writes the condition of one read; names in ``scope`` end with its number."""
+    """Generates the condition of one read; names in ``scope`` end with its number."""
 
     def __init__(
         self, sight: Sight, known: Mapping[int, str], number: str, scope: dict[str, Any]
@@ -202,7 +201,7 @@ class _Writer:
         return name
 
     def condition(self, read: Read) -> str:
-        """The condition that a read gives the same."""
+        """The condition that a read returns the same value."""
         test = ""
         expression = self._expression(read)
         if read.kind == "attribute" and expression is None:
@@ -217,7 +216,7 @@ class _Writer:
         return f"({test}{condition})" if test else condition
 
     def value(self, read: Read) -> str:
-        """The present value of what varies; its owner is kept where nothing else keeps it."""
+        """The expression of a changing number; its owner is kept if nothing else keeps it."""
         expression = self._expression(read)
         if expression is not None:
             return expression
@@ -226,7 +225,7 @@ class _Writer:
         return f"{self._name('o', read.owner.__closure__[_position(read)])}.cell_contents"
 
     def _expression(self, read: Read) -> str | None:
-        """The present value, in generated code; None where its owner may be gone for good."""
+        """The expression of the present value; None where its owner may be gone for good."""
         if read.kind == "attribute":
             path = self.known.get(id(read.owner))
             if path is not None:
@@ -252,7 +251,7 @@ class _Writer:
         return f"{owner}.{read.name}"
 
     def _equal(self, expression: str, value: Any) -> str:
-        """A condition that an expression gives a value, or one like it."""
+        """A condition that an expression equals a value."""
         if isinstance(value, (float, int, str)):
             name, kind = self._name("v", value), self._name("t", type(value))
             return f"((x := {expression}) is {name} or (type(x) is {kind} and x == {name}))"
@@ -266,13 +265,13 @@ class _Writer:
 
 
 def _position(read: Read) -> int:
-    """Where a function has the cell of a variable around it."""
+    """The position of a variable's cell in a function's closure."""
     position: int = read.owner.__code__.co_freevars.index(read.name)
     return position
 
 
 def _content(value: Any, name: str) -> tuple[Any, str] | None:
-    """A copy of what a value holds that can be changed in place, and an expression for it."""
+    """A copy of the mutable content of a value, and an expression for it."""
     if isinstance(value, (list, dict)) and _is_plain(value):
         return _copy(value), name
     if isinstance(value, Matrix):
@@ -285,7 +284,7 @@ def _content(value: Any, name: str) -> tuple[Any, str] | None:
 
 
 def _may_change(array: np.ndarray[Any, Any]) -> bool:
-    """Whether elements may be assigned: not if it owns its memory and is read-only."""
+    """Whether elements may be assigned; not if it owns its memory and is read-only."""
     is_constant = array.base is None and not array.flags.writeable
     return not array.dtype.hasobject and not is_constant
 

@@ -1,4 +1,4 @@
-"""Streams and events as users have them: what runs at the same time, and what waits for what."""
+"""Streams and events of the public interface: what runs concurrently, and what waits for what."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from octants.diagnostics.launch_errors import EndedQueue, WrongStream
 
 
 class _Queued:
-    """What belongs to the device of an `init`, until the next one."""
+    """An object of a device, valid until the next `init`."""
 
     _what = ""
 
@@ -20,22 +20,28 @@ class _Queued:
         self._generation = current.generation()
 
     def require_alive(self) -> None:
-        """An error if it was made before the last `init`."""
+        """Check that it was created after the last `init`."""
         if self._generation != current.generation():
             raise EndedQueue(self._what).at(None)
 
 
 @final
 class Stream(_Queued):
-    """A queue of launches: those in different streams may run at the same time on a GPU.
+    """A queue of launches; launches in different streams may run concurrently on a GPU.
 
     A kernel, or its gradient, is launched in one by ``kernel(..., qd_stream=stream)``. Without a
     `handle` the stream is a new one, as `create_stream` makes it. With one it is that of another
     library, such as ``torch.cuda.Stream().cuda_stream``, which must live as long as this is used.
 
-    Launches in no stream, and host reads and writes, wait for all streams, and streams
-    for that. Between two streams only events tell what waits for what. On archs other than `cuda` a
-    stream does nothing, and launches run one after the other.
+    Launches in no stream, and host reads and writes, wait for all streams, and streams wait for
+    them. Two streams are ordered by events only. On archs other than `cuda` a stream does nothing,
+    and launches run one after the other.
+
+    Args:
+        handle: CUDA's handle of a stream of another library; None for a new stream.
+
+    Raises:
+        OctantsRuntimeError: the stream belongs to another GPU.
     """
 
     _what = "stream"
@@ -48,17 +54,17 @@ class Stream(_Queued):
 
     @property
     def handle(self) -> int:
-        """What CUDA calls it, for other libraries: ``torch.cuda.ExternalStream(stream.handle)``."""
+        """CUDA's handle, for other libraries: ``torch.cuda.ExternalStream(stream.handle)``."""
         self.require_alive()
         return self._queue.handle
 
     def synchronize(self) -> None:
-        """Wait until its work is done. `sync` raises what failed in it."""
+        """Wait until its work is complete. `sync` raises the errors of its launches."""
         self.require_alive()
         self._queue.synchronize()
 
     def destroy(self) -> None:
-        """Give it back; what is in it runs to its end. One of another library stays as it is."""
+        """Destroy it; its work runs to completion. A stream of another library is not destroyed."""
         if self._generation == current.generation():
             self._queue.destroy()
 
@@ -71,9 +77,9 @@ class Stream(_Queued):
 
 @final
 class Event(_Queued):
-    """A point in a stream, for which other streams can wait; `create_event` makes one.
+    """A point in a stream that other streams can wait for; `create_event` makes one.
 
-    Until it is recorded there is nothing to wait for. None stands for what is in no stream.
+    Until it is recorded there is nothing to wait for. None stands for work in no stream.
     """
 
     _what = "event"
@@ -84,27 +90,27 @@ class Event(_Queued):
 
     @property
     def handle(self) -> int:
-        """What CUDA calls it."""
+        """CUDA's handle."""
         self.require_alive()
         return self._point.handle
 
     def record(self, qd_stream: Stream | None = None) -> None:
-        """Let it happen when the present work of a stream is done."""
+        """Record it after the present work of a stream."""
         self.require_alive()
         self._point.record(queue_of(qd_stream))
 
     def wait(self, qd_stream: Stream | None = None) -> None:
-        """Let what comes into a stream from now on wait for it."""
+        """Make later work of a stream wait for it."""
         self.require_alive()
         self._point.wait(queue_of(qd_stream))
 
     def synchronize(self) -> None:
-        """Wait until it has happened."""
+        """Wait for it on the host."""
         self.require_alive()
         self._point.synchronize()
 
     def destroy(self) -> None:
-        """Give it back."""
+        """Destroy it."""
         if self._generation == current.generation():
             self._point.destroy()
 
@@ -126,7 +132,11 @@ def create_event() -> Event:
 
 
 def queue_of(stream: Any) -> Any:
-    """What the device has for a stream, None for None; an error for anything else."""
+    """The device's stream for a public one; None for None.
+
+    Raises:
+        OctantsRuntimeError: it is no stream, or one of an earlier `init`.
+    """
     if stream is None:
         return None
     if not isinstance(stream, Stream):
@@ -136,6 +146,6 @@ def queue_of(stream: Any) -> Any:
 
 
 def launching_in(stream: Any) -> contextlib.AbstractContextManager[None]:
-    """Launch in a stream, as long as this lasts; None changes nothing."""
+    """Launch in a stream for a ``with`` block; None changes nothing."""
     queue = queue_of(stream)
     return contextlib.nullcontext() if queue is None else driver.device().using(queue)

@@ -1,4 +1,4 @@
-"""Memory as a tape sees it: who it is, what it overlaps with, and how it is saved and put back."""
+"""Identifies, saves and restores the memory of arrays, for tapes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from octants.types.signature import FieldHandle, FieldSource
 class TapedMemory:
     """The primal contents of one array. Equal keys are the same memory.
 
-    `is_foreign` arrays, numpy's and torch's, can be changed by others without our seeing it.
+    If it `is_foreign`, of numpy or torch, its memory may change without a notification.
     """
 
     __slots__ = ("array", "is_field", "is_foreign", "key", "name")
@@ -38,36 +38,38 @@ class TapedMemory:
 
     @property
     def version(self) -> int:
-        """Changes when the array was written by other means than launches, as far as we hear."""
+        """Changes when the array was written by other means than launches, as far as that is
+        tracked.
+        """
         return self.array.version + self.array.shared_version
 
     @property
     def has_regions(self) -> bool:
-        """Whether parts of it can be saved and put back."""
+        """Whether regions of it can be saved and restored."""
         return self._whole() is not None
 
     def _whole(self) -> Part | None:
-        """The elements by their indices, for `_reach`; None where an axis is split."""
+        """The elements by index, as a part for `_access`; None where an axis is split."""
         if isinstance(self.array, Tensor):
             return self.array.window().part()
         return self.array.elements if isinstance(self.array, ForeignArray) else None
 
     @property
-    def _reach(self) -> Parts:
-        """How the parts of it are reached."""
+    def _access(self) -> Parts:
+        """The access to its memory."""
         if isinstance(self.array, Tensor):
             return self.array.window().parts
         assert isinstance(self.array, ForeignArray)
         return self.array.parts
 
     def _parts(self, region: ArrayRegion) -> list[Part]:
-        """The parts of a region, box by box."""
+        """The parts of a region, one for each range of indices."""
         whole = self._whole()
         assert whole is not None
         return [whole] if region is None else [whole[_slices(box)] for box in region]
 
     def covers(self, region: ArrayRegion) -> bool:
-        """Whether a box of a region is all of it."""
+        """Whether a region includes all elements."""
         if region is None:
             return True
         ends = [extent - 1 for extent in self._shape]
@@ -83,49 +85,51 @@ class TapedMemory:
         return tuple(shape)
 
     def boxes(self, region: ArrayRegion, rank: int) -> tuple[IndexRanges, ...]:
-        """The elements of a region that are there; ``rank`` is the number of its axes."""
+        """The index ranges of a region within the array's bounds; ``rank`` is the number of its
+        axes.
+        """
         everything = (tuple((0, extent - 1) for extent in self._shape[:rank]),)
         return everything if region is None else common(everything, region)
 
     def nbytes(self, region: ArrayRegion = None) -> int:
-        """The bytes of a snapshot."""
+        """The size of a snapshot, in bytes."""
         if region is None:
             return self.array.nbytes
         return sum(part.nbytes for part in self._parts(region))
 
     def digest(self, region: ArrayRegion = None) -> bytes:
-        """What differs, for all that chance may do, if the region holds something else."""
+        """A hash of the contents of a region."""
         state = blake2b(digest_size=16)
         if region is None:
             state.update(self.array.read().tobytes())
         else:
             for part in self._parts(region):
-                state.update(self._reach.read(part).tobytes())
+                state.update(self._access.read(part).tobytes())
         return state.digest()
 
     def snapshot(self, region: ArrayRegion = None) -> Any:
         """A copy of a region, for `restore`."""
         if region is None:
             return self.array.snapshot()
-        return [self._reach.save(part) for part in self._parts(region)]
+        return [self._access.save(part) for part in self._parts(region)]
 
     def restore(self, saved: Any, region: ArrayRegion = None) -> None:
-        """Write back what `snapshot` gave for a region."""
+        """Write back what `snapshot` returned for a region."""
         if region is None:
             self.array.restore(saved)
             return
         for part, values in zip(self._parts(region), saved, strict=True):
-            self._reach.restore(part, values)
+            self._access.restore(part, values)
 
     def restore_part(self, saved: Any, region: ArrayRegion) -> None:
-        """Write back a region of what `snapshot` gave for all."""
+        """Write back a region of what `snapshot` returned for the whole array."""
         parts = None if region is None else [saved[_slices(box)] for box in region]
         self.restore(saved if parts is None else parts, region)
 
     def holds(self, saved: Any, region: ArrayRegion = None) -> bool:
-        """Whether a region is what `snapshot` gave, bit by bit; of an array of others."""
+        """Whether a region equals what `snapshot` returned, bit by bit."""
         given = [saved] if region is None else saved
-        return all(map(self._reach.holds, self._parts(region), given))
+        return all(map(self._access.holds, self._parts(region), given))
 
     def overlaps(self, other: TapedMemory) -> bool:
         """Whether a write to one can change the other."""
@@ -142,12 +146,12 @@ class TapedMemory:
 
 
 def _slices(box: IndexRanges) -> tuple[Any, ...]:
-    """The index of a box; that it ends in an ellipsis makes the result a view at any rank."""
+    """The index of a range; an ellipsis at the end makes the result a view at any rank."""
     return (*(slice(max(low, 0), max(high + 1, 0)) for low, high in box), Ellipsis)
 
 
 def memory_of(array: Any, name: str) -> TapedMemory:
-    """The memory of an array that a launch was given: ours, or one of numpy or torch."""
+    """The memory of an array argument, of Octants, numpy or torch."""
     if isinstance(array, StoredArray):
         return TapedMemory(array, name)
     wrapped = foreign_array(array)
@@ -216,8 +220,9 @@ def aliases_of(
 ) -> tuple[int, ...]:
     """For each array of a kernel, the position of the first one with the same memory.
 
-    Arrays that overlap in other ways are an error if the kernel writes one of them: what their
-    derivatives mean is not known when the kernel is compiled.
+    Raises:
+        OctantsRuntimeError: arrays overlap in other ways, and the kernel writes one of them. The
+            meaning of their derivatives is not known when the kernel is compiled.
     """
     aliases = _same_keys(specialisation, memories)
     if not all(memory.is_field for memory in memories.values()):
@@ -263,10 +268,10 @@ def _check_overlaps(
 
 
 def _close_pairs(memories: Mapping[int, TapedMemory]) -> list[tuple[int, int]]:
-    """The pairs of positions, in order, that may overlap: kernels may have hundreds of arrays.
+    """The pairs of positions, in order, that may overlap; a kernel may have hundreds of arrays.
 
-    Two fields are among them only if they are the same, since the elements of others may take
-    turns in memory.
+    Two fields are among them only if they are the same, since the elements of others may be
+    interleaved in memory.
     """
     found: set[tuple[int, int]] = set()
     same: dict[Any, list[int]] = {}
@@ -275,7 +280,7 @@ def _close_pairs(memories: Mapping[int, TapedMemory]) -> list[tuple[int, int]]:
     for positions in same.values():
         found.update(itertools.combinations(positions, 2))
     spans = sorted((memory.array.extent, position) for position, memory in memories.items())
-    open_spans: list[tuple[int, int]] = []  # the ends and positions of those that go on
+    open_spans: list[tuple[int, int]] = []  # ends and positions of spans that have not ended
     for (start, end), position in spans:
         open_spans = [span for span in open_spans if span[0] >= start]
         is_field = memories[position].is_field
@@ -289,9 +294,10 @@ def _close_pairs(memories: Mapping[int, TapedMemory]) -> list[tuple[int, int]]:
 def are_apart(
     specialisation: Specialisation, memories: Mapping[int, TapedMemory], aliases: Sequence[int]
 ) -> bool:
-    """Whether no two arrays of a launch, or their gradients, share memory, but for ``aliases``.
+    """Whether no two arrays of a launch, or their gradients, share memory, except for ``aliases``.
 
-    Fields and ndarrays share memory if they are the same; those of numpy and torch may overlap.
+    Fields and ndarrays share memory only if they are the same; those of numpy and torch may
+    overlap.
     """
     arrays = specialisation.arrays
     ours: set[Any] = set()
@@ -327,13 +333,13 @@ def _is_alike(one: Array, other: Array) -> bool:
 
 
 def adjoint_of(array: Any) -> Any:
-    """The gradient of an array of ours, where it has one in memory."""
+    """The gradient of an array of Octants, if it has one in memory."""
     if array is None or not array.has_grad():
         return None
     return array.companion_array(Companion.ADJOINT)
 
 
 def persistent_memory(persistent: PersistentStorage, position: int) -> TapedMemory:
-    """A launch-temporary array that crosses the tasks of a recorded launch."""
+    """The memory of a launch-temporary array that crosses the tasks of a recorded launch."""
     elements = ForeignArray(persistent, persistent.part(position), persistent.parts)
     return TapedMemory(elements, persistent.layout.arrays[position].name)

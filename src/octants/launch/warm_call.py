@@ -1,7 +1,7 @@
-"""Generates the function that a warm call runs: recognise the arguments, launch, give the results.
+"""Generates the function of a warm call: recognise the arguments, launch, return the results.
 
-A kernel keeps the entry of its last specialisation and calls it first (`launch.kernel`). What the
-conditions do not recognise goes to ``miss``, which finds or makes the right specialisation.
+A kernel keeps the entry of its last specialisation and calls it first (`launch.kernel`). Arguments
+that the conditions do not recognise go to ``miss``, which finds or makes the right specialisation.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _WITH_RESULTS = (
 def make_entry(
     specialisation: Specialisation, generation: int, miss: WarmCall, arguments: tuple[Any, ...]
 ) -> WarmCall:
-    """The entry of a specialisation that was made in a generation of the driver's state.
+    """Generate the entry of a specialisation for a generation of the driver's state.
 
-    It recognises arguments that are like ``arguments``, which have the specialisation's key. The
-    kernel itself is compiled and loaded when it is launched: a recorder may launch another one.
+    It recognises arguments like ``arguments``, which have the specialisation's key. The kernel
+    itself is compiled and loaded on its first launch, since a recorder may launch another one.
     """
     specialisation.recognition = recognition = Recognition(
         specialisation.signature.leaves(), specialisation.structs, arguments

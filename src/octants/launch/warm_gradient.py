@@ -1,9 +1,9 @@
 """Recognises the arguments of an earlier gradient, so that a warm one finds its reverse at once.
 
-A program for Quadrants calls ``kernel.grad(...)`` with structs of hundreds of arrays, as often as
-it launches the kernel. What is found for them - the specialisation, which arrays are the same
-memory, the compiled reverse - depends on which arrays they are, so it holds for the very same
-ones. Arguments with arrays of other libraries are never recognised.
+Programs for Quadrants call ``kernel.grad(...)`` with structs of hundreds of arrays, as often as
+they launch the kernel. The specialisation, the arrays with the same memory, and the compiled
+reverse depend on the arrays, so they are reused for the very same ones. Arguments with arrays of
+other libraries are never recognised.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ else:
     BareReverse = Any
 
 Recogniser = Callable[..., bool]
-"""Whether arguments are recognised."""
+"""A function of the arguments: whether they are recognised."""
 _MOST = 8
 
 _SOURCE = """
@@ -36,7 +36,7 @@ def recognise({arguments}):
 
 
 class Reversal(NamedTuple):
-    """What a bare gradient runs: the kernel, the same with equal arrays merged, its reverse."""
+    """What a bare gradient runs: the kernel, the kernel with aliased arrays merged, its reverse."""
 
     specialisation: Specialisation
     merged: Specialisation
@@ -44,34 +44,34 @@ class Reversal(NamedTuple):
 
 
 class WarmGradients:
-    """The latest reversals of a kernel's bare gradients, of which each has a way and arguments."""
+    """The latest reversals of a kernel's bare gradients, by their options and arguments."""
 
     def __init__(self) -> None:
         self._known: list[tuple[Any, Recogniser, Reversal]] = []
 
-    def find(self, way: Any, arguments: tuple[Any, ...]) -> Reversal | None:
-        """The reversal that was found for these arguments, and for the same way."""
+    def find(self, key: Any, arguments: tuple[Any, ...]) -> Reversal | None:
+        """The reversal of an earlier gradient with these options and arguments, or None."""
         for known, recognise, reversal in self._known:
-            if known == way and recognise(*arguments):
+            if known == key and recognise(*arguments):
                 return reversal
         return None
 
-    def add(self, way: Any, generation: int, reversal: Reversal, arguments: Any) -> None:
-        """Remember what was found for arguments; the oldest is forgotten where there are many."""
+    def add(self, key: Any, generation: int, reversal: Reversal, arguments: Any) -> None:
+        """Remember a reversal for arguments; the oldest one is dropped where there are many."""
         specialisation = reversal.specialisation
         leaves = specialisation.signature.leaves()
         found = same_conditions(leaves, specialisation.structs, arguments)
         if found is not None:
             recognise = make_recogniser(specialisation, generation, *found)
-            self._known = [(way, recognise, reversal), *self._known[: _MOST - 1]]
+            self._known = [(key, recognise, reversal), *self._known[: _MOST - 1]]
 
     def forget(self, ended: Specialisation) -> None:
-        """Drop what was found for a specialisation."""
+        """Drop the reversals of a specialisation."""
         self._known = [each for each in self._known if each[2].specialisation is not ended]
 
 
 def recogniser_of(specialisation: Specialisation, generation: int) -> Recogniser:
-    """Whether launches with given arguments are of a specialisation that has an entry."""
+    """A function that recognises the arguments of a specialisation that has an entry."""
     recognition: Recognition | None = specialisation.recognition
     assert recognition is not None
     return make_recogniser(specialisation, generation, recognition.conditions, recognition.scope)
@@ -80,7 +80,9 @@ def recogniser_of(specialisation: Specialisation, generation: int) -> Recogniser
 def make_recogniser(
     specialisation: Specialisation, generation: int, conditions: list[str], scope: dict[str, Any]
 ) -> Recogniser:
-    """A function of the arguments: whether the conditions hold, and those on Python's values."""
+    """Generate a function that checks conditions on the arguments, and the guard on Python's
+    values.
+    """
     terms, names = specialisation.guard
     given = specialisation.count - len(specialisation.hidden)
     source = _SOURCE.format(

@@ -1,4 +1,4 @@
-"""Arguments as what a parameter block holds: numbers that fit their slots, and addresses."""
+"""Converts arguments to what a parameter block holds: numbers that fit their slots, addresses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OF_THE_CPU = (1, 3)  # kDLCPU and kDLCUDAHost of DLPack
 
 
 def describe(value: Any) -> str:
-    """An argument in the words of a message."""
+    """Describe an argument for an error message."""
     if value is None or isinstance(value, (int, float, str)):
         return f"{value!r:.60}"
     name = type(value).__name__
@@ -31,7 +31,11 @@ def describe(value: Any) -> str:
 
 
 def check_scalar(leaf: Leaf, value: Any, dtype: DType) -> Any:
-    """A Python number that ``dtype`` can hold, or a clear error."""
+    """Convert an argument to a Python number that ``dtype`` can hold.
+
+    Raises:
+        OctantsArgumentError: it cannot be converted, or is out of range.
+    """
     if dtype.is_float:
         if not hasattr(value, "__float__") or np.ndim(value) > 0:
             raise leaf.error(f"{describe(value)} cannot be converted to {dtype}")
@@ -57,7 +61,7 @@ MOST = 2**31 - 1
 
 
 def check_extents(leaf: Leaf, shape: Sequence[int]) -> None:
-    """An error for an array with an axis whose indices an i32 cannot hold."""
+    """Check that an i32 can hold the indices of each axis."""
     for axis, extent in enumerate(shape):
         if extent > MOST:
             problem = f"axis {axis} has {extent} elements, and indices are i32"
@@ -65,16 +69,17 @@ def check_extents(leaf: Leaf, shape: Sequence[int]) -> None:
 
 
 def to_array(value: Any) -> np.ndarray[Any, Any]:
-    """A vector or matrix argument, of any sort, as a new numpy array."""
+    """Convert a vector or matrix argument of any type to a new numpy array."""
     return np.array(value.to_list() if hasattr(value, "to_list") else value)
 
 
 def components(
     strict: Callable[[Any], Sequence[Any]], kind: ScalarType, value: Any
 ) -> Sequence[Any]:
-    """The components of a vector or matrix argument, unchecked where it has the right shape.
+    """The components of a vector or matrix argument, in row-major order.
 
-    ``strict`` gives them for other ones. What is no number is refused when it is packed.
+    They are not checked if the argument has the right shape, since packing rejects anything but
+    numbers. ``strict`` converts the others.
     """
     shape = kind.element_shape
     if isinstance(value, (Matrix, np.ndarray)):
@@ -88,7 +93,7 @@ def components(
 
 
 def flatten(leaf: Leaf, kind: ScalarType, value: Any) -> list[Any]:
-    """The components of a vector or matrix argument, row by row, checked."""
+    """The components of a vector or matrix argument, in row-major order, checked."""
     try:
         array = to_array(value)
     except (ValueError, TypeError):
@@ -127,12 +132,14 @@ numpy_address = _address_by_peeking if _peeking_works() else _address_by_interfa
 
 
 def needs_copy(array: np.ndarray[Any, Any]) -> bool:
-    """Whether kernels cannot work on a numpy array itself: swapped bytes, addresses in between."""
+    """Whether kernels cannot access a numpy array: its bytes are swapped, or its addresses
+    unaligned.
+    """
     return not (array.dtype.isnative and array.flags.aligned)
 
 
 def torch_address(tensor: Any, companion: Companion) -> int:
-    """The address of a row-major tensor, or of its gradient, which is made so if it is not."""
+    """The address of a row-major tensor, or of its gradient, which is made row-major."""
     address: int = torch_companion(tensor, companion, strided=False).data_ptr()
     return address
 
@@ -144,9 +151,9 @@ def torch_strided_address(tensor: Any, companion: Companion) -> int:
 
 
 def torch_companion(tensor: Any, companion: Companion, *, strided: bool) -> Any:
-    """A tensor, or its gradient, which is made if there is none that a kernel can write.
+    """A tensor, or its gradient, which is created if a kernel could not write the present one.
 
-    One that is not ``strided`` is row-major.
+    Unless it may be ``strided``, a gradient is row-major.
     """
     if companion is Companion.PRIMAL:
         return tensor
@@ -158,7 +165,7 @@ def torch_companion(tensor: Any, companion: Companion, *, strided: bool) -> Any:
 
 
 def strides_of(form: str, value: Any, companion: Companion) -> tuple[int, ...]:
-    """The strides in bytes of an array, or of the gradient of a tensor, which exists."""
+    """The strides of an array in bytes, or those of the gradient of a tensor, which must exist."""
     if form == "torch":
         return torch_strides(value if companion is Companion.PRIMAL else value.grad)
     return interface_strides(value) if form == "interface" else tuple(value.strides)
@@ -182,7 +189,7 @@ def device_address(
 
 
 def not_on_device(leaf: Leaf, value: Any) -> OctantsError:
-    """The error for an array of another library in memory that kernels do not reach."""
+    """The error for an array of another library in memory that kernels cannot access."""
     place = getattr(value, "device", "another device")
     problem = f"the {describe(value).split()[-1]} is on {place}, where kernels do not run"
     move = "x.cpu()" if is_torch(type(value)) else 'jax.device_put(x, jax.devices("cpu")[0])'
@@ -191,19 +198,19 @@ def not_on_device(leaf: Leaf, value: Any) -> OctantsError:
 
 
 def is_on_other_device(value: Any) -> bool:
-    """Whether an array of a library that DLPack knows is in no memory of the CPU."""
+    """Whether DLPack reports that an array is in no memory of the CPU."""
     tell = getattr(value, "__dlpack_device__", None)
     return tell is not None and tell()[0] not in _OF_THE_CPU
 
 
 def interface(value: Any) -> Mapping[str, Any]:
-    """What an array of another library says of itself."""
+    """The ``__cuda_array_interface__`` of an array."""
     given: Mapping[str, Any] = value.__cuda_array_interface__
     return given
 
 
 def is_read_only(value: Any) -> bool:
-    """Whether another library holds an array for read-only."""
+    """Whether an array is read-only."""
     if isinstance(value, NdarrayHandle):
         return value.is_read_only
     if isinstance(value, np.ndarray):
@@ -212,7 +219,7 @@ def is_read_only(value: Any) -> bool:
 
 
 def interface_strides(value: Any) -> tuple[int, ...]:
-    """The strides in bytes of an array that says of itself what it is."""
+    """The strides in bytes of an array with a ``__cuda_array_interface__``."""
     given = interface(value)
     if given.get("strides") is not None:
         return tuple(given["strides"])
@@ -221,9 +228,10 @@ def interface_strides(value: Any) -> tuple[int, ...]:
 
 
 def with_gradient(tensor: Any) -> int:
-    """Make the gradient of a tensor that asks for one, for programs that use it after a launch.
+    """Create the gradient of a tensor that requires one, for programs that read it after a launch.
 
-    Gives 0, the address that a kernel gets which does not access the gradient.
+    Returns:
+        0, the address for a kernel that does not access the gradient.
     """
     if tensor.requires_grad and tensor.is_leaf and tensor.grad is None:
         _torch_gradient(tensor)
@@ -231,7 +239,7 @@ def with_gradient(tensor: Any) -> int:
 
 
 def _torch_gradient(tensor: Any) -> Any:
-    """The gradient of a tensor; it is made, as zeros, if it does not exist."""
+    """The gradient of a tensor, created as zeros if there is none."""
     if tensor.grad is None:
         tensor.grad = tensor.detach().new_zeros(tensor.shape)
     return tensor.grad

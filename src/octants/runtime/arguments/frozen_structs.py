@@ -1,14 +1,14 @@
-"""Struct arguments whose members never change, which a launch therefore knows by identity.
+"""Recognises struct arguments whose members never change by their identity.
 
     @dataclasses.dataclass(frozen=True)
     class State:
         pos: qd.Tensor
         vel: qd.Tensor
 
-A program for Quadrants passes structs of hundreds of arrays. Where such a struct is the same object
-as in the launch before, its arrays are neither compared with the key of the specialisation nor
-written to the parameter block again. Only members count that have no state of their own which a
-key or a slot depends on: Octants' arrays and fields, and plain constants of templates.
+Programs for Quadrants pass structs of hundreds of arrays. Where such a struct is the same object as
+in the launch before, its arrays are neither compared with the key of the specialisation nor packed
+into the parameter block again. This holds for members without state of their own that a key or a
+slot depends on: Octants' arrays and fields, and plain constants of templates.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Location = tuple[int, tuple[str, ...]]
 """The position of an argument, and the path of a leaf in it."""
 _HANDLES = (FieldHandle, NdarrayHandle, StructHandle)
 _CONSTANTS = (bool, int, float, str, type(None))
-_FEWEST = 2  # leaves for which it is quicker to know the struct
+_FEWEST = 2  # leaves for which recognising the struct is faster
 
 
 @dataclass(frozen=True, slots=True)

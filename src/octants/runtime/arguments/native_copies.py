@@ -1,8 +1,7 @@
-"""Stand-ins for arrays that kernels cannot work on: copied before a launch, and back after it.
+"""Copies numpy arrays that kernels cannot access before a launch, and back after it.
 
-These are numpy arrays whose bytes are swapped, or whose elements stand at odd addresses. What the
-kernel may write is copied back also when the launch fails: the array is then as the kernel left it,
-like any other.
+These are arrays with swapped bytes or unaligned addresses. Arrays that the kernel may write are
+copied back also when the launch fails, so that they are as the kernel left them.
 """
 
 from __future__ import annotations
@@ -28,10 +27,13 @@ def launch_on_native_copies(
     others: Sequence[tuple[Leaf, bool]],
     replace: Callable[[Sequence[Any], Leaf, Any], Sequence[Any]],
 ) -> Launch:
-    """A launch function that hands copies of some arguments to another one.
+    """Wrap a launch function, so that it gets copies of some arguments.
 
-    ``copied`` are the array arguments that are to be copied, ``others`` the rest of them, each with
-    whether the kernel writes it; ``replace`` gives the arguments with another value for one leaf.
+    Args:
+        launch: The launch function.
+        copied: The array arguments to copy, each with whether the kernel writes it.
+        others: The other array arguments, likewise.
+        replace: Returns the arguments with another value for one leaf.
     """
 
     def launch_on_copies(
@@ -64,7 +66,7 @@ def _native_copy(array: NumpyArray) -> NumpyArray:
 
 
 def identity(array: NumpyArray) -> Any:
-    """Equal for arrays that are the same elements in the same order."""
+    """A key that is equal for arrays with the same elements in the same order."""
     start = array.__array_interface__["data"][0]
     return start, array.shape, array.strides, array.dtype.str
 
@@ -74,7 +76,7 @@ def _check_overlaps(
     others: Sequence[tuple[Leaf, bool]],
     arguments: Sequence[Any],
 ) -> None:
-    """Refuse arguments that would be one memory, some of it written, if they were not copied."""
+    """Refuse arguments that share memory, if one is copied and one is written."""
     for position, (leaf, written) in enumerate(copied):
         array = leaf.value(arguments)
         for other, other_written in [*copied[position + 1 :], *others]:

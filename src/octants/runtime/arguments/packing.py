@@ -49,12 +49,12 @@ from octants.runtime.capture import captures, launched, refuse
 from octants.runtime.device import Device
 from octants.runtime.memory.host import overlaps_itself
 from octants.runtime.parameter_blocks.pool import (
-    APART_SOURCE,
+    DISCRETE_SOURCE,
     SHARED_SOURCE,
     STRUCTS,
     Block,
     Pool,
-    apart_blocks,
+    discrete_blocks,
     no_struct,
     shared_blocks,
     temporary_address,
@@ -196,7 +196,7 @@ def make_launch(
     """
     layout = _Layout(binding, device)
     parameters = "".join(f", a{k}" for k in range(binding.count))
-    source = (SHARED_SOURCE if device.shares_memory else APART_SOURCE).format(
+    source = (SHARED_SOURCE if device.shares_memory else DISCRETE_SOURCE).format(
         parameters=parameters,
         arguments=parameters[2:] + ("," if parameters else ""),
         pack="\n        ".join(layout.packing),
@@ -361,7 +361,7 @@ class _Layout:
         else:
             start, end = self._fetched()
             storage = self.size - self._slots
-            make = apart_blocks(self.device, self._slots, storage, end - start, structs)
+            make = discrete_blocks(self.device, self._slots, storage, end - start, structs)
         return with_constants(make, self._segments)
 
     # -- slots ----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""Parameters of kernels: what their annotations allow, and how arguments are told apart.
+"""Parameters of kernels: what their annotations allow, and the keys of arguments.
 
 A parameter is one or several *leaves*: a scalar, an array or a template, or the members of a struct
-of those. A kernel is compiled once for each *key* of its arguments, the tuple of what its code can
+of those. A kernel is specialised for each *key* of its arguments, the tuple of what its code can
 depend on: nothing for a scalar, type and layout for an array, the value for a template.
 """
 
@@ -26,7 +26,7 @@ from octants.types.weak_references import number_of, parts_of
 
 @dataclass(frozen=True)
 class StructAnnotation:
-    """A struct of arguments: the leaves are its members."""
+    """The annotation of a struct, whose members are leaves."""
 
     python_type: Any
     members: tuple[tuple[str, Annotation], ...]
@@ -37,7 +37,7 @@ Annotation = ScalarType | NdarrayAnnotation | Template | AnyTensor | StructAnnot
 
 @dataclass(frozen=True)
 class Leaf:
-    """One value that is passed: a parameter, or the member of a struct that `path` leads to."""
+    """A parameter, or the member of a struct parameter at a `path`."""
 
     kernel: str
     parameter: str
@@ -86,7 +86,7 @@ def leaves_of(
 
 
 def make_key_function(count: int, leaves: Sequence[Leaf]) -> Callable[..., tuple[Any, ...]]:
-    """A function of ``count`` arguments that gives the key of a call."""
+    """Generate the function of ``count`` arguments that returns the key of a call."""
     terms = [term + ", " for leaf in leaves if (term := key_term(leaf, leaf.expression))]
     arguments = "".join(f"a{k}, " for k in range(count))
     scope: dict[str, Any] = {**KEY_FUNCTIONS, "_explain": functools.partial(_explain, leaves)}
@@ -104,7 +104,7 @@ def key({arguments}):
 
 
 def _explain(leaves: Sequence[Leaf], arguments: Sequence[Any]) -> None:
-    """Say what is wrong with arguments that have no key."""
+    """Raise an error that says why arguments have no key."""
     for leaf in leaves:
         value = leaf.value(arguments)
         if isinstance(leaf.annotation, NdarrayAnnotation) and not hasattr(value, "shape"):
@@ -112,7 +112,7 @@ def _explain(leaves: Sequence[Leaf], arguments: Sequence[Any]) -> None:
 
 
 def key_term(leaf: Leaf, value: str) -> str:
-    """The part of the key that a leaf has, over `KEY_FUNCTIONS`; "" for none.
+    """The term of a leaf in the key, in generated code over `KEY_FUNCTIONS`; "" for none.
 
     ``value`` is the expression of the argument.
     """
@@ -129,7 +129,7 @@ def key_term(leaf: Leaf, value: str) -> str:
 
 
 def array_key(value: Any) -> Any:
-    """What the code depends on of an array argument, hashable."""
+    """The key of an array argument: what code can depend on."""
     handler = _ARRAY_KEYS.get(type(value))
     return (_learn(type(value)) if handler is None else handler)(value)
 
@@ -179,22 +179,23 @@ def _learn(kind: type) -> Callable[[Any], Any]:
 
 
 def is_torch(kind: type) -> bool:
-    """Whether a type is that of torch tensors; torch is not imported for it."""
+    """Whether a type is that of torch tensors; does not import torch."""
     torch = sys.modules.get("torch")
     return torch is not None and issubclass(kind, torch.Tensor)
 
 
 def has_interface(kind: type) -> bool:
-    """Whether the values of a type are arrays of others that say so, in a GPU's memory."""
+    """Whether a type offers ``__cuda_array_interface__``, and is not one of Octants."""
     is_own = issubclass(kind, (FieldHandle, NdarrayHandle))
     return hasattr(kind, "__cuda_array_interface__") and not is_own
 
 
 def template_key(value: Any) -> Any:
-    """Numbers and strings are told apart by type and value, tuples and lists by their items.
+    """The key of a template argument.
 
-    Anything else is told apart by identity, by a number that no other object ever has. An object
-    that cannot be referenced weakly must be kept alive together with the key.
+    It is the type and value of a number or string, the keys of the items of a tuple or list, and
+    the identity of anything else: a number that no other object ever has. An object that cannot be
+    referenced weakly must be kept alive together with the key.
     """
     kind = type(value)
     if kind is float:
@@ -211,9 +212,9 @@ def template_key(value: Any) -> Any:
 
 
 def object_key(value: Any) -> Any:
-    """The key of an object that is told apart by identity.
+    """The key of an object by identity.
 
-    Its number stands in a tuple, since `array_key` has bare numbers, of another sequence.
+    The number is in a tuple, since `array_key` returns bare numbers, of another sequence.
     """
     number = number_of(value)
     return ("address", id(value)) if number is None else ("object", number)

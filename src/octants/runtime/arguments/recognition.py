@@ -1,7 +1,7 @@
-"""Conditions, as generated code, that an argument is like one that was given before.
+"""Generates conditions that recognise arguments like earlier ones.
 
-They are a quick way to compare keys (see `arguments`): where a condition holds, the key is the
-same. It may fail for the same key, or raise one of `UNKNOWN`: then the key itself decides.
+They are a fast path for comparing keys (see `parameters`): where a condition holds, the key is the
+same. Where it does not, or raises one of `UNKNOWN`, the key itself decides.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from octants.types.signature import FieldHandle, NdarrayHandle
 from octants.types.weak_references import reference_to
 
 UNKNOWN = (AttributeError, TypeError, ValueError)
-"""What a condition raises for an argument that is nothing of the kind."""
+"""The exceptions that a condition raises for an argument of another kind."""
 
 
 class Recognition:
-    """Conditions on arguments with the same key as some that were given.
+    """Conditions that hold for arguments with the key of given ones.
 
     `conditions` are generated code over the names in `scope`, which keeps no argument alive.
-    ``structs`` are frozen structs of other arguments with the key, which may not be frozen here.
+    ``structs`` are frozen structs of other arguments with the key; they may not be frozen here.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class Recognition:
 
     @property
     def is_outlived(self) -> bool:
-        """Whether a struct has ended, and nothing is known of it with which to compare others."""
+        """Whether a struct is gone before conditions on its members were generated."""
         return any(each.is_unknown for each in self._structs)
 
 
 class _LastStruct:
-    """The frozen struct of the last launch; as a function, whether an argument has one like it."""
+    """The frozen struct of the last launch; a call tells whether an argument is like it."""
 
     def __init__(self, struct: FrozenStruct, arguments: Sequence[Any]) -> None:
         self.struct = struct
@@ -85,7 +85,7 @@ class _LastStruct:
         return True
 
     def _define(self, struct: Any) -> None:
-        """Make the functions that tell whether another argument has a struct like this one."""
+        """Generate the functions that compare another argument with the struct."""
         scope: dict[str, Any] = {}
         depth, parameter = len(self.struct.path), f"a{self.struct.position}"
         values = [
@@ -103,10 +103,10 @@ class _LastStruct:
 def same_conditions(
     leaves: Sequence[Leaf], structs: Sequence[FrozenStruct], arguments: Sequence[Any]
 ) -> tuple[list[str], dict[str, Any]] | None:
-    """Conditions that arguments have the same key and are the very same arrays, and their scope.
+    """Conditions that hold for arguments with the same key and the same arrays, with their scope.
 
-    Frozen structs are recognised by identity. None where an array belongs to another library,
-    whose memory can change while the object stays.
+    Frozen structs are recognised by identity. None where an array belongs to another library, whose
+    memory can change while the object stays.
     """
     scope: dict[str, Any] = {}
     if not all(each.is_frozen_in(arguments) for each in structs):
@@ -134,7 +134,7 @@ def same_conditions(
 def condition(leaf: Leaf, value: Any, scope: dict[str, Any]) -> str:
     """A condition that holds for arguments with the key of ``value``; "" where all have it.
 
-    ``scope`` gets the names that it uses.
+    The names that it uses are added to ``scope``.
     """
     expression, name = leaf.expression, f"k{len(scope)}"
     term = key_term(leaf, expression)
@@ -156,7 +156,7 @@ def condition(leaf: Leaf, value: Any, scope: dict[str, Any]) -> str:
 
 
 def is_same(expression: str, value: Any, name: str, scope: dict[str, Any]) -> str:
-    """A condition that an expression is this object, which ``scope`` does not keep alive."""
+    """A condition that an expression is an object, which ``scope`` does not keep alive."""
     if isinstance(value, (FieldHandle, NdarrayHandle)) and hasattr(value, "octants_number"):
         return f"{expression}.octants_number == {value.octants_number}"
     reference = reference_to(value)
@@ -165,7 +165,9 @@ def is_same(expression: str, value: Any, name: str, scope: dict[str, Any]) -> st
 
 
 def _numpy_condition(expression: str, value: Any, name: str, scope: dict[str, Any]) -> str:
-    """Dtypes of the machine's own numbers are one object each, so that `is` often serves."""
+    """A condition on a numpy array; native dtypes are one object each, so that `is` mostly
+    suffices.
+    """
     scope[name], scope["numpy_array"] = value.dtype, np.ndarray
     flags = value.flags.num & NUMPY_FLAGS
     return (

@@ -1,4 +1,4 @@
-"""Arguments with other values for some of their leaves."""
+"""Replaces the values of leaves among the arguments of a call."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from octants.runtime.arguments.parameters import Leaf
 
 
 def replace(arguments: Sequence[Any], leaf: Leaf, value: Any) -> Sequence[Any]:
-    """The arguments with another value for a leaf."""
+    """Return the arguments with another value for one leaf."""
     changed = list(arguments)
     changed[leaf.position] = _with_member(changed[leaf.position], leaf.path, value)
     return changed
 
 
 class _Replaced:
-    """A struct argument with some members replaced by converted numbers."""
+    """A view of a struct argument with some members replaced."""
 
     def __init__(self, original: Any) -> None:
         self._original = original

@@ -1,4 +1,4 @@
-"""The signature of a kernel: what its annotations allow as arguments, and what it returns."""
+"""Reads the signature of a kernel: the annotations of its parameters, and what it returns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from octants.types.structs import StructType
 
 @dataclass(frozen=True)
 class Signature:
-    """The parameters and return types of a kernel, and how a call is bound to them.
+    """The parameters and return types of a kernel.
 
     `returns` are the types of the return annotation; None without one.
     """
@@ -57,7 +57,11 @@ class Signature:
         return found
 
     def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The arguments of a call in the order of the parameters."""
+        """Bind the arguments of a call: return them in the order of the parameters.
+
+        Raises:
+            OctantsCallError: arguments are missing, unknown, or given twice.
+        """
         if len(arguments) > len(self.names):
             raise self._wrong(f"{len(arguments)} arguments for {len(self.names)} parameters")
         values = dict(zip(self.names, arguments, strict=False))
@@ -80,10 +84,18 @@ class Signature:
 def read_signature(
     function: types.FunctionType, local_names: Mapping[str, Any], *, is_method: bool
 ) -> Signature:
-    """The signature of a kernel; ``local_names`` are those around its definition.
+    """Read the signature of a kernel.
 
     ``float`` and ``int`` stand for the default types of the current `init`. The first parameter of
     a method is the object, a template.
+
+    Args:
+        function: The Python function.
+        local_names: The local names around its definition.
+        is_method: Whether it is a method.
+
+    Raises:
+        OctantsSyntaxError: an annotation is missing or wrong.
     """
     reader = _Reader(function, local_names)
     names: list[str] = []
@@ -111,7 +123,7 @@ def read_signature(
 
 
 class _Reader:
-    """Turns the annotations of a function into those of `runtime.arguments.parameters`."""
+    """Converts the annotations of a function to those of `runtime.arguments.parameters`."""
 
     def __init__(self, function: types.FunctionType, local_names: Mapping[str, Any]) -> None:
         self.name = function.__name__
@@ -154,7 +166,7 @@ class _Reader:
         return self._by_value(self._convert(given, what), given, what)
 
     def _by_value(self, converted: Annotation, given: Any, what: str) -> ReturnType:
-        """The type of what can be returned: no arrays, and no structs with arrays in them."""
+        """The type of a returned value, which contains no arrays."""
         if isinstance(converted, ScalarType):
             return converted
         if not isinstance(converted, StructAnnotation):
@@ -225,7 +237,7 @@ class _Reader:
         return WrongAnnotation(self.name, what, f"`{text}`").at(self._span())
 
     def _span(self) -> Span | None:
-        """Where the annotation stands that is being read."""
+        """The source location of the annotation that is being read."""
         if self._place == "return":
             return self.definition.returned()
         return self.definition.parameter(self._place)
@@ -254,7 +266,7 @@ def _value_of_alias(given: Any) -> Any:
 
 
 def _numpy_annotation(given: Any) -> NdarrayAnnotation:
-    """``np.ndarray``, or ``npt.NDArray[np.float32]``, which says the type of the elements."""
+    """Convert ``np.ndarray`` or ``npt.NDArray[np.float32]``, which has an element type."""
     kinds = typing.get_args(given)[1:]
     scalars = [kind for each in kinds for kind in typing.get_args(each)]
     is_known = scalars and isinstance(scalars[0], type) and issubclass(scalars[0], np.generic)

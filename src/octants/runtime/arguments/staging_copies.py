@@ -1,8 +1,8 @@
-"""Arrays of the host as arguments on a device with memory of its own: sent there, and fetched back.
+"""Copies arrays of the host to a device with discrete memory for a launch, and back after it.
 
-They are copied before each launch; small copies are kept for the next one. What the kernel may
-write is copied back after it, also when it fails: the array is then as the kernel left it. An array
-that is given twice is sent once.
+Small copies are retained for the next launch. Arrays that the kernel may write are copied back also
+when the launch fails, so that they are as the kernel left them. An array that is passed twice is
+copied once.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from octants.types.companions import Companion
 
 NumpyArray = np.ndarray[Any, Any]
 Launch = Callable[..., tuple[Any, ...]]
-_SMALL = 1 << 20  # bytes of a copy that is kept for the next launch
+_SMALL = 1 << 20  # the most bytes of a copy that is retained for the next launch
 
 
 class DeviceArray:
-    """A row-major array in the memory of a device; kernels take it for an ndarray of ours.
+    """A row-major array in device memory, which kernels take for an ndarray of Octants.
 
-    ``rank`` of its axes are indexed, the others are those of the elements; None: all are indexed.
+    The first ``rank`` axes are indexed, the others belong to the elements; None: all are indexed.
     """
 
     __slots__ = ("_addresses", "_allocation", "_device", "dtype", "head", "nbytes", "rank", "shape")
@@ -53,17 +53,17 @@ class DeviceArray:
         return self._addresses[companion]
 
     def join(self, companion: Companion, array: DeviceArray) -> None:
-        """Let another array be the companion of this one."""
+        """Make another array a companion of this one."""
         self._addresses[companion] = array.address(Companion.PRIMAL)
 
     def read(self) -> NumpyArray:
-        """The elements."""
+        """Copy the elements to a new array of the host."""
         values: NumpyArray = np.empty(self.shape, self.dtype)
         self.read_into(values)
         return values
 
     def read_into(self, target: NumpyArray) -> None:
-        """Set the elements of an array of the host."""
+        """Copy the elements to an array of the host, of the same shape."""
         if target.flags.c_contiguous and target.dtype == self.dtype:
             if target.size:
                 self._device.read(self._allocation.address, target.reshape(-1).view(np.uint8))
@@ -71,7 +71,7 @@ class DeviceArray:
             target[...] = self.read()
 
     def write(self, values: NumpyArray) -> None:
-        """Set all elements."""
+        """Copy all elements from an array of the host, of the same shape."""
         packed = np.ascontiguousarray(values, self.dtype)
         if packed.size:
             self._device.write(self._allocation.address, packed.reshape(-1).view(np.uint8))
@@ -79,9 +79,9 @@ class DeviceArray:
 
 @dataclass(frozen=True, slots=True)
 class StagedLeaf:
-    """An argument to be sent: of so many axes, whether it is written, and whether its gradient is.
+    """A host-to-device argument: its axes, whether it is written, whether its gradient is accessed.
 
-    What touches a gradient may write it.
+    A gradient that is accessed may be written.
     """
 
     leaf: Leaf
@@ -92,7 +92,7 @@ class StagedLeaf:
 
 @dataclass(slots=True)
 class _Piece:
-    """Memory of the host, and its copy."""
+    """Memory of the host, and its staging copy."""
 
     leaf: Leaf
     elements: NumpyArray
@@ -106,9 +106,13 @@ def launch_on_staging_copies(
     leaves: Sequence[StagedLeaf],
     replace: Callable[[Sequence[Any], Leaf, Any], Sequence[Any]],
 ) -> Launch:
-    """A launch function that sends some arguments to a device, and calls another one.
+    """Wrap a launch function, so that it gets staging copies of some arguments.
 
-    ``replace`` gives the arguments with another value for one leaf.
+    Args:
+        launch: The launch function.
+        device: The device.
+        leaves: The arguments to copy.
+        replace: Returns the arguments with another value for one leaf.
     """
     spare = Pool()
 
@@ -155,7 +159,7 @@ def _piece(
     is_written: bool,
     kept: list[DeviceArray],
 ) -> _Piece:
-    """The piece of an array, which may have been given already; a copy that was kept may do."""
+    """The staging copy of an array: one of this launch, a retained one, or a new one."""
     elements: NumpyArray = value if isinstance(value, np.ndarray) else value.detach().numpy()
     key = identity(elements), sent.rank
     piece = pieces.get(key)
@@ -180,7 +184,7 @@ def _kept_copy(
 
 
 def _check_overlaps(pieces: Sequence[_Piece]) -> None:
-    """Refuse arguments that would be one memory, some of it written, if they were not copied."""
+    """Refuse arguments that share memory, if one is written."""
     for position, piece in enumerate(pieces):
         elements = piece.elements
         if piece.is_written and overlaps_itself(

@@ -1,4 +1,4 @@
-"""The types that a kernel is built for, from the arguments of a call; wrong ones are errors."""
+"""Derives the types that a kernel is specialised for from the arguments of a call."""
 
 from __future__ import annotations
 
@@ -42,9 +42,15 @@ PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 
 
 def argument_type(leaf: Leaf, value: Any, device: Device) -> ArgumentType:
-    """The type that a kernel is built for where ``value`` is given; a clear error if it cannot.
+    """The type that a kernel is specialised for, given one argument.
 
-    It runs on ``device``.
+    Args:
+        leaf: The parameter.
+        value: The argument.
+        device: The device that the kernel runs on.
+
+    Raises:
+        OctantsArgumentError: the parameter's annotation does not allow the argument.
     """
     annotation = leaf.annotation
     if isinstance(annotation, ScalarType):
@@ -68,7 +74,7 @@ def argument_type(leaf: Leaf, value: Any, device: Device) -> ArgumentType:
 
 
 def build_argument(annotation: Annotation, types: Sequence[ArgumentType]) -> ArgumentType:
-    """The argument type of a whole parameter from those of its leaves."""
+    """The argument type of a parameter, from the types of its leaves."""
     kind, rest = _assemble(annotation, list(types))
     assert not rest
     return kind
@@ -89,7 +95,17 @@ def _assemble(
 def array_type(
     leaf: Leaf, value: Any, device: Device, element_dim: int | None = None
 ) -> NdarrayType:
-    """The type of an array argument of any library."""
+    """The type of an array argument of any library.
+
+    Args:
+        leaf: The parameter.
+        value: The argument.
+        device: The device that the kernel runs on.
+        element_dim: How many of the last axes belong to an element; None: 0.
+
+    Raises:
+        OctantsArgumentError: it is no array, or one that kernels cannot access.
+    """
     if isinstance(value, NdarrayHandle):
         return value.argument_type
     if isinstance(value, np.ndarray):
@@ -173,7 +189,7 @@ def _split_shape(
     rank = len(shape) - element_dim
     if rank < 0:
         raise leaf.error(
-            f"an array of shape {shape} has no room for elements of {_axes(element_dim)}",
+            f"an array of shape {shape} has too few axes for elements of {_axes(element_dim)}",
             "the last axes of the array are those of its vectors or matrices",
         )
     return NdarrayType(dtype, rank, shape[rank:], companions, strided)
@@ -189,7 +205,7 @@ def _type_of_field(field: FieldHandle) -> NdarrayType:
 
 
 def _check_template(leaf: Leaf, annotation: Template, value: Any) -> None:
-    """An error for a field or an ndarray that is not what a template's annotation states."""
+    """Check a field or an ndarray against the annotation of a template."""
     if annotation.element_type is None and annotation.ndim is None:
         return
     stated = NdarrayAnnotation(annotation.element_type, annotation.ndim)

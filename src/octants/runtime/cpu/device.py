@@ -1,4 +1,4 @@
-"""The CPU as a device: loaded kernels, and the contexts of launches."""
+"""Implements `runtime.device.Device` for the CPU: loaded kernels, and the state of launches."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _SPOKE, _INTERRUPTED, _LARGE_TAPES = 1, 2, 4  # bits of a launch's status
 _EXIT_PATIENCE = 1.0  # seconds that the end of the process waits for launches of other threads
 
 
-class LaunchContext:
-    """What one launch at a time needs: its context, its message buffer, its thread's tape."""
+class LaunchState:
+    """The state that one launch at a time uses: its context, message buffer and tape."""
 
     def __init__(self, support: native.Support, pool: ThreadPool) -> None:
         self._memory, self.address = aligned(ThreadContext)
@@ -58,7 +58,7 @@ class LaunchContext:
 
 
 class CpuKernel:
-    """A kernel in memory, ready to be launched from any thread."""
+    """A loaded kernel; any thread can launch it."""
 
     def __init__(self, device: CpuDevice, artifact: Artifact) -> None:
         if artifact.parameters.slots[0] != Slot("system", SYSTEM[0]):
@@ -72,7 +72,7 @@ class CpuKernel:
         self._has_signals = device.support.has_signals
 
     def launch(self, block: int) -> None:
-        """Run with the parameter block at an address; see `runtime.device.LoadedKernel`."""
+        """Launch with the parameter block at an address; see `runtime.device.LoadedKernel`."""
         try:
             context = self._contexts.pop()
         except IndexError:
@@ -89,7 +89,7 @@ class CpuKernel:
         finally:
             self._contexts.append(context)
 
-    def _report(self, context: LaunchContext, status: int) -> None:
+    def _report(self, context: LaunchState, status: int) -> None:
         if status & _LARGE_TAPES:
             context.free_tape()
             self._device.free_tapes()
@@ -102,13 +102,14 @@ class CpuKernel:
 
 
 class CpuDevice(SerialLaunches, HostMemory):
-    """The host as a device. Launches of all threads share its pool of ``max_threads`` threads.
+    """The CPU as a device; launches of all threads share a pool of threads.
 
-    0 threads stand for as many as the process may use. ``tape_limit`` bounds the bytes of all tapes
-    together; 0 lets them take most of the memory that there is. ``tape_budget`` is what the records
-    of the threads' work items should take together, as far as shorter blocks of long loops make
-    that possible; 0: any number of bytes. ``support`` is the native code, which is that of the
-    process unless given.
+    Args:
+        max_threads: The most threads of the pool; 0: as many as the process may use.
+        tape_limit: The most bytes of all tapes; 0: most of the memory.
+        tape_budget: Bytes that the records of all threads should take, as far as shorter blocks of
+            long loops make that possible; 0: no bound.
+        support: The native code; by default that of the process.
     """
 
     def __init__(
@@ -125,43 +126,48 @@ class CpuDevice(SerialLaunches, HostMemory):
         self._relieve = ctypes.CFUNCTYPE(None)(_reliever(weakref.ref(self)))
         self.pool.fields.relieve = ctypes.cast(self._relieve, ctypes.c_void_p).value
         self.pending = Pending()
-        self.contexts: list[LaunchContext] = []  # those that no launch uses
-        self._all_contexts: weakref.WeakSet[LaunchContext] = weakref.WeakSet()
+        self.contexts: list[LaunchState] = []  # those that no launch uses
+        self._all_contexts: weakref.WeakSet[LaunchState] = weakref.WeakSet()
         self._libraries: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
         _devices.add(self)
 
     def load(self, artifact: Artifact) -> CpuKernel:
-        """Make a kernel ready to be launched; `OctantsRuntimeError` if that cannot be."""
+        """Load a kernel.
+
+        Raises:
+            OctantsRuntimeError: its code cannot be loaded.
+        """
         return CpuKernel(self, artifact)
 
     def synchronize(self) -> None:
-        """Raise what launches have left; a launch returns when its work is done."""
+        """Raise the first pending error; a launch returns when its work is done."""
         self.pending.raise_first()
 
     def close(self) -> None:
-        """End the threads, free the tapes. A later launch starts threads anew."""
+        """Stop the threads and free the tapes; a later launch starts threads again."""
         self.pool.stop()
         self.contexts.clear()
 
     @property
     def threads(self) -> int:
-        """How many threads work at a parallel loop."""
+        """The number of threads that run a parallel loop."""
         return self.pool.threads
 
     def set_threads(self, max_threads: int) -> None:
-        """Use another number of threads; 0 stands for as many as the process may use."""
+        """Set the number of threads; 0: as many as the process may use."""
         self.pool.resize(max_threads or system_limits.thread_count())
 
     @property
     def tape_bytes(self) -> int:
-        """The bytes that tapes take now; they are kept for later launches until `close`."""
+        """The size of all tapes, in bytes; they are retained for later launches until `close`."""
         return self.pool.tape_bytes
 
     @contextmanager
     def exact_tapes(self) -> Iterator[None]:
-        """Let tapes begin anew and grow by just what is needed, so that `tape_bytes` tells it.
+        """Free the tapes, and let them grow by just what is needed, so that `tape_bytes` is exact.
 
-        That is slow where a `while` loop is recorded. No launch may be running at either end.
+        This is slow where a `while` loop is recorded. No launch may be running when the block
+        begins or ends.
         """
         self.free_tapes()
         self.pool.fields.tape_exact = 1
@@ -174,7 +180,7 @@ class CpuDevice(SerialLaunches, HostMemory):
     # -- for kernels ----------------------------------------------------------------------------
 
     def link(self, artifact: Artifact) -> Any:
-        """The loaded code of an artifact; kernels that were compiled together share theirs."""
+        """Load the code of an artifact; kernels that were compiled together share it."""
         library = self._libraries.get(artifact.code)
         if library is None:
             facts = dict(artifact.metadata)
@@ -183,13 +189,13 @@ class CpuDevice(SerialLaunches, HostMemory):
             self._libraries[artifact.code] = library
         return library
 
-    def make_context(self) -> LaunchContext:
-        context = LaunchContext(self.support, self.pool)
+    def make_context(self) -> LaunchState:
+        context = LaunchState(self.support, self.pool)
         self._all_contexts.add(context)
         return context
 
     def free_tapes(self) -> None:
-        """Free the tapes that no launch uses, lest they leave too little to later ones."""
+        """Free the tapes that no launch is using, so that later ones get their memory."""
         self.pool.free_tapes()
         for _ in range(len(self.contexts)):
             try:
@@ -202,14 +208,14 @@ class CpuDevice(SerialLaunches, HostMemory):
     # -- the process ----------------------------------------------------------------------------
 
     def at_exit(self) -> None:
-        """Launches of threads that the process does not wait for shall end."""
+        """Interrupt launches of threads that the process does not wait for."""
         for context in list(self._all_contexts):
             context.fields.interrupted = 1
         self.pool.stop(_EXIT_PATIENCE)
 
 
 def _reliever(device: weakref.ref[CpuDevice]) -> Callable[[], None]:
-    """What a launch calls to which memory is refused: frees the tapes that no launch uses."""
+    """The callback of a launch that runs out of memory: frees the tapes that no launch is using."""
 
     def relieve() -> None:
         found = device()

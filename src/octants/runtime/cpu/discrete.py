@@ -1,8 +1,8 @@
-"""The CPU in the part of a device whose memory the host cannot touch, to test what is above it.
+"""The CPU as a device whose memory the host cannot access, to test the layers above.
 
-Addresses of this device are those of the host and `_DISTANCE` more, which no processor takes: the
-process ends where the host uses one. Kernels are given what their pointers stand for, and none that
-stand for nothing that was allocated here.
+Addresses of this device are those of the host plus `_DISTANCE`, which no processor accepts: an
+access of the host ends the process. Kernels get translated pointers, and an error for a pointer to
+anything that was not allocated here.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from octants.runtime.memory.host import HostAllocation, HostMemory, address_of, 
 _DISTANCE = 1 << 60
 
 
-class ApartAllocation:
-    """A piece of memory at an address that is of no use to the host."""
+class DiscreteAllocation:
+    """Memory at an address that the host cannot access."""
 
     __slots__ = ("_memory", "_owner", "address", "nbytes")
 
-    def __init__(self, owner: ApartMemory, memory: HostAllocation) -> None:
+    def __init__(self, owner: DiscreteMemory, memory: HostAllocation) -> None:
         self._memory = memory
         self._owner = owner
         self.address = memory.address + _DISTANCE
@@ -40,10 +40,10 @@ class ApartAllocation:
         self._owner.forget(self.address)
 
 
-class ApartKernel:
-    """A kernel that is given addresses of an `ApartDevice`."""
+class DiscreteKernel:
+    """A kernel that gets addresses of an `DiscreteDevice`."""
 
-    def __init__(self, device: ApartDevice, kernel: CpuKernel) -> None:
+    def __init__(self, device: DiscreteDevice, kernel: CpuKernel) -> None:
         self._device = device
         self._kernel = kernel
         slots = kernel.artifact.parameters.slots
@@ -51,7 +51,7 @@ class ApartKernel:
         self._pointers = [k for k, slot in enumerate(slots) if slot.kind == "pointer"]
 
     def launch(self, block: int) -> None:
-        """Run on a copy of the slots, with pointers that the CPU knows."""
+        """Launch with a copy of the slots, whose pointers are translated to host addresses."""
         slots = np.frombuffer(bytearray(ctypes.string_at(block, self._size)), np.uint64)
         for position in self._pointers:
             address = int(slots[position])
@@ -64,8 +64,8 @@ class ApartKernel:
             self._device.failures.append(error)
 
 
-class ApartMemory(HostMemory):
-    """Memory that the host cannot touch, although it is the host's; see `allocate`."""
+class DiscreteMemory(HostMemory):
+    """Memory that the host cannot access by its addresses, although it is the host's."""
 
     shares_memory = False
 
@@ -75,27 +75,31 @@ class ApartMemory(HostMemory):
         self._sizes: dict[int, int] = {}
         super().__init__(*given, **options)
 
-    def allocate(self, nbytes: int, _: str = "", /) -> ApartAllocation:  # type: ignore[override]
-        allocation = ApartAllocation(self, allocate(nbytes))
+    def allocate(self, nbytes: int, _: str = "", /) -> DiscreteAllocation:  # type: ignore[override]
+        allocation = DiscreteAllocation(self, allocate(nbytes))
         capture = own_capture()
         if capture is not None:
             capture.allocated(self.clear, allocation)
         return allocation
 
     def remember(self, address: int, nbytes: int) -> None:
-        """Note what was allocated."""
+        """Register an allocation."""
         with self._lock:
             bisect.insort(self._starts, address)
             self._sizes[address] = nbytes
 
     def forget(self, address: int) -> None:
-        """Note that it is freed."""
+        """Forget an allocation that was freed."""
         with self._lock:
             del self._starts[bisect.bisect_left(self._starts, address)]
             del self._sizes[address]
 
     def host_address(self, address: int, nbytes: int = 0) -> int:
-        """Where memory of this device is; an error for what is none, or not all of it."""
+        """Translate an address to one of the host.
+
+        Raises:
+            InternalError: ``nbytes`` there are not part of one allocation.
+        """
         with self._lock:
             position = bisect.bisect(self._starts, address) - 1
             start = self._starts[position] if position >= 0 else 0
@@ -105,7 +109,7 @@ class ApartMemory(HostMemory):
         return address - _DISTANCE
 
     def address_of(self, value: Any, /) -> int | None:
-        """The address of what says that it is in this memory, as torch's tensors on a GPU do."""
+        """The address of an array that claims to be in this memory, as a torch tensor does."""
         is_tensor = hasattr(value, "data_ptr")
         address = value.data_ptr() if is_tensor else value.__cuda_array_interface__["data"][0]
         try:
@@ -142,10 +146,11 @@ class ApartMemory(HostMemory):
         super().clear(self.host_address(address, nbytes), nbytes)
 
 
-class ApartDevice(ApartMemory, CpuDevice):
-    """The CPU, with memory of its own; made as a `CpuDevice`.
+class DiscreteDevice(DiscreteMemory, CpuDevice):
+    """The CPU with discrete memory, created as a `CpuDevice`.
 
-    One that `is_late` raises what goes wrong in a launch when the host looks, as if it had a queue.
+    One that `is_late` raises the errors of launches at the next synchronisation, as if it had a
+    queue.
     """
 
     is_late = False
@@ -154,8 +159,8 @@ class ApartDevice(ApartMemory, CpuDevice):
         self.failures: list[OctantsError] = []
         super().__init__(*given, **options)
 
-    def load(self, artifact: Artifact) -> ApartKernel:  # type: ignore[override]
-        return ApartKernel(self, super().load(artifact))
+    def load(self, artifact: Artifact) -> DiscreteKernel:  # type: ignore[override]
+        return DiscreteKernel(self, super().load(artifact))
 
     def read(self, address: int, into: Bytes) -> None:
         refuse_read()

@@ -1,6 +1,6 @@
-"""What tells processors apart, without LLVM: the same identity has the same instructions.
+"""Identifies the processor without LLVM: equal identities have equal instructions.
 
-LLVM names a processor and its features after what it reads from these sources, too.
+LLVM derives the name and the features of a processor from the same sources.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FIELDS = ("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Fe
 
 
 def processor() -> str | None:
-    """The identity of this machine's processor; None where there is no way to tell."""
+    """The identity of this machine's processor; None if it cannot be read."""
     machine = platform.machine().lower()
     read = _READERS.get((sys.platform, machine))
     if read is None or sys.maxsize < 2**32:  # the system may have more bits than this Python
@@ -57,7 +57,7 @@ def processor() -> str | None:
 
 
 def _x64() -> Iterator[str]:
-    """What the instruction ``cpuid`` says, and which registers the system saves."""
+    """The results of the instruction ``cpuid``, and the registers that the system saves."""
     memory = ExecutableMemory(4096)
     ctypes.memmove(memory.address, _CPUID, len(_CPUID))
     ctypes.memmove(memory.address + _XGETBV_AT, _XGETBV, len(_XGETBV))
@@ -80,7 +80,7 @@ def _x64() -> Iterator[str]:
 
 
 def _arm64() -> Iterator[str]:
-    """The kinds of processors that the system tells of."""
+    """The processor types that the system lists."""
     with open("/proc/cpuinfo") as file:
         lines = {line.strip() for line in file if line.startswith(_FIELDS)}
     yield from sorted(lines)

@@ -1,4 +1,4 @@
-"""What the system lets this process use."""
+"""The limits of the system on this process: processors and memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _GROUP = "/sys/fs/cgroup"
 
 
 def thread_count() -> int:
-    """The processors that this process may use at once: by affinity and, on Linux, by quota."""
+    """The number of processors that this process may use: by affinity and, on Linux, by quota."""
     if hasattr(os, "sched_getaffinity"):
         count = len(os.sched_getaffinity(0))
     else:
@@ -21,7 +21,7 @@ def thread_count() -> int:
 
 
 def memory_bytes() -> int:
-    """The memory of the machine, or of the container where that is less."""
+    """The memory of the machine, or of its container if that is less, in bytes."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The threads that help with parallel loops; `support` has their code."""
+"""The threads that run parallel loops; `native` has their code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POLL_SECONDS = 1e-4
 
 
 class _Helpers:
-    """The memory that the helpers live in: it must stay until they have ended."""
+    """The memory of the helper threads, which must outlive them."""
 
     def __init__(self, support: Support) -> None:
         self.support = support
@@ -28,7 +28,7 @@ class _Helpers:
         self._worker_memory: Any = None
 
     def set_count(self, count: int) -> None:
-        """Have memory for so many. None of them may be running."""
+        """Allocate memory for ``count`` helpers, none of which may be running."""
         self._worker_memory, start = aligned(Worker, max(1, count))
         size = ctypes.sizeof(Worker)
         self.workers = [Worker.from_address(start + size * k) for k in range(count)]
@@ -36,7 +36,7 @@ class _Helpers:
         self.fields.threads = count
 
     def end(self) -> None:
-        """Wait for them to end, and free their tapes."""
+        """Stop them, wait, and free their tapes."""
         if self.fields.started > 0:
             self.support.stop(self.address)
         self.free_tapes()
@@ -47,7 +47,9 @@ class _Helpers:
 
 
 class ThreadPool:
-    """Helpers are started by the first loop that wants them, and anew after `stop` or a fork."""
+    """A pool of helper threads, started by the first loop that needs them, and again after `stop`
+    or a fork.
+    """
 
     def __init__(
         self, support: Support, threads: int, tape_limit: int, tape_budget: int = 0
@@ -65,35 +67,39 @@ class ThreadPool:
 
     @property
     def threads(self) -> int:
-        """How many threads work at a loop, that of the launch included."""
+        """The number of threads that run a loop, including that of the launch."""
         return int(self.fields.threads) + 1
 
     @property
     def share(self) -> int:
-        """The bytes of the budget for the records of the work items of one thread."""
+        """The share of the tape budget for the work items of one thread, in bytes."""
         return max(1, self._tape_budget // self.threads)
 
     @property
     def tape_bytes(self) -> int:
-        """The bytes of all tapes, also those of the launching threads."""
+        """The size of all tapes, including those of launching threads, in bytes."""
         return int(self.fields.tape_bytes)
 
     def resize(self, threads: int) -> None:
-        """Use another number of threads from the next launch on."""
+        """Set the number of threads for later launches."""
         if threads != self.threads:
             with self.exclusive():
                 self._helpers.end()
                 self._set_threads(threads)
 
     def stop(self, patience: float = float("inf")) -> None:
-        """End the helpers and free their tapes, unless a launch keeps them for longer."""
+        """Stop the helpers and free their tapes, unless a launch uses them for more than
+        ``patience`` seconds.
+        """
         with self.exclusive(patience) as is_ours:
             if is_ours:
                 self._helpers.end()
 
     @contextmanager
     def exclusive(self, patience: float = float("inf")) -> Iterator[bool]:
-        """Keep launches from the helpers, waiting until the one that has them is done."""
+        """Take the helpers from launches, waiting at most ``patience`` seconds; yield whether that
+        worked.
+        """
         deadline = time.monotonic() + patience
         while not (is_ours := bool(self._support.acquire(self.address))):
             if time.monotonic() > deadline:
@@ -106,9 +112,9 @@ class ThreadPool:
                 self._support.release(self.address)
 
     def after_fork(self) -> None:
-        """In the child there are no helpers, and whatever they held stays locked: begin anew.
+        """Reset the pool in the child of a fork, which has no helpers, and locks that stay locked.
 
-        A helper may have been moving its tape at the fork, so the tapes are given up, not freed.
+        A helper may have been moving its tape at the fork, so tapes are abandoned, not freed.
         """
         self.fields.state = self.fields.busy = self.fields.stop = 0
         self.fields.refused = self.fields.growing = 0
@@ -125,7 +131,7 @@ class ThreadPool:
         self.fields.tape_share = self.share
 
     def free_tapes(self) -> None:
-        """Free the tapes of the helpers, unless a launch uses them."""
+        """Free the tapes of the helpers, unless a launch is using them."""
         with self.exclusive(0.0) as is_ours:
             if is_ours:
                 self._helpers.free_tapes()

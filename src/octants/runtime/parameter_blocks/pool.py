@@ -49,7 +49,7 @@ def launch(seed, number, persistent{parameters}):
     return results
 """
 
-APART_SOURCE = """
+DISCRETE_SOURCE = """
 def launch(seed, number, persistent{parameters}):
     pool = {pool}
     try:
@@ -93,7 +93,7 @@ def shared_blocks(size: int, structs: int) -> Callable[[], Block]:
     return make
 
 
-def apart_blocks(
+def discrete_blocks(
     device: Device, slots: int, storage: int, fetched: int, structs: int
 ) -> Callable[[], Block]:
     """Make blocks whose storage is in discrete memory of a device.

@@ -1,8 +1,8 @@
-"""Object files of Linux, laid out and relocated: as much of the format as our code comes in.
+"""Lays out and relocates ELF object files, as far as LLVM's output for kernels needs.
 
-Whatever else there is in a file is `Refused`; LLVM, which knows all of it, then links the file. The
-image of a file has its code first, with a stub for each function outside of it, then constants and
-a table of addresses, then data that can be written; each part begins with a page.
+Anything else in a file raises `Refused`; LLVM then links the file. The image of a file has its code
+first, with a stub for each external function, then constants and a table of addresses, then
+writable data; each part begins with a page.
 """
 
 from __future__ import annotations
@@ -64,9 +64,11 @@ class _Symbol(NamedTuple):
 
 
 class ObjectFile:
-    """A file that was read: `size` is that of its image, `parts` are (start, end) of each part.
+    """A parsed object file: `size` is that of its image in bytes, `parts` are (start, end) of each
+    part.
 
-    Raises `Refused` for what is not a file of this kind, or has something in it that is not known.
+    Raises:
+        Refused: it is no such file, or has content that is not supported.
     """
 
     def __init__(self, code: bytes) -> None:
@@ -77,7 +79,7 @@ class ObjectFile:
             raise Refused(f"the file is damaged: {error}") from None
 
     def image(self, base: int, find: Find) -> bytes:
-        """The bytes for ``base``; ``find`` gives the addresses of functions outside of it."""
+        """The image for the address ``base``; ``find`` returns addresses of external functions."""
         image = bytearray(self.size)
         for number, start in self._starts.items():
             section = self._sections[number]
@@ -96,7 +98,7 @@ class ObjectFile:
         return bytes(image)
 
     def exports(self, base: int, names: Iterable[str]) -> dict[str, int]:
-        """The addresses of global symbols of the file."""
+        """The addresses of global symbols."""
         known = {symbol.name: number for number, symbol in self._defined()}
         missing = [name for name in names if name not in known]
         if missing:
@@ -122,7 +124,7 @@ class ObjectFile:
         self._relocations = list(self._read_relocations())
 
     def _is_placed(self, section: _Section) -> bool:
-        """Whether a section comes into memory. Nobody unwinds our frames."""
+        """Whether a section is loaded. Frames are never unwound, so unwind tables are not."""
         if not section.flags & _ALLOCATE:
             return False
         name = _text(self._names, section.name)
@@ -150,7 +152,7 @@ class ObjectFile:
         return found
 
     def _read_relocations(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """Section, place in it, type, symbol and addend of each relocation of what is placed."""
+        """The relocations of loaded sections: section, offset, type, symbol, addend."""
         placed = set(self._placed)
         for section in self._sections:
             if section.info not in placed:
@@ -172,7 +174,7 @@ class ObjectFile:
     # -- layout ------------------------------------------------------------------------------------
 
     def _lay_out(self) -> None:
-        """Say where in the image everything goes."""
+        """Assign positions in the image."""
         used = [(kind, symbol) for _, _, kind, symbol, _ in self._relocations]
         kinds = self._machine
         unknown = {kind for kind, _ in used} - kinds.relocations.keys()
@@ -230,7 +232,7 @@ class ObjectFile:
         name = self._symbols[number].name
         address = find(name) if name else None
         if not address:
-            raise Refused(f"nobody knows where {name or 'a symbol without a name'} is")
+            raise Refused(f"{name or 'a symbol without a name'} has no known address")
         return address
 
     def _place(self, symbol: _Symbol) -> int:
@@ -240,7 +242,7 @@ class ObjectFile:
 
 
 def _checked(code: bytes, start: int, size: int) -> bytes:
-    """A stretch of a file that has all of it."""
+    """A range of the file, which must be inside it."""
     if start + size > len(code):
         raise Refused("the file ends early")
     return code[start : start + size]
@@ -255,6 +257,6 @@ def _aligned(size: int, to: int) -> int:
 
 
 def _rows(symbols: Iterable[int], start: int, nbytes: int) -> tuple[dict[int, int], int]:
-    """A place of so many bytes for each symbol, and where they end."""
+    """A position of ``size`` bytes for each symbol, and where they end."""
     places = dict(zip(symbols, itertools.count(_aligned(start, 16), nbytes), strict=False))
     return places, max([start, *(place + nbytes for place in places.values())])

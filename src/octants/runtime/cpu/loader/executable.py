@@ -1,4 +1,4 @@
-"""Memory for machine code: written first, then made executable, never both at once."""
+"""Memory for machine code: first writable, then executable, never both."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ _FAILED = ctypes.c_void_p(-1).value
 
 
 class ExecutableMemory:
-    """Pages of this process, which can be written until they are protected; freed with the object.
+    """Pages of this process, writable until they are protected; freed with the object.
 
-    When the process ends they stay: threads of Python may still run what is in them. Raises
-    `Refused` where the system gives none.
+    At the end of the process they stay, since Python threads may still run their code.
+
+    Raises:
+        Refused: the system has no memory.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -32,7 +34,7 @@ class ExecutableMemory:
         weakref.finalize(self, unmap, address, nbytes).atexit = False
 
     def protect(self, start: int, end: int, executable: bool) -> None:
-        """Let nobody write to the pages from ``start`` to ``end`` any more."""
+        """Make the pages from ``start`` to ``end`` read-only, and executable if asked for."""
         _, protect, _ = _functions()
         kind = _READ | _EXECUTE if executable else _READ
         if end > start and protect(self.address + start, end - start, kind):

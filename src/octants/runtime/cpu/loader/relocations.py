@@ -1,7 +1,7 @@
-"""Relocations of machine code: where in an instruction an address goes.
+"""Applies relocations to machine code: inserts addresses into instructions.
 
-Letters are those of the ABIs: S is the address of a symbol, A the addend, P the address of the
-place that is changed. https://gitlab.com/x86-psABIs, https://github.com/ARM-software/abi-aa
+Letters are those of the ABIs: S is the address of a symbol, A the addend, P the address that is
+changed. https://gitlab.com/x86-psABIs, https://github.com/ARM-software/abi-aa
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from functools import partial
 from typing import NamedTuple
 
 Relocate = Callable[[bytearray, int, int, int, int], None]
-"""Changes the place of an image for S, A and P."""
+"""Changes an image at a position, given S, A and P."""
 
 
 class Refused(Exception):
-    """This cannot be loaded without LLVM; the text says why."""
+    """The file cannot be loaded without LLVM; the text says why."""
 
 
 class Machine(NamedTuple):
-    """What relocations mean on a machine, and how a stub jumps to an address."""
+    """The relocations of a machine, and its stub that jumps to an address."""
 
     relocations: Mapping[int, Relocate]
     calls: frozenset[int]
     """Types of which the target may be a stub."""
     through_table: frozenset[int]
-    """Types for which S is the place of an address in a table."""
+    """Types for which S is the address of an entry in a table."""
     stub_bytes: int
     stub: Callable[[int], bytes]
 
@@ -109,7 +109,7 @@ def _arm64_address(unit: int, image: bytearray, place: int, s: int, a: int, p: i
 
 
 def _arm64_in_page(size: int, image: bytearray, place: int, s: int, a: int, _: int) -> None:
-    """The place within a page of 4096 bytes, in units of what is accessed there."""
+    """The offset within a page of 4096 bytes, in units of the access."""
     offset = (s + a) % 4096
     _require(offset % size == 0, offset)
     _insert(image, place, offset // size, 12, 10)

@@ -1,6 +1,7 @@
-"""The native part of the runtime, as LLVM IR: it is put together here, of what others tell.
+"""Assembles the native part of the CPU runtime, LLVM IR, from the texts of its modules.
 
-In the text ``&pool.next`` is the address of a field (see `layout`) of what ``%pool`` points to.
+In the texts, ``&pool.next`` is the address of a field (see `structures`) of what ``%pool`` points
+to.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ SYMBOLS = (
     " pthread_cond_init pthread_cond_wait pthread_cond_signal pthread_cond_broadcast"
     " realloc free usleep"
 ).split()
-"""What it calls of the C library."""
+"""The functions of the C library that it calls."""
 
 PYTHON_SYMBOLS = (
     "PyEval_SaveThread PyEval_RestoreThread PyLong_AsVoidPtr PyLong_FromLongLong"
 ).split()
-"""What it calls of Python."""
+"""The functions of Python that it calls."""
 
 EXPORTS = (
     "octants_prepare octants_call octants_parallel_for octants_parallel_sums octants_serial"
@@ -71,7 +72,7 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 
 def support_text(architecture: str) -> str:
-    """The whole module for an architecture as triples name it ("x86_64")."""
+    """The module's text for an architecture as in a target triple ("x86_64")."""
     parts = (launches, tapes, parallel_loops, privatised_sums, threads)
     text = _DECLARATIONS + "".join(part.TEXT for part in parts)
     pause = _PAUSES.get(architecture, "")
@@ -82,7 +83,7 @@ def support_text(architecture: str) -> str:
 
 
 def _expand(text: str) -> str:
-    """Put an address computation before each line that names fields."""
+    """Insert address computations before each line that names fields."""
     lines: list[str] = []
     text = text.replace("SIZEOF_WORKER", str(ctypes.sizeof(STRUCTURES["worker"])))
     for number, line in enumerate(text.split("\n")):

@@ -114,8 +114,8 @@ exit:
 
 define internal void @on_interrupt(i32 %signal, ptr %information, ptr %machine) {{
   %context = load atomic ptr, ptr @guarded_context seq_cst, align 8
-  %nobody = icmp eq ptr %context, null
-  br i1 %nobody, label %exit, label %tell
+  %is_none = icmp eq ptr %context, null
+  br i1 %is_none, label %exit, label %tell
 tell:
   store atomic i32 1, ptr &context.interrupted seq_cst, align 4
   %handler = load ptr, ptr &context.saved
@@ -129,11 +129,11 @@ exit:
   ret void
 }}
 
-; In the child of a fork a launch of another thread is gone, and with it whom to tell.
+; In the child of a fork, a launch of another thread is gone, and with it the context to interrupt.
 define void @octants_after_fork() {{
   %context = load atomic ptr, ptr @guarded_context seq_cst, align 8
-  %nobody = icmp eq ptr %context, null
-  br i1 %nobody, label %exit, label %restore
+  %is_none = icmp eq ptr %context, null
+  br i1 %is_none, label %exit, label %restore
 restore:
   store atomic ptr null, ptr @guarded_context seq_cst, align 8
   %restored = call i32 @sigaction(i32 {INTERRUPT}, ptr &context.saved, ptr null)

@@ -1,9 +1,9 @@
-"""Parallel loops: their chunks, and who takes them, as LLVM IR (see `assembly`)."""
+"""LLVM IR of parallel loops: splits them into chunks, and assigns these (see `assembly`)."""
 
 from __future__ import annotations
 
 PARTS = 8  # chunks for each thread of an even loop
-WAKING_GRAINS = 16  # what is less is shared with helpers that spin, but wakes none
+WAKING_GRAINS = 16  # a shorter loop is shared with spinning helpers, but wakes none
 
 TEXT = f"""\
 ; Run a serial task that has a tape.

@@ -1,13 +1,13 @@
-"""The native part of the runtime that keeps workers apart who add to one array, as LLVM IR.
+"""LLVM IR that lets workers add to one array without atomics.
 
-Workers add plainly where nobody else is. If they take turns, chunks of even numbers are run first,
-then those of odd ones: neighbours are never run at the same time. If they have parts, the thread of
-the launch adds to the target itself, and each other one to a part of its own, which is zeroed when
-it first needs it. Code generation adds the parts to the target afterwards.
+Workers add plainly where no other worker does. If neighbours conflict, chunks with even numbers run
+first, then those with odd numbers, so that neighbours never run at the same time. If the target is
+privatised, the thread of the launch adds to it directly, and each other worker adds to a copy,
+which is zeroed on first use. Generated code adds the copies to the target afterwards.
 
-A loop of a *fixed* order is cut into chunks in a way that does not depend on the threads, and there
-each chunk but the first one has a part. Where parts would take too much memory, such a loop runs in
-order on one thread; workers of others are told to add atomically.
+A loop of a *fixed* order is split into chunks in a way that does not depend on the threads, and
+each chunk but the first has a copy. Where copies would take too much memory, such a loop runs in
+order on one thread; the workers of other loops add atomically.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from __future__ import annotations
 from octants import abi
 from octants.runtime.cpu.native.parallel_loops import PARTS
 
-FIXED_CHUNKS = 128  # of a loop whose order is fixed
-FIXED_PARTS = 16  # the same, where each chunk has a part
+FIXED_CHUNKS = 128  # chunks of a loop whose order is fixed
+FIXED_PARTS = 16  # chunks of such a loop if each has a privatised copy
 LIMIT = abi.PARTS_LIMIT
-KEPT = 1 << 24  # bytes of parts that stay allocated between launches
+KEPT = 1 << 24  # bytes of privatised copies that stay allocated between launches
 
-NONE, BY_WORKER, BY_CHUNK, SHARED = range(4)  # what a worker's part is
+NONE, BY_WORKER, BY_CHUNK, SHARED = range(4)  # the kind of a worker's copy
 
 TEXT = f"""\
 ; As `octants_parallel_for`, for a task that adds to arrays. `bytes` is the size of a part, 0 if

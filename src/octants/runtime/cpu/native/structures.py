@@ -1,6 +1,6 @@
-"""The memory that the threads of the CPU runtime share, field by field.
+"""The structures that the threads of the CPU runtime share, field by field.
 
-What several threads write is kept 128 bytes apart, so that they do not share a cache line.
+Fields that several threads write are 128 bytes apart, so that they do not share a cache line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ _LINE = 128
 
 
 class Worker(Structure):
-    """A thread's own: its tape (see `abi`), and for those of the pool what they run on."""
+    """The state of one thread: its tape (see `abi`), and for threads of the pool their handle and
+    pool.
+    """
 
     _fields_ = [
         ("tape", c_void_p),
@@ -34,7 +36,7 @@ class Worker(Structure):
 
 
 class ThreadContext(Structure):
-    """One launch at a time uses it."""
+    """The context of a launch; one launch at a time uses it."""
 
     _fields_ = [
         ("parallel_for", c_void_p),
@@ -86,16 +88,16 @@ class Messages(Structure):
 
 
 class Pool(Structure):
-    """The job that is being run, and the threads.
+    """The job that is running, and the threads.
 
-    `state` is one word, so that it changes at once: the highest bit says that a job is open, the 31
-    below count the jobs, the low half counts the workers that are in it.
+    `state` is one word, so that it changes atomically: the highest bit says that a job is open, the
+    31 below count the jobs, the low half counts the workers in it.
     """
 
     _fields_ = [
         ("state", c_int64),
         ("_padding0", c_char * (_LINE - 8)),
-        ("next", c_int64),  # the first item that nobody has taken
+        ("next", c_int64),  # the first item that no worker has taken
         ("_padding1", c_char * (_LINE - 8)),
         ("task", c_void_p),
         ("parameters", c_void_p),
@@ -111,7 +113,7 @@ class Pool(Structure):
         ("sleepers", c_int32),  # helpers that wait for `wake`
         ("waiting", c_int32),  # whether the launch waits for `done`
         ("allowed", c_int32),  # how many helpers may take part in the job
-        ("refused", c_int32),  # whether a tape was refused memory: nobody takes more chunks
+        ("refused", c_int32),  # whether a tape ran out of memory: no more chunks are handed out
         ("growing", c_int32),  # whether a tape is about to grow
         ("wakes", c_int32),  # whether the job is worth waking parked helpers
         ("tape_bytes", c_int64),  # of all tapes
@@ -140,6 +142,10 @@ STRUCTURES: dict[str, type[Structure]] = {
 
 
 def aligned(structure: type[Structure], count: int = 1) -> tuple[ctypes.Array[c_char], int]:
-    """Zeroed memory for structures at a cache line, and its address; keep the memory alive."""
+    """Allocate zeroed structures at a cache line.
+
+    Returns:
+        The memory, to be kept alive, and the address of the first structure.
+    """
     memory = ctypes.create_string_buffer(count * ctypes.sizeof(structure) + _LINE)
     return memory, ctypes.addressof(memory) + -ctypes.addressof(memory) % _LINE

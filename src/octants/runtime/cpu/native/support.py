@@ -1,4 +1,4 @@
-"""Native code in this process: the C library's functions, and what LLVM links for us."""
+"""Links native code into this process, and makes the native runtime callable from Python."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if sys.platform == "win32":
 
 
 _IS_ARM64 = platform.machine().lower() in ("aarch64", "arm64")
-"""There LLVM's older linker ends the process if code and constants come to stand far apart."""
+"""On arm64, LLVM's older linker aborts if code and constants are far apart."""
 
 _PLACES = (None, "libm.so.6", "ucrtbase", "ntdll", "libpthread.so.0")
-"""Where the functions of C may be: first in the process itself."""
+"""The libraries that may have the functions of C; None is the process itself."""
 
 
 def _libraries() -> Iterator[ctypes.CDLL]:
-    """The libraries that there are; the search for one asks other programs, and so comes last."""
+    """The libraries that exist; the last one is found by running other programs."""
     for name in _PLACES:
         yield from _load(name)
     yield from _load(finder.find_library("m"))
@@ -76,7 +76,7 @@ _further = _libraries()
 
 
 def _opened() -> Iterator[ctypes.CDLL]:
-    """The libraries in order, each opened when those before it do not have a function."""
+    """The libraries in order, each opened when the ones before it lack a function."""
     yield from _known
     for library in _further:
         _known.append(library)
@@ -97,9 +97,17 @@ _alive: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def link(code: bytes, exports: Iterable[str], symbols: Mapping[str, int]) -> Any:
-    """Load an object file; the result gives addresses by name and keeps the code in memory.
+    """Load an object file.
 
-    LLVM, which takes long to load, is asked only for files that have something unusual in them.
+    LLVM, which takes long to load, is used only for files with unusual content.
+
+    Args:
+        code: The object file.
+        exports: The names of its entry points.
+        symbols: The addresses of external symbols.
+
+    Returns:
+        An object that maps names to addresses, and keeps the code in memory.
     """
     names = list(exports)
     try:
@@ -109,7 +117,7 @@ def link(code: bytes, exports: Iterable[str], symbols: Mapping[str, int]) -> Any
 
 
 class Loaded:
-    """An object file in memory."""
+    """A loaded object file."""
 
     def __init__(self, code: bytes, exports: Iterable[str], symbols: Mapping[str, int]) -> None:
         file = ObjectFile(code)
@@ -141,7 +149,7 @@ def _linked_by_llvm(code: bytes, exports: Iterable[str], symbols: Mapping[str, i
 
 @atexit.register
 def _keep_code() -> None:
-    """Threads of Python may still be in a kernel when the process ends: leave its code there."""
+    """Keep code loaded at the end of the process, since Python threads may still run it."""
     for library in list(_alive):
         library.detach()
     if _linker.cache_info().currsize:
@@ -149,19 +157,19 @@ def _keep_code() -> None:
 
 
 def implied_symbols() -> dict[str, int]:
-    """What LLVM may refer to by itself."""
+    """The addresses of functions that LLVM inserts calls of."""
     found = {name: address for name in _IMPLIED if (address := address_of(name)) is not None}
     return {**found, "_fltused": ctypes.addressof(_MARK)}
 
 
 _MARK = ctypes.c_int32()
-"""On Windows, code that computes with floats refers to a mark of that name, and never reads it."""
+"""On Windows, code with floats refers to a symbol of that name, and never reads it."""
 
 
 class Support:
-    """The functions of `assembly`, as Python calls them, and their addresses.
+    """The functions of the native runtime as Python calls them, and their addresses.
 
-    ``replaced`` has addresses to be called in place of functions of the C library, by their names.
+    ``replaced`` has addresses to call in place of functions of the C library, by name.
     """
 
     def __init__(self, replaced: Mapping[str, int] | None = None) -> None:
@@ -209,7 +217,7 @@ _new_function = ctypes.PYFUNCTYPE(
 
 
 def _python_function(address: int) -> Any:
-    """Native code as a built-in function: a call of it takes a tenth of one through ctypes."""
+    """Wrap native code as a built-in function, which is ten times faster than through ctypes."""
     method = _Method(b"launch", address, _FASTCALL, None)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))  # the function refers to it to its end
     return _new_function(ctypes.addressof(method), None, None)
@@ -217,7 +225,7 @@ def _python_function(address: int) -> Any:
 
 @functools.cache
 def native_support() -> Support:
-    """The one support module of the process, compiled when it is first needed."""
+    """The native runtime of the process, compiled on first use."""
     return Support()
 
 

@@ -1,30 +1,30 @@
-"""The tapes of workers, as LLVM IR: how they grow, and what is done where memory is refused.
+"""LLVM IR of the workers' tapes: how they grow, and what happens when memory runs out.
 
-A tape is refused memory by the system, or by the limit of all tapes together. Then, a step at a
-time until it works:
+The system, or the limit of all tapes together, may refuse memory to a tape. The launch then takes
+the next of these steps until it works:
 
-1. fewer workers: who was refused leaves the job, and nobody takes more items. When all are out, and
-   all tapes are free, the launching thread does what is left of their items, alone. Half as many
-   helpers as before go on with the rest;
-2. smaller shares: an item that is refused alone is run again with a quarter of the share, which
-   makes for shorter blocks and fewer checkpoints (see `abi`);
-3. when no other launch holds a tape, or that takes too long, with the least share of all. Code that
-   is refused memory now fails.
+1. Fewer workers. The worker that failed leaves the job, and no chunks are handed out. When all
+   workers have left and all tapes are free, the launching thread runs the rest of their items
+   alone. Half as many helpers as before go on with the other items.
+2. Smaller shares. An item that fails alone runs again with a quarter of the share, which makes for
+   shorter blocks and fewer checkpoints (see `abi`).
+3. The least share, once no other launch holds a tape, or waiting for that takes too long. A failure
+   now is an error.
 
-A task says with which item it has ended; that one has changed nothing yet, the ones before it are
-done. One that cannot say so fails at once.
+A task returns the item at which it ended; that item has changed nothing yet, the ones before it are
+complete. A task that cannot return it fails at once.
 """
 
 from __future__ import annotations
 
 from octants import abi
 
-PATIENCE = 10_000  # milliseconds that a launch waits for others which hold tapes
+PATIENCE = 10_000  # milliseconds that a launch waits for others that hold tapes
 
 TEXT = f"""\
-; Room for so many bytes, doubling up to the share; where that is refused, room for just so many.
-; One tape grows at a time: while it asks for too much nobody else is refused for it. A position
-; that has gone wrong is a very large number.
+; Grow a tape to hold %bytes, doubling it up to the share; if that fails, to just %bytes. One tape
+; grows at a time, so that no other one fails while this one asks for too much. An invalid position
+; is a very large number.
 define ptr @octants_grow(ptr %context, ptr %worker, i64 %bytes) {{
   %pool = load ptr, ptr &context.pool
   store i64 %bytes, ptr &worker.need
@@ -192,8 +192,8 @@ define internal void @lower_share(ptr %worker) {{
   ret void
 }}
 
-; What workers have left of a job that nobody is at any more: on the launching thread, with no other
-; tape than its own.
+; Run what workers have left of a job, after all have left it: on the launching thread, whose tape
+; is the only one.
 define internal void @run_left(ptr %pool, ptr %own) {{
 entry:
   store atomic i32 0, ptr &pool.refused monotonic, align 4

@@ -1,4 +1,4 @@
-"""LLVM IR of the threads of a pool: start, wait, wake and end (see `assembly`)."""
+"""LLVM IR of the pool's threads: start, wait, wake and end (see `assembly`)."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ define void @octants_stop(ptr %pool) {{
 entry:
   store atomic i32 1, ptr &pool.stop seq_cst, align 4
   %locked = call i32 @pthread_mutex_lock(ptr &pool.mutex)
-  %told = call i32 @pthread_cond_broadcast(ptr &pool.wake)
+  %status = call i32 @pthread_cond_broadcast(ptr &pool.wake)
   %unlocked = call i32 @pthread_mutex_unlock(ptr &pool.mutex)
   %started = load i32, ptr &pool.started
   %workers = load ptr, ptr &pool.workers
@@ -230,7 +230,7 @@ run:
   br i1 %tells, label %tell, label %left
 tell:
   %lock = call i32 @pthread_mutex_lock(ptr &pool.mutex)
-  %told = call i32 @pthread_cond_signal(ptr &pool.done)
+  %status = call i32 @pthread_cond_signal(ptr &pool.done)
   %unlock = call i32 @pthread_mutex_unlock(ptr &pool.mutex)
   br label %left
 left:
