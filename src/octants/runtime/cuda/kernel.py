@@ -40,8 +40,8 @@ class CudaKernel(GpuKernel):
         self._frames: list[LaunchState] = []
         computed = any(action.is_computed for action in actions)
         by_pointer = bool(parameter_bytes(artifact))
-        self._is_simple = self.is_plain and not computed
-        self.launch = self._plain() if self._is_simple and not by_pointer else self._launch
+        self._is_simple = self.allows_fast_launch and not computed
+        self.launch = self._fast_launch() if self._is_simple and not by_pointer else self._launch
 
     def _record(self, action: Action) -> Recording:
         machine = self._machine
@@ -63,7 +63,7 @@ class CudaKernel(GpuKernel):
 
     # -- launches -------------------------------------------------------------------------------
 
-    def _plain(self) -> Callable[[int], None]:
+    def _fast_launch(self) -> Callable[[int], None]:
         """The launch of a kernel with a fast launcher for each parameter block."""
         launchers: dict[int, Callable[[], None]] = {}
         make = self._launcher

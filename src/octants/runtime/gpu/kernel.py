@@ -78,7 +78,7 @@ class GpuKernel:
         for action in actions:
             if action.dispatch.records:
                 action.recording = record(action)
-        self.is_plain = not (artifact.messages or any(each.recording for each in actions))
+        self.allows_fast_launch = not (artifact.messages or any(each.recording for each in actions))
         """Whether it has neither messages nor tapes, so that a fast launcher will do."""
 
     def tape(self) -> tuple[DeviceTape, int]:

@@ -88,7 +88,7 @@ class VulkanKernel(GpuKernel):
         self.steps = [
             PreparedDispatch(self, each, pipelines[each.dispatch.entry]) for each in actions
         ]
-        self.launch = self._plain() if self.is_plain else self._launch
+        self.launch = self._fast_launch() if self.allows_fast_launch else self._launch
 
     def _record(self, action: Action) -> Recording:
         """The `Recording` of an action, with few items for each thread where the driver limits
@@ -104,7 +104,7 @@ class VulkanKernel(GpuKernel):
         """The tape of the device, and the address of bounds that it computes."""
         return self.machine.tape, self.machine.bounds.address
 
-    def _plain(self) -> Callable[[int], None]:
+    def _fast_launch(self) -> Callable[[int], None]:
         """The launch of a kernel without messages and tapes, in few steps."""
         machine, steps, slots = self.machine, self.steps, self.slots
         queue, layout, lock = machine.queue, machine.layout, machine.queue.lock
