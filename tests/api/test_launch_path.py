@@ -13,7 +13,7 @@ import pytest
 
 import octants as qd
 from octants.launch import warm_call
-from octants.runtime.arguments import packing as argument_packing
+from octants.runtime.arguments import launch_function
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def scale(x: qd.types.ndarray(), factor: float):
 def generated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the functions that are generated for launches, as they are."""
     names: list[str] = []
-    for module in (warm_call, argument_packing):
+    for module in (warm_call, launch_function):
         define: Callable[..., Any] = module.define
 
         def count(name: str, *rest: Any, define: Callable[..., Any] = define) -> Any:

@@ -192,7 +192,7 @@ def test_a_gpu_is_looked_at_before_the_host_sleeps(
 
 def test_who_looks_at_tapes_takes_locks_in_the_order_of_a_launch(device: VulkanDevice) -> None:
     """Else a launch that records and a look of another thread could wait for each other."""
-    device.tape.nothing_refused(1)
+    device.tape.clean_report(1)
     device.tape.trust("k")
     look = threading.Thread(target=device.deliver)
     with device.queue.lock:

@@ -117,7 +117,7 @@ class AdjointUpdate(enum.Enum):
     TAKEN = "taken, and made zero, where the kernel stores"
     PLAIN = "added to plainly: no other work item has the element"
     COLLECTED = "summed up by each worker, and added once: the element is one for all work items"
-    ALTERNATING = "added to plainly: workers take turns, so that neighbours do not meet"
+    ALTERNATING = "added to plainly: neighbouring chunks of work items never run at the same time"
     PRIVATISED = "added to plainly: each worker has an array of its own, if they are worth it"
     ATOMIC = "added to atomically: work items may meet"
 

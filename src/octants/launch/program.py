@@ -15,8 +15,9 @@ from octants.driver import Code
 from octants.ir.core import Array, ArrayRef, Companion, Module, Space
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
+from octants.runtime.arguments.binding import Binding, Form
 from octants.runtime.arguments.frozen_structs import FrozenStruct
-from octants.runtime.arguments.packing import Binding, Form, make_launch
+from octants.runtime.arguments.launch_function import make_launch
 from octants.runtime.arguments.parameters import Leaf
 from octants.runtime.parameter_blocks.last_launch import LastLaunch, last_launch
 from octants.types.signature import ArraySource, TemporarySource
@@ -116,7 +117,7 @@ class BoundKernelCode:
 
     @functools.cached_property
     def launch(self) -> Callable[..., tuple[Any, ...]]:
-        """The launch function; see `runtime.arguments.packing.make_launch`."""
+        """The launch function; see `runtime.arguments.launch_function`."""
         compiled, owner = self.compiled, self.owner
         arrays = compiled.arrays
         added = len(arrays) - len(owner.sources)

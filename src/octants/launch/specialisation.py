@@ -39,9 +39,9 @@ from octants.launch.specialisation_guards import (
 )
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
+from octants.runtime.arguments.binding import Form, form_of
 from octants.runtime.arguments.conversions import is_read_only
 from octants.runtime.arguments.frozen_structs import frozen_structs
-from octants.runtime.arguments.packing import Form, form_of
 from octants.runtime.arguments.parameters import Leaf
 from octants.runtime.arguments.recognition import Recognition
 from octants.runtime.arguments.signatures import Signature
@@ -496,9 +496,7 @@ def _forget(reference: weakref.ref[Specialisation], _: Any) -> None:
 
 
 def _keep(value: Any) -> Any:
-    """What must be kept because the key of an argument names it by identity, without a weak
-    reference.
-    """
+    """The part of an argument that the key names by identity, and that has no weak reference."""
     parts = tuple(parts_of(value))
     if parts:
         return tuple(map(_keep, parts))

@@ -1,0 +1,1 @@
+"""Runs compiled kernels: arguments, memory, devices and what launches report."""

@@ -1,13 +1,11 @@
-"""Generates the function that launches a specialised kernel.
+"""Lays out the parameter block of a kernel, and generates the code that fills it.
 
-The function fills a parameter block with one `struct` call, runs the code, and reads the results.
 The block is one piece of memory::
 
     | slots, 8 bytes each | storage, zeroed: temporaries, returned values, adjoints of scalars |
 
-so that a warm launch allocates nothing. On a device with discrete memory, the storage is there (see
-`runtime.parameter_blocks.pool`). Blocks are pooled: each launch takes one, and several threads may
-launch a kernel at once. *Persistent* storage outlives the launch; the caller passes its address.
+Each slot has a format of `struct` and an expression of the arguments. The fast path packs them as
+they are; where that fails, `Layout.repack` converts each argument, or raises an error.
 """
 
 from __future__ import annotations
@@ -15,17 +13,14 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from octants.artifact import ParameterLayout, Slot
+from octants.artifact import Slot
 from octants.diagnostics.exceptions import InternalError
-from octants.diagnostics.generated_functions import define
 from octants.ir.core import Array, ArrayRef, Companion, Space
 from octants.lazy_dataclass import dataclass
+from octants.runtime.arguments.binding import Binding
 from octants.runtime.arguments.conversions import (
     check_extents,
     check_scalar,
@@ -33,27 +28,18 @@ from octants.runtime.arguments.conversions import (
     device_address,
     flatten,
     interface,
-    needs_copy,
     numpy_address,
     strides_of,
     torch_address,
     torch_strided_address,
     with_gradient,
 )
-from octants.runtime.arguments.frozen_structs import FrozenStruct
-from octants.runtime.arguments.native_copies import launch_on_native_copies
-from octants.runtime.arguments.parameters import Leaf, has_interface, is_torch
 from octants.runtime.arguments.replacement import replace
-from octants.runtime.arguments.staging_copies import StagedLeaf, launch_on_staging_copies
-from octants.runtime.capture import captures, launched, refuse
 from octants.runtime.device import Device
 from octants.runtime.memory.host import overlaps_itself
 from octants.runtime.parameter_blocks.pool import (
-    DISCRETE_SOURCE,
-    SHARED_SOURCE,
     STRUCTS,
     Block,
-    Pool,
     discrete_blocks,
     no_struct,
     shared_blocks,
@@ -70,10 +56,7 @@ from octants.runtime.parameter_blocks.segments import (
 from octants.types.layouts import Strided
 from octants.types.scalars import DType, Kind
 from octants.types.signature import (
-    ArgumentSource,
-    ArraySource,
     FieldSource,
-    NdarrayHandle,
     ScalarType,
 )
 
@@ -96,179 +79,7 @@ class Stored:
         return self.offset + self.dtype.size * self.count
 
 
-@dataclass(frozen=True)
-class Binding:
-    """The sources of a kernel's arrays in a launch, from which the launch function is generated.
-
-    `sources` is parallel to `arrays`. `leaves` maps the (position, path) of an argument to its
-    leaf, `forms` to the form of the array that is given there. `results` are read back after the
-    launch, in order. `persistent` has the offsets of arrays in storage of the caller. `written` are
-    the arrays whose primal contents the code may change. `accessed` is everything that it touches:
-    a gradient that it does not access is not created. `structs` are frozen structs among the
-    arguments.
-    """
-
-    parameters: ParameterLayout
-    arrays: Sequence[Array]
-    sources: Sequence[ArraySource]
-    count: int
-    leaves: Mapping[tuple[int, tuple[str, ...]], Leaf]
-    forms: Mapping[tuple[int, tuple[str, ...]], Form]
-    results: Sequence[ArrayRef] = ()
-    persistent: Mapping[ArrayRef, int] = field(default_factory=dict)
-    written: Collection[Array] = ()
-    accessed: Collection[ArrayRef] = ()
-    structs: Sequence[FrozenStruct] = ()
-
-    def source(self, array: Array) -> ArraySource:
-        return self._source_of[array]
-
-    @functools.cached_property
-    def _source_of(self) -> dict[Array, ArraySource]:
-        return dict(zip(self.arrays, self.sources, strict=True))
-
-    def leaf(self, array: Array) -> Leaf:
-        source = self.source(array)
-        assert isinstance(source, ArgumentSource)
-        return self.leaves[source.position, source.path]
-
-    def form(self, array: Array) -> Form:
-        source = self.source(array)
-        assert isinstance(source, ArgumentSource)
-        return self.forms[source.position, source.path]
-
-    def change(self, array: Array) -> int:
-        """When the address of an ndarray changes; see `runtime.parameter_blocks.segments`."""
-        leaf = self.leaf(array)
-        return self._struct_numbers.get((leaf.position, leaf.path), LAUNCH)
-
-    @functools.cached_property
-    def _struct_numbers(self) -> dict[tuple[int, tuple[str, ...]], int]:
-        return {
-            (leaf.position, leaf.path): number
-            for number, struct in enumerate(self.structs)
-            for leaf in struct.leaves
-        }
-
-
-Form = str
-"""The form of an array argument:
-
-* "own": an ndarray of Octants;
-* "numpy" or "torch": an array of that library in memory that kernels can access;
-* "copied": a numpy array that kernels cannot access, which a native copy replaces;
-* "staged": an array of the host, which is copied to the device's memory;
-* "interface": an array of another library in the device's memory.
-"""
-
-
-def form_of(value: Any, device: Device) -> Form:
-    """The form of an argument; "" for anything but an array."""
-    if isinstance(value, NdarrayHandle):
-        return "own"
-    if isinstance(value, np.ndarray):
-        if not device.shares_memory:
-            return "staged"
-        return "copied" if needs_copy(value) else "numpy"
-    if is_torch(type(value)):
-        return "torch" if device.shares_memory or value.device.type != "cpu" else "staged"
-    return "interface" if has_interface(type(value)) and not device.shares_memory else ""
-
-
-def make_launch(
-    binding: Binding,
-    run: Callable[[int], None],
-    device: Device,
-    kernel: Any = None,
-    owner: Any = None,
-) -> Callable[..., Any]:
-    """Generate the function ``launch(seed, number, persistent, *arguments)``.
-
-    Its ``number`` is that of the forward launch, ``persistent`` the address of persistent storage
-    (0 for none). It returns the flat results.
-
-    Args:
-        binding: The sources of the kernel's arrays.
-        run: Launches the code with the parameter block at an address.
-        device: The device.
-        kernel: The device's loaded kernel, for captures.
-        owner: What a capture keeps alive for the launch.
-    """
-    layout = _Layout(binding, device)
-    parameters = "".join(f", a{k}" for k in range(binding.count))
-    source = (SHARED_SOURCE if device.shares_memory else DISCRETE_SOURCE).format(
-        parameters=parameters,
-        arguments=parameters[2:] + ("," if parameters else ""),
-        pack="\n        ".join(layout.packing),
-        results=layout.result_expression(),
-        refuse="if captures: refuse_results()" if binding.results else "",
-        sizes=layout.sizes,
-        arrays="".join(f"{each}, " for each in _array_expressions(binding)),
-        unpack="storage, memory = block[1], block[2]" if layout.storage else "",
-        prepare=layout.prepare,
-        fetch=layout.fetch,
-        pool="blocks_of(all_blocks)" if layout.storage or layout.temporaries else "all_blocks",
-    )
-    pool = Pool()
-    scope = {
-        **layout.scope,
-        "pool": pool,
-        "all_blocks": pool,
-        "blocks_of": device.blocks_of,
-        "new_block": layout.blocks(),
-        "repack": layout.repack,
-        "error": struct.error,
-        "run": run,
-        "kernel": kernel,
-        "owner": owner,
-        "captures": captures,
-        "launched": launched,
-        "refuse_results": _refuse_results,
-    }
-    launch: Any = define("launch", source, scope)
-    launch.blocks = functools.partial(device.blocks_of, pool)
-    if "staged" in binding.forms.values():
-        return launch_on_staging_copies(launch, device, _staged_leaves(binding), replace)
-    return _on_native_copies(binding, launch) if "copied" in binding.forms.values() else launch
-
-
-def _refuse_results() -> None:
-    refuse(
-        "a kernel cannot return a value, for which the host would have to wait",
-        "let it write to an array of one element",
-    )
-
-
-def _array_expressions(binding: Binding) -> list[str]:
-    """The array arguments, in generated code."""
-    ndarrays = [array for array in binding.arrays if array.space is Space.NDARRAY]
-    return [binding.leaf(array).expression for array in ndarrays]
-
-
-def _staged_leaves(binding: Binding) -> list[StagedLeaf]:
-    return [
-        StagedLeaf(
-            binding.leaf(array),
-            array.rank,
-            array in binding.written,
-            (array, Companion.ADJOINT) in binding.accessed,
-        )
-        for array in binding.arrays
-        if array.space is Space.NDARRAY and binding.form(array) == "staged"
-    ]
-
-
-def _on_native_copies(binding: Binding, launch: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a launch function whose arguments need native copies."""
-    leaves: dict[bool, list[tuple[Leaf, bool]]] = {True: [], False: []}
-    for array in binding.arrays:
-        if array.space is Space.NDARRAY:
-            is_copied = binding.form(array) == "copied"
-            leaves[is_copied].append((binding.leaf(array), array in binding.written))
-    return launch_on_native_copies(launch, leaves[True], leaves[False], replace)
-
-
-class _Layout:
+class Layout:
     """The formats and expressions of all slots, and of the storage after them."""
 
     def __init__(self, binding: Binding, device: Device) -> None:

@@ -255,7 +255,7 @@ def _is_alias(given: Any) -> bool:
 
 
 def _value_of_alias(given: Any) -> Any:
-    """What an alias stands for, with its arguments put in place of its parameters."""
+    """The value of an alias, with its arguments in place of its parameters."""
     alias = typing.get_origin(given) or given
     arguments = dict(zip(alias.__type_params__, typing.get_args(given), strict=False))
     value = alias.__value__

@@ -22,5 +22,7 @@ def load(artifact: Artifact) -> CpuKernel:
 
 
 def set_thread_count(max_threads: int) -> None:
-    """How many threads work at a parallel loop on `device`; 0: as many as the process may use."""
+    """Set the number of threads that run parallel loops on `device`; 0: as many as the process may
+    use.
+    """
     device().set_threads(max_threads)

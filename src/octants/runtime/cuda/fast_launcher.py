@@ -16,6 +16,7 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.cuda.graphs.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.launch_state import LaunchState
 from octants.runtime.cuda.streams import Stream
+from octants.runtime.gpu.kernel import resize
 from octants.runtime.parameter_blocks.slots import SlotViews, bounds_reader
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class _Launches:
         """Set up the launch for the present arguments."""
         bounds = self._read_bounds(self._view)
         if bounds != self._bounds:
-            self.frame.resize(self._slots.unpack(self._view))
+            resize(self.frame.steps, self._slots.unpack(self._view))
             self._bounds = bounds
 
     def prepare(self, arguments: bytes) -> None:

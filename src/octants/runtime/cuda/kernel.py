@@ -14,7 +14,7 @@ from octants.runtime.cuda.fast_launcher import make_launcher
 from octants.runtime.cuda.graphs.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.launch_context import LaunchContext
 from octants.runtime.cuda.launch_state import CudaAction, LaunchState, parameter_bytes
-from octants.runtime.gpu.kernel import Action, GpuKernel
+from octants.runtime.gpu.kernel import Action, GpuKernel, resize
 from octants.runtime.gpu.tape_growth import Recording
 from octants.runtime.gpu.tapes import DeviceTape
 from octants.runtime.parameter_blocks.slots import MOST_VIEWS
@@ -100,7 +100,7 @@ class CudaKernel(GpuKernel):
         def launch(block: int) -> None:
             streams, slots = machine.streams, self.slots_at(block)
             frame, graph = take()
-            frame.resize(slots)
+            resize(frame.steps, slots)
             if any(step.is_empty for step in frame.steps):  # a graph has no empty nodes
                 self.launch(block)
             else:

@@ -166,12 +166,6 @@ class LaunchState:
             # Not the copy of the last stream: a kernel in that stream may still read it.
             self._copy = ParameterCopy(self._memory, self._large)
 
-    def resize(self, slots: Sequence[int]) -> None:
-        """Set up the launch for the bounds that follow from the slots of the parameter block."""
-        for step in self.steps:
-            if step.action.bounds is not None:
-                step.resize(step.action.bounds(slots))
-
     def take(self, block: int) -> None:
         """Use the parameter block at an address; its present contents are copied."""
         pointer = block

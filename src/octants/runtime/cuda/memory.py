@@ -158,7 +158,7 @@ class DeviceMemory:
     def _trim(self) -> None:
         self._context.wait_for_stream(DEFAULT_STREAM)
         if self._made_pool is not None:
-            # The driver counts memory as free after a call that waits, not after having been asked.
+            # The driver counts memory as free only after a call that waits, not after a query.
             self._context.call("cuCtxSynchronize")
             self._context.call("cuMemPoolTrimTo", self._made_pool, 0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from octants.artifact import SYSTEM, Artifact, Dispatch, Slot
@@ -56,6 +56,13 @@ class PreparedDispatch(driver.PreparedDispatch, Protocol):
 
     def launch(self) -> None:
         """Queue a launch of as many blocks as the bounds require."""
+
+
+def resize(steps: Iterable[PreparedDispatch], slots: Sequence[int]) -> None:
+    """Set up launches for the bounds that follow from the slots of a parameter block."""
+    for step in steps:
+        if step.action.bounds is not None:
+            step.resize(step.action.bounds(slots))
 
 
 class GpuKernel:

@@ -3,7 +3,7 @@
 The protocol, which this module alone decides:
 
 1. Each thread gets a tape of as many bytes as a work item was found to need: its capacity.
-2. A work item that needs more sets its bit in a failure record, reports how many bytes it needs,
+2. A work item that needs more sets its bit in a failure report, reports how many bytes it needs,
    and ends before it has changed any memory.
 3. The host reads that record, raises the capacity to the need, or to twice what it was if memory
    allows, and runs the failed work items again.
@@ -12,7 +12,7 @@ The protocol, which this module alone decides:
 5. A launch like an earlier one, in everything that its need depends on (`artifact.TapeSizeInputs`),
    gets the capacity that the earlier one ended with, and the host does not wait for it.
 
-`tapes` allocates the memory, `codegen.interleaved_tape` writes the failure record, and nodes of
+`tapes` allocates the memory, `codegen.interleaved_tape` writes the failure report, and nodes of
 graphs follow a `Planned`.
 
 Why are sizes not counted first? The length of a record is known only where its loop ends. For
@@ -43,7 +43,7 @@ from octants.runtime.memory.versions import Versions
 from octants.runtime.reports.messages import recorded_loops
 
 MOST_ITEMS = 1 << 27
-"""The most work items of one launch: the failure record has a bit for each."""
+"""The most work items of one launch: the failure report has a bit for each."""
 
 _GUESS = 512  # capacity in bytes of the first launch of a kernel
 _LEAST_SHARE = abi.TAPE_WORD
@@ -73,15 +73,15 @@ class Quota:
         return _lanes(self.blocks * self.block) * self.capacity
 
     def put(
-        self, words: Any, bounds: Bounds, heap: int, refused: int, *, again: bool = False
+        self, words: Any, bounds: Bounds, heap: int, report: int, *, retry: bool = False
     ) -> None:
-        """Write the launch words; with ``again``, only the work items that failed run."""
+        """Write the launch words; with ``retry``, only the work items that failed run."""
         words[abi.LAUNCH_LOWER // 8], words[abi.LAUNCH_UPPER // 8] = bounds
         words[abi.LAUNCH_TAPE // 8] = heap
         words[abi.LAUNCH_CAPACITY // 8] = self.capacity
         words[abi.LAUNCH_SHARE // 8] = self.share
-        words[abi.LAUNCH_REFUSED // 8] = refused
-        words[abi.LAUNCH_AGAIN // 8] = again
+        words[abi.LAUNCH_REFUSED // 8] = report
+        words[abi.LAUNCH_AGAIN // 8] = retry
 
 
 @dataclass
@@ -96,11 +96,11 @@ class Planned:
     items: int
     is_sure: bool
 
-    def put(self, words: Any, heap: int, refused: int) -> None:
-        """Write the launch words; ``heap`` and ``refused`` are addresses of tapes and failure
+    def put(self, words: Any, heap: int, report: int) -> None:
+        """Write the launch words; ``heap`` and ``report`` are addresses of tapes and failure
         record.
         """
-        self.quota.put(words, (self.lower, self.lower + self.items), heap, refused)
+        self.quota.put(words, (self.lower, self.lower + self.items), heap, report)
 
     def shrink(self) -> bool:
         """Halve the threads that run at once; False if only one block is left."""
@@ -137,7 +137,7 @@ class Recording:
         most_items: int = MOST_ITEMS,
     ) -> None:
         self._artifact = artifact
-        self._runs_again = dispatch.run_again
+        self._can_retry = dispatch.run_again
         self._needs, self._domain_needs = dispatch.needs, dispatch.domain_needs
         self._versions = versions
         self._budget = budget
@@ -205,18 +205,18 @@ class Recording:
         if versions is not None:
             _learn(self._known, key, Known(quota.capacity, quota.share, versions))
 
-    def go_on(self, step: PreparedDispatch, plan: Planned, tape: DeviceTape, noted: int) -> None:
-        """Run the work items of a graph's node that are in the failure record at the address
-        ``noted``.
+    def resume(self, step: PreparedDispatch, plan: Planned, tape: DeviceTape, report: int) -> None:
+        """Run the work items of a graph's node that are in the failure report at the address
+        ``report``.
 
         0 runs all work items of a node that has not run.
         """
         self.last = []
         with tape.lock:
             need = 0
-            if noted:
-                step.words[abi.LAUNCH_REFUSED // 8], need = tape.adopt(noted, plan.items)
-            self._run_some(step, plan.lower, plan.lower + plan.items, tape, refused=need)
+            if report:
+                step.words[abi.LAUNCH_REFUSED // 8], need = tape.copy_failures(report, plan.items)
+            self._run_some(step, plan.lower, plan.lower + plan.items, tape, failed_need=need)
 
     # -- earlier launches -----------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ class Recording:
         quota = self._fit(full, capacity, capacity, step.least_block, tape)
         if quota is None:
             return False
-        self._launch(step, lower, upper, tape.nothing_refused(upper - lower), tape, quota)
+        self._launch(step, lower, upper, tape.clean_report(upper - lower), tape, quota)
         if known.versions:
             tape.trust(self._artifact.kernel or self._artifact.name)
         self.last.append(quota)
@@ -340,13 +340,13 @@ class Recording:
         lower: int,
         upper: int,
         tape: DeviceTape,
-        refused: int = 0,
+        failed_need: int = 0,
     ) -> Quota:
         """Run work items, and again those that ran out of tape, until all have succeeded.
 
         Args:
-            refused: If not 0, only the work items in the failure record run; one of them needs that
-                many bytes.
+            failed_need: If not 0, only the work items in the failure report run; one of them needs
+                that many bytes.
 
         Returns:
             The quota of the last run.
@@ -357,28 +357,30 @@ class Recording:
         full = self._full(step, upper - lower)
         first_share = full.share
         need, is_found = self._need or min(first_share, _GUESS), bool(self._need)
-        if not self._runs_again:
+        if not self._can_retry:
             full.blocks = min(full.blocks, self._multiprocessors)
             lanes = _lanes(full.blocks * full.block)
             need = max(need, _plenty(lanes, tape))
-        generous, again = need, refused > 0
-        if again:
-            need, is_found = max(need, _words(refused)), True
+        generous, retries = need, failed_need > 0
+        if retries:
+            need, is_found = max(need, _words(failed_need)), True
             generous = 2 * need
         while True:
             quota = self._fit(full, need, generous, step.least_block, tape)
             if quota is not None:
-                noted = step.words[abi.LAUNCH_REFUSED // 8] if again else tape.expect(upper - lower)
-                self._launch(step, lower, upper, noted, tape, quota, again)
-                found, count = tape.refused()
+                report = step.words[abi.LAUNCH_REFUSED // 8]
+                if not retries:
+                    report = tape.failure_report(upper - lower)
+                self._launch(step, lower, upper, report, tape, quota, retries)
+                found, count = tape.read_failures()
                 if not count:
                     break
                 if found <= quota.capacity:
-                    raise InternalError(f"a tape of {quota.capacity} bytes was refused {found}")
-                need, is_found, again = _words(found), True, True
+                    raise InternalError(f"{found} bytes failed on a tape of {quota.capacity}")
+                need, is_found, retries = _words(found), True, True
                 generous = max(need, 2 * quota.capacity)  # a `while` asks for one iteration more
             elif full.share <= _LEAST_SHARE:
-                raise self._refused(need, lower, tape)
+                raise self._failure(need, lower, tape)
             else:
                 full.share = _whole(min(full.share, need) // 4)
                 need = generous = max(full.share, min(_GUESS, need // 4))
@@ -392,12 +394,12 @@ class Recording:
         step: PreparedDispatch,
         lower: int,
         upper: int,
-        refused: int,
+        report: int,
         tape: DeviceTape,
         quota: Quota,
-        again: bool = False,
+        retry: bool = False,
     ) -> None:
-        quota.put(step.words, (lower, upper), tape.address, refused, again=again)
+        quota.put(step.words, (lower, upper), tape.address, report, retry=retry)
         step.launch_as(quota.blocks, quota.block)
 
     def _fit(
@@ -423,14 +425,14 @@ class Recording:
 
     def _limited(self, full: Quota, capacity: int) -> Quota:
         """A quota of as many threads with ``capacity`` bytes each as the budget allows."""
-        budget = self._budget if self._runs_again else max(self._budget, _PLENTY)
+        budget = self._budget if self._can_retry else max(self._budget, _PLENTY)
         most = max(budget // (_lanes(full.block) * capacity), self._multiprocessors)
         return Quota(min(full.blocks, most), full.block, capacity, full.share)
 
-    def _refused(self, need: int, lower: int, tape: DeviceTape) -> OctantsError:
+    def _failure(self, need: int, lower: int, tape: DeviceTape) -> OctantsError:
         artifact = self._artifact
         text = f"one work item has come to need {need} bytes"
-        item = lower + tape.first_refused()
+        item = lower + tape.first_failure()
         error = TapeMemoryRefused(artifact.kernel or artifact.name, text, item)
         return error.at(None, *recorded_loops(artifact))
 

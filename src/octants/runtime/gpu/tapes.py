@@ -30,7 +30,7 @@ class DeviceTape:
         self._memory, self._queue = memory, queue
         self._limit = limit
         self._heap: Allocation | None = None
-        self._refused: Allocation | None = None
+        self._report: Allocation | None = None
         self._is_clean = False
         self._trusted = ""
 
@@ -70,32 +70,32 @@ class DeviceTape:
         if self.lock.acquire(blocking=False):
             self._heap = None
             if not self._trusted:
-                self._refused = None
+                self._report = None
             self.lock.release()
 
     # -- capacity failures ----------------------------------------------------------------------
 
-    def expect(self, items: int) -> int:
-        """The address of a zeroed failure record for ``items`` work items, for a launch that may
+    def failure_report(self, items: int) -> int:
+        """The address of a zeroed failure report for ``items`` work items, for a launch that may
         fail.
         """
         self.confirm()
-        address = self.nothing_refused(items)
+        address = self.clean_report(items)
         self._is_clean = False
         return address
 
-    def nothing_refused(self, items: int) -> int:
+    def clean_report(self, items: int) -> int:
         """The same address, for a launch whose tapes are known to suffice."""
-        nbytes = refused_bytes(items)
-        if self._refused is None or self._refused.nbytes < nbytes:
+        nbytes = report_bytes(items)
+        if self._report is None or self._report.nbytes < nbytes:
             self.confirm()
-            self._refused = None
-            self._refused = self._memory.allocate(nbytes, "refused work items")
+            self._report = None
+            self._report = self._memory.allocate(nbytes, "failed work items")
             self._is_clean = False
         if not self._is_clean:
-            self._queue.clear(self._refused.address, self._refused.nbytes)
+            self._queue.clear(self._report.address, self._report.nbytes)
             self._is_clean = True
-        return self._refused.address
+        return self._report.address
 
     def trust(self, kernel: str) -> None:
         """Register a queued launch of a kernel that the host does not wait for.
@@ -116,40 +116,40 @@ class DeviceTape:
             OctantsRuntimeError: one did: memory was changed by an untracked write.
         """
         kernel, self._trusted = self._trusted, ""
-        if kernel and self.refused()[1]:
+        if kernel and self.read_failures()[1]:
             self._is_clean = False
             raise UnseenWrite(f"kernel `{kernel}`").at(None)
 
-    def refused(self) -> tuple[int, int]:
-        """Wait for the launch, and read its failure record, which is zero again afterwards.
+    def read_failures(self) -> tuple[int, int]:
+        """Wait for the launch, and read its failure report, which is zero again afterwards.
 
         Returns:
             The most bytes that a failed work item needs, and how many failed.
         """
-        assert self._refused is not None
-        need, count = self._read_pair(self._refused.address)
+        assert self._report is not None
+        need, count = self._read_pair(self._report.address)
         if count:
-            self._queue.clear(self._refused.address, _HEAD)
+            self._queue.clear(self._report.address, _HEAD)
         else:
             self._is_clean = True
         return need, count
 
-    def adopt(self, noted: int, items: int) -> tuple[int, int]:
-        """Copy a failure record of a graph's node into the one of this tape.
+    def copy_failures(self, source: int, items: int) -> tuple[int, int]:
+        """Copy a failure report of a graph's node into the one of this tape.
 
         Returns:
             The address of this tape's record, and the most bytes that a failed work item needs.
         """
-        address = self.expect(items)
-        self._queue.copy(address, noted, refused_bytes(items))
-        return address, self.refused()[0]
+        address = self.failure_report(items)
+        self._queue.copy(address, source, report_bytes(items))
+        return address, self.read_failures()[0]
 
-    def first_refused(self) -> int:
+    def first_failure(self) -> int:
         """The first work item that failed, counted from the lower bound."""
-        assert self._refused is not None
-        noted = np.zeros(self._refused.nbytes, np.uint8)
-        self._queue.read(self._refused.address, noted)
-        bits = np.unpackbits(noted[abi.REFUSED_ITEMS :], bitorder="little")
+        assert self._report is not None
+        report = np.zeros(self._report.nbytes, np.uint8)
+        self._queue.read(self._report.address, report)
+        bits = np.unpackbits(report[abi.REFUSED_ITEMS :], bitorder="little")
         return int(bits.argmax())
 
     # -- bounds computed on the device ----------------------------------------------------------
@@ -168,6 +168,6 @@ class DeviceTape:
         return int(words[0]), int(words[1])
 
 
-def refused_bytes(items: int) -> int:
-    """The size of a failure record for ``items`` work items, in bytes."""
+def report_bytes(items: int) -> int:
+    """The size of a failure report for ``items`` work items, in bytes."""
     return abi.REFUSED_ITEMS + 4 * -(-items // 32)

@@ -29,52 +29,6 @@ class Pool(list[Block]):
     __ne__ = object.__ne__
 
 
-SHARED_SOURCE = """
-def launch(seed, number, persistent{parameters}):
-    try:
-        block = pool.pop()
-    except IndexError:
-        block = new_block()
-    view, base = block[0], block[1]
-    {refuse}
-    try:
-        {pack}
-    except (error, OverflowError, TypeError, ValueError, AttributeError):
-        repack(block, seed, number, persistent, ({arguments}))
-    run(base)
-    results = {results}
-    if captures and launched(run, kernel, owner, (base, {sizes}), block, ({arrays})):
-        return results
-    pool.append(block)
-    return results
-"""
-
-DISCRETE_SOURCE = """
-def launch(seed, number, persistent{parameters}):
-    pool = {pool}
-    try:
-        block = pool.pop()
-    except IndexError:
-        block = new_block()
-    view = block[0]
-    {unpack}
-    {refuse}
-    try:
-        {pack}
-    except (error, OverflowError, TypeError, ValueError, AttributeError):
-        repack(block, seed, number, persistent, ({arguments}))
-    {prepare}
-    run(block[3])
-    {fetch}
-    results = {results}
-    base = block[3]
-    if captures and launched(run, kernel, owner, (base, {sizes}), block, ({arrays})):
-        return results
-    pool.append(block)
-    return results
-"""
-
-
 def shared_blocks(size: int, structs: int) -> Callable[[], Block]:
     """Make blocks whose storage the host shares.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from ctypes import c_int64, c_uint64
 from typing import Any
 
 from octants import abi
 from octants.artifact import Artifact, Dispatch
-from octants.runtime.gpu.kernel import Action, GpuKernel
+from octants.runtime.gpu.kernel import Action, GpuKernel, resize
 from octants.runtime.gpu.tape_growth import MOST_ITEMS, Bounds, Recording
 from octants.runtime.gpu.tapes import DeviceTape
 from octants.runtime.parameter_blocks.slots import bounds_reader
@@ -130,7 +130,7 @@ class VulkanKernel(GpuKernel):
                 if read_bounds is not None:
                     found = read_bounds(view)
                     if found != bounds_slots:
-                        self._resize(slots.unpack(view))
+                        resize(steps, slots.unpack(view))
                         bounds_slots = found
                 batch = queue.open(size)
                 place = batch.arena.address + batch.put(view)
@@ -142,11 +142,6 @@ class VulkanKernel(GpuKernel):
                     queue.flush()
 
         return launch
-
-    def _resize(self, slots: Sequence[int]) -> None:
-        for step in self.steps:
-            if step.action.bounds is not None:
-                step.resize(step.action.bounds(slots))
 
     def _launch(self, block: int) -> None:
         """Launch a kernel of any kind."""

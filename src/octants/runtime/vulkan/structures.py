@@ -210,7 +210,7 @@ BufferAddressInfo = _typed("BufferAddressInfo", 1000244001, ("buffer", c_uint64)
 
 
 class SetBinding(Structure):
-    """A place for a buffer in a set."""
+    """The binding of a buffer in a descriptor set."""
 
     _fields_ = (
         ("binding", c_uint32),
@@ -222,7 +222,7 @@ class SetBinding(Structure):
 
 
 class PoolSize(Structure):
-    """How many descriptors of a type a pool has."""
+    """The number of descriptors of a type in a pool."""
 
     _fields_ = (("type", c_int32), ("count", c_uint32))
 
@@ -234,31 +234,31 @@ class BoundBuffer(Structure):
 
 
 class PushRange(Structure):
-    """What of the pushed bytes a stage reads."""
+    """The range of push constants that a stage reads."""
 
     _fields_ = (("stages", c_uint32), ("offset", c_uint32), ("size", c_uint32))
 
 
 class BufferCopy(Structure):
-    """A piece that is copied from one buffer to another."""
+    """A region that is copied from one buffer to another."""
 
     _fields_ = (("source", c_uint64), ("target", c_uint64), ("size", c_uint64))
 
 
 class MemoryRequirements(Structure):
-    """What memory a buffer can have: bit k of `types` stands for the k-th type."""
+    """The memory types that a buffer can have: bit k of `types` stands for the k-th type."""
 
     _fields_ = (("size", c_uint64), ("alignment", c_uint64), ("types", c_uint32))
 
 
 class MemoryType(Structure):
-    """A sort of memory, and the heap that it is from."""
+    """A memory type, and the heap that it is from."""
 
     _fields_ = (("properties", c_uint32), ("heap", c_uint32))
 
 
 class MemoryHeap(Structure):
-    """A piece of hardware that is memory."""
+    """A memory heap of the device."""
 
     _fields_ = (("size", c_uint64), ("flags", c_uint32))
 
@@ -275,7 +275,7 @@ class MemoryProperties(Structure):
 
 
 class QueueFamily(Structure):
-    """Queues that are alike."""
+    """A family of queues with the same features."""
 
     _fields_ = (
         ("flags", c_uint32),
@@ -286,7 +286,7 @@ class QueueFamily(Structure):
 
 
 class DeviceProperties(Structure):
-    """What a device is; of its limits, the first ones are counts of 32 bits."""
+    """The properties of a device; the first of its limits are counts of 32 bits."""
 
     _fields_ = (
         ("api_version", c_uint32),
@@ -348,7 +348,7 @@ SubgroupProperties = _typed(
 
 
 class Properties2(Typed):
-    """What a device is, with extensions."""
+    """The properties of a device, with extensions."""
 
     KIND = 1000059001
     _fields_ = (("kind", c_int32), ("next", c_void_p), ("properties", DeviceProperties))
@@ -371,5 +371,5 @@ DebugMessage = _typed(
     ("id", c_int32),
     ("message", c_char_p),
 )
-"""How what a layer says begins."""
+"""The beginning of a layer's messages."""
 DebugCallback = CFUNCTYPE(c_uint32, c_uint32, c_uint32, POINTER(DebugMessage), c_void_p)

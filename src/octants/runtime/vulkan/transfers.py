@@ -129,7 +129,7 @@ class Transfers:
             self.queue.copy_pieces(to, of, pieces, count)
 
     def clear(self, address: int, nbytes: int) -> None:
-        """Set memory to zero: whole words by the device, what is left of others with a copy."""
+        """Queue a fill with zeros: whole words by a fill, the bytes around them by copies."""
         if nbytes <= 0:
             return
         buffer, offset = self.place(address, nbytes)

@@ -29,7 +29,7 @@ from octants.runtime.cuda.launch_state import (
 from octants.runtime.cuda.memory import DeviceAllocation
 from octants.runtime.gpu.messages import DeviceBuffer
 from octants.runtime.gpu.tape_growth import Planned
-from octants.runtime.gpu.tapes import refused_bytes
+from octants.runtime.gpu.tapes import report_bytes
 
 if TYPE_CHECKING:
     from octants.runtime.cuda.launch_context import LaunchContext
@@ -46,12 +46,12 @@ class Unplanned(Exception):
 class Node:
     """A dispatch of a captured launch, with the quota of its tape if it records.
 
-    It has a `number` in graphs that can be aborted; `refused` is the address of its failure record.
+    It has a `number` in graphs that can be aborted; `report` is the address of its failure report.
     """
 
     step: PreparedDispatch
     plan: Planned | None = None
-    refused: int = 0
+    report: int = 0
     number: int = 0
 
     @property
@@ -131,7 +131,7 @@ class CapturedLaunch:
                 continue
             recording = step.action.recording
             assert recording is not None
-            recording.go_on(step, plan, machine.tape_of(stream), 0 if place else node.refused)
+            recording.resume(step, plan, machine.tape_of(stream), 0 if place else node.report)
             quotas[kernel.actions.index(step.action)] += recording.last
         self.command.quotas = quotas
 
@@ -173,7 +173,7 @@ class InstantiatedGraph:
                 node.step.words[abi.LAUNCH_NODE // 8] = node.number
         self._constants: list[DeviceAllocation] = []
         self._heap: DeviceAllocation | None = None
-        self._refused: DeviceAllocation | None = None
+        self._report: DeviceAllocation | None = None
         if self._plans:
             self._heap = self._take_heap()
             self._set_tapes([node for node in nodes if node.plan is not None])
@@ -195,14 +195,14 @@ class InstantiatedGraph:
                     raise
 
     def _set_tapes(self, nodes: Sequence[Node]) -> None:
-        """Set the addresses of the heap and of the failure record in the launch words of nodes."""
+        """Set the addresses of the heap and of the failure report in the launch words of nodes."""
         assert self._heap is not None
-        nbytes = max(_refused_bytes(node) for node in nodes)
-        self._refused = self._machine.memory.allocate(nbytes, "refused work items", zeroed=True)
+        nbytes = max(_report_bytes(node) for node in nodes)
+        self._report = self._machine.memory.allocate(nbytes, "failed work items", zeroed=True)
         for node in nodes:
-            node.refused = self._refused.address
+            node.report = self._report.address
             assert node.plan is not None
-            node.plan.put(node.step.words, self._heap.address, node.refused)
+            node.plan.put(node.step.words, self._heap.address, node.report)
             node.step.configuration.grid = node.plan.quota.blocks
             node.step.configuration.block = node.plan.quota.block
 
@@ -294,7 +294,7 @@ def _written(command: Command) -> Iterator[tuple[int, int]]:
             yield address, rest[0].nbytes if command.method == "write" else rest[-1]
 
 
-def _refused_bytes(node: Node) -> int:
-    """The size of the failure record of a node, in bytes, a multiple of 64."""
+def _report_bytes(node: Node) -> int:
+    """The size of the failure report of a node, in bytes, a multiple of 64."""
     assert node.plan is not None
-    return -(-refused_bytes(node.plan.items) // _ALIGNMENT) * _ALIGNMENT
+    return -(-report_bytes(node.plan.items) // _ALIGNMENT) * _ALIGNMENT

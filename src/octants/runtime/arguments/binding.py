@@ -1,0 +1,107 @@
+"""The sources of a kernel's arrays in a launch, and the forms of array arguments."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+
+from octants.artifact import ParameterLayout
+from octants.ir.core import Array, ArrayRef
+from octants.lazy_dataclass import dataclass
+from octants.runtime.arguments.conversions import (
+    needs_copy,
+)
+from octants.runtime.arguments.frozen_structs import FrozenStruct
+from octants.runtime.arguments.parameters import Leaf, has_interface, is_torch
+from octants.runtime.device import Device
+from octants.runtime.parameter_blocks.segments import (
+    LAUNCH,
+)
+from octants.types.signature import (
+    ArgumentSource,
+    ArraySource,
+    NdarrayHandle,
+)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The sources of a kernel's arrays in a launch, from which the launch function is generated.
+
+    `sources` is parallel to `arrays`. `leaves` maps the (position, path) of an argument to its
+    leaf, `forms` to the form of the array that is given there. `results` are read back after the
+    launch, in order. `persistent` has the offsets of arrays in storage of the caller. `written` are
+    the arrays whose primal contents the code may change. `accessed` is everything that it touches:
+    a gradient that it does not access is not created. `structs` are frozen structs among the
+    arguments.
+    """
+
+    parameters: ParameterLayout
+    arrays: Sequence[Array]
+    sources: Sequence[ArraySource]
+    count: int
+    leaves: Mapping[tuple[int, tuple[str, ...]], Leaf]
+    forms: Mapping[tuple[int, tuple[str, ...]], Form]
+    results: Sequence[ArrayRef] = ()
+    persistent: Mapping[ArrayRef, int] = field(default_factory=dict)
+    written: Collection[Array] = ()
+    accessed: Collection[ArrayRef] = ()
+    structs: Sequence[FrozenStruct] = ()
+
+    def source(self, array: Array) -> ArraySource:
+        return self._source_of[array]
+
+    @functools.cached_property
+    def _source_of(self) -> dict[Array, ArraySource]:
+        return dict(zip(self.arrays, self.sources, strict=True))
+
+    def leaf(self, array: Array) -> Leaf:
+        source = self.source(array)
+        assert isinstance(source, ArgumentSource)
+        return self.leaves[source.position, source.path]
+
+    def form(self, array: Array) -> Form:
+        source = self.source(array)
+        assert isinstance(source, ArgumentSource)
+        return self.forms[source.position, source.path]
+
+    def change(self, array: Array) -> int:
+        """When the address of an ndarray changes; see `runtime.parameter_blocks.segments`."""
+        leaf = self.leaf(array)
+        return self._struct_numbers.get((leaf.position, leaf.path), LAUNCH)
+
+    @functools.cached_property
+    def _struct_numbers(self) -> dict[tuple[int, tuple[str, ...]], int]:
+        return {
+            (leaf.position, leaf.path): number
+            for number, struct in enumerate(self.structs)
+            for leaf in struct.leaves
+        }
+
+
+Form = str
+"""The form of an array argument:
+
+* "own": an ndarray of Octants;
+* "numpy" or "torch": an array of that library in memory that kernels can access;
+* "copied": a numpy array that kernels cannot access, which a native copy replaces;
+* "staged": an array of the host, which is copied to the device's memory;
+* "interface": an array of another library in the device's memory.
+"""
+
+
+def form_of(value: Any, device: Device) -> Form:
+    """The form of an argument; "" for anything but an array."""
+    if isinstance(value, NdarrayHandle):
+        return "own"
+    if isinstance(value, np.ndarray):
+        if not device.shares_memory:
+            return "staged"
+        return "copied" if needs_copy(value) else "numpy"
+    if is_torch(type(value)):
+        return "torch" if device.shares_memory or value.device.type != "cpu" else "staged"
+    return "interface" if has_interface(type(value)) and not device.shares_memory else ""

@@ -1,0 +1,165 @@
+"""Generates the function that launches a specialised kernel.
+
+The function takes a parameter block from a pool, fills it with one `struct` call (see `packing`),
+runs the code, and reads the results, so that a warm launch allocates nothing. Several threads may
+launch a kernel at once, each with a block. On a device with discrete memory, the storage of a block
+is there (see `runtime.parameter_blocks.pool`). *Persistent* storage outlives the launch; the caller
+passes its address.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from octants.diagnostics.generated_functions import define
+from octants.ir.core import Companion, Space
+from octants.runtime.arguments.binding import Binding
+from octants.runtime.arguments.native_copies import launch_on_native_copies
+from octants.runtime.arguments.packing import Layout
+from octants.runtime.arguments.parameters import Leaf
+from octants.runtime.arguments.replacement import replace
+from octants.runtime.arguments.staging_copies import StagedLeaf, launch_on_staging_copies
+from octants.runtime.capture import captures, launched, refuse
+from octants.runtime.device import Device
+from octants.runtime.parameter_blocks.pool import Pool
+
+_SHARED_SOURCE = """
+def launch(seed, number, persistent{parameters}):
+    try:
+        block = pool.pop()
+    except IndexError:
+        block = new_block()
+    view, base = block[0], block[1]
+    {refuse}
+    try:
+        {pack}
+    except (error, OverflowError, TypeError, ValueError, AttributeError):
+        repack(block, seed, number, persistent, ({arguments}))
+    run(base)
+    results = {results}
+    if captures and launched(run, kernel, owner, (base, {sizes}), block, ({arrays})):
+        return results
+    pool.append(block)
+    return results
+"""
+
+_DISCRETE_SOURCE = """
+def launch(seed, number, persistent{parameters}):
+    pool = {pool}
+    try:
+        block = pool.pop()
+    except IndexError:
+        block = new_block()
+    view = block[0]
+    {unpack}
+    {refuse}
+    try:
+        {pack}
+    except (error, OverflowError, TypeError, ValueError, AttributeError):
+        repack(block, seed, number, persistent, ({arguments}))
+    {prepare}
+    run(block[3])
+    {fetch}
+    results = {results}
+    base = block[3]
+    if captures and launched(run, kernel, owner, (base, {sizes}), block, ({arrays})):
+        return results
+    pool.append(block)
+    return results
+"""
+
+
+def make_launch(
+    binding: Binding,
+    run: Callable[[int], None],
+    device: Device,
+    kernel: Any = None,
+    owner: Any = None,
+) -> Callable[..., Any]:
+    """Generate the function ``launch(seed, number, persistent, *arguments)``.
+
+    Its ``number`` is that of the forward launch, ``persistent`` the address of persistent storage
+    (0 for none). It returns the flat results.
+
+    Args:
+        binding: The sources of the kernel's arrays.
+        run: Launches the code with the parameter block at an address.
+        device: The device.
+        kernel: The device's loaded kernel, for captures.
+        owner: What a capture keeps alive for the launch.
+    """
+    layout = Layout(binding, device)
+    parameters = "".join(f", a{k}" for k in range(binding.count))
+    source = (_SHARED_SOURCE if device.shares_memory else _DISCRETE_SOURCE).format(
+        parameters=parameters,
+        arguments=parameters[2:] + ("," if parameters else ""),
+        pack="\n        ".join(layout.packing),
+        results=layout.result_expression(),
+        refuse="if captures: refuse_results()" if binding.results else "",
+        sizes=layout.sizes,
+        arrays="".join(f"{each}, " for each in _array_expressions(binding)),
+        unpack="storage, memory = block[1], block[2]" if layout.storage else "",
+        prepare=layout.prepare,
+        fetch=layout.fetch,
+        pool="blocks_of(all_blocks)" if layout.storage or layout.temporaries else "all_blocks",
+    )
+    pool = Pool()
+    scope = {
+        **layout.scope,
+        "pool": pool,
+        "all_blocks": pool,
+        "blocks_of": device.blocks_of,
+        "new_block": layout.blocks(),
+        "repack": layout.repack,
+        "error": struct.error,
+        "run": run,
+        "kernel": kernel,
+        "owner": owner,
+        "captures": captures,
+        "launched": launched,
+        "refuse_results": _refuse_results,
+    }
+    launch: Any = define("launch", source, scope)
+    launch.blocks = functools.partial(device.blocks_of, pool)
+    if "staged" in binding.forms.values():
+        return launch_on_staging_copies(launch, device, _staged_leaves(binding), replace)
+    return _on_native_copies(binding, launch) if "copied" in binding.forms.values() else launch
+
+
+def _refuse_results() -> None:
+    refuse(
+        "a kernel cannot return a value, for which the host would have to wait",
+        "let it write to an array of one element",
+    )
+
+
+def _array_expressions(binding: Binding) -> list[str]:
+    """The array arguments, in generated code."""
+    ndarrays = [array for array in binding.arrays if array.space is Space.NDARRAY]
+    return [binding.leaf(array).expression for array in ndarrays]
+
+
+def _staged_leaves(binding: Binding) -> list[StagedLeaf]:
+    return [
+        StagedLeaf(
+            binding.leaf(array),
+            array.rank,
+            array in binding.written,
+            (array, Companion.ADJOINT) in binding.accessed,
+        )
+        for array in binding.arrays
+        if array.space is Space.NDARRAY and binding.form(array) == "staged"
+    ]
+
+
+def _on_native_copies(binding: Binding, launch: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a launch function whose arguments need native copies."""
+    leaves: dict[bool, list[tuple[Leaf, bool]]] = {True: [], False: []}
+    for array in binding.arrays:
+        if array.space is Space.NDARRAY:
+            is_copied = binding.form(array) == "copied"
+            leaves[is_copied].append((binding.leaf(array), array in binding.written))
+    return launch_on_native_copies(launch, leaves[True], leaves[False], replace)
