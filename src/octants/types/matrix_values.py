@@ -10,7 +10,7 @@ import numpy as np
 
 from octants.types import factories
 from octants.types.default_types import resolve
-from octants.types.host_arrays import Array, convert, declared_type, fail, to_array
+from octants.types.matrix_elements import Array, convert, declared_type, fail, to_array
 from octants.types.scalars import DType
 from octants.types.swizzles import positions
 

@@ -1,4 +1,4 @@
-"""Numpy arrays that back vectors and matrices on the host: how they are made and converted."""
+"""Converts the elements of vectors and matrices on the host to numpy arrays."""
 
 from __future__ import annotations
 
