@@ -6,6 +6,8 @@ Nothing is taken from the user's cache of kernels, nor put there: tests of the c
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
@@ -17,6 +19,14 @@ os.environ.setdefault("OCTANTS_OFFLINE_CACHE", "0")
 
 if "OCTANTS_TEST_ARCH" in os.environ:  # what tests call the CPU is another arch
     octants.cpu = getattr(octants, os.environ["OCTANTS_TEST_ARCH"])
+
+FAKE_METAL = None
+if os.environ.get("OCTANTS_TEST_ARCH") == "metal" and sys.platform != "darwin":
+    from tests.metal.emulated import install
+
+    FAKE_METAL = install(
+        pytest.MonkeyPatch(), is_wider=bool(os.environ.get("OCTANTS_TEST_METAL_WIDER"))
+    )
 
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")
@@ -39,3 +49,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("tests that were running")
         for nodeid in _begun:
             terminalreporter.write_line(nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Skip what a fake Metal lacks as the real one does; it must not be used in a wrong way."""
+    try:
+        yield
+    except octants.OctantsRuntimeError as error:
+        if FAKE_METAL is None or "OCT450" not in str(error):
+            raise
+        pytest.skip(str(error).splitlines()[0])
+    finally:
+        if FAKE_METAL is not None:
+            problems, FAKE_METAL.problems = FAKE_METAL.problems, []
+            assert not problems, problems[0]

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from octants.codegen.llvm import code as llvm
-from octants.codegen.spirv import tables as spirv
+from octants.codegen.metal import library_text as metal
+from octants.codegen.structured import legal as structured
 from octants.interpreter import Interpreter, run
 from octants.ir import draws, ops, semantics
 from octants.ir.core import Block, Module, Task, Value
@@ -30,19 +31,21 @@ from tests.codegen.test_scalar_operations import CAST_SAMPLES, functions, same, 
 BARE = Legal(
     table(
         (scalars.ALL, COMPARE),
-        (spirv.INTEGERS, ("add", "sub", "mul", "neg", "and", "or", "xor", "not", "quotient")),
-        (spirv.INTEGERS, ("lsl", "lsr", "asr", "remainder", "popcount")),
-        (spirv.FLOATS, ("add", "sub", "mul", "div", "neg", "abs", "floor", "ceil", "round")),
-        (spirv.FLOATS, ("trunc", *(FLOAT_FUNCTIONS - {"rsqrt"}), "pow", "atan2")),
+        (structured.INTEGERS, ("add", "sub", "mul", "neg", "and", "or", "xor", "not", "quotient")),
+        (structured.INTEGERS, ("lsl", "lsr", "asr", "remainder", "popcount")),
+        (structured.FLOATS, ("add", "sub", "mul", "div", "neg", "abs", "floor", "ceil", "round")),
+        (structured.FLOATS, ("trunc", *(FLOAT_FUNCTIONS - {"rsqrt"}), "pow", "atan2")),
         ((f16,), ("neg", "abs", "floor", "ceil", "round", "trunc")),
         ((u1,), ("and", "or", "xor", "not")),
     ),
-    casts((*spirv.INTEGERS, u1), (*spirv.INTEGERS, *spirv.FLOATS)) | {(f32, f64), (f64, f32)},
+    casts((*structured.INTEGERS, u1), (*structured.INTEGERS, *structured.FLOATS))
+    | {(f32, f64), (f64, f32)},
 )
 TARGETS = {
     "cpu": llvm._legal(True, False),
     "plain cpu": llvm._legal(False, False),
-    "vulkan": spirv.legal(has_f64=True, fast_math=False),
+    "vulkan": structured.legal(has_f64=True, fast_math=False),
+    "metal": metal.instructions(has_f64=False, fast_math=False),
     "bare": BARE,
 }
 all_targets = pytest.mark.parametrize("legal", TARGETS.values(), ids=TARGETS)
@@ -120,7 +123,7 @@ def _is_extreme(*operands: float) -> bool:
     return any(size != size or (size and not 1e-280 < size < 1e280) for size in sizes)
 
 
-@pytest.mark.parametrize("dtype", spirv.INTEGERS, ids=str)
+@pytest.mark.parametrize("dtype", structured.INTEGERS, ids=str)
 def test_where_the_second_operand_is_known(dtype: DType) -> None:
     wrong = []
     for fn, known in itertools.product(sorted(expand.BY_CONSTANT), edges(dtype)):

@@ -37,6 +37,8 @@ class OnVulkan(Compiled):
     The targets of other devices do not matter; ``features`` are added to those that there are.
     """
 
+    owner: Any = staticmethod(device)
+
     def __init__(
         self, module: Module, target: Target | None = None, features: str = "", **options: Any
     ) -> None:
@@ -61,17 +63,17 @@ class OnVulkan(Compiled):
             if slot.kind == "pointer":
                 array = self.module.arrays[slot.array]
                 values = block.data[array.name, slot.companion]
-                piece = device().allocate(max(1, values.nbytes))
-                device().write(piece.address, np.ravel(values, "K").view(np.uint8))
+                piece = self.owner().allocate(max(1, values.nbytes))
+                self.owner().write(piece.address, np.ravel(values, "K").view(np.uint8))
                 block[position] = piece.address
                 held.append((piece, values))
         try:
             self.kernel.launch(ctypes.addressof(block))
-            device().synchronize()
+            self.owner().synchronize()
         finally:
             for piece, values in held:
                 flat = np.empty(values.nbytes, np.uint8)
-                device().read(piece.address, flat)
+                self.owner().read(piece.address, flat)
                 shaped = flat.view(values.dtype)
                 values[...] = np.ndarray(values.shape, values.dtype, shaped, 0, values.strides)
         return made

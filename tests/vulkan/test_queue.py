@@ -168,7 +168,7 @@ def test_many_launches_use_batches_and_their_memory_again(device: VulkanDevice) 
 def test_parameters_that_fill_the_memory_of_a_batch(
     device: VulkanDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queues, "_ARENA", 256)
+    monkeypatch.setattr(queues, "ARENA", 256)
     a = qd.ndarray(qd.f32, 3)
     before = idle(device)
     for _ in range(7):

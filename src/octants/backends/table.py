@@ -10,16 +10,18 @@ from octants.options import Options
 from octants.target import HOST, Arch
 
 if TYPE_CHECKING:
-    from octants.backends import cpu, cuda, python, vulkan
+    from octants.backends import cpu, cuda, metal, python, vulkan
 else:
     cpu, python = Deferred("octants.backends.cpu"), Deferred("octants.backends.python")
     cuda, vulkan = Deferred("octants.backends.cuda"), Deferred("octants.backends.vulkan")
+    metal = Deferred("octants.backends.metal")
 
 _ROWS: dict[str, Any] = {
     HOST.name: cpu,
     Arch.python.name: python,
     Arch.cuda.name: cuda,
     Arch.vulkan.name: vulkan,
+    Arch.metal.name: metal,
 }
 
 

@@ -7,7 +7,6 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-from octants.codegen.spirv.features import Features
 from octants.codegen.spirv.opcodes import (
     COMPUTE,
     GLSL_MEMORY,
@@ -24,7 +23,8 @@ from octants.codegen.spirv.opcodes import (
     instruction,
     text_words,
 )
-from octants.codegen.spirv.tables import legal
+from octants.codegen.structured.features import Features
+from octants.codegen.structured.legal import legal
 from octants.types.scalars import DType, f32, f64, i64, u1, u32
 
 CUT_WORD, PUSHED_WORDS = 9, 10

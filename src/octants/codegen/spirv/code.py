@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.code import Code, Element, Kind, Pointer
-from octants.codegen.scalar_blocks import write_straight
+from octants.codegen.code import Element, Kind, Pointer
 from octants.codegen.spirv.control_flow import ControlFlowCode, Words
 from octants.codegen.spirv.opcodes import (
     ACQUIRE_RELEASE,
@@ -34,7 +33,7 @@ from octants.codegen.spirv.tables import (
     UNSIGNED,
     UNSIGNED_COMPARE,
 )
-from octants.mathlib.functions import function
+from octants.codegen.structured.halves import call_half_function
 from octants.types.scalars import DType, f32, f64, i64, u1, u32, u64
 
 _SCOPES = {"device": DEVICE_SCOPE, "block": BLOCK_SCOPE, "subgroup": SUBGROUP_SCOPE}
@@ -122,16 +121,10 @@ class SpirvCode(ControlFlowCode):
         return self.assign(Op.BITCAST, self.assembly.type(target), x)
 
     def half_bits(self, x: int) -> int:
-        return int(self._of_halves("half_bits", f32, u32, x))
+        return int(call_half_function(self, "half_bits", f32, u32, x))
 
     def half_value(self, word: int) -> int:
-        return int(self._of_halves("half_value", u32, f32, word))
-
-    def _of_halves(self, name: str, source: DType, target: DType, x: int) -> Any:
-        def make(code: Code, operands: list[Any]) -> Any:
-            return write_straight(code, function(name, source).block, operands)[0]
-
-        return self.call(name, [source], target, make, [x])
+        return int(call_half_function(self, "half_value", u32, f32, word))
 
     # -- memory ---------------------------------------------------------------------------------
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from octants.artifact import Artifact, Dispatch
-from octants.codegen.memory_ranges import written_ranges
-from octants.codegen.recording_facts import recorded_loops
 from octants.codegen.spirv.assembly import Assembly
 from octants.codegen.spirv.code import SpirvCode
 from octants.codegen.spirv.control_flow import EntryPoint
 from octants.codegen.spirv.driver_i64_workaround import SplitCode
-from octants.codegen.spirv.features import Features
 from octants.codegen.spirv.i64_functions import PairCode
+from octants.codegen.structured.artifact import make_artifact
+from octants.codegen.structured.features import Features
 from octants.codegen.structured.function import KernelContext
 from octants.codegen.structured.tasks import DispatchEmitter, functions
 from octants.ir.core import Module
@@ -49,18 +48,7 @@ def compile_module(module: Module, target: Target, *, fast_math: bool = False) -
     summing = BLOCK if assembly.features.has("masks") else SUMMING
     written = functions(kernel, BLOCK, summing, target.blocks, enough)
     dispatches = tuple(_write(assembly, function) for function in written)
-    return Artifact(
-        name=module.name,
-        target=target.triple,
-        code=assembly.finish(),
-        entry="",
-        parameters=kernel.parameters,
-        messages=tuple(kernel.messages),
-        kernel=module.kernel,
-        records=tuple(recorded_loops(module)),
-        dispatches=dispatches,
-        writes=written_ranges(module, kernel.parameters),
-    )
+    return make_artifact(kernel, target.triple, assembly.finish(), dispatches)
 
 
 def _write(assembly: Assembly, function: DispatchEmitter) -> Dispatch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from octants.codegen.spirv.features import Features
+from octants.codegen.structured.features import Features
 from octants.diagnostics.vulkan_errors import TooDeepForDriver
 
 MOST = 72

@@ -199,13 +199,17 @@ class Heap:
             raise OctantsMemoryError(f"{size} bytes are refused")
         whole = size if size >= _LARGE else _BLOCK
         try:
-            buffer = Buffer(self._context, whole, self._wanted)
+            buffer = self._make(whole)
         except OctantsMemoryError:
             self._release(everything=True)
-            buffer = Buffer(self._context, size, self._wanted)
+            buffer = self._make(size)
         bisect.insort(self._buffers, buffer, key=lambda each: each.address)
         self._free[buffer] = [(size, buffer.nbytes - size)] if buffer.nbytes > size else []
         return buffer, 0
+
+    def _make(self, nbytes: int) -> Buffer:
+        """A buffer of the driver."""
+        return Buffer(self._context, nbytes, self._wanted)
 
     def stay_within(self, buffer: Buffer, start: int, nbytes: int) -> None:
         """Allocate only within a part of a buffer, whose other parts belong to other heaps."""

@@ -67,7 +67,7 @@ _NEEDED = {"timeline": "timeline semaphores (timelineSemaphore)"}
 
 
 class Hardware:
-    """A physical device. `features` are those of `codegen.spirv.features`.
+    """A physical device. `features` are those of `codegen.structured.features`.
 
     It allows allocations of `largest` bytes, if it has a limit. With `validation` a layer checks
     all calls.

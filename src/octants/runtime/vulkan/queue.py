@@ -40,7 +40,7 @@ PUSHED = 8 * (WORDS + 2)
 `LaunchContext.cut`."""
 
 _IN_FLIGHT = 4
-_ARENA = 1 << 20  # bytes of a batch for parameters, and for small copies from the host
+ARENA = 1 << 20  # bytes of a batch for parameters, and for small copies from the host
 _ALIGNMENT = 64
 _COMPUTE_BIND, _COMPUTE_STAGE = 1, 0x20
 _SHADER, _TRANSFER, _HOST = 0x800, 0x1000, 0x4000  # stages of the pipeline
@@ -58,8 +58,8 @@ class Batch:
 
     def __init__(self, context: Context, pool: int, memory: Heap) -> None:
         self.commands = c_void_p()
-        self.arena = memory.allocate(_ARENA, "parameters of launches")
-        self._bytes: Bytes = view_memory(self.arena.host, np.uint8, (_ARENA,)).data
+        self.arena = memory.allocate(ARENA, "parameters of launches")
+        self._bytes: Bytes = view_memory(self.arena.host, np.uint8, (ARENA,)).data
         info = vk.CommandBufferAllocateInfo(pool=pool, count=1)
         allocate = context.functions.vkAllocateCommandBuffers
         if allocate(context.handle, byref(info), byref(self.commands)) != SUCCESS:
@@ -112,7 +112,7 @@ class Queue:
         self._start = byref(vk.CommandBufferBeginInfo(flags=_ONCE))
         self._barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_READS_AND_WRITES))
         self._last_barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_HOST_READ))
-        _queues.add(self)
+        queues.add(self)
 
     # -- batches --------------------------------------------------------------------------------
 
@@ -120,17 +120,21 @@ class Queue:
         """The batch for the next command, with ``nbytes`` free in its arena."""
         batch = self._batch
         if batch is not None:
-            if not self._is_due(batch) and batch.used + nbytes <= _ARENA:
+            if not self._is_due(batch) and batch.used + nbytes <= ARENA:
                 return batch
             self.flush()
         batch = self._next()
-        self.context.functions.vkBeginCommandBuffer(batch.commands, self._start)
-        if self.bind is not None:
-            self.bind(batch.commands)
+        self._begin_batch(batch)
         batch.is_urgent = self._is_urgent(batch)
         self._batch = batch
         self.timer.start()
         return batch
+
+    def _begin_batch(self, batch: Batch) -> None:
+        """Have a batch take commands."""
+        self.context.functions.vkBeginCommandBuffer(batch.commands, self._start)
+        if self.bind is not None:
+            self.bind(batch.commands)
 
     def _is_due(self, batch: Batch) -> bool:
         """Whether a batch should be submitted before it takes one more command."""
@@ -168,31 +172,41 @@ class Queue:
     def _next(self) -> Batch:
         self.context.check()
         if len(self._flying) < _IN_FLIGHT:
-            return Batch(self.context, self._pool, self._memory)
+            return self._make_batch()
         batch = self._flying.popleft()
         self.context.wait(batch.number)
         batch.clear()
         return batch
 
+    def _make_batch(self) -> Batch:
+        """One more batch."""
+        return Batch(self.context, self._pool, self._memory)
+
     def flush(self) -> int:
         """Submit the open batch; return the number of the last submission."""
         with self.lock:
-            batch, functions = self._batch, self.context.functions
+            batch = self._batch
             if batch is None:
                 return self.context.submitted
             self._batch = None
-            stages = (_SHADER | _TRANSFER, _HOST)
-            functions.quick.vkCmdPipelineBarrier(
-                batch.commands, *stages, 0, 1, self._last_barrier, 0, None, 0, None
-            )
-            status = functions.vkEndCommandBuffer(batch.commands)
-            if status != SUCCESS:
-                raise self.context.fail("vkEndCommandBuffer", status)
-            batch.number = self.context.submit(batch.submission)
+            batch.number = self._submit(batch)
             self._submitted_at = time.perf_counter()
             self._flying.append(batch)
-            self.context.destroy_retired()
             return batch.number
+
+    def _submit(self, batch: Batch) -> int:
+        """End a batch and submit it; gives the number of the submission."""
+        context, functions = self.context, self.context.functions
+        stages = (_SHADER | _TRANSFER, _HOST)
+        functions.quick.vkCmdPipelineBarrier(
+            batch.commands, *stages, 0, 1, self._last_barrier, 0, None, 0, None
+        )
+        status = functions.vkEndCommandBuffer(batch.commands)
+        if status != SUCCESS:
+            raise context.fail("vkEndCommandBuffer", status)
+        number = context.submit(batch.submission)
+        context.destroy_retired()
+        return number
 
     def finish(self) -> None:
         """Submit the open batch, and wait for everything."""
@@ -254,13 +268,13 @@ class Queue:
             fill(self._begin(self.open()), buffer.handle, offset, nbytes, 0)
 
 
-_queues: weakref.WeakSet[Queue] = weakref.WeakSet()
+queues: weakref.WeakSet[Queue] = weakref.WeakSet()
 _held: list[Queue] = []
 
 
 def _hold() -> None:
     """Acquire all locks before a fork, since a child could not release one of another thread."""
-    _held.extend(_queues)
+    _held.extend(queues)
     for queue in _held:
         queue.lock.acquire()
 

@@ -30,13 +30,18 @@ unless their halves are separate.
 """
 
 _NARROW = "let work items update numbers of 32 bits, such as sums of f32; or use"
-_WAYS_OUT = {"atomic64": _NARROW, "shared64": _NARROW}
+_WAYS_OUT = {
+    "float64": "use f32, such as by `qd.init(default_fp=qd.f32)`; or use",
+    "atomic64": _NARROW,
+    "shared64": _NARROW,
+}
 
 
 class Features:
     """The features of a target, for a kernel; `location` is the source location of the code."""
 
     def __init__(self, target: Target, kernel: str = "") -> None:
+        self._is_vulkan = target.arch == "vulkan"
         self.device = target.cpu
         self.kernel = kernel
         self.location: Span | None = None
@@ -51,5 +56,6 @@ class Features:
         """Raise `MissingFeature` unless the device has a feature."""
         if name not in self._names:
             way_out = _WAYS_OUT.get(name, "use other types,")
-            missing = MissingFeature(self.kernel, MEANINGS[name], self.device, way_out)
+            meaning = MEANINGS[name] if self._is_vulkan else MEANINGS[name].split(" (")[0]
+            missing = MissingFeature(self.kernel, meaning, self.device, way_out)
             raise missing.at(self.location)

@@ -1,0 +1,1 @@
+"""The Metal shading language from the structured intermediate representation."""

@@ -1,0 +1,44 @@
+"""The operations that all machines with structured control flow have instructions for."""
+
+from __future__ import annotations
+
+import functools
+
+from octants.ir.ops.arithmetic import BITWISE, COMPARE
+from octants.lowering.legal import (
+    EXACT,
+    FLOATS,
+    INTEGERS,
+    SIGNED_INTEGERS,
+    UNSIGNED_INTEGERS,
+    Legal,
+    casts,
+    table,
+)
+from octants.mathlib.functions import ALL
+from octants.types.scalars import f16, i32, i64, u1, u32, u64
+
+_BASIC = ("add", "sub", "mul", "neg")
+_ON_INTEGERS = (*_BASIC, *BITWISE, "not", "quotient", "lsl", "lsr")
+
+
+@functools.cache
+def legal(has_f64: bool, fast_math: bool) -> Legal:
+    """Return the operations that every device supports, given its types.
+
+    Only ``fast_math`` lets a machine round a product before adding to it.
+    """
+    functions = table(
+        (INTEGERS, _ON_INTEGERS),
+        (SIGNED_INTEGERS, ("asr",)),
+        (UNSIGNED_INTEGERS, ("remainder",)),
+        ((u32,), ("popcount",)),
+        (FLOATS, (*_BASIC, "div", "sqrt", *EXACT, *ALL)),
+        ((f16,), EXACT),
+        ((u1,), (*BITWISE, "not", "eq", "ne")),
+        ((*INTEGERS, *FLOATS, f16), COMPARE),
+    )
+    wide = (i32, i64, u32, u64)
+    allowed = casts((*INTEGERS, u1), INTEGERS) | casts((*wide, u1, *FLOATS), FLOATS)
+    fma = frozenset(FLOATS if fast_math else ())
+    return Legal(functions, allowed, fma, has_f64=has_f64)

@@ -1,0 +1,1 @@
+"""Metal, by the methods of Metal.framework through libobjc."""

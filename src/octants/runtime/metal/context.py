@@ -1,0 +1,143 @@
+"""The GPU that Metal has, what it can do, and its queue of command buffers."""
+
+from __future__ import annotations
+
+import functools
+import os
+import weakref
+from collections import deque
+
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.metal_errors import ForkedMetal, MetalDeviceLost, MissingMetal
+from octants.runtime.metal.library import Library, library
+from octants.runtime.reports.launched_kernels import suspects
+from octants.target import Blocks, Target
+
+_APPLE_7, _METAL_3 = 1007, 5001  # families of GPUs: M1 and newer; atomic sums of f32
+_FAILED = 5  # MTLCommandBufferStatusError
+_SLICE = 100  # milliseconds of a wait, between which Ctrl-C is noticed
+_FEATURES = "int64,int16,int8,storage16,storage8,lanes"
+_SHARED_BYTES = 32 * 1024
+
+
+class Hardware:
+    """The GPU. `features` are those of `codegen.structured.features`."""
+
+    is_cpu = False
+    validation = None
+
+    def __init__(self, functions: Library) -> None:
+        self.library = functions
+        self.handle = functions.system.default_device()
+        if not self.handle:
+            raise MissingMetal("there is no GPU").at(None)
+        with functions.pool():
+            self.name = functions.text(functions.name(self.handle))
+        if not functions.supportsFamily_(self.handle, _APPLE_7):
+            raise MissingMetal(f"`{self.name}` is no GPU of Apple silicon").at(None)
+        has_sums = functions.supportsFamily_(self.handle, _METAL_3)
+        self.features = frozenset((_FEATURES + ",add32" * has_sums).split(","))
+        self.memory_bytes = int(functions.recommendedMaxWorkingSetSize(self.handle))
+        self.largest = int(functions.maxBufferLength(self.handle))
+        self.blocks = Blocks(shared_bytes=_SHARED_BYTES)
+
+    @functools.cached_property
+    def target(self) -> Target:
+        """What code is made for."""
+        features = ",".join(sorted(self.features))
+        return Target("metal", "metal3.2", self.name, features, has_f64=False, blocks=self.blocks)
+
+
+_known: dict[Library, Hardware] = {}
+
+
+def hardware() -> Hardware:
+    """The GPU of this machine; `OctantsRuntimeError` where there is none that will do."""
+    functions = library()
+    if functions not in _known:
+        _known[functions] = Hardware(functions)
+    return _known[functions]
+
+
+class Context:
+    """A queue whose command buffers end in their order.
+
+    The n-th one has the number n; `done` is that of the last one known to have ended. `launched`
+    has the names of the kernels that were launched since the last wait. Once a command buffer has
+    failed, the context is `lost`, and whatever is asked of it fails with that.
+    """
+
+    def __init__(self, found: Hardware) -> None:
+        self.hardware, self.library = found, found.library
+        self.handle = self.library.newCommandQueue(found.handle)
+        self._event = self.library.newSharedEvent(found.handle)
+        self.lost: UserError | None = None
+        self.launched: deque[str] = deque(maxlen=1024)
+        self.submitted = 0
+        self.done = 0
+        self._flying: deque[tuple[int, int]] = deque()
+        _contexts.add(self)
+
+    def check(self) -> None:
+        """Raise `OctantsRuntimeError` if the device is gone."""
+        if self.lost is not None:
+            raise self.lost.at(None)
+
+    def submit(self, commands: int) -> int:
+        """Queue a command buffer, which the context owns from now on; gives its number."""
+        self.check()
+        self.submitted += 1
+        self.library.encodeSignalEvent_value_(commands, self._event, self.submitted)
+        self.library.commit(commands)
+        self._flying.append((self.submitted, commands))
+        return self.submitted
+
+    def wait(self, number: int) -> None:
+        """Wait until a command buffer has ended; Ctrl-C ends the wait."""
+        if number > self.done:
+            self.check()
+            wait = self.library.waitUntilSignaledValue_timeoutMS_
+            while not wait(self._event, number, _SLICE):
+                self._check_flying()
+            self._take(number)
+        if number == self.submitted:
+            self.launched.clear()
+
+    def _take(self, number: int) -> None:
+        """Release the command buffers up to a number, which have ended."""
+        while self._flying and self._flying[0][0] <= number:
+            self.library.waitUntilCompleted(self._flying[0][1])  # sets the status, a moment later
+            self._check_flying()
+            self.library.release(self._flying.popleft()[1])
+        self.done = max(self.done, number)
+
+    def _check_flying(self) -> None:
+        """Raise `OctantsRuntimeError` if the first command buffer under way has failed."""
+        if not self._flying:
+            return
+        commands = self._flying[0][1]
+        if self.library.status(commands) == _FAILED:
+            with self.library.pool():
+                problem = self.library.describe(self.library.error(commands))
+            self.lost = MetalDeviceLost(self.hardware.name, problem, suspects(self.launched))
+            self.check()
+
+    def is_idle(self) -> bool:
+        """Whether all that was submitted has ended."""
+        if self.done < self.submitted:
+            ended = int(self.library.signaledValue(self._event))
+            if ended > self.done:
+                self._take(min(ended, self.submitted))
+        return self.done == self.submitted
+
+
+_contexts: weakref.WeakSet[Context] = weakref.WeakSet()
+
+
+def _lose_all() -> None:
+    for context in _contexts:
+        context.lost = ForkedMetal()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_lose_all)
