@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from octants.fuzz.compare import is_nonzero
 from octants.fuzz.generator.build import generate
+from octants.fuzz.generator.context import ArrayInfo
+from octants.fuzz.generator.widths import fitted
 from octants.fuzz.oracle.run import run
 from octants.fuzz.program import Outcome, Program
 
@@ -118,3 +122,28 @@ def test_every_construct_is_generated() -> None:
     wanted = {name.strip() for name in WANTED.replace("\n", " ").split(";")}
     assert wanted <= set(features), sorted(wanted - set(features))
     assert min(features[name] for name in wanted) >= 2
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "is_cast"),
+    [
+        ("(6) << 5", "i8", True),
+        ("(6) << 5", "u8", False),
+        ("(((3) << 5)) << 7", "i16", False),
+        ("(-(7))", "u32", True),
+        ("f5.shape[0] << COUNT + 3", "i8", True),
+        ("qd.select(3 > 2, qd.max(5, 300), abs(-1))", "u8", True),
+        ("(t6[300 - 300])", "i8", False),
+        ("qd.u64(1000)", "i8", False),
+        ("(300 if o7 > 2 else 300)", "i8", False),
+        ("300 // (2 - 2)", "i8", False),
+    ],
+)
+def test_numbers_fit_the_integers_that_they_are_stored_as(
+    text: str, name: str, is_cast: bool
+) -> None:
+    """The language refuses those that do not, whether literals or made of literals."""
+    arrays = [ArrayInfo("f5", "f", (16,), (), True), ArrayInfo("t6", "w", (3,), (), True)]
+    shared = SimpleNamespace(constants=[("COUNT", 4)], arrays=arrays)
+    context: Any = SimpleNamespace(shared=shared, note=lambda _: None)
+    assert fitted(context, text, name) == (f"qd.cast({text}, qd.{name})" if is_cast else text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 
 from octants.fuzz.generator import places
 from octants.fuzz.generator.context import ArrayInfo, Context, Expr, Productions, Shared, Variable
@@ -180,7 +181,7 @@ def _declare_local(c: Context) -> bool:
     variable = Variable(c.shared.fresh("o"), f"int:{name}", LOW, HIGH)
     c.note(f"local of {name}")
     if c.chance(0.5):
-        c.emit(f"{variable.name}: qd.{name} = {value}")
+        c.emit(f"{variable.name}: qd.{name} = {fitted(c, value, name)}")
     else:
         c.emit(f"{variable.name} = qd.cast({value}, qd.{name})")
     c.scopes[-1].append(variable)
@@ -208,9 +209,37 @@ def _write(c: Context) -> bool | None:
     symbol = c.pick(["=", "=", "+=", "-=", "&=", "|=", "^="])
     c.note(f"{symbol} on an array of {array.dtype[3:]}")
     c.note(f"{symbol} on an array of integers")
-    c.emit(f"{place} {symbol} {expression(c)}")
+    c.emit(f"{place} {symbol} {fitted(c, expression(c), array.dtype[3:])}")
     return True
 
+
+def fitted(c: Context, text: str, name: str) -> str:
+    """An expression that is stored as an integer type: cast, if it is a number that does not fit.
+
+    The language refuses to store numbers that are known when a kernel is compiled and do not fit.
+    """
+    number, bits = _number(c, text), int(name[1:])
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if name[0] == "i" else (0, 2**bits - 1)
+    if number is None or low <= number <= high:
+        return text
+    c.note("cast of a number that does not fit")
+    return f"qd.cast({text}, qd.{name})"
+
+
+def _number(c: Context, text: str) -> int | None:
+    """The value of an expression of literals, constants and extents of fields; None for others."""
+    known: dict[str, object] = dict(c.shared.constants)
+    known |= {a.name: SimpleNamespace(shape=a.shape) for a in c.shared.arrays if a.is_field}
+    names = {"qd": FOLDED, "abs": abs, "int": int, "min": min, "max": max}
+    try:
+        found = eval(text, {"__builtins__": {}}, known | names)
+    except (ArithmeticError, AttributeError, NameError, TypeError, ValueError, IndexError):
+        return None
+    return int(found) if isinstance(found, int) else None
+
+
+FOLDED = SimpleNamespace(min=min, max=max, select=lambda condition, a, b: a if condition else b)
+"""What gives a number of numbers, and no value of a type."""
 
 ATOMICS = {"add": ("add", "sub")}
 
