@@ -40,6 +40,13 @@ def test_programs_agree_with_the_oracle(profile: str, first: int, count: int) ->
 
 
 WANTED = {
+    "core": """static for; static if; func returns a tuple; early return from a func;
+        return in a loop; func changes a vector argument; load of a vector or matrix;
+        run-time component index;
+        host: fill; host: __setitem__; launches in a sequence; two arguments are one array;
+        long loop; many work items; stop_grad; while True with break; while on data;
+        clamped index; data-dependent index; kernel local seen in a parallel loop;
+        domain: ndspan; domain: struct2; domain: grouped; domain: data""",
     "structs": """struct in a struct; types.struct; dataclass with methods; field of structs;
         copy of a struct; struct from its members; struct with members left out;
         func gives a struct; load of a struct; struct local; assignment of a struct;
@@ -70,7 +77,7 @@ WANTED = {
 }
 
 
-@pytest.mark.parametrize("profile", OTHERS)
+@pytest.mark.parametrize("profile", WANTED)
 def test_every_production_is_used(profile: str) -> None:
     features: Counter[str] = Counter()
     for seed in range(100):
@@ -78,3 +85,14 @@ def test_every_production_is_used(profile: str) -> None:
     wanted = {name.strip() for name in WANTED[profile].replace("\n", " ").split(";")}
     assert wanted <= set(features), sorted(wanted - set(features))
     assert min(features[name] for name in wanted) >= 2
+
+
+def test_extents_at_the_edges_of_lanes() -> None:
+    programs = [generate(seed, "f32", "wrapping") for seed in range(100)]
+    arrays = [values for program in programs for values in program.inputs.values()]
+    extents = {values.shape[0] for values in arrays if values.ndim}
+    assert {1, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33} <= extents
+
+
+def test_every_profile_is_tested() -> None:
+    assert set(WANTED) == set(PROFILES)

@@ -143,6 +143,7 @@ def test_construction():
         lambda: vector(3, f32)(1, 2),
         lambda: vector(0, f32),
         lambda: struct(),
+        lambda: struct(a=octants.types.ndarray(f32, 1)),
     ],
 )
 def test_mistakes(wrong):
