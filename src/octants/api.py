@@ -23,8 +23,11 @@ from octants.types.scalars import DType
 
 if TYPE_CHECKING:
     import logging
+
+    from octants.launch import repeated_kernel
 else:
     logging = Deferred("logging")
+    repeated_kernel = Deferred("octants.launch.repeated_kernel")
 
 __all__ = [
     "CRITICAL",
@@ -303,10 +306,15 @@ def kernel(function: Any = None, **steering: Any) -> Any:
         if not isinstance(given, FunctionType):
             raise TypeError(f"`@qd.kernel` decorates functions, not {given!r}")
         names = lambda: {} if around is None else around.f_locals  # noqa: E731
-        return Kernel(given, names, wants_graph=bool(steering.get("graph")))
+        repeats = not _REPEATING.isdisjoint(given.__code__.co_names)
+        kind = repeated_kernel.RepeatedKernel if repeats else Kernel
+        return kind(given, names, wants_graph=bool(steering.get("graph")))
 
     return decorate if function is None else decorate(function)
 
+
+_REPEATING = frozenset(("do_while", "graph_do_while"))
+"""The names by which kernels call `graph.do_while`."""
 
 _NO_CHECKPOINTS = "kernels of a graph run to their ends: there is no `qd.checkpoint`"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 import octants as qd
@@ -58,6 +59,150 @@ def test_the_body_runs_once_at_least_and_can_be_left() -> None:
     once()
     left()
     assert a.to_numpy().tolist() == [1, 3]
+
+
+@qd.kernel(graph=True)
+def sum_of_blocks(counter: ndarray(qd.i32, ndim=0), x: ndarray, y: ndarray):
+    n = x.shape[0]
+    blocks = (n + 31) // 32
+    while qd.graph.do_while(counter):
+        qd.loop_config(block_dim=32)
+        for i in range(blocks * 32):
+            k = i // 32
+            total = qd.simt.block.reduce_add(x[i], 32, qd.f32)
+            if i % 32 == 0:
+                y[k] += total
+        for i in range(n):
+            x[i] *= 2.0
+        for _ in range(1):
+            counter[None] -= 1
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_loops_of_the_body_run_in_parallel_and_in_blocks(count: int) -> None:
+    counter = qd.ndarray(qd.i32, shape=())
+    x, y = qd.ndarray(qd.f32, shape=(64,)), qd.ndarray(qd.f32, shape=(2,))
+    counter[None] = count
+    x.fill(1.0)
+    sum_of_blocks(counter, x, y)
+    assert y.to_numpy().tolist() == [32.0 * (2**count - 1)] * 2
+    assert counter[()] == 0
+
+
+@qd.func
+def halve(a: ndarray, counter: qd.template()):
+    for i in a:
+        a[i] //= 2
+    for _ in range(1):
+        counter[None] = 0
+    for i in a:
+        if a[i] > 0:
+            counter[None] = 1
+
+
+@qd.data_oriented
+class Nested:
+    def __init__(self) -> None:
+        self.inner = qd.field(qd.i32, shape=())
+        self.outer = qd.field(qd.i32, shape=())
+        self.a = qd.field(qd.i32, shape=4)
+        self.rounds = qd.field(qd.i32, shape=4)
+
+    @qd.kernel(graph=True)
+    def run(self, start: qd.i32):
+        """Halve numbers until all are zero, and that again as often as `outer` says."""
+        self.outer[None] = 3
+        while qd.graph.do_while(self.outer):
+            for i in self.a:
+                self.a[i] = start + i
+            while qd.graph.do_while(self.inner):
+                halve(self.a, self.inner)
+                for i in self.rounds:
+                    self.rounds[i] += 1
+            for _ in range(1):
+                self.outer[None] -= 1
+        for i in self.a:
+            self.a[i] = -1
+
+
+def test_loops_in_one_another() -> None:
+    made = Nested()
+    made.run(13)
+    assert made.rounds.to_numpy().tolist() == [5 * 3] * 4  # 13 + 3 takes five halvings
+    assert made.a.to_numpy().tolist() == [-1] * 4
+    assert made.outer[None] == made.inner[None] == 0
+
+
+@qd.kernel
+def carried(counter: ndarray(qd.i32, ndim=0), a: ndarray):
+    total = 5
+    while qd.graph.do_while(counter):
+        for _ in range(4):
+            total += 1
+        counter[None] -= 1
+    for i in range(4):
+        a[i] = total
+
+
+@qd.kernel
+def with_constants(counter: ndarray(qd.i32, ndim=0), a: ndarray):
+    n = a.shape[0]
+    last = n - 1
+    step = counter[None]
+    for i in range(n):
+        a[i] = step
+    while qd.graph.do_while(counter):
+        for i in range(last):
+            j = i + 1
+            a[j] += 10
+        counter[None] -= 1
+    for i in range(n):
+        j = last - i
+        a[j] += 100
+
+
+def test_variables_around_a_loop() -> None:
+    for kernel, wanted in ((carried, [13] * 4), (with_constants, [102, 122, 122, 122])):
+        counter, a = qd.ndarray(qd.i32, shape=()), qd.ndarray(qd.i32, shape=(4,))
+        counter[None] = 2
+        kernel(counter, a)
+        assert a.to_numpy().tolist() == wanted
+
+
+def test_what_cannot_be_cut_runs_in_order() -> None:
+    counter, x = qd.ndarray(qd.i32, shape=()), qd.ndarray(qd.f32, shape=(64,))
+
+    @qd.kernel
+    def kernel(counter: ndarray(qd.i32, ndim=0), x: ndarray):
+        step = x[0]
+        while qd.graph.do_while(counter):
+            for i in x:
+                x[i] = qd.simt.block.reduce_add(step, 32, qd.f32)
+
+    with pytest.raises(qd.OctantsError, match="OCT240"):
+        kernel(counter, x)
+
+
+def test_gradients_through_iterations() -> None:
+    counter = qd.field(qd.i32, shape=())
+    x = qd.field(qd.f64, shape=3, needs_grad=True)
+    loss = qd.field(qd.f64, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def kernel():
+        while qd.graph.do_while(counter):
+            for i in x:
+                x[i] = x[i] * x[i]
+            for _ in range(1):
+                counter[None] -= 1
+        for i in x:
+            loss[None] += x[i]
+
+    x.from_numpy(np.array([0.5, 1.0, 1.5]))
+    counter[None] = 3
+    with qd.ad.Tape(loss=loss):
+        kernel()
+    np.testing.assert_allclose(x.grad.to_numpy(), 8 * np.array([0.5, 1.0, 1.5]) ** 7)
 
 
 def test_a_counter_is_an_array_without_axes() -> None:

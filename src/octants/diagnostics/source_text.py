@@ -24,6 +24,12 @@ def source_text(function: FunctionType) -> str | None:
     return _known[function]
 
 
+def derive_text(part: FunctionType, whole: FunctionType, name: str) -> None:
+    """Give a function that is made of another one a text of its own, by which caches know it."""
+    text = source_text(whole)
+    _known[part] = None if text is None else f"{text}\n# {name}"
+
+
 def _find(function: FunctionType) -> str | None:
     code = function.__code__
     lines = _lines(function)

@@ -79,6 +79,11 @@ def find_source(function: types.FunctionType) -> FunctionSource:
     return _known[function]
 
 
+def provide(function: types.FunctionType, text: FunctionSource) -> None:
+    """Give a function that was made of another one its tree."""
+    _known[function] = text
+
+
 def _find(function: types.FunctionType) -> FunctionSource:
     code = function.__code__
     text = source_text(function)

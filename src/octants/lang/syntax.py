@@ -154,8 +154,11 @@ def loop_config(
 def do_while(counter: Any) -> Any:
     """``while graph.do_while(counter):`` - run the body once, and again while the counter is not 0.
 
-    The counter is an array of integers of shape (), which the body changes. The body runs in order,
-    on one work item, also where it has loops.
+    The counter is an array of integers of shape (), which the body changes. At the top level of a
+    kernel, or directly in the body of another one, the loops of the body run in parallel, and the
+    host reads the counter after each iteration. Else, where variables of the kernel other than
+    extents and constants are used on both sides of the loop's ends, and where `break` or `return`
+    leaves it, the body runs in order on one work item.
     """
 
 
