@@ -14,7 +14,13 @@ from octants.diagnostics.vulkan_errors import MissingVulkan, VulkanFailed
 _NAMES = {
     "linux": ("libvulkan.so.1", "libvulkan.so"),
     "win32": ("vulkan-1.dll",),
-    "darwin": ("libvulkan.dylib", "libvulkan.1.dylib", "libMoltenVK.dylib"),
+    "darwin": (
+        "libvulkan.1.dylib",
+        "/opt/homebrew/lib/libvulkan.1.dylib",
+        "/usr/local/lib/libvulkan.1.dylib",
+        "libMoltenVK.dylib",
+        "/opt/homebrew/lib/libMoltenVK.dylib",
+    ),
 }
 
 SUCCESS, TIMEOUT, INCOMPLETE = 0, 2, 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-from ctypes import addressof, byref, c_int32, c_uint32, c_void_p
+from ctypes import addressof, byref, c_char_p, c_int32, c_uint32, c_void_p
 from typing import Any
 
 from octants import options
@@ -22,7 +22,7 @@ from octants.runtime.vulkan.library import (
     global_function,
     instance_functions,
 )
-from octants.runtime.vulkan.validation import Validation, has_layer
+from octants.runtime.vulkan.validation import EXTENSION, Validation, has_layer
 from octants.target import Blocks, Target
 
 _VERSION = 1 << 22 | 2 << 12  # Vulkan 1.2
@@ -63,6 +63,10 @@ _STRUCTURES: tuple[tuple[Any, bytes], ...] = (
     (vk.SubgroupSizeFeatures, _SUBGROUP_SIZE),
 )
 """The structures of features, with the extension that each belongs to, if any."""
+PORTABLE_DRIVERS, _ENUMERATE_PORTABLE = b"VK_KHR_portability_enumeration", 1
+PORTABLE_SUBSET = b"VK_KHR_portability_subset"
+"""Extensions of drivers that are not all of Vulkan, such as MoltenVK. Kernels need nothing of what
+may be missing; but the loader hides such drivers, and devices require that their users know."""
 _NEEDED = {"timeline": "timeline semaphores (timelineSemaphore)"}
 
 
@@ -251,7 +255,8 @@ def used_features(hardware: Hardware) -> tuple[Any, ...]:
 
 def used_extensions(hardware: Hardware) -> list[bytes]:
     """The extensions to enable."""
-    return [name for _, name in _STRUCTURES if name in hardware.extensions]
+    names = [name for _, name in _STRUCTURES] + [PORTABLE_SUBSET]
+    return [name for name in names if name in hardware.extensions]
 
 
 def _chain(hardware: Hardware) -> tuple[Any, ...]:
@@ -308,8 +313,15 @@ def _make_instance(validation: Validation | None) -> int:
     create = global_function("vkCreateInstance", c_int32, c_void_p, c_void_p, c_void_p)
     application = vk.ApplicationInfo(application=b"octants", api_version=_VERSION)
     info = vk.InstanceCreateInfo(application=addressof(application))
+    extensions = []
     if validation is not None:
         validation.ask_for(info)
+        extensions.append(EXTENSION)
+    if PORTABLE_DRIVERS in _instance_extensions():
+        info.flags = _ENUMERATE_PORTABLE
+        extensions.append(PORTABLE_DRIVERS)
+    info.extension_count = len(extensions)
+    info.extensions = (c_char_p * len(extensions))(*extensions)
     instance = c_void_p()
     try:
         status = create(byref(info), None, byref(instance))
@@ -318,6 +330,19 @@ def _make_instance(validation: Validation | None) -> int:
     if status != SUCCESS or not instance.value:
         raise NoVulkanDevice(f"no driver can be loaded{_chosen()}").at(None)
     return instance.value
+
+
+def _instance_extensions() -> frozenset[bytes]:
+    """The extensions of instances that the loader offers."""
+    kinds = (c_int32, c_char_p, c_void_p, c_void_p)
+    ask, count = global_function("vkEnumerateInstanceExtensionProperties", *kinds), c_uint32()
+    try:
+        ask(None, byref(count), None)
+        found = (vk.ExtensionProperties * count.value)()
+        ask(None, byref(count), found)
+    except OctantsError:  # creating the instance will fail, too
+        return frozenset()
+    return frozenset(each.name for each in found)
 
 
 def _chosen() -> str:

@@ -15,7 +15,7 @@ from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.library import global_function, instance_function
 
 LAYER = b"VK_LAYER_KHRONOS_validation"
-_EXTENSION = b"VK_EXT_debug_utils"
+EXTENSION = b"VK_EXT_debug_utils"
 _WARNING, _ERROR = 0x100, 0x1000
 _ABOUT_VALIDITY = 2
 _MOST = 64
@@ -38,12 +38,11 @@ class Validation:
     def __init__(self) -> None:
         self._said: deque[tuple[int, str]] = deque(maxlen=_MOST)
         self._hear = vk.DebugCallback(self._heard)
-        self._names = (c_char_p * 1)(LAYER), (c_char_p * 1)(_EXTENSION)
+        self._names = (c_char_p * 1)(LAYER)
 
     def ask_for(self, info: Any) -> None:
-        """Enable the layer for an instance that is being created."""
-        info.layer_count, info.layers = 1, self._names[0]
-        info.extension_count, info.extensions = 1, self._names[1]
+        """Enable the layer for an instance that is being created, which needs `EXTENSION`."""
+        info.layer_count, info.layers = 1, self._names
 
     def attach(self, instance: int) -> None:
         """Register for the messages about an instance."""
